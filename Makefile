@@ -1,0 +1,83 @@
+# Every target installs what it needs: the npm packages (Node 24 among them) and, where a cluster is needed, a control
+# plane built from Go modules. `make` alone lists the targets.
+
+# npm's .bin comes first, so that `node` is the Node 24 of package.json whatever the machine has.
+export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
+
+.DEFAULT_GOAL := help
+INSTALLED := node_modules/.package-lock.json
+# tap prepares its own test class once: https://node-tap.org/plugins/
+TAP_BUILT := node_modules/.tap-built
+
+##@ Start here
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*##/ {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(INSTALLED) ## Migrate a real CRD on a real API server, step by step, in under two minutes
+	@node test/demo/demo.ts
+
+.PHONY: test
+test: $(TAP_BUILT) ## Run all tests: unit, contract and integration
+	@node test/run-tests.ts
+
+.PHONY: chaos
+chaos: $(TAP_BUILT) ## Do harm to migrations and check that nothing is lost, at length (SEED=1 FILES=test/chaos/proxy.test.ts)
+	@CHAOS=long node test/run-tests.ts $(or $(FILES),$(wildcard test/chaos/*.test.ts))
+
+##@ Develop
+
+.PHONY: check
+check: $(TAP_BUILT) ## Lint, format, types, unit tests and docs parity; needs no cluster
+	biome format .
+	oxlint --type-aware src test bench
+	tsc -p .
+	node test/run-tests.ts unit
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code
+	biome format --write .
+
+.PHONY: build
+build: $(INSTALLED) ## Compile to dist/
+	node -e 'fs.rmSync("dist", { recursive: true, force: true })'
+	tsc -p tsconfig.build.json
+	chmod +x dist/cli/main.js
+
+##@ Measure
+
+.PHONY: bench-prune
+bench-prune: $(INSTALLED) ## Show what a failed migration does to storedVersions: in-tree controller and ksvm (ARGS="-o json")
+	@node bench/in-tree-prune.ts $(ARGS)
+
+.PHONY: bench-migrate
+bench-migrate: build ## Measure how fast objects are migrated and what that costs (ARGS="--peer in-tree")
+	@node bench/migrate.ts --program dist/cli/main.js $(ARGS)
+
+##@ Control plane
+
+.PHONY: cluster-up
+cluster-up: $(INSTALLED) ## Start etcd and an API server that stay (APISERVERS=2 for two)
+	@node test/control-plane/cluster-up.ts
+
+.PHONY: cluster-down
+cluster-down: $(INSTALLED) ## End them
+	@node test/control-plane/cluster-down.ts
+
+.PHONY: binaries
+binaries: $(INSTALLED) ## Build etcd, kube-apiserver and kube-controller-manager, or find them built
+	@node test/control-plane/build.ts
+
+.PHONY: clean
+clean: ## Remove what the other targets made, except the built control plane
+	rm -rf dist node_modules
+
+$(INSTALLED): package.json package-lock.json
+	npm ci --no-fund --no-audit
+	@touch $@
+
+$(TAP_BUILT): $(INSTALLED) .taprc
+	tap build
+	@touch $@

@@ -1,0 +1,32 @@
+/**
+ * The annotation that freezes a CRD's storage version (KEP-2855, "Proposed Admission Webhook"). The guards go by the
+ * key, whatever its value.
+ */
+export const MIGRATING_ANNOTATION = "ksvm.sigs.k8s.io/migrating";
+
+/** Who owns the migration that froze the CRD, as `src/api/owner.ts` writes it. */
+export const OWNER_ANNOTATION = "ksvm.sigs.k8s.io/migration-owner";
+
+/** The CRD condition by which the in-tree controller (Kubernetes 1.36 and newer) marks a migration under way. */
+export const STORAGE_MIGRATING_CONDITION = "StorageMigrating";
+
+/** Name of the ValidatingWebhookConfiguration and of its one webhook (KEP-2855). */
+export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
+
+/**
+ * Words that every denial of ours carries, beside the guard's name. The proof of the freeze looks for them, so that
+ * somebody else's denial is never taken for ours.
+ */
+export const FREEZE_REASON = "StorageVersionFrozen";
+
+/** The field manager of every write to a CRD. It never owns a field of `spec`, so it never moves the settle time. */
+export const CRD_FIELD_MANAGER = "ksvm-freeze";
+
+/** The field manager of the no-op writes to objects. It owns no field. */
+export const REWRITE_FIELD_MANAGER = "ksvm-rewrite";
+
+/** The label on everything this program creates in a cluster, so that it can be found and swept. */
+export const MANAGED_BY_LABEL = "app.kubernetes.io/managed-by";
+
+/** The value of {@link MANAGED_BY_LABEL}. */
+export const MANAGED_BY = "ksvm";

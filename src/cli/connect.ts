@@ -1,0 +1,72 @@
+import { homedir } from "node:os";
+import { delimiter, join } from "node:path";
+import type { KubeConfig } from "@kubernetes/client-node";
+import { systemClock } from "../clock.ts";
+import { ApiClient } from "../kube/client.ts";
+import { loadKubeConfig } from "../kube/config.ts";
+import { assertSupportedServer } from "../kube/discovery.ts";
+import { failureKindOf } from "../kube/failure.ts";
+import { Transport } from "../kube/transport.ts";
+
+/** The options that every command takes to find its cluster. */
+export interface ConnectOptions {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+}
+
+/** A connection to a cluster that this program can work with. */
+export interface Connection {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  close(): Promise<void>;
+}
+
+/** The files that kubectl would read. */
+function kubeconfigFiles({ kubeconfig }: ConnectOptions): readonly string[] {
+  if (kubeconfig !== undefined) {
+    return [kubeconfig];
+  }
+  const fromEnvironment = process.env["KUBECONFIG"];
+  return fromEnvironment === undefined || fromEnvironment === ""
+    ? [join(homedir(), ".kube", "config")]
+    : fromEnvironment.split(delimiter).filter((path) => path !== "");
+}
+
+/** How long the first answer may take, in milliseconds. An API server that is there answers /version at once. */
+const FIRST_ANSWER_TIMEOUT_MS = 15_000;
+const FIRST_ANSWER_TRIES = 5;
+const FIRST_ANSWER_PAUSE_MS = 100;
+const QUICK_MS = 2_000;
+
+/**
+ * Connects, and makes sure that the API server answers and is not too old.
+ * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
+ */
+export async function connect(options: ConnectOptions, signal: AbortSignal): Promise<Connection> {
+  const config = loadKubeConfig({ ...options, files: kubeconfigFiles(options) });
+  const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
+  try {
+    await firstAnswer(first, signal);
+  } finally {
+    await first.close();
+  }
+  const transport = new Transport(config);
+  return { config, client: new ApiClient(transport), close: () => transport.close() };
+}
+
+/** A connection that breaks once is no server that is down; one that is refused is refused at once the next time, too. */
+async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    const startedAt = systemClock.monotonic();
+    try {
+      await assertSupportedServer(transport, { signal });
+      return;
+    } catch (error) {
+      const wasQuick = systemClock.monotonic() - startedAt < QUICK_MS;
+      if (failureKindOf(error) !== "transient" || !wasQuick || tries === FIRST_ANSWER_TRIES) {
+        throw error;
+      }
+      await systemClock.sleep(FIRST_ANSWER_PAUSE_MS * tries, signal);
+    }
+  }
+}

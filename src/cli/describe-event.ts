@@ -1,0 +1,98 @@
+import { type Counts, objectNameOf } from "../migrator/counts.ts";
+import type { MigrationEvent } from "../migrator/events.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+
+type Describers = {
+  readonly [T in MigrationEvent["type"]]: (event: Extract<MigrationEvent, { type: T }>) => string | undefined;
+};
+
+const DESCRIBERS: Describers = {
+  contended: ({ holder }) => `"${holder}" holds the Lease of this migration; watching whether it is alive (up to 15 s)`,
+  frozen: ({ storageVersion, guard }) =>
+    `froze the storage version at "${storageVersion}", guarded by ${guard.kind} "${guard.name}"`,
+  proven: ({ apiServers }) => `proved the freeze on ${apiServers.join(", ")}`,
+  lagging: ({ server, reason }) => `waiting for ${server}: ${reason}`,
+  converged: ({ apiServers }) => `every API server shows the storage version (${apiServers.join(", ")})`,
+  settling: ({ remainingMs }) => `waiting ${seconds(remainingMs)} until late writes of an old version must have landed`,
+  resumed: ({ watermark }) => `resuming an earlier run at resourceVersion ${watermark}`,
+  retrying: ({ delayMs, reason }) => `trying again in ${seconds(delayMs)}: ${reason}`,
+  waiting: ({ webhook, reason, budgetMs }) =>
+    `waiting, up to ${seconds(budgetMs)}, with the freeze lifted meanwhile` +
+    `${webhook === undefined ? "" : `, for webhook "${webhook}"`}: ${reason}`,
+  startingAgain: ({ reason }) => `starting again: ${reason}`,
+  pruned: ({ storedVersions }) => `pruned storedVersions to [${storedVersions.join(",")}]`,
+  unfrozen: () => "lifted the freeze",
+  warning: ({ message }) => `warning: ${message}`,
+  progress: () => undefined,
+};
+
+/** An event in plain words; `undefined` for those that only move the progress bar. */
+export function describeEvent(event: MigrationEvent): string | undefined {
+  const describe = DESCRIBERS[event.type] as (event: MigrationEvent) => string | undefined;
+  return describe(event);
+}
+
+/** The result of a run in plain words, one line. */
+export function describeResult(result: MigrationResult, elapsedMs: number): string {
+  const stored = result.storedVersions === undefined ? "" : `; storedVersions is [${result.storedVersions.join(",")}]`;
+  switch (result.outcome) {
+    case "nothing-to-do":
+      return `nothing to do${stored}`;
+    case "migrated":
+      return `migrated in ${seconds(elapsedMs)}: ${describeCounts(result.counts)}${stored}`;
+    case "incomplete":
+      return `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts)}; nothing was pruned`;
+    case "dry-run":
+      return `dry-run: ${result.counts?.done ?? 0} objects would be accepted, nothing was changed`;
+  }
+}
+
+/** The objects that could not be migrated, a line each. */
+export function describeFailures({ failures, counts }: MigrationResult): readonly string[] {
+  const lines = failures.map((failure) => `  ${objectNameOf(failure)}: ${failure.reason}`);
+  const more = (counts?.failed ?? 0) - failures.length;
+  return more > 0 ? [...lines, `  and ${more} more`] : lines;
+}
+
+/** The objects that somebody's admission webhook changed, a line each. */
+export function describeChanged({ changedObjects, counts }: MigrationResult): readonly string[] {
+  const lines = changedObjects.map((object) => `  ${objectNameOf(object)}`);
+  const more = (counts?.changed ?? 0) - changedObjects.length;
+  return more > 0 ? [...lines, `  and ${more} more`] : lines;
+}
+
+const COUNT_WORDS = [
+  ["migrated", "rewritten"],
+  ["current", "stored in the storage version before"],
+  ["newer", "written by others meanwhile"],
+  ["gone", "deleted meanwhile"],
+  ["failed", "failed"],
+] as const;
+
+/** `5000 rewritten, 3 deleted meanwhile`. */
+export function describeCounts(counts: Readonly<Counts> | undefined): string {
+  const parts = COUNT_WORDS.flatMap(([field, words]) => {
+    const count = counts?.[field] ?? 0;
+    return count === 0 ? [] : [`${count} ${words}`];
+  });
+  return parts.length === 0 ? "no objects" : parts.join(", ");
+}
+
+/** Before this, in milliseconds, a rate says nothing yet. */
+const STEADY_MS = 1_000;
+
+/** One line of progress; with a bar where `barWidth` is more than 0. */
+export function progressLine(counts: Readonly<Counts>, elapsedMs: number, barWidth: number): string {
+  const total = Math.max(counts.total ?? counts.done, counts.done);
+  const share = total === 0 ? 1 : counts.done / total;
+  const rate = counts.done / (elapsedMs / 1_000);
+  const isSteady = elapsedMs >= STEADY_MS && rate > 0;
+  const speed = isSteady ? `, ${Math.round(rate)}/s, ${seconds(((total - counts.done) / rate) * 1_000)} left` : "";
+  const bar = barWidth > 0 ? `[${"#".repeat(Math.round(share * barWidth)).padEnd(barWidth, ".")}] ` : "";
+  const failed = counts.failed === 0 ? "" : `, ${counts.failed} failed`;
+  return `${bar}${Math.floor(share * 100)}% ${counts.done}/${total}${failed}${speed}`;
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+}

@@ -1,0 +1,11 @@
+/** The outside of a command, so that commands touch neither the process nor its environment. */
+export interface CliIo {
+  readonly stdout: NodeJS.WritableStream & {
+    readonly isTTY?: boolean;
+    readonly columns?: number;
+    readonly rows?: number;
+  };
+  readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
+  /** Aborted by Ctrl-C or SIGTERM, with a KsvmError of code Interrupted. */
+  readonly signal: AbortSignal;
+}

@@ -1,0 +1,139 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import type { Logger } from "pino";
+import { systemClock } from "../clock.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { ApiServerFinder } from "../migrator/api-servers.ts";
+import type { EventSink } from "../migrator/events.ts";
+import { planCrds } from "../migrator/inventory.ts";
+import { migrate } from "../migrator/migrate.ts";
+import { Pacer } from "../migrator/pacer.ts";
+import { Retrier } from "../migrator/retrier.ts";
+import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
+import { type Connection, type ConnectOptions, connect } from "./connect.ts";
+import { EXIT, type ExitCode, worstOf } from "./exit-codes.ts";
+import type { CliIo } from "./io.ts";
+import { exitCodeOf } from "./report-error.ts";
+import { createReporter, type MIGRATE_FORMATS } from "./reporter.ts";
+
+/** The options of `ksvm migrate`. */
+export interface MigrateOptions extends ConnectOptions, MigrationOptions {
+  readonly output: (typeof MIGRATE_FORMATS)[number];
+  readonly allStale: boolean;
+  readonly maxInFlight: number;
+  readonly maxQps: number;
+  readonly maxIdleMs: number;
+  readonly webhookWaitMs: number;
+  readonly apiserverEndpoints?: readonly string[];
+  /** `strict` refuses to sample API servers that cannot be asked one by one. */
+  readonly convergence: (typeof CONVERGENCE_CHOICES)[number];
+}
+
+/** The values of `--convergence`. */
+export const CONVERGENCE_CHOICES = ["auto", "strict"] as const;
+
+interface MigrateSession {
+  readonly io: CliIo;
+  readonly options: MigrateOptions;
+  readonly connection: Connection;
+  readonly logger: Logger;
+}
+
+/**
+ * `ksvm migrate`: migrates the named resources one after the other. One that fails keeps no other from its turn.
+ * @throws {KsvmError} where nothing could be begun.
+ */
+export async function migrateCommand(
+  io: CliIo,
+  names: readonly string[],
+  options: MigrateOptions,
+  logger: Logger,
+): Promise<ExitCode> {
+  if (options.allStale === names.length > 0) {
+    throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
+  }
+  const connection = await connect(options, io.signal);
+  const session = { io, options, connection, logger };
+  try {
+    const codes: ExitCode[] = [];
+    for (const name of options.allStale ? await staleCrds(connection.client, io) : [...new Set(names)]) {
+      codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
+    }
+    return worstOf(codes);
+  } finally {
+    await connection.close();
+  }
+}
+
+async function staleCrds(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
+  const entries = await planCrds(client, { signal });
+  const stale = entries.filter(({ action }) => action !== "none").map(({ name }) => name);
+  stderr.write(
+    "note: built-in resources are left out: without StorageStates it cannot be known which of them are stale\n",
+  );
+  if (stale.length === 0) {
+    stdout.write("nothing to do: storedVersions of every CRD is its storage version\n");
+  }
+  return stale;
+}
+
+async function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
+  const { io, options, logger } = session;
+  const reporter = createReporter(io, name, { format: options.output, clock: systemClock });
+  const log = logger.child({ resource: name });
+  const emit: EventSink = (event) => {
+    log.debug({ event }, "run event");
+    reporter.event(event);
+  };
+  const retrier = retrierFor(options, emit);
+  const finder = new ApiServerFinder({
+    ...session.connection,
+    clock: systemClock,
+    retrier,
+    endpoints: options.apiserverEndpoints,
+    strict: options.convergence === "strict",
+    timeoutMs: options.convergenceTimeoutMs,
+    onLag: (server, reason) => emit({ type: "lagging", server, reason }),
+  });
+  try {
+    const result = await migrate(contextFor(session, { finder, retrier, emit }), name);
+    log.debug({ result }, "run ended");
+    reporter.result(result);
+    return result.outcome === "incomplete" ? EXIT.incomplete : EXIT.done;
+  } catch (error) {
+    log.debug({ err: error }, "run failed");
+    reporter.error(error);
+    return exitCodeOf(error);
+  } finally {
+    await finder.close();
+  }
+}
+
+function contextFor(
+  { connection, io, options }: MigrateSession,
+  { finder, retrier, emit }: { finder: ApiServerFinder; retrier: Retrier; emit: EventSink },
+): RunContext {
+  const { maxInFlight, maxQps } = options;
+  return {
+    client: connection.client,
+    findApiServers: (signal) => finder.find(signal),
+    clock: systemClock,
+    retrier,
+    pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps }),
+    identity: `${hostname()}_${randomUUID()}`,
+    options,
+    emit,
+    signal: io.signal,
+  };
+}
+
+function retrierFor({ maxIdleMs, webhookWaitMs }: MigrateOptions, emit: EventSink): Retrier {
+  return new Retrier({
+    clock: systemClock,
+    random: Math.random,
+    maxIdleMs,
+    webhookWaitMs,
+    onRetry: (error, delayMs) => emit({ type: "retrying", reason: messageOf(error), delayMs }),
+  });
+}

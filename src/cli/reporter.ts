@@ -1,0 +1,154 @@
+import { createLogUpdate } from "log-update";
+import type { Clock } from "../clock.ts";
+import type { Counts } from "../migrator/counts.ts";
+import type { MigrationEvent } from "../migrator/events.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+import { describeChanged, describeEvent, describeFailures, describeResult, progressLine } from "./describe-event.ts";
+import type { CliIo } from "./io.ts";
+import { codeOf, errorLine } from "./report-error.ts";
+
+/** Shows one run to a user. */
+export interface Reporter {
+  event(event: MigrationEvent): void;
+  result(result: MigrationResult): void;
+  error(error: unknown): void;
+}
+
+/** The values of `ksvm migrate -o`. */
+export const MIGRATE_FORMATS = ["text", "json"] as const;
+
+const BAR_INTERVAL_MS = 100;
+const LINE_INTERVAL_MS = 5_000;
+const JSON_INTERVAL_MS = 1_000;
+const BAR_WIDTH = 30;
+
+/** The reporter for an output: JSON lines, a progress bar on a terminal, plain lines elsewhere. */
+export function createReporter(
+  io: CliIo,
+  resource: string,
+  options: { readonly format: (typeof MIGRATE_FORMATS)[number]; readonly clock: Clock },
+): Reporter {
+  if (options.format === "json") {
+    return jsonReporter(io, resource, options.clock);
+  }
+  return io.stdout.isTTY === true
+    ? barReporter(io, resource, options.clock)
+    : lineReporter(io, resource, options.clock);
+}
+
+/** Lets one call through in every interval. */
+function throttle(clock: Clock, intervalMs: number): () => boolean {
+  let last = Number.NEGATIVE_INFINITY;
+  return () => {
+    const now = clock.monotonic();
+    const due = now - last >= intervalMs;
+    last = due ? now : last;
+    return due;
+  };
+}
+
+function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
+  const isDue = throttle(clock, JSON_INTERVAL_MS);
+  const write = (line: object): void => {
+    io.stdout.write(`${JSON.stringify({ time: new Date(clock.now()).toISOString(), resource, ...line })}\n`);
+  };
+  return {
+    event: (event) => {
+      if (event.type !== "progress" || isDue()) {
+        write(event);
+      }
+    },
+    result: (result) => write({ type: "result", ...result }),
+    error: (error) => {
+      write({ type: "error", code: codeOf(error), message: error instanceof Error ? error.message : String(error) });
+      io.stderr.write(`${errorLine(error)}\n`);
+    },
+  };
+}
+
+interface TextOutput {
+  /** Writes a line that stays. */
+  line(text: string): void;
+  /** Shows how far the run is. */
+  progress(counts: Readonly<Counts>, elapsedMs: number): void;
+  end(): void;
+}
+
+function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOutput): Reporter {
+  const startedAt = clock.monotonic();
+  let firstProgressAt: number | undefined;
+  // In an outage every request under way fails again and again; one of them says it all.
+  const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
+  return {
+    event: (event) => {
+      if (event.type === "progress") {
+        firstProgressAt ??= clock.monotonic();
+        output.progress(event.counts, clock.monotonic() - firstProgressAt);
+        return;
+      }
+      const text = event.type === "retrying" && !isRetryDue() ? undefined : describeEvent(event);
+      if (text !== undefined) {
+        output.line(`${resource}: ${text}`);
+      }
+    },
+    result: (result) => {
+      output.end();
+      output.line(`${resource}: ${describeResult(result, clock.monotonic() - startedAt)}`);
+      const listed = [
+        ...section("could not be migrated", describeFailures(result)),
+        ...section("changed by an admission webhook besides their encoding", describeChanged(result)),
+      ];
+      io.stderr.write(listed.map((line) => `${line}\n`).join(""));
+    },
+    error: (error) => {
+      output.end();
+      io.stderr.write(`${errorLine(error)}\n`);
+    },
+  };
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : [`objects ${title}:`, ...lines];
+}
+
+function lineReporter(io: CliIo, resource: string, clock: Clock): Reporter {
+  const isDue = throttle(clock, LINE_INTERVAL_MS);
+  const line = (text: string): void => {
+    io.stdout.write(`${text}\n`);
+  };
+  return textReporter(io, resource, clock, {
+    line,
+    progress: (counts, elapsedMs) => {
+      if (isDue()) {
+        line(`${resource}: ${progressLine(counts, elapsedMs, 0)}`);
+      }
+    },
+    end: () => undefined,
+  });
+}
+
+function barReporter(io: CliIo, resource: string, clock: Clock): Reporter {
+  const bar = createLogUpdate(io.stdout, { showCursor: true });
+  const isDue = throttle(clock, BAR_INTERVAL_MS);
+  let latest = "";
+  return textReporter(io, resource, clock, {
+    line: (text) => {
+      bar.clear();
+      io.stdout.write(`${text}\n`);
+      if (latest !== "") {
+        bar(latest);
+      }
+    },
+    progress: (counts, elapsedMs) => {
+      latest = progressLine(counts, elapsedMs, BAR_WIDTH);
+      if (isDue()) {
+        bar(latest);
+      }
+    },
+    end: () => {
+      bar.clear();
+      latest = "";
+      bar.done();
+    },
+  });
+}

@@ -1,0 +1,219 @@
+import type { ObjectMeta, PartialObjectMetadataList } from "../api/meta.ts";
+import { ApiError } from "./errors.ts";
+import { ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
+import type { Transport } from "./transport.ts";
+
+/** Which object, and until when. */
+export interface ObjectRef {
+  readonly name: string;
+  readonly namespace?: string;
+}
+
+/** Options of every call. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of a write. */
+export interface WriteOptions extends CallOptions {
+  readonly fieldManager?: string;
+  /** Runs everything up to the write, admission included, and stores nothing. @default false */
+  readonly dryRun?: boolean;
+  /** For an apply: takes fields over from other managers instead of failing with a conflict. @default false */
+  readonly force?: boolean;
+  /** Such as `status`. */
+  readonly subresource?: string;
+}
+
+/** The shape that every object of the API has. */
+export interface KubeObject {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata: Partial<ObjectMeta>;
+}
+
+/** An object to create. */
+export type NewObject = KubeObject & Readonly<Record<string, unknown>>;
+
+type NullableItems = Omit<PartialObjectMetadataList, "items"> & Partial<Pick<PartialObjectMetadataList, "items">>;
+
+/** Options of a metadata-only list. */
+export interface ListOptions extends CallOptions {
+  readonly limit?: number;
+  readonly continueToken?: string | undefined;
+}
+
+/** Objects of an API server by resource and name. It never retries: who calls knows what a failure means. */
+export class ApiClient {
+  readonly transport: Transport;
+
+  constructor(transport: Transport) {
+    this.transport = transport;
+  }
+
+  /**
+   * Reads one object.
+   * @throws {ApiError | TransportError}
+   */
+  async get<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T> {
+    const path = objectPath(resource, ref);
+    const response = await this.transport.request<T>({ method: "GET", path, signal: options.signal });
+    return response.body;
+  }
+
+  /** Like {@link get}, `undefined` where the object does not exist. */
+  async find<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
+    try {
+      return await this.get<T>(resource, ref, options);
+    } catch (error) {
+      if (isNotFound(error)) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Lists one page of metadata, over all namespaces. Without a continue token the list is consistent and current
+   * (resourceVersion unset).
+   * @throws {ApiError | TransportError}
+   */
+  async listMetadata(resource: Resource, options: ListOptions = {}): Promise<PartialObjectMetadataList> {
+    const response = await this.transport.request<NullableItems>({
+      method: "GET",
+      path: collectionPath(resource),
+      query: { limit: options.limit, continue: options.continueToken },
+      accept: ACCEPT_METADATA_LIST,
+      signal: options.signal,
+    });
+    // An empty list of a built-in resource may come with null for its items.
+    return { ...response.body, items: response.body.items ?? [] };
+  }
+
+  /**
+   * Lists whole objects page by page, so that memory holds one page.
+   * @throws {ApiError | TransportError}
+   */
+  async *pages<T>(resource: Resource, options: CallOptions & { readonly limit: number }): AsyncGenerator<readonly T[]> {
+    let continueToken: string | undefined;
+    do {
+      const { body } = await this.transport.request<{
+        items?: readonly T[];
+        metadata: { readonly continue?: string };
+      }>({
+        method: "GET",
+        path: collectionPath(resource),
+        query: { limit: options.limit, continue: continueToken },
+        signal: options.signal,
+      });
+      yield body.items ?? [];
+      continueToken = body.metadata.continue === "" ? undefined : body.metadata.continue;
+    } while (continueToken !== undefined);
+  }
+
+  /**
+   * Lists whole objects on one page; only for resources of which there are few.
+   * @throws {ApiError | TransportError}
+   */
+  async list<T>(
+    resource: Resource,
+    options: CallOptions & { readonly namespace?: string; readonly labelSelector?: string } = {},
+  ): Promise<readonly T[]> {
+    const { namespace, labelSelector, signal } = options;
+    const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
+    const response = await this.transport.request<{ items?: readonly T[] }>({
+      method: "GET",
+      path,
+      query: { labelSelector },
+      signal,
+    });
+    return response.body.items ?? [];
+  }
+
+  /**
+   * Creates an object.
+   * @throws {ApiError | TransportError}
+   */
+  async create<T>(resource: Resource, object: NewObject, options: WriteOptions = {}): Promise<T> {
+    const { namespace } = object.metadata;
+    const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
+    const response = await this.transport.request<T>({
+      method: "POST",
+      path,
+      query: writeQuery(options),
+      body: object,
+      signal: options.signal,
+    });
+    return response.body;
+  }
+
+  /**
+   * Patches an object; `patch.type` is a content type such as {@link MERGE_PATCH}.
+   * @throws {ApiError | TransportError}
+   */
+  async patch<T>(
+    resource: Resource,
+    ref: ObjectRef,
+    patch: { readonly type: string; readonly body: unknown },
+    options: WriteOptions = {},
+  ): Promise<T> {
+    const subresource = options.subresource === undefined ? "" : `/${options.subresource}`;
+    const response = await this.transport.request<T>({
+      method: "PATCH",
+      path: objectPath(resource, ref) + subresource,
+      query: writeQuery(options),
+      body: patch.body,
+      contentType: patch.type,
+      signal: options.signal,
+    });
+    return response.body;
+  }
+
+  /**
+   * Deletes an object; one that does not exist counts as deleted.
+   * @throws {ApiError | TransportError} Conflict where it is not the object with this uid and resourceVersion.
+   */
+  async delete(
+    resource: Resource,
+    ref: ObjectRef,
+    options: CallOptions & {
+      readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
+    } = {},
+  ): Promise<void> {
+    const { preconditions, signal } = options;
+    try {
+      await this.transport.request({
+        method: "DELETE",
+        path: objectPath(resource, ref),
+        body: { apiVersion: "v1", kind: "DeleteOptions", ...(preconditions === undefined ? {} : { preconditions }) },
+        signal,
+      });
+    } catch (error) {
+      if (!isNotFound(error)) {
+        throw error;
+      }
+    }
+  }
+}
+
+/** Whether the API server says that the named object does not exist. */
+export function isNotFound(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.status === 404;
+}
+
+/** Whether a precondition failed, or the object exists already. */
+export function isConflict(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.status === 409;
+}
+
+function namespacedCollectionPath(resource: Resource, namespace: string): string {
+  return objectPath(resource, { namespace, name: "" }).replace(/\/$/, "");
+}
+
+function writeQuery({ fieldManager, dryRun, force }: WriteOptions): Record<string, string | undefined> {
+  return {
+    fieldManager,
+    dryRun: dryRun === true ? "All" : undefined,
+    force: force === true ? "true" : undefined,
+  };
+}

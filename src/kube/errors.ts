@@ -1,0 +1,68 @@
+import type { Status } from "../api/meta.ts";
+import { type ErrorCode, KsvmError } from "../errors.ts";
+
+/** An error answer of an API server (status 400 and above). */
+export class ApiError extends KsvmError {
+  override readonly name = "ApiError";
+  /** The HTTP status. */
+  readonly status: number;
+  /** The `metav1.Status` of the answer; `undefined` where the body was something else, as for an unserved path. */
+  readonly answer: Status | undefined;
+  /** Seconds from the `Retry-After` header, or from the Status' details. */
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(request: string, status: number, options: { answer?: Status; text?: string; retryAfter?: string }) {
+    const said = options.answer?.message ?? options.text?.trim().slice(0, 500) ?? "no message";
+    super(codeOf(status), `Cannot ${request}: the API server answered ${status}: ${said}`);
+    this.status = status;
+    this.answer = options.answer;
+    const retryAfter = Number(options.retryAfter ?? options.answer?.details?.retryAfterSeconds);
+    this.retryAfterSeconds = Number.isFinite(retryAfter) && retryAfter >= 0 ? retryAfter : undefined;
+  }
+
+  /** The `reason` of the Status, such as `Expired` or `AlreadyExists`. */
+  get reason(): string | undefined {
+    return this.answer?.reason;
+  }
+
+  /** What the API server said, without this program's own words before it. */
+  get said(): string {
+    return this.answer?.message ?? this.message;
+  }
+}
+
+/** No answer came: the connection was refused or reset, the answer was cut off, or the time was up. */
+export class TransportError extends KsvmError {
+  override readonly name = "TransportError";
+
+  constructor(request: string, server: string, cause: unknown) {
+    super("ServerUnreachable", `Cannot ${request}: no answer from ${server}: ${causeText(cause)}`, { cause });
+  }
+}
+
+function codeOf(status: number): ErrorCode {
+  switch (status) {
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "NotFound";
+    case 409:
+      return "Conflict";
+    default:
+      return "ApiRequestFailed";
+  }
+}
+
+/** undici wraps the socket's error, and Happy Eyeballs an AggregateError without a message: show what lies beneath. */
+function causeText(cause: unknown): string {
+  if (cause instanceof AggregateError && cause.errors.length > 0) {
+    return causeText(cause.errors[0]);
+  }
+  if (cause instanceof Error) {
+    const inner = cause.cause instanceof Error ? `: ${cause.cause.message}` : "";
+    return `${cause.message}${inner}`.replaceAll(/\s*\n\s*/g, " ");
+  }
+  return String(cause);
+}

@@ -1,0 +1,92 @@
+import { ApiError, TransportError } from "./errors.ts";
+
+/**
+ * What a failed request means for whoever sent it. docs/errors.md holds this table in words.
+ *
+ * - `transient`: the same request may pass later
+ * - `expired`: a resourceVersion or continue token is too old (410)
+ * - `conflict`: a precondition failed, or the object exists already (409)
+ * - `gone`: the named object does not exist
+ * - `unserved`: the path itself is not served: the version is unserved, the CRD is gone or its handler not ready
+ * - `denied`: the user may not do this (401, 403 of the authorizer)
+ * - `rejected`: the API server understood and refused (schema, admission, bad request)
+ */
+export type FailureKind = "transient" | "expired" | "conflict" | "gone" | "unserved" | "denied" | "rejected";
+
+const TRANSIENT_STATUSES = new Set([408, 425, 429, 500, 502, 503, 504]);
+
+/** Words of an internal error that come from the object itself: waiting never mends them. */
+const PERMANENT_INTERNAL_ERRORS = [
+  // https://github.com/kubernetes/kubernetes/issues/111937
+  "to an invalid group/version",
+  "from an invalid group/version",
+];
+
+/**
+ * Classifies anything thrown by a request. Errors that no request raised are not failures of a request and come back
+ * as `undefined`, so that a fault of this program is never retried or counted as an object's.
+ */
+export function failureKindOf(error: unknown): FailureKind | undefined {
+  if (error instanceof TransportError) {
+    return "transient";
+  }
+  return error instanceof ApiError ? kindOfAnswer(error) : undefined;
+}
+
+const KINDS: Readonly<Record<number, (error: ApiError) => FailureKind>> = {
+  401: () => "denied",
+  403: (error) => (isAdmissionDenial(error) ? "rejected" : "denied"),
+  404: (error) => (error.answer?.details?.name === undefined ? "unserved" : "gone"),
+  409: () => "conflict",
+  410: () => "expired",
+};
+
+function kindOfAnswer(error: ApiError): FailureKind {
+  const kind = KINDS[error.status]?.(error);
+  const isTransient = TRANSIENT_STATUSES.has(error.status) && !isPermanentInternalError(error);
+  return kind ?? (isTransient ? "transient" : "rejected");
+}
+
+/**
+ * A 403 of an admission plugin, webhook or policy, as against one of the authorizer. The authorizer's always says
+ * which user may not do what.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
+ */
+export function isAdmissionDenial(error: ApiError): boolean {
+  return error.status === 403 && !/ cannot [a-z]+ (resource|path) /.test(error.said);
+}
+
+/**
+ * The webhook of somebody else that an answer says could not be called: an admission webhook by its name, a conversion
+ * webhook by the version and kind it converts.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go
+ */
+export function failedWebhookOf(error: unknown): string | undefined {
+  if (!(error instanceof ApiError)) {
+    return undefined;
+  }
+  const admission = /failed calling webhook "([^"]+)"/.exec(error.said)?.[1];
+  // A webhook that was reached and cannot convert one object fails in other words.
+  const conversion = /(conversion webhook for .+?) failed: Post /.exec(error.said)?.[1];
+  return admission ?? conversion;
+}
+
+/** Whether an object cannot be decoded or its managedFields name a version that the CRD no longer has. */
+export function isInvalidGroupVersion(error: unknown): boolean {
+  return error instanceof ApiError && PERMANENT_INTERNAL_ERRORS.some((words) => error.said.includes(words));
+}
+
+function isPermanentInternalError(error: ApiError): boolean {
+  return isInvalidGroupVersion(error) || isConversionRefusal(error);
+}
+
+/**
+ * Whether a conversion webhook was reached and could not convert an object. One such object fails the whole list that it
+ * is in.
+ */
+export function isConversionRefusal(error: unknown): error is ApiError {
+  return error instanceof ApiError && /conversion webhook for .+? (returned |failed(?!: Post ))/.test(error.said);
+}

@@ -1,0 +1,54 @@
+/** A resource of the API: where its objects live. */
+export interface Resource {
+  /** Empty for the core group. */
+  readonly group: string;
+  readonly version: string;
+  /** The plural, as in the path. */
+  readonly resource: string;
+}
+
+/** `metav1.PartialObjectMetadata`: the metadata alone, in an answer that has no other field. */
+export const ACCEPT_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/** `metav1.PartialObjectMetadataList`. */
+export const ACCEPT_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+export const MERGE_PATCH = "application/merge-patch+json";
+/** Server-side apply. JSON is YAML. */
+export const APPLY_PATCH = "application/apply-patch+yaml";
+
+/** The path of a group and version, such as `/apis/apps/v1` or `/api/v1`. */
+export function groupVersionPath(group: string, version: string): string {
+  return group === "" ? `/api/${version}` : `/apis/${group}/${version}`;
+}
+
+/** `group/version`, as in `apiVersion`. */
+export function apiVersionOf(group: string, version: string): string {
+  return group === "" ? version : `${group}/${version}`;
+}
+
+/** The path of all objects of a resource, over all namespaces. */
+export function collectionPath({ group, version, resource }: Resource): string {
+  return `${groupVersionPath(group, version)}/${resource}`;
+}
+
+/** The path of one object; without a namespace, of a cluster-scoped one. */
+export function objectPath(
+  { group, version, resource }: Resource,
+  object: { readonly name: string; readonly namespace?: string },
+): string {
+  const base = groupVersionPath(group, version);
+  const scope = object.namespace === undefined ? "" : `/namespaces/${encodeURIComponent(object.namespace)}`;
+  return `${base}${scope}/${resource}/${encodeURIComponent(object.name)}`;
+}
+
+/** CustomResourceDefinitions, the version this project speaks. */
+export const CRDS: Resource = { group: "apiextensions.k8s.io", version: "v1", resource: "customresourcedefinitions" };
+export const LEASES: Resource = { group: "coordination.k8s.io", version: "v1", resource: "leases" };
+export const POLICIES: Resource = {
+  group: "admissionregistration.k8s.io",
+  version: "v1",
+  resource: "validatingadmissionpolicies",
+};
+export const POLICY_BINDINGS: Resource = { ...POLICIES, resource: "validatingadmissionpolicybindings" };
+export const WEBHOOK_CONFIGURATIONS: Resource = { ...POLICIES, resource: "validatingwebhookconfigurations" };

@@ -1,0 +1,136 @@
+import type { Readable } from "node:stream";
+import { ApiError, TransportError } from "./errors.ts";
+import { failureKindOf } from "./failure.ts";
+import type { KubeObject } from "./client.ts";
+import { collectionPath, type Resource } from "./resources.ts";
+import type { Transport } from "./transport.ts";
+import { type Clock, systemClock } from "../clock.ts";
+import type { Status } from "../api/meta.ts";
+
+/**
+ * What a watch yields. A `GAP` says that changes may have been missed: the resourceVersion to go on from had expired.
+ * Whoever watches reads the object again and gives {@link watchObject} the new resourceVersion by starting another.
+ */
+export type WatchEvent<T> =
+  | { readonly type: "ADDED" | "MODIFIED" | "DELETED"; readonly object: T }
+  | { readonly type: "BOOKMARK"; readonly resourceVersion: string }
+  | { readonly type: "GAP" };
+
+/** Which object to watch, and from where. */
+export interface WatchOptions {
+  readonly name: string;
+  /** Changes after this resourceVersion are delivered. */
+  readonly resourceVersion: string;
+  readonly signal: AbortSignal;
+  /** @default the clock of this machine */
+  readonly clock?: Clock;
+  /** Milliseconds between attempts to open the watch again. @default 500 */
+  readonly retryMs?: number;
+}
+
+/** Seconds after which the API server ends a watch, so that a connection that died silently is noticed. */
+const WATCH_TIMEOUT_SECONDS = 290;
+
+/**
+ * Watches one cluster-scoped object, whole. A dropped connection resumes from the last resourceVersion seen; an
+ * expired one (410) ends the watch with a `GAP`. Ends without a further event when the signal is aborted.
+ *
+ * https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+ * @throws {ApiError} where the watch is refused for good (403, 404).
+ */
+export async function* watchObject<T extends KubeObject>(
+  transport: Transport,
+  resource: Resource,
+  options: WatchOptions,
+): AsyncGenerator<WatchEvent<T>, void> {
+  const clock = options.clock ?? systemClock;
+  let resourceVersion = options.resourceVersion;
+  while (!options.signal.aborted) {
+    try {
+      for await (const event of openWatch<T>(transport, resource, { ...options, resourceVersion })) {
+        resourceVersion = event.type === "BOOKMARK" ? event.resourceVersion : resourceVersionOf(event, resourceVersion);
+        yield event;
+      }
+    } catch (error) {
+      if (options.signal.aborted) {
+        return;
+      }
+      const kind = failureKindOf(error);
+      if (kind === "expired") {
+        yield { type: "GAP" };
+        return;
+      }
+      if (kind !== "transient") {
+        throw error;
+      }
+    }
+    await clock.sleep(options.retryMs ?? 500, options.signal).catch(() => undefined);
+  }
+}
+
+function resourceVersionOf<T extends KubeObject>(event: WatchEvent<T>, before: string): string {
+  return "object" in event ? (event.object.metadata.resourceVersion ?? before) : before;
+}
+
+async function* openWatch<T extends KubeObject>(
+  transport: Transport,
+  resource: Resource,
+  options: WatchOptions,
+): AsyncGenerator<WatchEvent<T>, void> {
+  const path = collectionPath(resource);
+  const stream = await transport.stream({
+    method: "GET",
+    path,
+    query: {
+      watch: true,
+      allowWatchBookmarks: true,
+      fieldSelector: `metadata.name=${options.name}`,
+      resourceVersion: options.resourceVersion,
+      timeoutSeconds: WATCH_TIMEOUT_SECONDS,
+    },
+    signal: options.signal,
+  });
+  try {
+    for await (const line of linesOf(stream)) {
+      yield parseEvent<T>(line, path);
+    }
+  } catch (error) {
+    options.signal.throwIfAborted();
+    throw error instanceof ApiError ? error : new TransportError(`WATCH ${path}`, transport.server, error);
+  } finally {
+    stream.destroy();
+  }
+}
+
+/** node:readline would swallow the stream's error, and a cut connection would look like a watch that ended well. */
+async function* linesOf(stream: Readable): AsyncGenerator<string, void> {
+  let rest = "";
+  stream.setEncoding("utf8");
+  for await (const chunk of stream) {
+    const lines = (rest + String(chunk)).split("\n");
+    rest = lines.pop() ?? "";
+    yield* lines.filter((line) => line !== "");
+  }
+}
+
+function parseEvent<T extends KubeObject>(line: string, path: string): WatchEvent<T> {
+  const event = JSON.parse(line) as { type: string; object: T | Status };
+  switch (event.type) {
+    case "ADDED":
+    case "MODIFIED":
+    case "DELETED":
+      return { type: event.type, object: event.object as T };
+    case "BOOKMARK": {
+      const { resourceVersion } = (event.object as T).metadata;
+      if (resourceVersion === undefined) {
+        // Going on from none would be going on from now, past what was missed: as if it had expired.
+        throw new ApiError(`WATCH ${path}`, 410, { text: "a bookmark came without a resourceVersion" });
+      }
+      return { type: "BOOKMARK", resourceVersion };
+    }
+    default: {
+      const answer = event.object as Status;
+      throw new ApiError(`WATCH ${path}`, answer.code ?? 500, { answer });
+    }
+  }
+}

@@ -1,0 +1,49 @@
+import { KsvmError } from "../errors.ts";
+import { type Access, describeAccess, isAllowed } from "../kube/access.ts";
+import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
+import type { GuardIdentity } from "./guard.ts";
+import type { RunContext } from "./run-context.ts";
+
+/** What a run on a CRD does to the cluster besides rewriting objects. */
+export function accessForFreeze(crdName: string, guard: GuardIdentity): readonly Access[] {
+  const crd: readonly Access[] = [
+    { verb: "get", resource: CRDS, name: crdName },
+    { verb: "patch", resource: CRDS, name: crdName },
+    { verb: "patch", resource: CRDS, subresource: "status", name: crdName },
+    { verb: "watch", resource: CRDS },
+  ];
+  const policy = [POLICIES, POLICY_BINDINGS].flatMap((resource) =>
+    ["get", "create", "patch", "delete"].map((verb) => ({ verb, resource })),
+  );
+  return guard.kind === "policy" ? [...crd, ...policy] : crd;
+}
+
+/** What a run on any resource does. */
+export function accessForRewrite(resource: Resource, leaseNamespace: string): readonly Access[] {
+  return [
+    ...["list", "get", "patch"].map((verb) => ({ verb, resource })),
+    ...["get", "create", "patch", "delete"].map((verb) => ({ verb, resource: LEASES, namespace: leaseNamespace })),
+  ];
+}
+
+/**
+ * Refuses a run that would be refused half way, before it changes anything.
+ * @throws {KsvmError} Forbidden, naming everything that is missing.
+ */
+export async function assertAccess(
+  { client, retrier, signal }: RunContext,
+  name: string,
+  wanted: readonly Access[],
+): Promise<void> {
+  const denied: Access[] = [];
+  // One after the other: a throttled user gets answers to some of them at a time, and never to all at once.
+  for (const access of wanted) {
+    if (!(await retrier.run(() => isAllowed(client.transport, access, { signal }), signal))) {
+      denied.push(access);
+    }
+  }
+  if (denied.length > 0) {
+    const missing = denied.map(describeAccess).join(", ");
+    throw new KsvmError("Forbidden", `Cannot migrate "${name}": this user may not ${missing}; nothing was changed`);
+  }
+}

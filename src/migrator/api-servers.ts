@@ -1,0 +1,169 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { ApiClient } from "../kube/client.ts";
+import { withServer } from "../kube/config.ts";
+import { Transport } from "../kube/transport.ts";
+import type { Retrier } from "./retrier.ts";
+import { apiServerModeOf } from "./api-server-mode.ts";
+import { endpointUrls, type LiveLease, liveIdentityLeases } from "./control-plane-objects.ts";
+
+/** The API servers of a cluster, each of which must have frozen the CRD and must write the new version. */
+export type ApiServers = {
+  /** The identity Leases that live; missing where they cannot be read or were not asked for. */
+  readonly identities?: readonly string[];
+  /** When the newest of them joined, in milliseconds since the Unix epoch; missing where it cannot be told. */
+  readonly newestJoin?: number;
+} & (
+  | { readonly mode: "each"; readonly clients: readonly ApiClient[] }
+  /** Asked on new connections, each of which may end at another API server. Whoever opens one closes it. */
+  | { readonly mode: "sampled"; readonly server: string; readonly open: () => ApiClient }
+);
+
+/** What an {@link ApiServerFinder} needs. */
+export interface ApiServerFinderOptions {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  /** The API servers' addresses as the user names them. @default they are found */
+  readonly endpoints?: readonly string[] | undefined;
+  /** Refuses to sample. */
+  readonly strict: boolean;
+  /** Milliseconds to wait for API servers that live and cannot be found. */
+  readonly timeoutMs: number;
+  /** Told who is being waited for. */
+  readonly onLag: (server: string, reason: string) => void;
+}
+
+/** An API server that does not answer within this time is not there, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 5_000;
+/** Room for the admission webhooks that a dry-run calls, which may take ten seconds by default. */
+const REQUEST_TIMEOUT_MS = 15_000;
+const POLL_MS = 1_000;
+
+/** Finds the API servers of a cluster, and keeps a connection to each. */
+export class ApiServerFinder {
+  readonly #options: ApiServerFinderOptions;
+  readonly #clients = new Map<string, ApiClient>();
+
+  constructor(options: ApiServerFinderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The API servers that live now.
+   * @throws {KsvmError} NotConverged where one that lives cannot be found, or where they can only be sampled and may not.
+   */
+  async find(signal: AbortSignal): Promise<ApiServers> {
+    const { client, clock, endpoints, retrier, timeoutMs } = this.#options;
+    if (endpoints !== undefined) {
+      return { mode: "each", clients: endpoints.map((url) => this.#clientAt(url)) };
+    }
+    const deadline = clock.monotonic() + timeoutMs;
+    for (;;) {
+      const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
+      const urls = await retrier.run(() => endpointUrls(client, signal), signal);
+      const found = await this.#findOnce(leases, urls, signal);
+      if (found !== undefined) {
+        return { ...found, ...identityOf(leases ?? []) };
+      }
+      this.#reportMissing(leases ?? [], urls, clock.monotonic() >= deadline);
+      await clock.sleep(POLL_MS, signal);
+    }
+  }
+
+  /** Ends all connections. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#clients.values()].map(({ transport }) => transport.close()));
+  }
+
+  async #findOnce(
+    leases: readonly LiveLease[] | undefined,
+    urls: readonly string[],
+    signal: AbortSignal,
+  ): Promise<ApiServers | undefined> {
+    const allReachable = urls.length >= 2 && (await this.#areReachable(urls, signal));
+    const mode = apiServerModeOf({ addresses: urls.length, allReachable, liveLeases: leases?.length });
+    switch (mode) {
+      case "sole":
+        return { mode: "each", clients: [this.#options.client] };
+      case "each":
+        return { mode: "each", clients: urls.map((url) => this.#clientAt(url)) };
+      case "missing":
+        return undefined;
+      case "sampled":
+        return this.#sampled(leases);
+    }
+  }
+
+  #sampled(leases: readonly LiveLease[] | undefined): ApiServers {
+    const { client, config, strict } = this.#options;
+    const { server } = client.transport;
+    if (strict) {
+      const found = leases === undefined ? "identity Leases cannot be read" : `${leases.length} identity Leases live`;
+      throw new KsvmError(
+        "NotConverged",
+        `Cannot ask the API servers one by one (--convergence=strict): ${found}, and their addresses cannot be reached; ` +
+          "name each with --apiserver-endpoints",
+      );
+    }
+    const open = (): ApiClient => new ApiClient(new Transport(config, { timeoutMs: REQUEST_TIMEOUT_MS }));
+    return { mode: "sampled", server, open };
+  }
+
+  #reportMissing(leases: readonly LiveLease[], urls: readonly string[], isTimeUp: boolean): void {
+    const names = leases.map(({ name }) => name).join(", ");
+    const reason = `${leases.length} identity Leases live (${names}) and ${urls.length} addresses are known`;
+    if (isTimeUp) {
+      throw new KsvmError(
+        "NotConverged",
+        `Cannot find every API server: ${reason}; a Lease outlives a crashed API server by up to an hour: if that is ` +
+          "so, name each API server with --apiserver-endpoints",
+      );
+    }
+    this.#options.onLag("the API server of a Lease", reason);
+  }
+
+  async #areReachable(urls: readonly string[], signal: AbortSignal): Promise<boolean> {
+    const answers = urls.map(async (url) => {
+      const timeout = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+      const ask = (): Promise<unknown> =>
+        this.#clientAt(url).transport.request({ method: "GET", path: "/version", signal: timeout });
+      await this.#options.retrier.run(ask, timeout);
+    });
+    const results = await Promise.allSettled(answers);
+    signal.throwIfAborted();
+    return results.every(({ status }) => status === "fulfilled");
+  }
+
+  #clientAt(url: string): ApiClient {
+    const known = this.#clients.get(url);
+    if (known !== undefined) {
+      return known;
+    }
+    const transport = new Transport(withServer(this.#options.config, url), { timeoutMs: REQUEST_TIMEOUT_MS });
+    const client = new ApiClient(transport);
+    this.#clients.set(url, client);
+    return client;
+  }
+}
+
+/** The addresses of the API servers, for a user. */
+export function serversOf(apiServers: ApiServers): readonly string[] {
+  return apiServers.mode === "each"
+    ? apiServers.clients.map(({ transport }) => transport.server)
+    : [`${apiServers.server} (sampled)`];
+}
+
+/** Tells one set of API servers from another, so that what was seen of one is not believed of the other. */
+export function fingerprintOf(apiServers: ApiServers): string {
+  const { mode, identities = [], newestJoin = 0 } = apiServers;
+  return [mode, ...serversOf(apiServers), ...identities, newestJoin].join(" ");
+}
+
+function identityOf(leases: readonly LiveLease[]): Pick<ApiServers, "identities" | "newestJoin"> {
+  const joins = leases.map(({ createdAt }) => createdAt).filter((time) => !Number.isNaN(time));
+  const identities = leases.map(({ name }) => name).toSorted((a, b) => a.localeCompare(b));
+  return joins.length === 0 ? { identities } : { identities, newestJoin: Math.max(...joins) };
+}

@@ -1,0 +1,123 @@
+import type { Clock } from "../clock.ts";
+import { type KsvmError, messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { TransportError } from "../kube/errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
+import type { ApiServers } from "./api-servers.ts";
+
+/** Why an API server does not yet show what it should. */
+export interface CheckFailure {
+  readonly reason: string;
+  /** Whether it did not answer at all. */
+  readonly silent: boolean;
+}
+
+/** Looks at one API server; `undefined` where it shows what it should. */
+export type Check = (client: ApiClient) => Promise<CheckFailure | undefined>;
+
+/** How API servers are asked. */
+export interface AskOptions {
+  readonly clock: Clock;
+  /** Milliseconds that they may take. */
+  readonly timeoutMs: number;
+  /** Milliseconds over which samples are spread, where the API servers can only be sampled. */
+  readonly spreadMs: number;
+  readonly signal: AbortSignal;
+  /** Called with each failure that is waited for. */
+  readonly onFailure?: (server: string, failure: CheckFailure) => void;
+  /** The error for an API server that failed to the end. */
+  readonly errorOf: (server: string, reason: string) => KsvmError;
+}
+
+/** What became apparent while they were asked. */
+export interface AskResult {
+  /** Whether one of them did not pass at once. */
+  readonly lagged: boolean;
+  /** Whether one of them did not answer, or not within five seconds. */
+  readonly silent: boolean;
+}
+
+/**
+ * So many new connections must agree where API servers can only be sampled. With two API servers behind a load balancer
+ * that goes by chance, one that differs is missed once in a million times.
+ */
+export const SAMPLES = 20;
+const POLL_MS = 250;
+const SLOW_ANSWER_MS = 5_000;
+
+/**
+ * Asks every API server until it passes the check: each one where they can be reached one by one, else on
+ * {@link SAMPLES} new connections in a row, over `spreadMs`.
+ * @throws what `errorOf` makes of the last failure, after `timeoutMs`.
+ */
+export async function askAll(apiServers: ApiServers, check: Check, options: AskOptions): Promise<AskResult> {
+  const asking = new Asking(check, options);
+  await (apiServers.mode === "each"
+    ? Promise.all(apiServers.clients.map((client) => asking.until(client)))
+    : asking.sample(apiServers.open));
+  return asking.result;
+}
+
+/** What a check that threw shows; errors that no request raised are thrown on. */
+export function checkFailureOf(error: unknown, signal: AbortSignal): CheckFailure {
+  signal.throwIfAborted();
+  if (failureKindOf(error) === undefined) {
+    throw error;
+  }
+  return { reason: messageOf(error), silent: error instanceof TransportError };
+}
+
+class Asking {
+  readonly #check: Check;
+  readonly #options: AskOptions;
+  readonly #deadline: number;
+  #lagged = false;
+  #silent = false;
+
+  constructor(check: Check, options: AskOptions) {
+    this.#check = check;
+    this.#options = options;
+    this.#deadline = options.clock.monotonic() + options.timeoutMs;
+  }
+
+  get result(): AskResult {
+    return { lagged: this.#lagged, silent: this.#silent };
+  }
+
+  async until(client: ApiClient): Promise<void> {
+    while (!(await this.#passes(client))) {
+      await this.#options.clock.sleep(POLL_MS, this.#options.signal);
+    }
+  }
+
+  /** One connection that disagrees makes the count start anew. */
+  async sample(open: () => ApiClient): Promise<void> {
+    const { clock, signal, spreadMs } = this.#options;
+    for (let agreed = 0; agreed < SAMPLES; ) {
+      const client = open();
+      try {
+        agreed = (await this.#passes(client)) ? agreed + 1 : 0;
+      } finally {
+        await client.transport.close();
+      }
+      await clock.sleep(agreed === 0 ? POLL_MS : spreadMs / SAMPLES, signal);
+    }
+  }
+
+  async #passes(client: ApiClient): Promise<boolean> {
+    const { clock, errorOf, onFailure } = this.#options;
+    const startedAt = clock.monotonic();
+    const failure = await this.#check(client);
+    this.#silent ||= failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS;
+    if (failure === undefined) {
+      return true;
+    }
+    this.#lagged = true;
+    const { server } = client.transport;
+    if (clock.monotonic() >= this.#deadline) {
+      throw errorOf(server, failure.reason);
+    }
+    onFailure?.(server, failure);
+    return false;
+  }
+}

@@ -1,0 +1,79 @@
+import { createHash } from "node:crypto";
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { storageVersionOf } from "../api/crd.ts";
+
+/** Where a run stands, as it is kept in the cluster after every page. */
+export interface Checkpoint {
+  /** The CRD that it belongs to, in the state that the watermark vouches for. */
+  readonly crdUid: string;
+  readonly generation: number;
+  readonly storageVersion: string;
+  /** The API servers that were asked, as `fingerprintOf` has them: another one may have written an old version since. */
+  readonly apiServers: string;
+  /** resourceVersion of the first consistent list: objects written later are in the storage version. */
+  readonly watermark: string;
+  /** Where the next page begins; missing where the next run begins at the first page. */
+  readonly continueToken?: string;
+}
+
+/** What a run may take from an earlier one. */
+export interface ResumePoint {
+  readonly watermark: string;
+  readonly continueToken?: string;
+}
+
+/**
+ * The text of a checkpoint, with a digest over its fields: one that was written or changed by hand is not believed. A
+ * token put in by hand would leave objects out, and so would a watermark that is too low.
+ */
+export function formatCheckpoint(checkpoint: Checkpoint): string {
+  const fields = fieldsOf(checkpoint);
+  return JSON.stringify({ ...fields, digest: digestOf(fields) });
+}
+
+/**
+ * What a checkpoint is good for: nothing (`undefined`) where it is not whole, or not for this CRD in this generation
+ * with this storage version, or other API servers live now.
+ */
+export function resumePointOf(
+  text: string | undefined,
+  crd: CustomResourceDefinition,
+  apiServers: string,
+): ResumePoint | undefined {
+  const checkpoint = parseCheckpoint(text);
+  const matches =
+    checkpoint?.crdUid === crd.metadata.uid &&
+    checkpoint.generation === crd.metadata.generation &&
+    checkpoint.storageVersion === storageVersionOf(crd) &&
+    checkpoint.apiServers === apiServers;
+  if (!matches) {
+    return undefined;
+  }
+  const { watermark, continueToken } = checkpoint;
+  return continueToken === undefined ? { watermark } : { watermark, continueToken };
+}
+
+function parseCheckpoint(text: string | undefined): Checkpoint | undefined {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text ?? "");
+  } catch {
+    return undefined;
+  }
+  if (typeof parsed !== "object" || parsed === null) {
+    return undefined;
+  }
+  const { digest, ...fields } = parsed as Checkpoint & { readonly digest?: unknown };
+  // The digest covers exactly what formatCheckpoint() writes, so what matches it has the right shape.
+  return digest === digestOf(fieldsOf(fields)) ? fields : undefined;
+}
+
+function fieldsOf(checkpoint: Checkpoint): Checkpoint {
+  const { crdUid, generation, storageVersion, apiServers, watermark, continueToken } = checkpoint;
+  const fields = { crdUid, generation, storageVersion, apiServers, watermark };
+  return continueToken === undefined ? fields : { ...fields, continueToken };
+}
+
+function digestOf(fields: Checkpoint): string {
+  return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
+}

@@ -1,0 +1,88 @@
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+
+/** The Lease by which an API server says that it lives. */
+export interface LiveLease {
+  readonly name: string;
+  /** When the API server joined, in milliseconds since the Unix epoch; NaN where it cannot be told. */
+  readonly createdAt: number;
+}
+
+interface IdentityLease {
+  readonly metadata: { readonly name: string; readonly creationTimestamp?: string };
+  readonly spec?: { readonly renewTime?: string; readonly leaseDurationSeconds?: number };
+}
+
+interface EndpointSlice {
+  readonly endpoints?: readonly {
+    readonly addresses: readonly string[];
+    readonly conditions?: { readonly ready?: boolean };
+  }[];
+  readonly ports?: readonly { readonly name?: string; readonly port?: number }[];
+}
+
+const LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+/** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26). */
+const IDENTITY_SELECTOR = "apiserver.kubernetes.io/identity=kube-apiserver";
+const SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const DEFAULT_LEASE_SECONDS = 3_600;
+
+/**
+ * The identity Leases that have not expired by the API server's clock; `undefined` where the user may not read them.
+ * @throws {ApiError | TransportError}
+ */
+export async function liveIdentityLeases(
+  client: ApiClient,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<readonly LiveLease[] | undefined> {
+  const list = (): Promise<{ body: { items?: readonly IdentityLease[] }; serverTime: number | undefined }> =>
+    client.transport.request({ method: "GET", path: LEASES_PATH, query: { labelSelector: IDENTITY_SELECTOR }, signal });
+  const answer = await unlessForbidden(list);
+  const serverNow = answer?.serverTime ?? clock.now();
+  return answer?.body.items
+    ?.filter((lease) => expiryOf(lease) > serverNow)
+    .map(({ metadata }) => ({ name: metadata.name, createdAt: Date.parse(metadata.creationTimestamp ?? "") }));
+}
+
+/**
+ * The URLs of the API servers by the EndpointSlices of the service `kubernetes`; none where the user may not read them.
+ * @throws {ApiError | TransportError}
+ */
+export async function endpointUrls(client: ApiClient, signal: AbortSignal): Promise<readonly string[]> {
+  const list = (): Promise<{ body: { items?: readonly EndpointSlice[] } }> =>
+    client.transport.request({
+      method: "GET",
+      path: SLICES_PATH,
+      query: { labelSelector: "kubernetes.io/service-name=kubernetes" },
+      signal,
+    });
+  const answer = await unlessForbidden(list);
+  return [...new Set((answer?.body.items ?? []).flatMap(urlsOf))];
+}
+
+/** The URLs of the ready endpoints of one slice. */
+export function urlsOf({ endpoints, ports }: EndpointSlice): readonly string[] {
+  const port = (ports ?? []).find(({ name }) => name === "https")?.port ?? 443;
+  return (endpoints ?? [])
+    .filter(({ conditions }) => conditions?.ready !== false)
+    .flatMap(({ addresses }) => addresses)
+    .map((address) => `https://${address.includes(":") ? `[${address}]` : address}:${port}`);
+}
+
+function expiryOf({ spec }: IdentityLease): number {
+  const renewed = Date.parse(spec?.renewTime ?? "");
+  return Number.isNaN(renewed) ? 0 : renewed + (spec?.leaseDurationSeconds ?? DEFAULT_LEASE_SECONDS) * 1_000;
+}
+
+async function unlessForbidden<T>(read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 403) {
+      return undefined;
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,74 @@
+import type { ObjectOutcome } from "./rewrite.ts";
+
+/** How far a run is, in objects. */
+export interface Counts {
+  /** Looked at, whatever came of it. */
+  done: number;
+  /** Written by this run. */
+  migrated: number;
+  /** Stored in the storage version all along. */
+  current: number;
+  /** Written by somebody else after the watermark. */
+  newer: number;
+  /** Deleted meanwhile. */
+  gone: number;
+  /** Still stored as they were. */
+  failed: number;
+  /** Of the migrated ones: changed by somebody's admission webhook beyond the encoding. */
+  changed: number;
+  /** Estimate of what there is to look at in all; `undefined` until the first page came. */
+  total: number | undefined;
+}
+
+/** One object that a list in a report names. */
+export interface NamedObject {
+  readonly namespace?: string;
+  readonly name: string;
+}
+
+/** An object that could not be migrated, and why. */
+export interface ObjectFailure extends NamedObject {
+  readonly reason: string;
+}
+
+/** How many objects a report names; the rest is only counted. */
+export const MAX_NAMED_OBJECTS = 100;
+
+/** Sums up what became of the objects of a run. */
+export class Tally {
+  readonly counts: Counts = {
+    done: 0,
+    migrated: 0,
+    current: 0,
+    newer: 0,
+    gone: 0,
+    failed: 0,
+    changed: 0,
+    total: undefined,
+  };
+  /** The first {@link MAX_NAMED_OBJECTS} failures. */
+  readonly failures: ObjectFailure[] = [];
+  /** The first {@link MAX_NAMED_OBJECTS} objects that an admission webhook changed. */
+  readonly changedObjects: NamedObject[] = [];
+
+  /** Adds one object. */
+  add({ namespace, name }: NamedObject, outcome: ObjectOutcome): void {
+    const named = namespace === undefined ? { name } : { namespace, name };
+    this.counts.done++;
+    this.counts[outcome.kind]++;
+    if (outcome.kind === "failed" && this.failures.length < MAX_NAMED_OBJECTS) {
+      this.failures.push({ ...named, reason: outcome.reason });
+    }
+    if (outcome.kind === "migrated" && outcome.changed) {
+      this.counts.changed++;
+      if (this.changedObjects.length < MAX_NAMED_OBJECTS) {
+        this.changedObjects.push(named);
+      }
+    }
+  }
+}
+
+/** `namespace/name`, or the name of a cluster-scoped object. */
+export function objectNameOf({ namespace, name }: NamedObject): string {
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}

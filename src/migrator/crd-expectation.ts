@@ -1,0 +1,58 @@
+import { type CustomResourceDefinition, servedVersionsOf, storageVersionsOf } from "../api/crd.ts";
+import { OWNER_ANNOTATION } from "../api/names.ts";
+import { hasFreezeAnnotation } from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
+
+/** What must stay true of a CRD from the proof of the freeze until storedVersions is pruned. */
+export interface CrdExpectation {
+  readonly name: string;
+  readonly uid: string;
+  readonly storageVersion: string;
+  /** The version that requests go to. */
+  readonly requestVersion: string;
+  /** The owner annotation of this run, to the letter. */
+  readonly owner: string;
+}
+
+/**
+ * The first expectation that a CRD breaks, as the error that ends the run; `undefined` where all hold. Harmless edits
+ * (labels, schemas, a caBundle, a new version) break none.
+ */
+export function brokenExpectation(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
+  const { name } = expected;
+  if (crd.metadata.uid !== expected.uid) {
+    return new KsvmError("CrdReplaced", `Cannot go on with "${name}": the CRD was deleted and created again`);
+  }
+  if (crd.metadata.deletionTimestamp !== undefined) {
+    return new KsvmError("CrdReplaced", `Cannot go on with "${name}": the CRD is being deleted`);
+  }
+  return brokenFreeze(expected, crd) ?? brokenVersions(expected, crd);
+}
+
+function brokenFreeze(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
+  const { name } = expected;
+  if (!hasFreezeAnnotation(crd)) {
+    return new KsvmError(
+      "FreezeLifted",
+      `Cannot go on with "${name}": somebody lifted the freeze of its storage version; nothing was pruned`,
+    );
+  }
+  if (crd.metadata.annotations?.[OWNER_ANNOTATION] !== expected.owner) {
+    return new KsvmError("OwnershipLost", `Cannot go on with "${name}": another run took its migration over`);
+  }
+  return undefined;
+}
+
+function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
+  const { name, storageVersion, requestVersion } = expected;
+  const storage = storageVersionsOf(crd).join(",");
+  if (storage !== storageVersion) {
+    const text = `the storage version changed from "${storageVersion}" to "${storage}" in spite of the freeze`;
+    return new KsvmError("StorageVersionChanged", `Cannot go on with "${name}": ${text}; nothing was pruned`);
+  }
+  if (!servedVersionsOf(crd).includes(requestVersion)) {
+    const text = `version "${requestVersion}", which this run reads and writes, is not served any more`;
+    return new KsvmError("VersionNotServed", `Cannot go on with "${name}": ${text}; nothing was pruned`);
+  }
+  return undefined;
+}

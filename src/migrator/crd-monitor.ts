@@ -1,0 +1,136 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { isNewer } from "../api/resource-version.ts";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { CRDS } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
+import type { Retrier } from "./retrier.ts";
+import { StartAgain } from "./start-again.ts";
+
+/** What a {@link CrdMonitor} needs. */
+export interface CrdMonitorOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly expected: CrdExpectation;
+  /** Called once, with the reason, when the run must end. */
+  readonly onBroken: (reason: unknown) => void;
+}
+
+/** How long the watch may lag behind a CRD that was read, in milliseconds, before the run gives up. */
+const CATCH_UP_TIMEOUT_MS = 30_000;
+const CATCH_UP_POLL_MS = 50;
+
+/**
+ * Watches one CRD during a run, every change of it, so that a storage version that went there and back is seen too.
+ * It watches the whole object: a watch of the metadata would show that the spec changed and not how, and a GET after
+ * it would miss a change that was undone.
+ */
+export class CrdMonitor {
+  readonly #options: CrdMonitorOptions;
+  readonly #abort = new AbortController();
+  #generation: number | undefined;
+  #seen = "";
+  #broken: unknown;
+  #done: Promise<void> = Promise.resolve();
+
+  constructor(options: CrdMonitorOptions) {
+    this.#options = options;
+  }
+
+  /** Starts to watch at `crd`, which must meet the expectation. */
+  start(crd: CustomResourceDefinition): void {
+    this.#generation = crd.metadata.generation;
+    this.#seen = crd.metadata.resourceVersion;
+    this.#done = this.#watch().catch((error: unknown) => {
+      if (!this.#abort.signal.aborted) {
+        this.#break(error);
+      }
+    });
+  }
+
+  /** Stops watching and waits until the watch has ended. */
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    await this.#done;
+  }
+
+  /**
+   * Resolves once every change up to `crd` has been looked at.
+   * @throws the reason why the run must end; {StartAgain} where the watch does not catch up.
+   */
+  async verifyUpTo(crd: CustomResourceDefinition, signal: AbortSignal): Promise<void> {
+    this.#judge(crd);
+    const { clock, expected } = this.#options;
+    const deadline = clock.monotonic() + CATCH_UP_TIMEOUT_MS;
+    // Every change of the spec moves the generation, so an unmoved one needs no watch to vouch for it.
+    while (crd.metadata.generation !== this.#generation && isNewer(crd.metadata.resourceVersion, this.#seen)) {
+      this.#throwIfBroken();
+      if (clock.monotonic() > deadline) {
+        throw new StartAgain("WatchFailed", `Cannot vouch for "${expected.name}": the watch of the CRD lags behind`);
+      }
+      await clock.sleep(CATCH_UP_POLL_MS, signal);
+    }
+    this.#throwIfBroken();
+  }
+
+  async #watch(): Promise<void> {
+    const { client, clock, expected } = this.#options;
+    while (!this.#abort.signal.aborted) {
+      const events = watchObject<CustomResourceDefinition>(client.transport, CRDS, {
+        name: expected.name,
+        resourceVersion: this.#seen,
+        signal: this.#abort.signal,
+        clock,
+      });
+      for await (const event of events) {
+        if (event.type === "GAP") {
+          await this.#bridgeGap();
+        } else if (event.type === "DELETED") {
+          throw new KsvmError("CrdReplaced", `Cannot go on with "${expected.name}": the CRD was deleted`);
+        } else if (event.type !== "BOOKMARK") {
+          this.#judge(event.object);
+          this.#seen = event.object.metadata.resourceVersion;
+        }
+      }
+    }
+  }
+
+  /** Changes were missed. They do not matter if the generation did not move meanwhile: the spec is what it was. */
+  async #bridgeGap(): Promise<void> {
+    const { client, expected, retrier } = this.#options;
+    const { signal } = this.#abort;
+    const crd = await retrier.run(() => client.get<CustomResourceDefinition>(CRDS, expected, { signal }), signal);
+    this.#judge(crd);
+    if (crd.metadata.generation !== this.#generation) {
+      throw new StartAgain(
+        "WatchFailed",
+        `Cannot vouch for "${expected.name}": the CRD changed while the watch of it was interrupted; run again`,
+      );
+    }
+    this.#seen = crd.metadata.resourceVersion;
+  }
+
+  #judge(crd: CustomResourceDefinition): void {
+    const reason = brokenExpectation(this.#options.expected, crd);
+    if (reason !== undefined) {
+      this.#break(reason);
+      throw reason;
+    }
+  }
+
+  #break(reason: unknown): void {
+    if (this.#broken === undefined) {
+      this.#broken = reason;
+      this.#options.onBroken(reason);
+    }
+  }
+
+  #throwIfBroken(): void {
+    if (this.#broken !== undefined) {
+      throw this.#broken;
+    }
+  }
+}

@@ -1,0 +1,184 @@
+import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
+import { MIGRATING_ANNOTATION } from "../api/names.ts";
+import { type FreezeOwner, formatOwner, isSameOwner } from "../api/owner.ts";
+import { formatCheckpoint, type ResumePoint, resumePointOf } from "./checkpoint.ts";
+import type { Cleanup } from "./cleanup.ts";
+import { Tally } from "./counts.ts";
+import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
+import { CrdMonitor } from "./crd-monitor.ts";
+import { freeze, unfreeze } from "./freeze.ts";
+import { FreezeEvidence } from "./freeze-evidence.ts";
+import type { GuardIdentity } from "./guard.ts";
+import { installGuard, removePolicyGuard } from "./guard-install.ts";
+import { pruneStoredVersions } from "./prune.ts";
+import { readCrd } from "./read-crd.ts";
+import { crdResourceOf } from "./request-resource.ts";
+import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
+import { RewritePass } from "./rewrite-pass.ts";
+import type { RunContext } from "./run-context.ts";
+import type { RunLease } from "./run-lease.ts";
+
+/** What a {@link CrdRun} is made of. */
+export interface CrdRunParts {
+  readonly context: RunContext;
+  readonly lease: RunLease;
+  readonly guard: GuardIdentity;
+  /** Undoes the freeze and the guard, whoever calls sees to it that it runs. */
+  readonly cleanup: Cleanup;
+  readonly crdName: string;
+}
+
+/** One migration of one CRD by whoever holds its Lease: steps 1 to 7. The cleanup is step 8. */
+export class CrdRun {
+  readonly #parts: CrdRunParts;
+  readonly #context: RunContext;
+  readonly #abort = new AbortController();
+  readonly #tally = new Tally();
+  readonly #owner: FreezeOwner;
+  readonly #evidence: FreezeEvidence;
+
+  constructor(parts: CrdRunParts) {
+    const { context, crdName, guard, lease } = parts;
+    this.#parts = parts;
+    const { maxFreezeIdleMs } = context.options;
+    this.#context = {
+      ...context,
+      retrier: context.retrier.with({ maxFreezeIdleMs }),
+      signal: AbortSignal.any([context.signal, this.#abort.signal]),
+    };
+    this.#evidence = new FreezeEvidence(this.#context, crdName, guard);
+    const since = new Date(context.clock.now()).toISOString();
+    this.#owner = { lease: lease.key, identity: context.identity, since };
+  }
+
+  /**
+   * @throws {KsvmError} where nothing was pruned, with the reason.
+   * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
+   */
+  async run(): Promise<MigrationResult> {
+    const { emit } = this.#context;
+    const frozen = await this.#freeze();
+    emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#parts.guard });
+    const { apiServers, silent } = await this.#evidence.prove();
+    const crd = await readCrd(this.#context, this.#parts.crdName);
+    const expected = this.#expectationOf(crd, frozen);
+    const monitor = this.#monitor(expected, crd);
+    await this.#evidence.settle(apiServers, silent, crd);
+    await this.#rewrite(crd);
+    const storedVersions = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
+    if (storedVersions !== undefined) {
+      emit({ type: "pruned", storedVersions });
+    }
+    return {
+      resource: this.#parts.crdName,
+      outcome: outcomeOf(this.#tally, "migrated"),
+      storageVersion: expected.storageVersion,
+      ...(storedVersions === undefined ? {} : { storedVersions }),
+      ...reportOf(this.#tally),
+    };
+  }
+
+  async #freeze(): Promise<CustomResourceDefinition> {
+    const { cleanup, crdName, guard, lease } = this.#parts;
+    const context = this.#context;
+    // Cleaning up does not wait for others: it has a time limit of its own.
+    const { retrier } = this.#parts.context;
+    if (guard.kind === "policy") {
+      cleanup.defer(
+        `remove ValidatingAdmissionPolicy "${guard.name}"`,
+        "the next run on this CRD removes it; it does nothing while the CRD is not frozen",
+        (signal) =>
+          removePolicyGuard({ ...context, retrier, signal }, crdName, (owner) => isSameOwner(owner, this.#owner)),
+      );
+    }
+    lease.assertHeld();
+    await installGuard(context, crdName, guard, this.#owner);
+    cleanup.defer(
+      `lift the freeze of "${crdName}"`,
+      `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
+      async (signal) => {
+        if (await unfreeze({ ...context, retrier, signal }, crdName, this.#owner)) {
+          context.emit({ type: "unfrozen" });
+        }
+      },
+    );
+    return freeze(context, crdName, this.#owner, () => lease.assertHeld());
+  }
+
+  /** From the proof on the storage version cannot change unseen, so this is where the expectation is taken from. */
+  #expectationOf(crd: CustomResourceDefinition, frozen: CustomResourceDefinition): CrdExpectation {
+    const expected: CrdExpectation = {
+      name: this.#parts.crdName,
+      uid: frozen.metadata.uid,
+      storageVersion: storageVersionOf(crd),
+      requestVersion: crdResourceOf(crd).version,
+      owner: formatOwner(this.#owner),
+    };
+    const broken = brokenExpectation(expected, crd);
+    if (broken !== undefined) {
+      throw broken;
+    }
+    return expected;
+  }
+
+  #monitor(expected: CrdExpectation, crd: CustomResourceDefinition): CrdMonitor {
+    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken: (reason) => this.#abort.abort(reason) });
+    this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
+    monitor.start(crd);
+    return monitor;
+  }
+
+  async #rewrite(crd: CustomResourceDefinition): Promise<void> {
+    const { clock, emit, options } = this.#context;
+    const { lease } = this.#parts;
+    const tally = this.#tally;
+    const resume = resumePointOf(lease.checkpoint, crd, this.#evidence.apiServers);
+    if (resume !== undefined) {
+      emit({ type: "resumed", watermark: resume.watermark });
+    }
+    const resource = crdResourceOf(crd);
+    const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
+    const pass = new RewritePass({
+      ...this.#context,
+      clock,
+      resource,
+      kind: crd.spec.names.kind,
+      otherVersions: servedVersionsOf(crd).filter((version) => version !== resource.version),
+      pageSize: options.pageSize,
+      dryRun: false,
+      resume,
+      tally,
+      assertMayWrite: () => lease.assertHeld(),
+      onPage: async (point) => {
+        report();
+        await this.#saveCheckpoint(crd, point);
+      },
+      onObject: report,
+    });
+    await pass.run();
+  }
+
+  /** A failed object lies before the token, so a run that goes on from there would miss it. */
+  async #saveCheckpoint(crd: CustomResourceDefinition, { watermark, continueToken }: ResumePoint): Promise<void> {
+    const token =
+      continueToken === undefined || this.#tally.counts.failed > 0 ? {} : ({ continueToken } satisfies object);
+    const checkpoint = {
+      crdUid: crd.metadata.uid,
+      generation: crd.metadata.generation ?? 0,
+      storageVersion: storageVersionOf(crd),
+      apiServers: this.#evidence.apiServers,
+      watermark,
+      ...token,
+    };
+    await this.#parts.lease.saveCheckpoint(formatCheckpoint(checkpoint));
+  }
+
+  #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<readonly string[]> {
+    return pruneStoredVersions(this.#context, {
+      expected,
+      monitor,
+      assertMayWrite: () => this.#parts.lease.assertHeld(),
+      proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#parts.crdName)),
+    });
+  }
+}

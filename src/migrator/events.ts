@@ -1,0 +1,25 @@
+import type { Counts } from "./counts.ts";
+import type { GuardIdentity } from "./guard.ts";
+
+/** What a run tells whoever watches it. */
+export type MigrationEvent =
+  /** An earlier run holds the Lease; it is being watched to see whether it lives. */
+  | { readonly type: "contended"; readonly holder: string }
+  | { readonly type: "frozen"; readonly storageVersion: string; readonly guard: GuardIdentity }
+  | { readonly type: "proven"; readonly apiServers: readonly string[] }
+  | { readonly type: "lagging"; readonly server: string; readonly reason: string }
+  | { readonly type: "converged"; readonly apiServers: readonly string[] }
+  | { readonly type: "settling"; readonly remainingMs: number }
+  | { readonly type: "resumed"; readonly watermark: string }
+  | { readonly type: "progress"; readonly counts: Readonly<Counts> }
+  | { readonly type: "retrying"; readonly reason: string; readonly delayMs: number }
+  /** No progress for too long: the freeze is lifted until it can go on. */
+  | { readonly type: "waiting"; readonly webhook?: string; readonly reason: string; readonly budgetMs: number }
+  /** The run begins again at step 1. */
+  | { readonly type: "startingAgain"; readonly reason: string }
+  | { readonly type: "pruned"; readonly storedVersions: readonly string[] }
+  | { readonly type: "unfrozen" }
+  | { readonly type: "warning"; readonly message: string };
+
+/** Receives the events of a run. It must not throw. */
+export type EventSink = (event: MigrationEvent) => void;

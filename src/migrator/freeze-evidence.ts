@@ -1,0 +1,114 @@
+import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
+import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
+import { type AskResult, askAll, type Check } from "./ask-all.ts";
+import { type ConvergenceTarget, convergenceCheck, notConverged } from "./converge.ts";
+import { freezeCheck, freezeNotProven, type ProofOptions } from "./freeze-proof.ts";
+import type { GuardIdentity } from "./guard.ts";
+import { crdResourceOf } from "./request-resource.ts";
+import type { RunContext } from "./run-context.ts";
+import { settle } from "./settle-wait.ts";
+import { StartAgain } from "./start-again.ts";
+
+/**
+ * What pruning rests on besides the rewrite itself: every API server has the freeze in force, writes the storage version,
+ * and no write of an old one is under way.
+ */
+export class FreezeEvidence {
+  readonly #context: RunContext;
+  readonly #proof: ProofOptions;
+  #atStart = "";
+
+  constructor(context: RunContext, crdName: string, guard: GuardIdentity) {
+    this.#context = context;
+    this.#proof = { crdName, guard, signal: context.signal };
+  }
+
+  /** The API servers that the evidence is of. */
+  get apiServers(): string {
+    return this.#atStart;
+  }
+
+  /**
+   * Proves the freeze on every API server that lives. From then on the storage version cannot change unseen.
+   * @returns whether one of them did not answer meanwhile
+   * @throws {KsvmError} FreezeNotProven or NotConverged, naming the API server.
+   */
+  async prove(): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
+    const { client, clock, emit, findApiServers, options, signal } = this.#context;
+    const apiServers = await findApiServers(signal);
+    // Where they can only be sampled, one has to show it for now; the samples follow with those of convergence.
+    const proven: ApiServers = apiServers.mode === "each" ? apiServers : { mode: "each", clients: [client] };
+    const { silent } = await askAll(proven, freezeCheck(this.#proof), {
+      clock,
+      signal,
+      spreadMs: 0,
+      timeoutMs: options.proofTimeoutMs,
+      onFailure: (server, failure) => failure.silent && emit({ type: "lagging", server, reason: failure.reason }),
+      errorOf: (server, reason) => freezeNotProven(this.#proof, server, reason),
+    });
+    emit({ type: "proven", apiServers: serversOf(apiServers) });
+    return { apiServers, silent };
+  }
+
+  /**
+   * Waits until every API server shows the storage version of `crd`, and until late writes of an old one have landed.
+   * @throws {KsvmError} NotConverged, naming the API server that lags.
+   */
+  async settle(apiServers: ApiServers, silent: boolean, crd: CustomResourceDefinition): Promise<void> {
+    const { client, emit, options } = this.#context;
+    this.#atStart = fingerprintOf(apiServers);
+    const result = await this.#converge(apiServers, crd, options.settleMs);
+    emit({ type: "converged", apiServers: serversOf(apiServers) });
+    await settle(this.#context, {
+      crdName: crd.metadata.name,
+      apiServers: apiServers.mode === "each" ? apiServers.clients : [client],
+      newestJoin: apiServers.newestJoin,
+      lagged: silent || result.lagged || result.silent,
+    });
+  }
+
+  /**
+   * Proves and checks all of it once more, right before pruning.
+   * @throws {StartAgain} where an API server fell behind or joined meanwhile: it may have written an old version.
+   */
+  async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
+    const { apiServers } = await this.prove();
+    const { lagged } = await this.#converge(apiServers, await readCrd(), 0);
+    if (lagged || fingerprintOf(apiServers) !== this.#atStart) {
+      const what = lagged ? "an API server fell behind" : "the set of API servers changed";
+      const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
+      throw new StartAgain("NotConverged", text);
+    }
+  }
+
+  #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
+    const { clock, emit, options, signal } = this.#context;
+    const { convergenceTimeoutMs: timeoutMs } = options;
+    const target = targetOf(crd);
+    const converged = convergenceCheck(target, signal);
+    const proven = freezeCheck(this.#proof);
+    const both: Check = async (client) => (await proven(client)) ?? (await converged(client));
+    return askAll(apiServers, apiServers.mode === "each" ? converged : both, {
+      clock,
+      signal,
+      spreadMs,
+      // The samples themselves take spreadMs.
+      timeoutMs: timeoutMs + spreadMs,
+      onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
+      errorOf: (server, reason) => notConverged(target, timeoutMs, server, reason),
+    });
+  }
+}
+
+function targetOf(crd: CustomResourceDefinition): ConvergenceTarget {
+  const { group, names } = crd.spec;
+  const storageVersion = storageVersionOf(crd);
+  return {
+    group,
+    resource: names.plural,
+    kind: names.kind,
+    storageVersion,
+    requestVersion: crdResourceOf(crd).version,
+    isStorageServed: servedVersionsOf(crd).includes(storageVersion),
+  };
+}

@@ -1,0 +1,111 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
+import { type FreezeOwner, formatOwner, freezeOwnerOf, hasFreezeAnnotation, isSameOwner } from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
+import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
+import { readCrd } from "./read-crd.ts";
+import type { Retrier } from "./retrier.ts";
+
+/** What the writes of a freeze need. */
+export interface FreezeContext {
+  readonly client: ApiClient;
+  readonly retrier: Retrier;
+  readonly signal: AbortSignal;
+}
+
+/** How often a write is tried again whose resourceVersion somebody else moved in between. */
+const MAX_CONFLICTS = 20;
+
+/**
+ * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
+ * run on the same Lease left behind is taken over: the caller holds that Lease, and `assertMayWrite` throws if it does
+ * not any more, after the CRD was read and before it is written.
+ *
+ * @returns the CRD as it is frozen
+ * @throws {KsvmError} ForeignFreeze where somebody else froze it; whatever `assertMayWrite` throws.
+ */
+export function freeze(
+  context: FreezeContext,
+  crdName: string,
+  owner: FreezeOwner,
+  assertMayWrite: () => void,
+): Promise<CustomResourceDefinition> {
+  return updateCrd(context, crdName, (crd) => {
+    assertNotForeign(crd, owner.lease);
+    assertMayWrite();
+    return { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: formatOwner(owner) };
+  });
+}
+
+/**
+ * Takes this owner's freeze off. One that is gone already, or that belongs to somebody else by now, is left alone.
+ * @returns whether there was one to take off
+ * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
+ */
+export async function unfreeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<boolean> {
+  let lifted = false;
+  try {
+    await updateCrd(context, crdName, (crd) => {
+      const found = freezeOwnerOf(crd);
+      lifted = hasFreezeAnnotation(crd) && found !== undefined && isSameOwner(found, owner);
+      return lifted ? { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null } : undefined;
+    });
+  } catch (error) {
+    // The CRD was deleted, and its annotation with it.
+    if (!isNotFound(error)) {
+      throw error;
+    }
+  }
+  return lifted;
+}
+
+/**
+ * Refuses a CRD whose freeze does not come from a run on this Lease.
+ * @throws {KsvmError} ForeignFreeze
+ */
+export function assertNotForeign(crd: CustomResourceDefinition, lease: string): void {
+  if (!hasFreezeAnnotation(crd)) {
+    return;
+  }
+  const owner = freezeOwnerOf(crd);
+  if (owner?.lease === lease) {
+    return;
+  }
+  const { name } = crd.metadata;
+  const by = owner === undefined ? "something other than ksvm" : `a run that holds Lease "${owner.lease}"`;
+  throw new KsvmError(
+    "ForeignFreeze",
+    `Cannot migrate "${name}": its storage version is frozen by ${by} (annotation ${MIGRATING_ANNOTATION}); wait for ` +
+      `it to end, or lift the freeze with: kubectl annotate crd ${name} ${MIGRATING_ANNOTATION}-`,
+  );
+}
+
+type Annotations = Readonly<Record<string, string | null>>;
+
+async function updateCrd(
+  context: FreezeContext,
+  crdName: string,
+  change: (crd: CustomResourceDefinition) => Annotations | undefined,
+): Promise<CustomResourceDefinition> {
+  const { client, retrier, signal } = context;
+  const ref = { name: crdName };
+  for (let conflicts = 0; ; conflicts++) {
+    const crd = await readCrd(context, crdName);
+    const annotations = change(crd);
+    if (annotations === undefined) {
+      return crd;
+    }
+    const { resourceVersion, uid } = crd.metadata;
+    const patch = { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations } } };
+    // Never broken off half way: a freeze that lands after it was given up would be lifted by nobody.
+    const options = { fieldManager: CRD_FIELD_MANAGER };
+    try {
+      return await retrier.run(() => client.patch<CustomResourceDefinition>(CRDS, ref, patch, options), signal);
+    } catch (error) {
+      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) {
+        throw error;
+      }
+    }
+  }
+}

@@ -1,0 +1,126 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import { MANAGED_LABELS } from "./guard.ts";
+import type { Retrier } from "./retrier.ts";
+
+/** A Lease of coordination.k8s.io/v1, as far as a run reads it. */
+export interface Lease {
+  readonly metadata: {
+    readonly uid: string;
+    readonly resourceVersion: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly spec?: {
+    readonly holderIdentity?: string | null;
+    readonly leaseDurationSeconds?: number;
+    readonly renewTime?: string;
+    readonly leaseTransitions?: number;
+  };
+}
+
+/** Which Lease to take, and for whom. */
+export interface RunLeaseOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly namespace: string;
+  readonly name: string;
+  readonly identity: string;
+  readonly signal: AbortSignal;
+  /** Told that another holder's Lease is being watched to see whether it lives. */
+  readonly onContended?: (holder: string) => void;
+}
+
+/** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
+const DURATION_SECONDS = 15;
+const OBSERVE_POLL_MS = 500;
+const MAX_NAME_LENGTH = 253;
+
+/** The name of the Lease of a run on a resource. A Lease's name may have 253 characters, a CRD's has up to 253, too. */
+export function leaseNameOf(resource: string): string {
+  const name = `ksvm-migrate.${resource}`;
+  return name.length <= MAX_NAME_LENGTH ? name : `ksvm-migrate.${createHash("sha256").update(resource).digest("hex")}`;
+}
+
+/**
+ * Creates the Lease or takes it over from a holder that released it or stopped renewing it. Whether a holder lives is
+ * judged by watching the Lease for its whole duration, never by comparing clocks.
+ *
+ * @returns the Lease, and when it was confirmed on the monotonic clock
+ * @throws {KsvmError} AlreadyMigrating where its holder lives.
+ */
+export async function acquireLease(
+  options: RunLeaseOptions,
+): Promise<{ readonly lease: Lease; readonly confirmedAt: number }> {
+  const { client, clock, namespace, name, retrier, signal } = options;
+  for (;;) {
+    const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
+    const holder = found?.spec?.holderIdentity ?? "";
+    // Our own identity means that an attempt to take it arrived though its answer was lost.
+    if (found !== undefined && holder !== "" && holder !== options.identity) {
+      await waitUntilFree(found, holder, options);
+    }
+    const confirmedAt = clock.monotonic();
+    const lease = await takeLease(found, options);
+    if (lease !== undefined) {
+      return { lease, confirmedAt };
+    }
+  }
+}
+
+async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOptions): Promise<void> {
+  const { client, clock, namespace, name, retrier, signal } = options;
+  options.onContended?.(holder);
+  const deadline = clock.monotonic() + (found.spec?.leaseDurationSeconds ?? DURATION_SECONDS) * 1_000;
+  while (clock.monotonic() < deadline) {
+    await clock.sleep(OBSERVE_POLL_MS, signal);
+    const now = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
+    if (now === undefined || now.spec?.holderIdentity !== holder) {
+      return;
+    }
+    if (now.metadata.resourceVersion !== found.metadata.resourceVersion) {
+      const text = `Cannot start: "${holder}" is migrating it (Lease "${namespace}/${name}"); wait for it to end`;
+      throw new KsvmError("AlreadyMigrating", text);
+    }
+  }
+}
+
+/** `undefined` where somebody else was quicker. */
+async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Promise<Lease | undefined> {
+  const { client, clock, identity, namespace, name, retrier, signal } = options;
+  const now = microTime(clock);
+  const spec = {
+    holderIdentity: identity,
+    leaseDurationSeconds: DURATION_SECONDS,
+    acquireTime: now,
+    renewTime: now,
+    leaseTransitions: found === undefined ? 0 : (found.spec?.leaseTransitions ?? 0) + 1,
+  };
+  const take = (): Promise<Lease> => {
+    if (found === undefined) {
+      const metadata = { namespace, name, labels: MANAGED_LABELS };
+      return client.create<Lease>(LEASES, { ...LEASE_KIND, metadata, spec }, { signal });
+    }
+    const { resourceVersion, uid } = found.metadata;
+    const body = { metadata: { uid, resourceVersion }, spec };
+    return client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
+  };
+  try {
+    return await retrier.run(take, signal);
+  } catch (error) {
+    if (isConflict(error) || isNotFound(error)) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" };
+
+/** The time as a `metav1.MicroTime`. */
+export function microTime(clock: Clock): string {
+  return new Date(clock.now()).toISOString().replace("Z", "000Z");
+}

@@ -1,0 +1,122 @@
+import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { POLICIES } from "../kube/resources.ts";
+import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
+import { Cleanup } from "./cleanup.ts";
+import { CrdRun, type CrdRunParts } from "./crd-run.ts";
+import { assertNotForeign, unfreeze } from "./freeze.ts";
+import { chooseGuard, policyGuardOf, removePolicyGuard } from "./guard-install.ts";
+import { readCrd } from "./read-crd.ts";
+import { crdResourceOf } from "./request-resource.ts";
+import type { MigrationResult } from "./result.ts";
+import type { RunContext } from "./run-context.ts";
+import { leaseNameOf } from "./lease-acquire.ts";
+import { RunLease } from "./run-lease.ts";
+import { StartAgain, WaitingForOthers } from "./start-again.ts";
+import { waitForOthers } from "./wait-for-others.ts";
+
+/**
+ * Migrates one CRD by the workflow of KEP-2855: freeze, prove, converge and settle, rewrite every object, prune
+ * storedVersions, unfreeze. The freeze is lifted on every way out.
+ *
+ * @throws {KsvmError} with the reason where the run failed; storedVersions is untouched then.
+ */
+export async function migrateCrd(context: RunContext, crdName: string): Promise<MigrationResult> {
+  const crd = await readCrd(context, crdName);
+  if (!isDue(context, crd) && !(await hasLeftovers(context, crd))) {
+    return nothingToDo(crd);
+  }
+  const resource = crdResourceOf(crd);
+  const guard = await chooseGuard(context, crdName, context.options.guard);
+  await assertAccess(context, crdName, [
+    ...accessForFreeze(crdName, guard),
+    ...accessForRewrite(resource, context.options.leaseNamespace),
+  ]);
+  const cleanup = new Cleanup(context.emit);
+  return cleanup.after(async () => {
+    const lease = await acquireLease(context, crdName);
+    let keepCheckpoint = true;
+    cleanup.defer(`release Lease "${lease.key}"`, "it expires by itself", (signal) =>
+      lease.release({ keepCheckpoint }, signal),
+    );
+    const current = await sweep(context, crdName, lease);
+    if (!isDue(context, current)) {
+      keepCheckpoint = false;
+      return nothingToDo(current);
+    }
+    assertNotForeign(current, lease.key);
+    const result = await runUntilDone({ context, lease, guard, crdName });
+    keepCheckpoint = result.outcome === "incomplete";
+    return result;
+  });
+}
+
+/** How often a run begins again at step 1 because nobody could vouch for what it rested on. */
+const MAX_STARTS = 5;
+
+async function runUntilDone(parts: Omit<CrdRunParts, "cleanup">): Promise<MigrationResult> {
+  const { context } = parts;
+  for (let starts = 1; ; ) {
+    const cleanup = new Cleanup(context.emit);
+    try {
+      return await cleanup.after(() => new CrdRun({ ...parts, cleanup }).run());
+    } catch (error) {
+      if (error instanceof StartAgain) {
+        // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
+        await parts.lease.voidCheckpoint();
+      }
+      if (error instanceof WaitingForOthers) {
+        await waitForOthers(context, parts.crdName, error);
+      } else if (error instanceof StartAgain && starts < MAX_STARTS) {
+        starts++;
+        context.emit({ type: "startingAgain", reason: error.message });
+      } else {
+        throw error;
+      }
+    }
+  }
+}
+
+function isDue({ options }: RunContext, crd: CustomResourceDefinition): boolean {
+  return options.force || !isClean(crd);
+}
+
+/** The result for a CRD that is clean. */
+export function nothingToDo(crd: CustomResourceDefinition): MigrationResult {
+  return {
+    resource: crd.metadata.name,
+    outcome: "nothing-to-do",
+    storageVersion: storageVersionOf(crd),
+    storedVersions: storedVersionsOf(crd),
+    failures: [],
+    changedObjects: [],
+  };
+}
+
+function acquireLease(context: RunContext, crdName: string): Promise<RunLease> {
+  return RunLease.acquire({
+    ...context,
+    namespace: context.options.leaseNamespace,
+    name: leaseNameOf(crdName),
+    onContended: (holder) => context.emit({ type: "contended", holder }),
+  });
+}
+
+async function hasLeftovers(context: RunContext, crd: CustomResourceDefinition): Promise<boolean> {
+  if (hasFreezeAnnotation(crd)) {
+    return freezeOwnerOf(crd) !== undefined;
+  }
+  const { client, retrier, signal } = context;
+  const policy = policyGuardOf(crd.metadata.name);
+  return (await retrier.run(() => client.find(POLICIES, policy, { signal }), signal)) !== undefined;
+}
+
+/** Takes off what a dead run on this Lease left behind. Whoever holds the Lease knows that it is dead. */
+async function sweep(context: RunContext, crdName: string, lease: RunLease): Promise<CustomResourceDefinition> {
+  const owner = freezeOwnerOf(await readCrd(context, crdName));
+  if (owner?.lease === lease.key) {
+    await unfreeze(context, crdName, owner);
+  }
+  await removePolicyGuard(context, crdName, (found) => found.lease === lease.key);
+  return readCrd(context, crdName);
+}

@@ -1,0 +1,28 @@
+import { isClean } from "../api/crd.ts";
+import { findBuiltIn } from "./built-in.ts";
+import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
+import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
+import { findCrd } from "./read-crd.ts";
+import { crdResourceOf } from "./request-resource.ts";
+import type { MigrationResult } from "./result.ts";
+import type { RunContext } from "./run-context.ts";
+
+/**
+ * Migrates one resource, or tries it by a dry-run.
+ *
+ * @param name `plural.group` of a CRD or a built-in resource, the plural alone in the core group
+ * @throws {KsvmError} with the reason where the run failed.
+ */
+export async function migrate(context: RunContext, name: string): Promise<MigrationResult> {
+  const { client, options, retrier, signal } = context;
+  const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
+  if (crd === undefined) {
+    const builtIn = await retrier.run(() => findBuiltIn(client, name, { signal }), signal);
+    return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
+  }
+  if (!options.dryRun) {
+    return migrateCrd(context, name);
+  }
+  const isDue = options.force || !isClean(crd);
+  return isDue ? dryRun(context, { ...crdResourceOf(crd), kind: crd.spec.names.kind }) : nothingToDo(crd);
+}

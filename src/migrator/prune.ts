@@ -1,0 +1,81 @@
+import { type CustomResourceDefinition, isClean, storedVersionsOf } from "../api/crd.ts";
+import { CRD_FIELD_MANAGER } from "../api/names.ts";
+import { KsvmError } from "../errors.ts";
+import { isConflict } from "../kube/client.ts";
+import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
+import type { CrdExpectation } from "./crd-expectation.ts";
+import type { CrdMonitor } from "./crd-monitor.ts";
+import { readCrd } from "./read-crd.ts";
+import type { RunContext } from "./run-context.ts";
+
+/** What pruning rests on. */
+export interface PruneOptions {
+  readonly expected: CrdExpectation;
+  readonly monitor: CrdMonitor;
+  /** Repeats convergence and the proof of the freeze on every live API server; throws where either fails. */
+  readonly proveAgain: () => Promise<void>;
+  /** Throws where this run may not write any more. */
+  readonly assertMayWrite: () => void;
+}
+
+/** How often the decision is made anew because somebody else wrote the CRD in between. */
+const MAX_CONFLICTS = 10;
+
+/**
+ * Sets `status.storedVersions` to the storage version alone. Whoever calls has seen every object in that version. The
+ * resourceVersion of the CRD that the decision was made on is the precondition of the write, so any change in between
+ * makes it decide again.
+ *
+ * @returns `status.storedVersions` as it was read back
+ * @throws {KsvmError} whatever broke the expectation; PruneFailed where the API server does not take the write.
+ */
+export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<readonly string[]> {
+  const { name, storageVersion } = options.expected;
+  for (let conflicts = 0; conflicts <= MAX_CONFLICTS; conflicts++) {
+    await options.proveAgain();
+    const crd = await readCrd(context, name);
+    await options.monitor.verifyUpTo(crd, context.signal);
+    options.assertMayWrite();
+    if (isClean(crd) || (await writeStoredVersions(context, crd, storageVersion))) {
+      return readBack(context, options.expected);
+    }
+  }
+  throw new KsvmError(
+    "PruneFailed",
+    `Cannot prune storedVersions of "${name}": the CRD was written by others at every one of ${MAX_CONFLICTS + 1} ` +
+      "attempts; every object is migrated, run again to prune",
+  );
+}
+
+/** `false` where somebody else wrote the CRD since it was read. */
+async function writeStoredVersions(
+  { client, retrier, signal }: RunContext,
+  crd: CustomResourceDefinition,
+  storageVersion: string,
+): Promise<boolean> {
+  const { name, uid, resourceVersion } = crd.metadata;
+  const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion] } };
+  const options = { subresource: "status", fieldManager: CRD_FIELD_MANAGER, signal };
+  try {
+    await retrier.run(() => client.patch(CRDS, { name }, { type: MERGE_PATCH, body }, options), signal);
+    return true;
+  } catch (error) {
+    if (isConflict(error)) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+/** A write of status through the main resource answers 200 and does nothing: what counts is what is read back. */
+async function readBack(context: RunContext, { name, storageVersion }: CrdExpectation): Promise<readonly string[]> {
+  const storedVersions = storedVersionsOf(await readCrd(context, name));
+  if (storedVersions.length === 1 && storedVersions[0] === storageVersion) {
+    return storedVersions;
+  }
+  throw new KsvmError(
+    "PruneFailed",
+    `Cannot prune storedVersions of "${name}": it reads back as [${storedVersions.join(",")}] instead of ` +
+      `[${storageVersion}]`,
+  );
+}

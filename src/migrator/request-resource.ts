@@ -1,0 +1,18 @@
+import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
+import { KsvmError } from "../errors.ts";
+import type { Resource } from "../kube/resources.ts";
+
+/**
+ * Where the requests for a CRD's objects go.
+ * @throws {KsvmError} ResourceNotMigratable where no version is served, so that no object can be read or written.
+ */
+export function crdResourceOf(crd: CustomResourceDefinition): Resource {
+  const version = requestVersionOf(crd);
+  if (version === undefined) {
+    throw new KsvmError(
+      "ResourceNotMigratable",
+      `Cannot migrate "${crd.metadata.name}": the CRD serves no version; set served: true on one of them first`,
+    );
+  }
+  return { group: crd.spec.group, version, resource: crd.spec.names.plural };
+}

@@ -1,0 +1,37 @@
+import type { Counts, NamedObject, ObjectFailure } from "./counts.ts";
+
+/** How a run on one resource ended, where no error ended it. */
+export interface MigrationResult {
+  /** `plural.group`, or the plural alone in the core group. */
+  readonly resource: string;
+  /**
+   * - `migrated`: every object is in the storage version, and storedVersions says so
+   * - `nothing-to-do`: that was so before
+   * - `incomplete`: some objects could not be migrated; nothing was pruned
+   * - `dry-run`: every object was tried, nothing was changed
+   */
+  readonly outcome: "migrated" | "nothing-to-do" | "incomplete" | "dry-run";
+  readonly storageVersion?: string;
+  /** `status.storedVersions` at the end. */
+  readonly storedVersions?: readonly string[];
+  readonly counts?: Readonly<Counts>;
+  /** The first hundred objects that could not be migrated. */
+  readonly failures: readonly ObjectFailure[];
+  /** The first hundred objects that somebody's admission webhook changed. */
+  readonly changedObjects: readonly NamedObject[];
+}
+
+/** `incomplete` where an object failed, else `otherwise`. */
+export function outcomeOf(
+  { counts }: { readonly counts: Readonly<Counts> },
+  otherwise: MigrationResult["outcome"],
+): MigrationResult["outcome"] {
+  return counts.failed > 0 ? "incomplete" : otherwise;
+}
+
+/** What a result says of the objects. */
+export function reportOf(
+  tally: Pick<MigrationResult, "failures" | "changedObjects"> & { readonly counts: Readonly<Counts> },
+): Pick<MigrationResult, "counts" | "failures" | "changedObjects"> {
+  return { counts: tally.counts, failures: tally.failures, changedObjects: tally.changedObjects };
+}

@@ -1,0 +1,165 @@
+import type { PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
+import { compareResourceVersions, isNewer } from "../api/resource-version.ts";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { failureKindOf, isConversionRefusal } from "../kube/failure.ts";
+import type { Resource } from "../kube/resources.ts";
+import type { ResumePoint } from "./checkpoint.ts";
+import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
+import type { Tally } from "./counts.ts";
+import type { Pacer } from "./pacer.ts";
+import type { Retrier } from "./retrier.ts";
+import { rewriteObject } from "./rewrite.ts";
+
+/** What a {@link RewritePass} needs. */
+export interface RewritePassOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly pacer: Pacer;
+  readonly resource: Resource;
+  readonly kind: string;
+  /** Further served versions, for lists that fail in the one of `resource`. */
+  readonly otherVersions: readonly string[];
+  readonly pageSize: number;
+  readonly dryRun: boolean;
+  readonly resume?: ResumePoint | undefined;
+  readonly tally: Tally;
+  readonly signal: AbortSignal;
+  /** Throws where this run may not write any more. Called before every write. */
+  readonly assertMayWrite: () => void;
+  /** Called when a page is done. */
+  readonly onPage: (point: ResumePoint) => Promise<void>;
+  /** Called when an object is done. */
+  readonly onObject: () => void;
+}
+
+/**
+ * Goes once over all objects of a resource, page by page, and rewrites those that were last written before the
+ * watermark. It keeps one page in memory.
+ */
+export class RewritePass {
+  readonly #options: RewritePassOptions;
+  #watermark: string | undefined;
+  #continueToken: string | undefined;
+
+  constructor(options: RewritePassOptions) {
+    this.#options = options;
+  }
+
+  /** @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, and whatever `assertMayWrite` throws. */
+  async run(): Promise<void> {
+    await this.#probe();
+    do {
+      const page = await this.#nextPage(this.#options.pageSize);
+      this.#watermark ??= page.metadata.resourceVersion;
+      const watermark = this.#watermark;
+      this.#estimateTotal(page);
+      await this.#rewritePage(page.items, watermark);
+      const next = page.metadata.continue;
+      this.#continueToken = next === undefined || next === "" ? undefined : next;
+      await this.#options.onPage(this.#point(watermark));
+    } while (this.#continueToken !== undefined);
+  }
+
+  #point(watermark: string): ResumePoint {
+    return this.#continueToken === undefined ? { watermark } : { watermark, continueToken: this.#continueToken };
+  }
+
+  /**
+   * Lists one object before the first page: a conversion webhook that is down shows by that. Then takes what an earlier
+   * run left, unless etcd was restored from a backup since: it counts from an older revision then, and what a watermark
+   * beyond it says is void.
+   */
+  async #probe(): Promise<void> {
+    const { resume } = this.#options;
+    const probe = await this.#nextPage(1);
+    const order = resume && compareResourceVersions(probe.metadata.resourceVersion, resume.watermark);
+    if (resume !== undefined && order !== undefined && order >= 0) {
+      this.#watermark = resume.watermark;
+      this.#continueToken = resume.continueToken;
+    }
+  }
+
+  async #nextPage(limit: number): Promise<PartialObjectMetadataList> {
+    const { retrier, signal } = this.#options;
+    let since: number | undefined;
+    for (let attempt = 0; ; attempt++) {
+      const continueToken = this.#continueToken;
+      try {
+        return await retrier.run(() => this.#list(limit, continueToken), signal);
+      } catch (error) {
+        if (isConversionRefusal(error)) {
+          // No served version can list it: whoever keeps the object or the webhook has to mend it.
+          since ??= this.#options.clock.monotonic();
+          await retrier.pause(error, { attempt, since }, signal);
+        } else {
+          this.#afterListFailure(error, continueToken);
+        }
+      }
+    }
+  }
+
+  /**
+   * One object that cannot be converted makes a whole list fail. For the names any served version will do, and the one
+   * that the object is stored in needs no conversion; the write then shows which object it is.
+   */
+  async #list(limit: number, continueToken: string | undefined): Promise<PartialObjectMetadataList> {
+    const { client, resource, otherVersions, signal } = this.#options;
+    const options = { limit, continueToken, signal };
+    let refusal: unknown;
+    for (const version of [resource.version, ...otherVersions]) {
+      try {
+        return await client.listMetadata({ ...resource, version }, options);
+      } catch (error) {
+        if (!isConversionRefusal(error)) {
+          throw error;
+        }
+        refusal ??= error;
+      }
+    }
+    throw refusal;
+  }
+
+  #afterListFailure(error: unknown, continueToken: string | undefined): void {
+    const kind = failureKindOf(error);
+    if (kind === "unserved" || kind === "gone") {
+      const { group, version, resource } = this.#options.resource;
+      const text = `Cannot list "${resource}.${group}": version "${version}" is not served any more`;
+      throw new KsvmError("VersionNotServed", text, { cause: error });
+    }
+    if (continueToken === undefined || !isTokenFailure(error)) {
+      throw error;
+    }
+    this.#continueToken = nextTokenAfter(error, continueToken);
+  }
+
+  #estimateTotal(page: PartialObjectMetadataList): void {
+    const { counts } = this.#options.tally;
+    counts.total = counts.done + page.items.length + (page.metadata.remainingItemCount ?? 0);
+  }
+
+  async #rewritePage(items: readonly PartialObjectMetadata[], watermark: string): Promise<void> {
+    const { assertMayWrite, client, onObject, pacer, retrier, signal, tally } = this.#options;
+    const context = { ...this.#options, transport: client.transport, watermark };
+    const due: PartialObjectMetadata[] = [];
+    for (const item of items) {
+      if (isNewer(item.metadata.resourceVersion, watermark)) {
+        tally.add(item.metadata, { kind: "newer" });
+      } else {
+        due.push(item);
+      }
+    }
+    const rewrite = async (item: PartialObjectMetadata): Promise<void> => {
+      assertMayWrite();
+      const outcome = await rewriteObject(context, item);
+      tally.add(item.metadata, outcome);
+      if (outcome.kind !== "failed") {
+        retrier.progressed();
+      }
+      onObject();
+    };
+    await pacer.forEach(due, rewrite, signal);
+  }
+}

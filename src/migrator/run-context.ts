@@ -1,0 +1,43 @@
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { ApiServers } from "./api-servers.ts";
+import type { EventSink } from "./events.ts";
+import type { Pacer } from "./pacer.ts";
+import type { Retrier } from "./retrier.ts";
+
+/** Which guard enforces a freeze: `auto` is the webhook where it is installed, else a policy for the one run. */
+export type GuardChoice = "auto" | "webhook" | "policy";
+
+/** The settings of a run that a user may choose. */
+export interface MigrationOptions {
+  readonly settleMs: number;
+  readonly pageSize: number;
+  readonly guard: GuardChoice;
+  /** Rewrites a resource that is clean already. */
+  readonly force: boolean;
+  readonly dryRun: boolean;
+  /** Milliseconds that every API server may take to follow a change of the storage version. */
+  readonly convergenceTimeoutMs: number;
+  /** Milliseconds that the guard may take to come into force. */
+  readonly proofTimeoutMs: number;
+  /** Milliseconds without progress after which the freeze is lifted meanwhile. */
+  readonly maxFreezeIdleMs: number;
+  /** The namespace of the run's Lease. */
+  readonly leaseNamespace: string;
+}
+
+/** What every part of a run is handed. */
+export interface RunContext {
+  readonly client: ApiClient;
+  /** Finds the API servers that are live now. */
+  readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly pacer: Pacer;
+  /** Unique to this run: host name and a random part. */
+  readonly identity: string;
+  readonly options: MigrationOptions;
+  readonly emit: EventSink;
+  /** Aborted when the run must end, with the reason. */
+  readonly signal: AbortSignal;
+}

@@ -1,0 +1,69 @@
+import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
+import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "./freeze-cel.ts";
+
+/** Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. */
+export type WebhookClientConfig =
+  | { readonly url: string; readonly caBundle: string }
+  | {
+      readonly service: {
+        readonly namespace: string;
+        readonly name: string;
+        readonly path: string;
+        /** @default 443 */
+        readonly port?: number;
+      };
+      readonly caBundle: string;
+    };
+
+/** Options of {@link webhookConfigurationOf}. */
+export interface WebhookConfigurationOptions {
+  readonly clientConfig: WebhookClientConfig;
+  /** Seconds that the API server waits for an answer, from 1 to 30. @default 5 */
+  readonly timeoutSeconds?: number;
+}
+
+/** A ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1, ready to be created or applied. */
+export interface WebhookConfiguration {
+  readonly apiVersion: "admissionregistration.k8s.io/v1";
+  readonly kind: "ValidatingWebhookConfiguration";
+  readonly metadata: { readonly name: string; readonly labels: Readonly<Record<string, string>> };
+  readonly webhooks: readonly Readonly<Record<string, unknown>>[];
+}
+
+/**
+ * The configuration that sends to the webhook what it has to decide on (KEP-2855, "Proposed Admission Webhook"). It
+ * fails closed, yet its matchConditions let only a storage change on a frozen CRD reach the webhook: a stopped webhook
+ * blocks no other update of a CRD, the one that repairs the webhook included.
+ */
+export function webhookConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
+  const { clientConfig, timeoutSeconds = 5 } = options;
+  return {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: WEBHOOK_NAME, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } },
+    webhooks: [
+      {
+        name: WEBHOOK_NAME,
+        clientConfig,
+        rules: [
+          {
+            apiGroups: ["apiextensions.k8s.io"],
+            apiVersions: ["v1"],
+            operations: ["UPDATE"],
+            resources: ["customresourcedefinitions"],
+            scope: "Cluster",
+          },
+        ],
+        matchPolicy: "Equivalent",
+        matchConditions: [
+          { name: "frozen", expression: FROZEN_EXPRESSION },
+          { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
+        ],
+        failurePolicy: "Fail",
+        sideEffects: "None",
+        admissionReviewVersions: ["v1"],
+        timeoutSeconds,
+      },
+    ],
+  };
+}

@@ -1,0 +1,34 @@
+import { setTimeout as delay } from "node:timers/promises";
+import t from "tap";
+import { CRDS } from "../../src/kube/resources.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { announcedSeed, between, IS_LONG, randomFrom } from "./random.ts";
+import { Scenario } from "./scenario.ts";
+
+const seed = announcedSeed("crd-replaced.test.ts");
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+const OBJECTS = 200;
+const ROUNDS = IS_LONG ? 10 : 1;
+
+await t.test("the CRD is deleted and created again in mid-run", async (t) => {
+  const random = randomFrom(seed);
+  const scenario = await Scenario.start(t, cluster, "replaced", { seed, objects: OBJECTS });
+  const { kind, load } = scenario;
+  for (let round = 0; round < ROUNDS; round++) {
+    const run = scenario.startKsvm(["--max-qps", "60", "--page-size", "20"]);
+    await run.untilLine("progress", "error");
+    await delay(between(random, 0, 1_500));
+    await api.delete(CRDS, kind);
+    await eventually(async () => (await api.find(CRDS, kind)) === undefined, "the CRD is gone", 60_000);
+    load?.forget();
+    await cluster.createCrd(kind, { storage: "v1alpha1", statusSubresource: true });
+    const objects = kind.objects(OBJECTS, "v1alpha1", `again${round}-`);
+    await cluster.createObjects(kind.resource("v1alpha1"), objects);
+    await scenario.setStorage("v1");
+    const end = await run.ended;
+    t.equal(end.code, 1);
+    scenario.assertTrueEnd(t, end, ["CrdReplaced", "VersionNotServed", "FreezeLifted"]);
+  }
+  await scenario.assertSoundEnd(t);
+});

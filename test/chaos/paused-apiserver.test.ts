@@ -1,0 +1,144 @@
+import { setTimeout as delay } from "node:timers/promises";
+import t from "tap";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
+import type { KsvmEnd } from "./ksvm-process.ts";
+import { announcedSeed, IS_LONG } from "./random.ts";
+import { Scenario } from "./scenario.ts";
+import { holdCreates } from "./slow-creates.ts";
+
+const seed = announcedSeed("paused-apiserver.test.ts");
+const REQUEST_TIMEOUT_S = 5;
+const cluster = await Cluster.start(t, { apiservers: 2, requestTimeout: `${REQUEST_TIMEOUT_S}s` });
+const { controlPlane } = cluster;
+const [first, second] = controlPlane.apiservers;
+if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
+// Longer than a request may be under way on an API server that was paused meanwhile.
+const SETTLE = ["--settle", `${REQUEST_TIMEOUT_S + 1}s`];
+const FLAGS = [...SETTLE, "--convergence-timeout", "60s", "--apiserver-endpoints", `${first.url},${second.url}`];
+const PATIENT = [...FLAGS, "--proof-timeout", "60s"];
+const OBJECTS = 150;
+const SLOW = ["--max-qps", "60", "--page-size", "20"];
+const HELD_WRITES = 40;
+const HELD_MS = 3_500;
+
+t.teardown(() => {
+  first.resume();
+  second.resume();
+});
+
+/** Creates objects of the old version on the second API server, which answers when it goes on: with these statuses. */
+function writeToPaused(kind: TestKind): Promise<readonly number[]> {
+  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
+  const writes = kind.objects(HELD_WRITES, "v1alpha1", "held").map(async (body) => {
+    const options = { method: "POST", body, apiserver: 1, timeoutMs: 60_000 } as const;
+    return (await controlPlane.request(path, options).catch(() => ({ status: 0 }))).status;
+  });
+  return Promise.all(writes);
+}
+
+/** Opens a connection for each of those creates: one that has yet to be opened takes so long that they come too late. */
+async function warmUp(kind: TestKind): Promise<void> {
+  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
+  await eventually(async () => {
+    const body = kind.object("held-canary", "v1alpha1");
+    await controlPlane.request(`${path}?dryRun=All`, { method: "POST", body, apiserver: 1 });
+    return slow.calls() > 0;
+  }, "the second API server calls the slow webhook");
+  const get = (): Promise<unknown> => controlPlane.request(`${path}?limit=1`, { apiserver: 1 });
+  await Promise.all(Array.from({ length: HELD_WRITES }, get));
+}
+
+function laggingServers({ lines }: KsvmEnd): readonly string[] {
+  return [...new Set(lines.flatMap((line) => (line.type === "lagging" ? [line.server] : [])))];
+}
+
+// Without it the writes would land so soon after SIGCONT that no run could be too early.
+const slow = await holdCreates(t, cluster.api, { prefix: "held", heldMs: HELD_MS });
+
+await t.test(
+  "SIGSTOP of one of two API servers before the run, with writes of the old version under way on it",
+  async (t) => {
+    let held: Promise<readonly number[]> = Promise.resolve([]);
+    const scenario = await Scenario.start(t, cluster, "paused", {
+      seed,
+      objects: OBJECTS,
+      flags: PATIENT,
+      beforeStorageChange: async (kind) => {
+        await warmUp(kind);
+        second.pause();
+        held = writeToPaused(kind);
+        await delay(500);
+      },
+    });
+    const run = scenario.startKsvm();
+    await run.untilLine("lagging", "error");
+    await delay(3_000);
+    t.notOk(await scenario.isPruned(), "nothing is pruned while one does not answer");
+    second.resume();
+    const statuses = await held;
+    t.notOk(await scenario.isPruned(), "nothing is pruned while a write of the old version is under way");
+    const stored = await controlPlane.stored.storedObjects(GROUP, scenario.kind.plural);
+    const late = stored.filter(({ name, apiVersion }) => name.startsWith("held") && apiVersion.endsWith("/v1alpha1"));
+    const end = await run.ended;
+    t.equal(end.code, 0, end.stderr);
+    t.same(laggingServers(end), [second.url], "it said whom it waited for");
+    t.ok(late.length > 0, `${late.length} of ${HELD_WRITES} writes landed in the old version after SIGCONT`, {
+      statuses,
+    });
+    await scenario.assertSoundEnd(t);
+  },
+);
+
+const skip = IS_LONG ? false : "make chaos runs it";
+
+await t.test("SIGSTOP of one of two API servers during the run, then SIGCONT", { skip }, async (t) => {
+  const scenario = await Scenario.start(t, cluster, "stopped", { seed: seed + 1, objects: OBJECTS, flags: PATIENT });
+  const run = scenario.startKsvm(SLOW);
+  await run.untilLine("progress", "error");
+  second.pause();
+  await run.untilLine("lagging", "error");
+  await delay(2_000);
+  t.notOk(await scenario.isPruned(), "nothing is pruned while one does not answer");
+  second.resume();
+  const end = await run.ended;
+  t.equal(end.code, 0, end.stderr);
+  t.same(laggingServers(end), [second.url], "it said whom it waited for");
+  await scenario.assertSoundEnd(t);
+});
+
+await t.test(
+  "SIGSTOP of one of two API servers that does not come back: the run fails with its name",
+  { skip },
+  async (t) => {
+    const flags = [...FLAGS, "--proof-timeout", "3s"];
+    const scenario = await Scenario.start(t, cluster, "silent", { seed: seed + 2, objects: OBJECTS, flags });
+    const run = scenario.startKsvm(SLOW);
+    await run.untilLine("progress", "error");
+    second.pause();
+    const end = await run.ended;
+    t.equal(end.code, 1);
+    t.match(end.stderr, second.url);
+    t.match(end.stderr, /\[(FreezeNotProven|NotConverged)\]/);
+    t.notOk(await scenario.isPruned());
+    second.resume();
+    await scenario.assertSoundEnd(t);
+  },
+);
+
+for (const pauseMs of IS_LONG ? [3_000, 20_000, 80_000] : [3_000]) {
+  await t.test(`SIGSTOP for ${pauseMs / 1_000} s of the API server that the run itself talks to`, async (t) => {
+    const options = { seed: seed + pauseMs, objects: OBJECTS, flags: PATIENT, load: { apiservers: [1] } } as const;
+    const scenario = await Scenario.start(t, cluster, "own", options);
+    const run = scenario.startKsvm(SLOW);
+    await run.untilLine("progress", "error");
+    first.pause();
+    await delay(pauseMs);
+    first.resume();
+    const end = await run.ended;
+    console.error(`  ${t.name}: ended with ${end.code} ${end.stderr.trim()}`);
+    // A run that cannot renew its Lease for ten seconds must stop.
+    scenario.assertTrueEnd(t, end, ["OwnershipLost"]);
+    await scenario.assertSoundEnd(t);
+  });
+}

@@ -1,0 +1,33 @@
+import t from "tap";
+import { Cluster } from "../integration/cluster.ts";
+import { ChaosProxy } from "./chaos-proxy.ts";
+import { disturbanceBy } from "./disturbance.ts";
+import { errorCodeOf } from "./ksvm-process.ts";
+import { announcedSeed, IS_LONG, randomFrom } from "./random.ts";
+import { Scenario } from "./scenario.ts";
+
+const seed = announcedSeed("proxy.test.ts");
+const cluster = await Cluster.start(t);
+const SHARE = 0.2;
+const ROUNDS = IS_LONG ? 5 : 1;
+
+await t.test(
+  "a proxy that resets, delays, truncates and answers 429, 500 and 503 to 20 % of the requests",
+  async (t) => {
+    const random = randomFrom(seed);
+    const proxy = await ChaosProxy.start(t, cluster.controlPlane, { disturb: () => disturbanceBy(random, SHARE) });
+    for (let round = 0; round < ROUNDS; round++) {
+      const scenario = await Scenario.start(t, cluster, "proxied", {
+        seed: seed + round,
+        objects: IS_LONG ? 2_000 : 150,
+      });
+      const end = await scenario.startKsvm(["--page-size", "50"], proxy.kubeconfig).ended;
+      const retries = end.lines.filter(({ type }) => type === "retrying").length;
+      console.error(`  ${t.name}: ended with ${end.code} ${errorCodeOf(end) ?? ""} after ${retries} retries`);
+      scenario.assertTrueEnd(t, end, []);
+      await scenario.assertSoundEnd(t);
+    }
+    const { none = 0, ...disturbed } = proxy.disturbed;
+    t.ok(none > 0 && Object.keys(disturbed).length > 1, JSON.stringify(proxy.disturbed));
+  },
+);

@@ -1,0 +1,42 @@
+import { setTimeout as delay } from "node:timers/promises";
+import t, { type Test } from "tap";
+import type { ManagedProcess } from "../control-plane/control-plane.ts";
+import { Cluster } from "../integration/cluster.ts";
+import { announcedSeed, between, IS_LONG, randomFrom } from "./random.ts";
+import { Scenario } from "./scenario.ts";
+
+const seed = announcedSeed("restart-servers.test.ts");
+const cluster = await Cluster.start(t);
+const random = randomFrom(seed);
+const ROUNDS = IS_LONG ? 5 : 1;
+const REASONS = ["OwnershipLost", "RetryBudgetExceeded", "CleanupFailed"];
+
+async function killInMidRun(t: Test, word: string, server: () => ManagedProcess): Promise<void> {
+  for (let round = 0; round < ROUNDS; round++) {
+    const scenario = await Scenario.start(t, cluster, word, { seed: seed + round, objects: 300 });
+    const run = scenario.startKsvm(["--max-qps", "60", "--page-size", "20"]);
+    await run.untilLine("progress", "error");
+    await delay(between(random, 0, 2_500));
+    const startedAt = performance.now();
+    await server().kill();
+    // Beyond ten seconds a run must stop: it cannot renew its Lease.
+    await delay(between(random, 0, IS_LONG ? 15_000 : 2_000));
+    server().start();
+    await server().waitReady();
+    const downMs = Math.round(performance.now() - startedAt);
+    const end = await run.ended;
+    console.error(`  ${t.name}: ${server().name} was down for ${downMs} ms, the run ended with ${end.code}`);
+    scenario.assertTrueEnd(t, end, REASONS);
+    await scenario.assertSoundEnd(t);
+  }
+}
+
+await t.test("kill -9 and restart of the API server in mid-run", (t) =>
+  killInMidRun(t, "apiserver", () => {
+    const [apiserver] = cluster.controlPlane.apiservers;
+    if (apiserver === undefined) throw new Error("there is one API server");
+    return apiserver;
+  }),
+);
+
+await t.test("kill -9 and restart of etcd in mid-run", (t) => killInMidRun(t, "etcd", () => cluster.controlPlane.etcd));

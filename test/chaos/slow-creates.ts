@@ -1,0 +1,42 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Test } from "tap";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { GROUP } from "../integration/crd-fixture.ts";
+import { type ServedWebhook, serveWebhook } from "../integration/serve-webhook.ts";
+
+/** Which creates are held, and for how long. */
+export interface SlowCreates {
+  /** Of the names of the objects. */
+  readonly prefix: string;
+  readonly heldMs: number;
+}
+
+/** Installs an admission webhook that holds some creates, as a slow one of somebody else does. */
+export async function holdCreates(t: Test, api: ApiClient, { prefix, heldMs }: SlowCreates): Promise<ServedWebhook> {
+  const webhook = await serveWebhook(t, async ({ request }: { request: { uid: string; name: string } }) => {
+    await delay(request.name.startsWith(prefix) ? heldMs : 0);
+    const response = { uid: request.uid, allowed: true };
+    return { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
+  });
+  await api.create(
+    { group: "admissionregistration.k8s.io", version: "v1", resource: "validatingwebhookconfigurations" },
+    {
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind: "ValidatingWebhookConfiguration",
+      metadata: { name: "slow" },
+      webhooks: [
+        {
+          name: "slow.example.com",
+          clientConfig: webhook.clientConfig,
+          rules: [{ apiGroups: [GROUP], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }],
+          // Only those are sent to it, so that whoever else creates objects does not wait for it.
+          matchConditions: [{ name: "held", expression: `object.metadata.name.startsWith("${prefix}")` }],
+          sideEffects: "None",
+          admissionReviewVersions: ["v1"],
+          timeoutSeconds: 10,
+        },
+      ],
+    },
+  );
+  return webhook;
+}

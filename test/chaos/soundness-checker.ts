@@ -1,0 +1,191 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Test } from "tap";
+import type { EtcdReader } from "../control-plane/etcd-reader.ts";
+import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
+import { CompactedError, watchChanges } from "./etcd-watch.ts";
+import { type Breach, type StoredChange, StoredState } from "./stored-state.ts";
+
+/** What a {@link SoundnessChecker} saw. */
+export interface SoundnessReport {
+  /** Revisions judged one after the other, in the order of etcd's own history: none in between was missed. */
+  readonly revisions: number;
+  /** Revisions of which everything was read anew and judged, whatever the history says. */
+  readonly snapshots: number;
+  /** How often the history was lost to a compaction, so that the following was begun anew. */
+  readonly gaps: number;
+  readonly breachesInHistory: readonly Breach[];
+  readonly breachesInSnapshots: readonly Breach[];
+  readonly storageChangesWhileFrozen: number;
+  readonly sameVersionWrites: number;
+  readonly prunes: number;
+}
+
+/** How a {@link SoundnessChecker} works. */
+export interface CheckerOptions {
+  /** Milliseconds between two full reads; there is one after every change of the CRD as well. @default 75 */
+  readonly snapshotEveryMs?: number;
+}
+
+const MAX_BREACHES = 10;
+const CATCH_UP_MS = 20_000;
+
+/**
+ * Checks rule S1 on what etcd stores, past every API server, in two ways that do not rest on each other: along etcd's
+ * history, revision by revision, and by reading the CRD and all objects at one revision, again and again.
+ */
+export class SoundnessChecker {
+  readonly #etcd: () => EtcdReader;
+  readonly #keys: { readonly crdKey: string; readonly objectPrefix: string };
+  readonly #state: StoredState;
+  readonly #abort = new AbortController();
+  readonly #inHistory: Breach[] = [];
+  readonly #inSnapshots: Breach[] = [];
+  /** Revisions at which the CRD changed and nothing was read yet. */
+  readonly #due: number[] = [];
+  #revisions = 0;
+  #snapshots = 0;
+  #gaps = 0;
+  #position = 0;
+  #work: Promise<unknown> = Promise.resolve();
+
+  private constructor(etcd: () => EtcdReader, kind: TestKind) {
+    this.#etcd = etcd;
+    this.#keys = {
+      crdKey: `/registry/apiextensions.k8s.io/customresourcedefinitions/${kind.name}`,
+      objectPrefix: `/registry/${GROUP}/${kind.plural}/`,
+    };
+    this.#state = new StoredState(this.#keys);
+  }
+
+  /** Checks until it is stopped, at the latest with the test. */
+  static async start(
+    t: Test,
+    etcd: () => EtcdReader,
+    kind: TestKind,
+    options: CheckerOptions = {},
+  ): Promise<SoundnessChecker> {
+    const checker = new SoundnessChecker(etcd, kind);
+    await checker.#begin();
+    checker.#work = Promise.all([checker.#follow(), checker.#snapshotAgainAndAgain(options.snapshotEveryMs ?? 75)]);
+    t.teardown(() => checker.#end());
+    return checker;
+  }
+
+  /**
+   * Checks once more, and tells what was seen.
+   * @throws {Error} where the history does not lead to what is stored in the end: then it proves nothing.
+   */
+  async stop(): Promise<SoundnessReport> {
+    await this.#catchUp();
+    for (const revision of this.#due.splice(0)) await this.#snapshot(revision).catch(() => undefined);
+    await this.#end();
+    const { storageChangesWhileFrozen, sameVersionWrites, prunes } = this.#state;
+    return {
+      revisions: this.#revisions,
+      snapshots: this.#snapshots,
+      gaps: this.#gaps,
+      breachesInHistory: this.#inHistory,
+      breachesInSnapshots: this.#inSnapshots,
+      storageChangesWhileFrozen,
+      sameVersionWrites,
+      prunes,
+    };
+  }
+
+  async #end(): Promise<void> {
+    this.#abort.abort();
+    await this.#work;
+  }
+
+  async #catchUp(): Promise<void> {
+    const deadline = performance.now() + CATCH_UP_MS;
+    for (;;) {
+      const { counts } = await this.#snapshot();
+      if (JSON.stringify(sorted(counts)) === JSON.stringify(sorted(this.#state.counts))) return;
+      if (performance.now() > deadline) {
+        const told = JSON.stringify(this.#state.counts);
+        throw new Error(`Cannot vouch for the history: it leads to ${told} and ${JSON.stringify(counts)} is stored`);
+      }
+      await delay(100);
+    }
+  }
+
+  /** Reads everything at one revision and goes on from there. */
+  async #begin(): Promise<void> {
+    const { revision, changes } = await this.#readAll();
+    this.#state.reset();
+    for (const change of changes) this.#state.apply(change);
+    this.#position = revision;
+    this.#judge(revision);
+  }
+
+  async #follow(): Promise<void> {
+    const { signal } = this.#abort;
+    while (!signal.aborted) {
+      try {
+        await this.#followOnce();
+      } catch (error) {
+        if (error instanceof CompactedError) {
+          this.#gaps++;
+          await this.#begin().catch(() => undefined);
+        }
+      }
+      // etcd is down, or the stream ended: nothing is missed, the history is asked for from where it broke off.
+      await delay(50, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  async #followOnce(): Promise<void> {
+    // One range from the CRD to its last object, so that both come in one order.
+    const range = { from: this.#keys.crdKey, to: `${this.#keys.objectPrefix}\u{10ffff}` };
+    const options = { ...range, startRevision: this.#position + 1, signal: this.#abort.signal };
+    for await (const changes of watchChanges(this.#etcd().url, options)) {
+      for (const [index, change] of changes.entries()) {
+        this.#state.apply(change);
+        this.#position = change.modRevision;
+        if (this.#state.isCrd(change)) this.#due.push(change.modRevision);
+        // What one transaction wrote is one revision, and is judged as one.
+        if (changes[index + 1]?.modRevision !== change.modRevision) this.#judge(change.modRevision);
+      }
+    }
+  }
+
+  #judge(revision: number): void {
+    this.#revisions++;
+    const breach = this.#state.breach(revision);
+    if (breach !== undefined && this.#inHistory.length < MAX_BREACHES) this.#inHistory.push(breach);
+  }
+
+  async #snapshotAgainAndAgain(everyMs: number): Promise<void> {
+    const { signal } = this.#abort;
+    while (!signal.aborted) {
+      // A read fails while etcd is down, and where the revision is compacted already.
+      await this.#snapshot(this.#due.shift()).catch(() => undefined);
+      if (this.#due.length === 0) await delay(everyMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  async #snapshot(atRevision?: number): Promise<{ readonly counts: Record<string, number> }> {
+    const { revision, changes } = await this.#readAll(atRevision);
+    const state = new StoredState(this.#keys);
+    for (const change of changes) state.apply(change);
+    this.#snapshots++;
+    const breach = state.breach(revision);
+    if (breach !== undefined && this.#inSnapshots.length < MAX_BREACHES) this.#inSnapshots.push(breach);
+    return state;
+  }
+
+  async #readAll(
+    atRevision?: number,
+  ): Promise<{ readonly revision: number; readonly changes: readonly StoredChange[] }> {
+    const etcd = this.#etcd();
+    const revision = atRevision ?? (await etcd.currentRevision());
+    const crd = await etcd.readKey(this.#keys.crdKey, { revision });
+    const objects = await etcd.readPrefix(this.#keys.objectPrefix, { revision });
+    return { revision, changes: crd === undefined ? objects : [crd, ...objects] };
+  }
+}
+
+function sorted(counts: Record<string, number>): readonly (readonly [string, number])[] {
+  return Object.entries(counts).toSorted(([a], [b]) => a.localeCompare(b));
+}

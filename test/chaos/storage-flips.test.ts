@@ -1,0 +1,77 @@
+import { setTimeout as delay } from "node:timers/promises";
+import t from "tap";
+import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
+import { policyGuardOf } from "../../src/migrator/guard-install.ts";
+import { Cluster } from "../integration/cluster.ts";
+import { errorCodeOf } from "./ksvm-process.ts";
+import { announcedSeed, IS_LONG } from "./random.ts";
+import { Scenario } from "./scenario.ts";
+import { StorageFlipper } from "./storage-flipper.ts";
+
+const seed = announcedSeed("storage-flips.test.ts");
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+const OBJECTS = 250;
+const SLOW = ["--max-qps", "60", "--page-size", "20", "--proof-timeout", "10s"];
+/** How often a run tries its luck while somebody changes the storage version. */
+const ATTEMPTS = IS_LONG ? 10 : 1;
+const LIFTED = { [MIGRATING_ANNOTATION]: null };
+
+for (const annotations of IS_LONG ? [{}, LIFTED] : [LIFTED]) {
+  const how = annotations === LIFTED ? ", taking the annotation off in the same update" : "";
+  await t.test(`another client that changes the storage version as often as it can is denied${how}`, async (t) => {
+    const scenario = await Scenario.start(t, cluster, "guarded", { seed, objects: OBJECTS });
+    const run = scenario.startKsvm(SLOW);
+    await run.untilLine("proven", "error");
+    // The first one that is accepted comes after the run has lifted the freeze.
+    const flipper = StorageFlipper.start(scenario, { annotations, onlyOnce: true });
+    const end = await run.ended;
+    const { denied, others } = await flipper.stop();
+    t.equal(end.code, 0, end.stderr);
+    t.ok(denied > 50, `${denied} attempts were denied`);
+    t.same(others, []);
+    const { storageChangesWhileFrozen } = await scenario.assertSoundEnd(t);
+    t.equal(storageChangesWhileFrozen, 0, "no attempt got through");
+  });
+}
+
+/** Runs ksvm again and again against a flipper, which begins once the first run rewrites objects. */
+async function runAgainst(t: Parameters<typeof Scenario.start>[0], scenario: Scenario, before: () => Promise<unknown>) {
+  const first = scenario.startKsvm(SLOW);
+  await first.untilLine("progress", "error");
+  const flipper = StorageFlipper.start(scenario, { before, pauseMs: 50 });
+  const ends = [await first.ended];
+  while (ends.length < ATTEMPTS) {
+    const next = scenario.startKsvm(SLOW);
+    ends.push(await next.ended);
+    await delay(200);
+  }
+  const { accepted } = await flipper.stop();
+  t.ok(accepted > 0, `the storage version was changed ${accepted} times`);
+  const codes = ends.map((end) => errorCodeOf(end) ?? String(end.code));
+  console.error(`  ${t.name}: ${accepted} storage changes, runs ended with ${codes.join(", ")}`);
+  return ends;
+}
+
+await t.test("another client that takes the annotation off and changes the storage version", async (t) => {
+  const scenario = await Scenario.start(t, cluster, "lifted", { seed: seed + 1, objects: OBJECTS });
+  const lift = { type: MERGE_PATCH, body: { metadata: { annotations: LIFTED } } };
+  const [first, ...others] = await runAgainst(t, scenario, () => api.patch(CRDS, scenario.kind, lift));
+  t.match(first?.stderr, /\[FreezeLifted\]/);
+  for (const end of others)
+    scenario.assertTrueEnd(t, end, ["FreezeLifted", "FreezeNotProven", "StorageVersionChanged"]);
+  await scenario.assertSoundEnd(t);
+});
+
+await t.test("another client that deletes policy and binding and changes the storage version", async (t) => {
+  const scenario = await Scenario.start(t, cluster, "unguarded", { seed: seed + 2, objects: OBJECTS });
+  const policy = policyGuardOf(scenario.kind.name);
+  const ends = await runAgainst(t, scenario, async () => {
+    await api.delete(POLICY_BINDINGS, policy);
+    await api.delete(POLICIES, policy);
+  });
+  const reasons = ["StorageVersionChanged", "FreezeNotProven", "WatchFailed", "NotConverged"];
+  for (const end of ends) scenario.assertTrueEnd(t, end, reasons);
+  await scenario.assertSoundEnd(t);
+});

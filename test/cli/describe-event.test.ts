@@ -1,0 +1,113 @@
+import tap from "tap";
+
+import {
+  describeChanged,
+  describeCounts,
+  describeEvent,
+  describeFailures,
+  describeResult,
+  progressLine,
+} from "../../src/cli/describe-event.ts";
+import { type Counts, Tally } from "../../src/migrator/counts.ts";
+import type { MigrationEvent } from "../../src/migrator/events.ts";
+import type { MigrationResult } from "../../src/migrator/result.ts";
+
+function counts(fields: Partial<Counts> = {}): Counts {
+  return { ...new Tally().counts, ...fields };
+}
+
+function result(fields: Partial<MigrationResult> = {}): MigrationResult {
+  return { resource: "widgets.example.com", outcome: "migrated", failures: [], changedObjects: [], ...fields };
+}
+
+const events: readonly [event: MigrationEvent, text: string | undefined][] = [
+  [
+    { type: "contended", holder: "host_1" },
+    '"host_1" holds the Lease of this migration; watching whether it is alive (up to 15 s)',
+  ],
+  [
+    { type: "frozen", storageVersion: "v2", guard: { kind: "policy", name: "g" } },
+    'froze the storage version at "v2", guarded by policy "g"',
+  ],
+  [{ type: "proven", apiServers: ["https://a", "https://b"] }, "proved the freeze on https://a, https://b"],
+  [{ type: "lagging", server: "https://a", reason: "old hash" }, "waiting for https://a: old hash"],
+  [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
+  [{ type: "settling", remainingMs: 64_400 }, "waiting 64 s until late writes of an old version must have landed"],
+  [{ type: "resumed", watermark: "100" }, "resuming an earlier run at resourceVersion 100"],
+  [{ type: "retrying", delayMs: 150, reason: "reset" }, "trying again in 0.1 s: reset"],
+  [{ type: "pruned", storedVersions: ["v2"] }, "pruned storedVersions to [v2]"],
+  [{ type: "unfrozen" }, "lifted the freeze"],
+  [{ type: "warning", message: "odd" }, "warning: odd"],
+  [{ type: "progress", counts: counts() }, undefined],
+];
+
+for (const [event, text] of events) {
+  await tap.test(`describeEvent() has words when the event is ${event.type}`, (t) => {
+    t.equal(describeEvent(event), text);
+    t.end();
+  });
+}
+
+const results: readonly [result: MigrationResult, text: string][] = [
+  [result({ outcome: "nothing-to-do", storedVersions: ["v2"] }), "nothing to do; storedVersions is [v2]"],
+  [result({ outcome: "nothing-to-do" }), "nothing to do"],
+  [
+    result({ counts: counts({ done: 3, migrated: 2, gone: 1 }), storedVersions: ["v2"] }),
+    "migrated in 12 s: 2 rewritten, 1 deleted meanwhile; storedVersions is [v2]",
+  ],
+  [
+    result({ outcome: "incomplete", counts: counts({ migrated: 1, failed: 2 }) }),
+    "incomplete after 12 s: 1 rewritten, 2 failed; nothing was pruned",
+  ],
+  [
+    result({ outcome: "dry-run", counts: counts({ done: 7 }) }),
+    "dry-run: 7 objects would be accepted, nothing was changed",
+  ],
+];
+
+for (const [value, text] of results) {
+  await tap.test(`describeResult() says: ${text}`, (t) => {
+    t.equal(describeResult(value, 12_345), text);
+    t.end();
+  });
+}
+
+await tap.test("describeCounts() names what there is and nothing else", (t) => {
+  t.equal(describeCounts(undefined), "no objects");
+  t.equal(describeCounts(counts()), "no objects");
+  t.equal(
+    describeCounts(counts({ migrated: 1, current: 2, newer: 3, gone: 4, failed: 5, changed: 6, done: 15 })),
+    "1 rewritten, 2 stored in the storage version before, 3 written by others meanwhile, 4 deleted meanwhile, 5 failed",
+  );
+  t.end();
+});
+
+await tap.test("describeFailures() and describeChanged() name objects and count those they do not name", (t) => {
+  const failures = [{ namespace: "ns", name: "a", reason: "schema" }];
+  const changedObjects = [{ name: "b" }];
+  const value = result({ failures, changedObjects, counts: counts({ failed: 1, changed: 1 }) });
+  t.same(describeFailures(value), ["  ns/a: schema"]);
+  t.same(describeChanged(value), ["  b"]);
+  const more = { ...value, counts: counts({ failed: 101, changed: 3 }) };
+  t.same(describeFailures(more), ["  ns/a: schema", "  and 100 more"]);
+  t.same(describeChanged(more), ["  b", "  and 2 more"]);
+  t.same(describeFailures(result()), []);
+  t.same(describeChanged(result()), []);
+  t.end();
+});
+
+const lines: readonly [name: string, counts: Counts, elapsedMs: number, barWidth: number, text: string][] = [
+  ["nothing is known", counts(), 0, 0, "100% 0/0"],
+  ["there is a bar", counts({ done: 50, total: 100 }), 500, 10, "[#####.....] 50% 50/100"],
+  ["it is steady", counts({ done: 500, total: 1_000 }), 5_000, 0, "50% 500/1000, 100/s, 5.0 s left"],
+  ["some failed", counts({ done: 10, total: 10, failed: 2 }), 500, 0, "100% 10/10, 2 failed"],
+  ["more were done than estimated", counts({ done: 12, total: 10 }), 500, 4, "[####] 100% 12/12"],
+  ["nearly all is done", counts({ done: 999, total: 1_000 }), 500, 0, "99% 999/1000"],
+];
+
+for (const [name, value, elapsedMs, barWidth, text] of lines) {
+  await tap.test(`progressLine() is "${text}" when ${name}`, (t) => {
+    t.equal(progressLine(value, elapsedMs, barWidth), text);
+    t.end();
+  });
+}

@@ -1,0 +1,156 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
+
+import tap from "tap";
+
+import { runProgram } from "../../src/cli/program.ts";
+import { kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+
+interface Run {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function run(args: readonly string[], signal: AbortSignal = new AbortController().signal): Promise<Run> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const texts = Promise.all([text(stdout), text(stderr)]);
+  const code = await runProgram(args, { stdout, stderr, signal });
+  stdout.end();
+  stderr.end();
+  const [out, err] = await texts;
+  return { code, stdout: out, stderr: err };
+}
+
+async function runProcess(args: readonly string[]): Promise<Run> {
+  const main = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
+  const child = spawn(process.execPath, [main, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  const code = new Promise<number | null>((resolve) => child.on("close", resolve));
+  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  return { code: await code, stdout, stderr };
+}
+
+type Tap = Parameters<typeof startServer>[0] & { testdir(content: Record<string, string>): string };
+
+function kubeconfig(t: Tap, server: string): string {
+  return join(t.testdir({ config: kubeconfigFor(server) }), "config");
+}
+
+const NOBODY = "http://127.0.0.1:1";
+
+await tap.test("runProgram() ends with 1 and one line when the API server is too old", async (t) => {
+  // The oldest API server that the tests can start is newer.
+  const server = await startServer(t, (_, response) => sendJson(response, 200, { gitVersion: "v1.29.15" }));
+  for (const command of [["plan"], ["migrate", "widgets.example.com"]]) {
+    t.same(await run([...command, "--kubeconfig", kubeconfig(t, server.url)]), {
+      code: 1,
+      stdout: "",
+      stderr:
+        `error: Cannot work with ${server.url}: it runs Kubernetes v1.29.15, and 1.30 or newer is needed ` +
+        "[ServerUnsupported]\n",
+    });
+  }
+  t.same(
+    server.seen.map(({ method, path }) => `${method} ${path}`),
+    ["GET /version", "GET /version"],
+    "nothing else was asked, nothing was changed",
+  );
+});
+
+// Each before anything is sent, or at the first answer.
+const failures: readonly [name: string, args: readonly string[], code: number, stderr: RegExp][] = [
+  [
+    "nobody listens",
+    ["plan"],
+    1,
+    /^error: Cannot GET \/version: no answer from .*ECONNREFUSED.* \[ServerUnreachable\]\n$/,
+  ],
+  [
+    "the context is unknown",
+    ["plan", "--context", "prod"],
+    1,
+    /^error: Cannot use context "prod": kubeconfig ".*" has "local" \[KubeconfigInvalid\]\n$/,
+  ],
+  ["a flag is unknown", ["plan", "--nope"], 2, /^error: unknown option '--nope'\n$/],
+  ["a command is unknown", ["nope"], 2, /^error: unknown command 'nope'\n$/],
+  ["an output is unknown", ["plan", "-o", "xml"], 2, /^error: .*'xml' is invalid.*table, wide, json, yaml/],
+  [
+    "a duration is none",
+    ["migrate", "a.b", "--settle", "65"],
+    2,
+    /^error: .*'--settle <duration>'.*Expected a duration/,
+  ],
+  ["a page size is 0", ["migrate", "a.b", "--page-size", "0"], 2, /Expected a whole number from 1 to 10000/],
+  ["a rate is below 0", ["migrate", "a.b", "--max-qps", "-1"], 2, /^error: /],
+  ["a guard is unknown", ["migrate", "a.b", "--guard", "none"], 2, /auto, webhook, policy/],
+  ["an endpoint is no https URL", ["migrate", "a.b", "--apiserver-endpoints", "a"], 2, /Expected https URLs/],
+  ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
+  ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
+];
+
+for (const [name, args, code, stderr] of failures) {
+  await tap.test(`runProgram() ends with ${code} when ${name}`, async (t) => {
+    const withConfig = args[0] === "nope" ? args : [...args, "--kubeconfig", kubeconfig(t, NOBODY)];
+    const result = await run(withConfig);
+    t.equal(result.code, code);
+    t.equal(result.stdout, "");
+    t.match(result.stderr, stderr);
+    t.equal(result.stderr.trimEnd().split("\n").length, 1, "one line");
+    t.notMatch(result.stderr, /\n\s+at /, "no stack");
+  });
+}
+
+await tap.test("runProgram() ends with 1 when the kubeconfig does not exist", async (t) => {
+  const { code, stderr } = await run(["plan", "--kubeconfig", join(t.testdir({}), "missing")]);
+  t.equal(code, 1);
+  t.match(stderr, /^error: Cannot load kubeconfig ".*missing": ENOENT.* \[KubeconfigInvalid\]\n$/);
+});
+
+await tap.test("runProgram() ends with 1 when the API server refuses the user", async (t) => {
+  // The first 401 makes it authenticate anew.
+  const answers = [401, 401, 403];
+  const server = await startServer(t, (_, response) => sendStatus(response, answers.shift() ?? 500, { message: "no" }));
+  t.match(await run(["plan", "--kubeconfig", kubeconfig(t, server.url)]), { code: 1, stderr: /\[Unauthorized\]\n$/ });
+  t.match(await run(["plan", "--kubeconfig", kubeconfig(t, server.url)]), { code: 1, stderr: /\[Forbidden\]\n$/ });
+});
+
+const helps: readonly (readonly string[])[] = [["--help"], ["plan", "--help"], ["migrate", "--help"]];
+
+for (const args of helps) {
+  await tap.test(`runProgram() ends with 0 when asked for ${args.join(" ")}`, async (t) => {
+    const { code, stdout, stderr } = await run(args);
+    t.equal(code, 0);
+    t.match(stdout, /^Usage: ksvm/);
+    t.equal(stderr, "");
+  });
+}
+
+await tap.test("main.ts ends with 1 and one line when nobody listens", async (t) => {
+  const { code, stdout, stderr } = await runProcess(["plan", "--kubeconfig", kubeconfig(t, NOBODY)]);
+  t.equal(code, 1);
+  t.equal(stdout, "");
+  t.match(stderr, /^error: [^\n]* \[ServerUnreachable\]\n$/);
+});
+
+await tap.test("main.ts ends with 2 and one line when the arguments are wrong", async (t) => {
+  const { code, stdout, stderr } = await runProcess(["migrate"]);
+  t.equal(code, 2);
+  t.equal(stdout, "");
+  t.match(stderr, /^error: [^\n]* \[Usage\]\n$/);
+});
+
+await tap.test("main.ts ends with 130 when it is interrupted", async (t) => {
+  // A real API server would have answered before the signal.
+  const started: { kill?: () => void } = {};
+  const server = await startServer(t, () => started.kill?.());
+  const main = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
+  const args = [main, "plan", "--kubeconfig", kubeconfig(t, server.url)];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  started.kill = () => child.kill("SIGINT");
+  const code = new Promise<number | null>((resolve) => child.on("close", resolve));
+  const stderr = await text(child.stderr);
+  t.equal(await code, 130);
+  t.match(stderr, /^received SIGINT, ending cleanly[^\n]*\nerror: Interrupted[^\n]* \[Interrupted\]\n$/);
+});

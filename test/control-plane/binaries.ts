@@ -1,0 +1,118 @@
+import { spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { accessSync, constants, existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+
+import { readVersions } from "./versions.ts";
+
+/** In build order: the smallest first, so that a broken toolchain shows early. */
+const PACKAGES = {
+  etcd: "go.etcd.io/etcd/server/v3",
+  "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+  "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+} as const;
+
+export type BinaryName = keyof typeof PACKAGES;
+
+/** The project's folder for everything that may be thrown away, as an absolute path. */
+export const CACHE_DIR = join(import.meta.dirname, "..", "..", ".cache", "control-plane");
+
+/**
+ * Finds the given programs and returns their absolute paths. With KUBEBUILDER_ASSETS set they come from that folder;
+ * without it they are built by Go, once per version, into .cache/control-plane/bin.
+ * @throws {Error} with a one-line message when a program is neither there nor can be built
+ */
+export async function ensureBinaries<N extends BinaryName>(names: readonly N[]): Promise<Record<N, string>> {
+  const assets = process.env["KUBEBUILDER_ASSETS"];
+  const paths: Partial<Record<BinaryName, string>> = {};
+  for (const name of Object.keys(PACKAGES) as BinaryName[]) {
+    if (!(names as readonly BinaryName[]).includes(name)) continue;
+    paths[name] = assets ? findAsset(assets, name) : await ensureBuilt(name);
+  }
+  return paths as Record<N, string>;
+}
+
+function findAsset(folder: string, name: BinaryName): string {
+  const path = join(folder, name);
+  try {
+    accessSync(path, constants.X_OK);
+  } catch (cause) {
+    throw new Error(
+      `Cannot find "${name}" in the folder that KUBEBUILDER_ASSETS names ("${folder}"); put it there, or unset KUBEBUILDER_ASSETS to build it with Go`,
+      { cause },
+    );
+  }
+  return path;
+}
+
+async function ensureBuilt(name: BinaryName): Promise<string> {
+  const versions = readVersions();
+  const folder = `${versions.kubernetes}-etcd${versions.etcd}-${process.platform}-${process.arch}`;
+  const path = join(CACHE_DIR, "bin", folder, name);
+  if (existsSync(path)) return path;
+  requireGo(versions.go);
+  mkdirSync(join(CACHE_DIR, "bin", folder), { recursive: true });
+  // Two processes may build the same program at once; each renames its own finished file, so none runs half a file.
+  const unfinished = `${path}.${randomBytes(6).toString("hex")}.tmp`;
+  try {
+    await build(name, unfinished, versions.kubernetes);
+    renameSync(unfinished, path);
+  } finally {
+    rmSync(unfinished, { force: true });
+  }
+  return path;
+}
+
+function requireGo(oldest: string): void {
+  const found = spawnSync("go", ["version"], { stdio: "ignore" });
+  if (found.error === undefined) return;
+  const wanted = oldest.split(".").slice(0, 2).join(".");
+  throw new Error(
+    `Cannot build the control plane: no Go toolchain found on PATH and KUBEBUILDER_ASSETS is not set; install Go ${wanted} or newer, or point KUBEBUILDER_ASSETS at a folder with etcd and kube-apiserver`,
+  );
+}
+
+async function build(name: BinaryName, output: string, kubernetes: string): Promise<void> {
+  const [major = "", minor = ""] = kubernetes.slice(1).split(".");
+  const version = "k8s.io/component-base/version";
+  const ldflags = `-s -w -X ${version}.gitVersion=${kubernetes} -X ${version}.gitMajor=${major} -X ${version}.gitMinor=${minor}`;
+  const child = spawn(
+    "go",
+    ["build", "-mod=readonly", "-trimpath", "-ldflags", ldflags, "-o", output, PACKAGES[name]],
+    {
+      cwd: import.meta.dirname,
+      env: { ...process.env, CGO_ENABLED: "0" },
+      stdio: ["ignore", "ignore", "pipe"],
+    },
+  );
+  let errors = "";
+  child.stderr.on("data", (chunk: Buffer) => (errors += chunk.toString()));
+  // A process that ends without its build would leave the compiler at work for minutes.
+  const killGo = (): boolean => child.kill("SIGKILL");
+  process.on("exit", killGo);
+  const done = showProgress(name);
+  try {
+    const code = await new Promise<number | null>((resolve, reject) => child.on("error", reject).on("close", resolve));
+    if (code !== 0) throw new Error(`Cannot build "${name}": go build ended with code ${code}:\n${errors.trimEnd()}`);
+  } finally {
+    done();
+    process.off("exit", killGo);
+  }
+}
+
+/** Tells on stderr what is being built and for how long; returns the function that ends the display. */
+function showProgress(name: BinaryName): () => void {
+  const started = performance.now();
+  const inPlace = process.stderr.isTTY;
+  const show = (end: string): void => {
+    const seconds = Math.round((performance.now() - started) / 1000);
+    const line = `building ${name} for the tests (takes some minutes, once): ${seconds} s`;
+    process.stderr.write(inPlace ? `\r${line}${end}` : `${line}\n`);
+  };
+  show("");
+  const timer = setInterval(show, inPlace ? 1000 : 30_000, "");
+  return () => {
+    clearInterval(timer);
+    show("\n");
+  };
+}

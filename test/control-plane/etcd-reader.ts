@@ -1,0 +1,133 @@
+import { type StoredObject, typeMetaOf } from "./stored-value.ts";
+
+export interface ReadOptions {
+  /** Reads the state as of this revision. @default the newest, one and the same for all pages */
+  readonly revision?: number;
+}
+
+export interface ReadPrefixOptions extends ReadOptions {
+  /** At most this many entries. @default all */
+  readonly limit?: number;
+  /** Leaves the values empty. @default false */
+  readonly keysOnly?: boolean;
+}
+
+/** One key of etcd. */
+export interface Entry {
+  readonly key: string;
+  readonly value: Buffer;
+  readonly modRevision: number;
+}
+
+interface RangeReply {
+  readonly header: { readonly revision: string };
+  readonly kvs?: readonly { readonly key: string; readonly value?: string; readonly mod_revision: string }[];
+  readonly more?: boolean;
+}
+
+const PAGE = 1000;
+
+/** Reads what the apiservers stored, over etcd's JSON gateway. Every method throws when etcd does not answer with 200. */
+export class EtcdReader {
+  readonly url: string;
+
+  constructor(url: string) {
+    this.url = url;
+  }
+
+  /** All entries whose key starts with the prefix, in the order of their keys. */
+  async readPrefix(prefix: string, options: ReadPrefixOptions = {}): Promise<Entry[]> {
+    const entries: Entry[] = [];
+    const limit = options.limit ?? Infinity;
+    let revision = options.revision;
+    let from = prefix;
+    while (entries.length < limit) {
+      const reply = await this.#range({
+        key: base64(from),
+        range_end: endOf(prefix),
+        limit: Math.min(PAGE, limit - entries.length),
+        keys_only: options.keysOnly ?? false,
+        ...(revision === undefined ? {} : { revision }),
+      });
+      // Later pages show the state of the first one.
+      revision ??= Number(reply.header.revision);
+      entries.push(...entriesOf(reply));
+      if (reply.more !== true) break;
+      from = `${entries.at(-1)?.key}\0`;
+    }
+    return entries;
+  }
+
+  async readKey(key: string, options: ReadOptions = {}): Promise<Entry | undefined> {
+    return entriesOf(await this.#range({ key: base64(key), ...options }))[0];
+  }
+
+  /** The objects of a custom resource as they are stored; the apiVersion tells which version each is stored in. */
+  async storedObjects(group: string, plural: string, options: ReadOptions = {}): Promise<StoredObject[]> {
+    return await this.objectsUnder(`/registry/${group}/${plural}/`, options);
+  }
+
+  /** The objects below any prefix that is followed by `[namespace/]name`; built-in kinds have prefixes of their own. */
+  async objectsUnder(prefix: string, options: ReadOptions = {}): Promise<StoredObject[]> {
+    const entries = await this.readPrefix(prefix, options);
+    return entries.map(({ key, value, modRevision }) => {
+      const [first = "", second] = key.slice(prefix.length).split("/");
+      const place = second === undefined ? { name: first } : { namespace: first, name: second };
+      return { ...place, ...typeMetaOf(value), modRevision, raw: value };
+    });
+  }
+
+  /** How many objects of a custom resource are stored in each apiVersion; encrypted ones count under provider and key. */
+  async countByVersion(group: string, plural: string, options: ReadOptions = {}): Promise<Record<string, number>> {
+    const counts: Record<string, number> = {};
+    for (const { apiVersion, encryptedWith } of await this.storedObjects(group, plural, options)) {
+      const version = encryptedWith ?? apiVersion;
+      counts[version] = (counts[version] ?? 0) + 1;
+    }
+    return counts;
+  }
+
+  /** The stored CustomResourceDefinition, or undefined. CRDs are stored as JSON, unlike other built-in kinds. */
+  async storedCrd(name: string, options: ReadOptions = {}): Promise<Record<string, unknown> | undefined> {
+    const entry = await this.readKey(`/registry/apiextensions.k8s.io/customresourcedefinitions/${name}`, options);
+    return entry && (JSON.parse(entry.value.toString()) as Record<string, unknown>);
+  }
+
+  async currentRevision(): Promise<number> {
+    return Number((await this.#range({ key: base64("/"), keys_only: true })).header.revision);
+  }
+
+  /** Forgets everything before the revision, so that reads and watches from there fail; returns when it is done. */
+  async compact(revision: number): Promise<void> {
+    await this.#post("/v3/kv/compaction", { revision, physical: true });
+  }
+
+  async #range(body: Record<string, unknown>): Promise<RangeReply> {
+    return (await this.#post("/v3/kv/range", body)) as RangeReply;
+  }
+
+  async #post(path: string, body: Record<string, unknown>): Promise<unknown> {
+    const reply = await fetch(`${this.url}${path}`, { method: "POST", body: JSON.stringify(body) });
+    if (!reply.ok) throw new Error(`Cannot read etcd: "${path}" answered ${reply.status}: ${await reply.text()}`);
+    return await reply.json();
+  }
+}
+
+function entriesOf(reply: RangeReply): Entry[] {
+  return (reply.kvs ?? []).map(({ key, value = "", mod_revision }) => ({
+    key: Buffer.from(key, "base64").toString(),
+    value: Buffer.from(value, "base64"),
+    modRevision: Number(mod_revision),
+  }));
+}
+
+function base64(text: string): string {
+  return Buffer.from(text).toString("base64");
+}
+
+/** The first key after all those with the prefix, in base64: the last byte raised by one. */
+function endOf(prefix: string): string {
+  const bytes = Buffer.from(prefix);
+  bytes.writeUInt8(bytes.readUInt8(bytes.length - 1) + 1, bytes.length - 1);
+  return bytes.toString("base64");
+}

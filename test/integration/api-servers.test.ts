@@ -1,0 +1,139 @@
+import { connect, createServer, type AddressInfo } from "node:net";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import t, { type Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { LEASES } from "../../src/kube/resources.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
+
+const cluster = await Cluster.start(t, { apiservers: 2 });
+const { api, controlPlane } = cluster;
+const [first, second] = controlPlane.apiservers;
+if (first === undefined || second === undefined) {
+  throw new Error("two API servers were asked for");
+}
+const BOTH = ["--apiserver-endpoints", `${first.url},${second.url}`];
+
+/** What a load balancer is to API servers: connections go to each of them in turn. */
+async function balance(t: Test, targets: readonly string[]): Promise<{ readonly kubeconfig: string; turns(): number }> {
+  let turn = 0;
+  const server = createServer((socket) => {
+    const upstream = connect(Number(new URL(targets[turn++ % targets.length] ?? "").port), "127.0.0.1");
+    socket.pipe(upstream).pipe(socket);
+    socket.on("error", () => upstream.destroy());
+    upstream.on("error", () => socket.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => server.close());
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const kubeconfig = join(t.testdir(), "kubeconfig");
+  writeFileSync(kubeconfig, controlPlane.kubeconfigTextFor().replace(first?.url ?? "", url));
+  return { kubeconfig, turns: () => turn };
+}
+
+/** API servers on one machine share their identity Lease, so a second one has to be put there. */
+async function addIdentityLease(t: Test, name: string): Promise<void> {
+  const metadata = {
+    name,
+    namespace: "kube-system",
+    labels: { "apiserver.kubernetes.io/identity": "kube-apiserver" },
+  };
+  const spec = {
+    holderIdentity: name,
+    leaseDurationSeconds: 3_600,
+    renewTime: new Date().toISOString().replace("Z", "000Z"),
+  };
+  await api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec });
+  t.teardown(() => api.delete(LEASES, metadata));
+}
+
+await t.test("migrate asks every API server that is named", async (t) => {
+  const kind = new TestKind("both");
+  await cluster.createStale(kind, 5);
+  const run = await cluster.migrate([kind.name, ...BOTH]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, `proved the freeze on ${first.url}, ${second.url}`);
+  t.match(run.stdout, `every API server shows the storage version (${first.url}, ${second.url})`);
+  t.same(await cluster.storedAs(kind), { v1: 5 });
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("migrate waits for an API server that does not answer, and goes on when it does", async (t) => {
+  const kind = new TestKind("paused");
+  await cluster.createStale(kind, 5);
+  second.pause();
+  let output = "";
+  const ended = cluster.migrate([kind.name, ...BOTH, "--proof-timeout", "60s"], {
+    onStdout: (text) => {
+      output += text;
+    },
+  });
+  await eventually(async () => /waiting for .*no answer/.test(output), "the run waits", 40_000);
+  t.match(output, `waiting for ${second.url}`);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten meanwhile");
+  second.resume();
+  const { code, stderr, stdout } = await ended;
+  t.equal(code, 0, stderr);
+  t.match(stdout, /until late writes of an old version/, "the silence makes it settle anew");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("migrate fails with the name of an API server that never answers", async (t) => {
+  const kind = new TestKind("dead");
+  await cluster.createStale(kind, 5);
+  const run = await cluster.migrate([
+    kind.name,
+    "--apiserver-endpoints",
+    `${first.url},https://127.0.0.1:1`,
+    "--proof-timeout",
+    "2s",
+  ]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, /on https:\/\/127\.0\.0\.1:1: .*\[FreezeNotProven\]/);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+await t.test("migrate samples API servers that cannot be asked one by one, and says so", async (t) => {
+  const kind = new TestKind("balanced");
+  await cluster.createStale(kind, 5);
+  await addIdentityLease(t, "apiserver-second");
+  const balancer = await balance(t, [first.url, second.url]);
+  const before = balancer.turns();
+  const run = await cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, /\(sampled\)/);
+  t.ok(balancer.turns() - before >= 40, "twenty new connections before the rewrite and twenty before the prune");
+  t.same(await cluster.storedAs(kind), { v1: 5 });
+  await assertNoTraces(t, cluster, kind);
+
+  const strict = new TestKind("strict");
+  await cluster.createStale(strict, 5);
+  const refused = await cluster.migrate([strict.name, "--kubeconfig", balancer.kubeconfig, "--convergence", "strict"]);
+  t.equal(refused.code, 1);
+  t.match(refused.stderr, /--convergence=strict.*--apiserver-endpoints \[NotConverged\]/);
+  t.same(await cluster.storedAs(strict), { v1alpha1: 5 });
+  await assertUnfrozen(t, cluster, strict);
+});
+
+await t.test(
+  "an API server that joins in mid-run makes the run begin again, and nothing seen before is believed",
+  async (t) => {
+    const kind = new TestKind("joined");
+    const run = await startSlowRun(cluster, kind);
+    await addIdentityLease(t, "apiserver-late");
+    const { code, stderr, stdout } = await run.ended;
+    t.equal(code, 0, stderr);
+    t.match(stdout, /starting again: .*the set of API servers changed/);
+    t.notMatch(stdout, /resuming an earlier run/, "its watermark is void");
+    t.match(stdout, `${SLOW_RUN_OBJECTS} stored in the storage version before`, "every object was looked at anew");
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertNoTraces(t, cluster, kind);
+  },
+);

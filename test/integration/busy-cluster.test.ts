@@ -1,0 +1,173 @@
+import t from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { isConflict, isNotFound } from "../../src/kube/client.ts";
+import { MERGE_PATCH } from "../../src/kube/resources.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { rejectUpdates } from "./reject-updates.ts";
+import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
+
+const cluster = await Cluster.start(t, {
+  compactionInterval: "2s",
+  extraArgs: ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"],
+  users: [{ name: "throttled" }],
+});
+const { api } = cluster;
+
+/** Runs `work` again and again until the returned function is called, which resolves when it has stopped. */
+function keep(work: (round: number) => Promise<unknown>): () => Promise<number> {
+  const stop = new AbortController();
+  const rounds = (async () => {
+    let round = 0;
+    while (!stop.signal.aborted) {
+      await work(round++);
+    }
+    return round;
+  })();
+  return () => {
+    stop.abort();
+    return rounds;
+  };
+}
+
+await t.test(
+  "F14: a controller that writes the status of every object all the time does not keep it from ending",
+  async (t) => {
+    const kind = new TestKind("churn");
+    const run = await startSlowRun(cluster, kind, { shape: { statusSubresource: true } });
+    const stop = keep((round) => {
+      const ref = { name: `w${round % SLOW_RUN_OBJECTS}`, namespace: "default" };
+      const patch = { type: MERGE_PATCH, body: { status: { round } } };
+      return api.patch(kind.resource("v1alpha1"), ref, patch, { subresource: "status" });
+    });
+    const { code, stderr } = await run.ended;
+    t.ok((await stop()) > 50, "it wrote all the time");
+    t.equal(code, 0, stderr);
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  },
+);
+
+await t.test(
+  "F15: objects that are deleted and created in mid-run are neither failures nor brought back",
+  async (t) => {
+    const kind = new TestKind("comings");
+    const run = await startSlowRun(cluster, kind);
+    const stop = keep(async (round) => {
+      const name = `w${(round * 7) % SLOW_RUN_OBJECTS}`;
+      await api.delete(kind.resource("v1"), { name, namespace: "default" });
+      // Every other one comes back, with another uid.
+      if (round % 2 === 0) {
+        await api.create(kind.resource("v1"), kind.object(name, "v1")).catch((error: unknown) => {
+          if (!isConflict(error)) throw error;
+        });
+      }
+    });
+    const { code, stderr } = await run.ended;
+    await stop();
+    t.equal(code, 0, stderr);
+    const listed = (await api.listMetadata(kind.resource("v1"))).items.length;
+    t.same(await cluster.storedAs(kind), { v1: listed });
+    t.ok(listed < SLOW_RUN_OBJECTS, "what was deleted stays deleted");
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  },
+);
+
+await t.test(
+  "F16: an object that is being deleted and cannot be written is named, and nothing is pruned",
+  async (t) => {
+    const kind = new TestKind("stuck");
+    await cluster.createCrd(kind, { storage: "v1alpha1" });
+    const ref = { name: "held", namespace: "default" };
+    const object = kind.object("held", "v1alpha1");
+    await api.create(kind.resource("v1alpha1"), { ...object, metadata: { ...ref, finalizers: ["example.com/hold"] } });
+    await api.delete(kind.resource("v1alpha1"), ref);
+    await cluster.setVersions(kind, { storage: "v1" });
+    await rejectUpdates(cluster, kind, { expression: "false", message: "frozen solid" });
+    await eventually(async () => (await cluster.migrate([kind.name, "--dry-run"])).code === 3, "the rule is in force");
+    const run = await cluster.migrate([kind.name]);
+    t.equal(run.code, 3);
+    t.match(run.stderr, /default\/held: .*frozen solid/);
+    t.same(await cluster.storedAs(kind), { v1alpha1: 1 });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+    await assertUnfrozen(t, cluster, kind);
+  },
+);
+
+/** An administrator whom the API server gives next to nothing at a time, and refuses what is beyond it. */
+async function throttle(user: string): Promise<void> {
+  const flowControl = { group: "flowcontrol.apiserver.k8s.io", version: "v1" };
+  const apiVersion = "flowcontrol.apiserver.k8s.io/v1";
+  const rbac = "rbac.authorization.k8s.io";
+  await api.create(
+    { group: rbac, version: "v1", resource: "clusterrolebindings" },
+    {
+      apiVersion: `${rbac}/v1`,
+      kind: "ClusterRoleBinding",
+      metadata: { name: user },
+      subjects: [{ kind: "User", name: user, apiGroup: rbac }],
+      roleRef: { kind: "ClusterRole", name: "cluster-admin", apiGroup: rbac },
+    },
+  );
+  await api.create(
+    { ...flowControl, resource: "prioritylevelconfigurations" },
+    {
+      apiVersion,
+      kind: "PriorityLevelConfiguration",
+      metadata: { name: user },
+      spec: { type: "Limited", limited: { nominalConcurrencyShares: 10, limitResponse: { type: "Reject" } } },
+    },
+  );
+  const all = { verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"] };
+  const rule = { subjects: [{ kind: "User", user: { name: user } }], resourceRules: [all] };
+  await api.create(
+    { ...flowControl, resource: "flowschemas" },
+    {
+      apiVersion,
+      kind: "FlowSchema",
+      metadata: { name: user },
+      spec: { priorityLevelConfiguration: { name: user }, matchingPrecedence: 100, rules: [rule] },
+    },
+  );
+}
+
+await t.test("F17: an API server that answers 429 is given time", async (t) => {
+  const kind = new TestKind("narrow");
+  await cluster.createStale(kind, 60);
+  await throttle("throttled");
+  const kubeconfig = cluster.controlPlane.kubeconfigFor("throttled");
+  const run = await cluster.migrate([kind.name, "--max-in-flight", "16", "--kubeconfig", kubeconfig]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, /trying again .*answered 429/, "it did answer 429");
+  t.same(await cluster.storedAs(kind), { v1: 60 });
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("F18: a continue token that expires in mid-run costs nothing and loses nothing", async (t) => {
+  const kind = new TestKind("expired");
+  const run = await startSlowRun(cluster, kind, { flags: ["--max-qps", "8"] });
+  // The token points to the revision of the first page; twelve seconds of compactions every two go past it.
+  await cluster.controlPlane.stored.compact(await cluster.controlPlane.stored.currentRevision());
+  const { code, stderr, stdout } = await run.ended;
+  t.equal(code, 0, stderr);
+  t.match(stdout, new RegExp(`: ${SLOW_RUN_OBJECTS} rewritten`), "each object was written once");
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+});
+
+await t.test("F25: a second run is a no-op, and a CRD that is gone is one clear line", async (t) => {
+  const kind = new TestKind("idem");
+  await cluster.createStale(kind, 2);
+  t.equal((await cluster.migrate([kind.name])).code, 0);
+  t.match(await cluster.migrate([kind.name]), { code: 0, stdout: /nothing to do/, stderr: "" });
+  await api.delete({ group: "apiextensions.k8s.io", version: "v1", resource: "customresourcedefinitions" }, kind);
+  await eventually(
+    async () =>
+      cluster.crd(kind).then(
+        () => false,
+        (error: unknown) => isNotFound(error),
+      ),
+    "the CRD is gone",
+  );
+  t.match(await cluster.migrate([kind.name]), { code: 1, stderr: /^error: Cannot find .*\[ResourceNotFound\]\n$/ });
+});

@@ -1,0 +1,171 @@
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { Writable } from "node:stream";
+import type { Test } from "tap";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import { KsvmError } from "../../src/errors.ts";
+import { ApiClient, type NewObject } from "../../src/kube/client.ts";
+import { loadKubeConfig } from "../../src/kube/config.ts";
+import { CRDS, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
+import type { ControlPlaneOptions } from "../control-plane/options.ts";
+import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
+
+/** How a run of ksvm ended. */
+export interface KsvmResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+
+/** A real control plane with what the integration tests do to it. Ends with the test. */
+export class Cluster {
+  readonly controlPlane: ControlPlane;
+  readonly kubeconfig: string;
+  readonly api: ApiClient;
+
+  constructor(controlPlane: ControlPlane) {
+    this.controlPlane = controlPlane;
+    this.kubeconfig = controlPlane.kubeconfigFor();
+    this.api = this.clientFor("admin");
+  }
+
+  static async start(t: Test, options: ControlPlaneOptions = {}): Promise<Cluster> {
+    const cluster = new Cluster(await startControlPlane(options));
+    t.teardown(async () => {
+      await cluster.api.transport.close();
+      await cluster.controlPlane.stop();
+    });
+    return cluster;
+  }
+
+  clientFor(user: string): ApiClient {
+    const kubeconfig = this.controlPlane.kubeconfigFor(user);
+    return new ApiClient(new Transport(loadKubeConfig({ kubeconfig })));
+  }
+
+  /** Runs ksvm in this process, as the admin; `signal` stands for Ctrl-C. */
+  async ksvm(args: readonly string[], options: { signal?: AbortSignal; onStdout?: (text: string) => void } = {}) {
+    let stdout = "";
+    let stderr = "";
+    const code = await runProgram(
+      [...args, ...(args.includes("--kubeconfig") ? [] : ["--kubeconfig", this.kubeconfig])],
+      {
+        stdout: collect((text) => {
+          stdout += text;
+          options.onStdout?.(text);
+        }),
+        stderr: collect((text) => {
+          stderr += text;
+        }),
+        signal: options.signal ?? new AbortController().signal,
+      },
+    );
+    return { code, stdout, stderr } satisfies KsvmResult;
+  }
+
+  /** Migrates with a settle time that fits a test in which nothing is under way when the storage version changes. */
+  migrate(args: readonly string[], options: { signal?: AbortSignal; onStdout?: (text: string) => void } = {}) {
+    return this.ksvm(["migrate", "--settle", "1s", "--convergence-timeout", "20s", ...args], options);
+  }
+
+  /** Starts ksvm as a process of its own, as a user does. It ends with the test. */
+  spawnKsvm(t: Test, args: readonly string[]) {
+    const child = spawn(process.execPath, [MAIN, ...args, "--kubeconfig", this.kubeconfig], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+    child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+    const ended = new Promise<KsvmResult>((resolve) => {
+      child.on("close", (code) => resolve({ code, stdout, stderr }));
+    });
+    t.teardown(() => child.kill("SIGKILL"));
+    return { child, ended, output: () => stdout };
+  }
+
+  /** Creates a CRD and waits until its objects can be written in every served version. */
+  async createCrd(kind: TestKind, shape: CrdShape): Promise<CustomResourceDefinition> {
+    const manifest = kind.manifest(shape);
+    await this.api.create(CRDS, manifest);
+    for (const { name, served } of manifest.spec.versions) {
+      await this.waitForVersion(kind, name, served);
+    }
+    return this.crd(kind);
+  }
+
+  /**
+   * Creates a CRD, objects stored as v1alpha1, and makes v1 the storage version: the state that every migration starts
+   * from.
+   */
+  async createStale(kind: TestKind, count: number, shape: Partial<CrdShape> = {}): Promise<void> {
+    await this.createCrd(kind, { ...shape, storage: "v1alpha1" });
+    await this.createObjects(kind.resource("v1alpha1"), kind.objects(count, "v1alpha1"));
+    await this.setVersions(kind, { ...shape, storage: "v1" });
+  }
+
+  async waitForVersion({ plural }: TestKind, version: string, served = true): Promise<void> {
+    await eventually(
+      async () => {
+        const answer = await this.controlPlane.request(`/apis/${GROUP}/${version}/${plural}?limit=1`);
+        return answer.status === (served ? 200 : 404);
+      },
+      `${version} of ${plural} is ${served ? "" : "not "}served`,
+    );
+  }
+
+  crd({ name }: Pick<TestKind, "name">): Promise<CustomResourceDefinition> {
+    return this.api.get<CustomResourceDefinition>(CRDS, { name });
+  }
+
+  /** Replaces `spec.versions`. */
+  async setVersions({ name }: Pick<TestKind, "name">, shape: CrdShape): Promise<CustomResourceDefinition> {
+    const body = { spec: { versions: versionsOf(shape) } };
+    return this.api.patch<CustomResourceDefinition>(CRDS, { name }, { type: MERGE_PATCH, body });
+  }
+
+  /** How many objects etcd holds in each version. */
+  async storedAs({ plural }: TestKind): Promise<Record<string, number>> {
+    const counts = await this.controlPlane.stored.countByVersion(GROUP, plural);
+    return Object.fromEntries(Object.entries(counts).map(([version, n]) => [version.slice(GROUP.length + 1), n]));
+  }
+
+  /** Creates objects, sixteen at a time. */
+  async createObjects(resource: Resource, objects: readonly NewObject[]): Promise<void> {
+    const queue = objects.values();
+    const worker = async (): Promise<void> => {
+      for (const object of queue) {
+        await this.api.create(resource, object);
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, worker));
+  }
+}
+
+/**
+ * Waits until `condition` holds.
+ * @throws {KsvmError} after `timeoutMs`.
+ */
+export async function eventually(condition: () => Promise<boolean>, what: string, timeoutMs = 20_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!(await condition())) {
+    if (performance.now() > deadline) {
+      throw new KsvmError("Internal", `Cannot see after ${timeoutMs} ms that ${what}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+function collect(onText: (text: string) => void): Writable {
+  return new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      onText(chunk.toString());
+      done();
+    },
+  });
+}

@@ -1,0 +1,160 @@
+import t from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { systemClock } from "../../src/clock.ts";
+import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { freeze, unfreeze } from "../../src/migrator/freeze.ts";
+import { proveFreeze } from "../../src/migrator/freeze-proof.ts";
+import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/migrator/guard-install.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { serveWebhook } from "./serve-webhook.ts";
+import { type CrdShape, TestKind } from "./crd-fixture.ts";
+
+const cluster = await Cluster.start(t, { users: [{ name: "reader" }] });
+const { api } = cluster;
+const { signal } = new AbortController();
+const context = { client: api, retrier: new Retrier({ clock: systemClock, random: Math.random }), signal };
+const READS_CRDS = [{ apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get"] }];
+
+const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
+await api.create(
+  { ...RBAC, resource: "clusterroles" },
+  { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name: "reader" }, rules: READS_CRDS },
+);
+await api.create(
+  { ...RBAC, resource: "clusterrolebindings" },
+  {
+    apiVersion: "rbac.authorization.k8s.io/v1",
+    kind: "ClusterRoleBinding",
+    metadata: { name: "reader" },
+    subjects: [{ kind: "User", name: "reader", apiGroup: "rbac.authorization.k8s.io" }],
+    roleRef: { kind: "ClusterRole", name: "reader", apiGroup: "rbac.authorization.k8s.io" },
+  },
+);
+
+const SHAPES: readonly { readonly title: string; readonly shape: CrdShape }[] = [
+  { title: "two versions", shape: { storage: "v1" } },
+  { title: "one version", shape: { storage: "v1", versions: ["v1"] } },
+  { title: "a version that is not served", shape: { storage: "v1", unserved: ["v1alpha1"] } },
+];
+
+for (const { title, shape } of SHAPES) {
+  await t.test(`proveFreeze() tells a freeze in force from every lookalike, on a CRD with ${title}`, async (t) => {
+    const kind = new TestKind("proof");
+    const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
+    const guard = policyGuardOf(kind.name);
+    const prove = (client = api) => proveFreeze(client, { crdName: kind.name, guard, signal });
+    await cluster.createCrd(kind, shape);
+
+    t.match(await prove(), { proven: false, reason: "the CRD is not frozen" });
+    await freeze(context, kind.name, owner, () => undefined);
+    t.match(await prove(), { proven: false, reason: /was accepted/ }, "frozen, and nobody guards it");
+    await installGuard(context, kind.name, guard, owner);
+    await eventually(async () => (await prove()).proven, "the freeze is proven");
+
+    const reader = cluster.clientFor("reader");
+    t.match(await prove(reader), { proven: false, reason: /cannot patch resource/ }, "an RBAC denial proves nothing");
+    const other = { ...guard, name: "somebody-elses-policy" };
+    const otherGuard = await proveFreeze(api, { crdName: kind.name, guard: other, signal });
+    t.match(otherGuard, { proven: false }, "a denial by another guard proves nothing");
+
+    const { metadata, spec } = await cluster.crd(kind);
+    t.notOk(Object.keys(metadata.labels ?? {}).length, "the probes left no label");
+    t.equal(spec.versions.length, (shape.versions ?? ["v1alpha1", "v1"]).length, "the probes left no version");
+
+    await removePolicyGuard(context, kind.name, () => true);
+    await eventually(async () => !(await prove()).proven, "without its guard the freeze is not proven any more");
+    await unfreeze(context, kind.name, owner);
+    await assertUnfrozen(t, cluster, kind);
+    await reader.transport.close();
+  });
+}
+
+await t.test("migrate does nothing where the webhook is to guard and is not installed", async (t) => {
+  const kind = new TestKind("bare");
+  await cluster.createStale(kind, 3);
+  const run = await cluster.migrate([kind.name, "--guard", "webhook", "--proof-timeout", "1s"]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, /a dry-run of a storage change was accepted.*\[FreezeNotProven\]/);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+await t.test("migrate does nothing where a guard under our name denies everything", async (t) => {
+  const kind = new TestKind("deny");
+  await cluster.createStale(kind, 3);
+  // It lets real writes pass, so that the run gets as far as the proof, and its own freeze can be lifted again.
+  const webhook = await serveWebhook(t, ({ request }: { request: { uid: string; dryRun: boolean } }) => ({
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    response: { uid: request.uid, allowed: !request.dryRun, status: { code: 403, message: `${FREEZE_REASON}: no` } },
+  }));
+  const rule = {
+    apiGroups: ["apiextensions.k8s.io"],
+    apiVersions: ["v1"],
+    resources: ["customresourcedefinitions"],
+    operations: ["UPDATE"],
+  };
+  await api.create(WEBHOOK_CONFIGURATIONS, {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: WEBHOOK_NAME },
+    webhooks: [
+      {
+        name: WEBHOOK_NAME,
+        clientConfig: webhook.clientConfig,
+        rules: [rule],
+        sideEffects: "None",
+        admissionReviewVersions: ["v1"],
+      },
+    ],
+  });
+  const label = { type: MERGE_PATCH, body: { metadata: { labels: { a: "b" } } } };
+  await eventually(
+    () =>
+      api.patch(CRDS, kind, label, { dryRun: true }).then(
+        () => false,
+        () => true,
+      ),
+    "the webhook is in force",
+  );
+  const run = await cluster.migrate([kind.name, "--proof-timeout", "1s"]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, /by webhook "crd.kube-storage-version-migrator.io".*\[FreezeNotProven\]/);
+  t.ok(webhook.calls() > 1);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+  await assertUnfrozen(t, cluster, kind);
+});
+
+await t.test("migrate refuses a user who may not do all of it, before it changes anything", async (t) => {
+  const kind = new TestKind("reader");
+  await cluster.createStale(kind, 3);
+  const before = await cluster.crd(kind);
+  const run = await cluster.migrate([
+    kind.name,
+    "--kubeconfig",
+    cluster.controlPlane.kubeconfigFor("reader"),
+    "--guard",
+    "policy",
+  ]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, /this user may not .*patch customresourcedefinitions.apiextensions.k8s.io.*\[Forbidden\]/);
+  t.equal(run.stderr.trim().split("\n").length, 1, "one line");
+  t.equal((await cluster.crd(kind)).metadata.resourceVersion, before.metadata.resourceVersion);
+});
+
+await t.test("migrate and plan say in one line that a name does not exist", async (t) => {
+  for (const command of ["migrate", "plan"]) {
+    for (const name of ["nothing.example.com", "nothing", "nothing.apps"]) {
+      const run = await cluster.ksvm([command, name]);
+      t.equal(run.code, 1);
+      t.match(run.stderr, /^error: Cannot find "nothing.*\[ResourceNotFound\]\n$/);
+      t.equal(run.stdout, "");
+    }
+  }
+});

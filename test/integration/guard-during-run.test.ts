@@ -1,0 +1,119 @@
+import t from "tap";
+import { storageVersionOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
+import { policyGuardOf } from "../../src/migrator/guard-install.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
+import { installWebhook } from "./webhook-guard.ts";
+
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+const FLIP = { type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage: "v1alpha1" }) } } };
+const LIFT = { type: MERGE_PATCH, body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: null } } } };
+const DENIED = { status: 403, message: new RegExp(FREEZE_REASON) };
+
+for (const guard of ["policy", "webhook"] as const) {
+  await t.test(`a storage change during a run is denied by the ${guard}`, async (t) => {
+    const webhook = guard === "webhook" ? await installWebhook(cluster) : undefined;
+    const kind = new TestKind("flip");
+    const run = await startSlowRun(cluster, kind);
+    await t.rejects(api.patch(CRDS, kind, FLIP), DENIED);
+    const flipAndLift = { type: MERGE_PATCH, body: { ...FLIP.body, ...LIFT.body } };
+    await t.rejects(api.patch(CRDS, kind, flipAndLift), DENIED, "lifting the freeze in the same update does not help");
+
+    const { code, stdout, stderr } = await run.ended;
+    t.equal(code, 0, stderr);
+    t.match(stdout, new RegExp(`guarded by ${guard}`));
+    t.equal(storageVersionOf(await cluster.crd(kind)), "v1");
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertNoTraces(t, cluster, kind);
+    if (webhook !== undefined) {
+      t.ok(webhook.denials() >= 4, "the webhook itself denied both proofs and both attempts");
+      await webhook.uninstall();
+    }
+    await t.resolves(api.patch(CRDS, kind, FLIP), "negative control: after the run the same change is accepted");
+  });
+}
+
+await t.test("a run prunes in spite of harmless edits of the CRD", async (t) => {
+  const kind = new TestKind("edit");
+  const run = await startSlowRun(cluster, kind);
+  const before = await cluster.crd(kind);
+  const described = versionsOf({ storage: "v1" }).map((version) => ({ ...version, deprecated: version.name !== "v1" }));
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions: described } } });
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { labels: { edited: "yes" } } } });
+  const { code, stderr } = await run.ended;
+  t.equal(code, 0, stderr);
+  const after = await cluster.crd(kind);
+  t.ok((after.metadata.generation ?? 0) > (before.metadata.generation ?? 0), "the generation moved");
+  t.same(storedVersionsOf(after), ["v1"]);
+});
+
+await t.test("a freeze lifted by somebody else ends the run without pruning, and is not put back", async (t) => {
+  const kind = new TestKind("lift");
+  const run = await startSlowRun(cluster, kind);
+  await api.patch(CRDS, kind, LIFT);
+  const { code, stderr } = await run.ended;
+  t.equal(code, 1);
+  t.match(stderr, /somebody lifted the freeze.*\[FreezeLifted\]/);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+await t.test(
+  "a storage version that goes there and back with the guard removed ends the run without pruning",
+  async (t) => {
+    const kind = new TestKind("aba");
+    const run = await startSlowRun(cluster, kind);
+    await api.delete(POLICY_BINDINGS, policyGuardOf(kind.name));
+    await api.delete(POLICIES, policyGuardOf(kind.name));
+    await eventually(
+      () =>
+        api.patch(CRDS, kind, FLIP).then(
+          () => true,
+          () => false,
+        ),
+      "the guard is out of force",
+    );
+    await cluster.setVersions(kind, { storage: "v1" });
+    const { code, stderr } = await run.ended;
+    t.equal(code, 1);
+    t.match(stderr, /the storage version changed.*\[StorageVersionChanged\]/);
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+    await assertUnfrozen(t, cluster, kind);
+    t.equal((await cluster.migrate([kind.name])).code, 0, "running it again succeeds");
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  },
+);
+
+await t.test("a CRD deleted and created again during a run is not pruned", async (t) => {
+  const kind = new TestKind("again");
+  const run = await startSlowRun(cluster, kind);
+  await api.delete(CRDS, kind);
+  await eventually(async () => (await api.find(CRDS, kind)) === undefined, "the CRD is gone");
+  await cluster.createCrd(kind, { storage: "v1alpha1" });
+  await cluster.setVersions(kind, { storage: "v1" });
+  const { code, stderr } = await run.ended;
+  t.equal(code, 1);
+  t.match(stderr, /\[(CrdReplaced|VersionNotServed|FreezeLifted)\]/);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+await t.test("a version that becomes unserved in mid-run does not count as objects gone", async (t) => {
+  const kind = new TestKind("unserved");
+  const run = await startSlowRun(cluster, kind);
+  await cluster.setVersions(kind, { storage: "v1", unserved: ["v1"] });
+  const { code, stderr } = await run.ended;
+  t.equal(code, 1);
+  t.match(stderr, /\[VersionNotServed\]/);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "there were objects left to rewrite");
+  await assertUnfrozen(t, cluster, kind);
+  t.equal((await cluster.migrate([kind.name])).code, 0, "running it again goes through the other version");
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+});

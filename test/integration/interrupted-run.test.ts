@@ -1,0 +1,140 @@
+import t from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { freezeOwnerOf, hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { CRDS, LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { leaseNameOf } from "../../src/migrator/lease-acquire.ts";
+import { CHECKPOINT_ANNOTATION } from "../../src/migrator/run-lease.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+
+const cluster = await Cluster.start(t);
+const SLOW_MIGRATE = ["migrate", "--settle", "1s", ...SLOW_FLAGS];
+
+/** How many objects a run says it rewrote. */
+function rewrittenBy(stdout: string): number {
+  return Number(/(\d+) rewritten/.exec(stdout)?.[1] ?? 0);
+}
+
+await t.test("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes", async (t) => {
+  const kind = new TestKind("ctrlc");
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
+  await untilRewriting(cluster, kind);
+  run.child.kill("SIGINT");
+  const { code, stderr } = await run.ended;
+  t.equal(code, 130);
+  t.match(stderr, /Interrupted: nothing was pruned, run again to resume \[Interrupted\]/);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+  const left = (await cluster.storedAs(kind))["v1alpha1"] ?? 0;
+  t.ok(left > 0, "there is something left to do");
+
+  const again = await cluster.migrate([kind.name]);
+  t.equal(again.code, 0, again.stderr);
+  t.match(again.stdout, /resuming an earlier run/);
+  t.equal(rewrittenBy(again.stdout), left, "no object is written a second time");
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("after kill -9 the next run takes over the freeze, and writes no object twice", async (t) => {
+  const kind = new TestKind("killed");
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
+  await untilRewriting(cluster, kind);
+  run.child.kill("SIGKILL");
+  await run.ended;
+  t.ok(hasFreezeAnnotation(await cluster.crd(kind)), "the dead run's freeze is still there");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  const left = (await cluster.storedAs(kind))["v1alpha1"] ?? 0;
+
+  const again = await cluster.migrate([kind.name]);
+  t.equal(again.code, 0, again.stderr);
+  t.match(again.stdout, /holds the Lease of this migration; watching whether it is alive/);
+  t.match(again.stdout, /resuming an earlier run/);
+  t.equal(rewrittenBy(again.stdout), left, "no object is written a second time");
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("a second run refuses while the first one lives", async (t) => {
+  const kind = new TestKind("twice");
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const first = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--max-qps", "8", "--page-size", "5", kind.name]);
+  await untilRewriting(cluster, kind);
+  const second = await cluster.migrate([kind.name]);
+  t.equal(second.code, 1);
+  t.match(second.stderr, /is migrating it .*\[AlreadyMigrating\]/);
+  t.ok(hasFreezeAnnotation(await cluster.crd(kind)), "the first run's freeze is left alone");
+  const { code, stderr } = await first.ended;
+  t.equal(code, 0, stderr);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("a checkpoint that was tampered with is not believed", async (t) => {
+  const kind = new TestKind("forged");
+  await cluster.createStale(kind, 20);
+  const { api } = cluster;
+  const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
+  const crd = await cluster.crd(kind);
+  // A watermark beyond every object would make a run skip them all, and prune.
+  const forged = { crdUid: crd.metadata.uid, generation: 1, storageVersion: "v1", watermark: "999999999999" };
+  const annotations = { [CHECKPOINT_ANNOTATION]: JSON.stringify({ ...forged, generation: crd.metadata.generation }) };
+  await api.create(LEASES, {
+    apiVersion: "coordination.k8s.io/v1",
+    kind: "Lease",
+    metadata: { ...lease, annotations },
+  });
+  const run = await cluster.migrate([kind.name]);
+  t.equal(run.code, 0, run.stderr);
+  t.same(await cluster.storedAs(kind), { v1: 20 });
+  await assertNoTraces(t, cluster, kind);
+});
+
+await t.test("a freeze of somebody else is left alone and reported", async (t) => {
+  const kind = new TestKind("foreign");
+  await cluster.createStale(kind, 3);
+  const body = { metadata: { annotations: { [MIGRATING_ANNOTATION]: "by-hand" } } };
+  const { api } = cluster;
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body });
+  const run = await cluster.migrate([kind.name]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, /frozen by something other than ksvm.*kubectl annotate.*\[ForeignFreeze\]/);
+  t.ok(hasFreezeAnnotation(await cluster.crd(kind)));
+  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+  const plan = await cluster.ksvm(["plan", kind.name]);
+  t.match(plan.stdout, /blocked/);
+});
+
+await t.test("Two writers: a run that wakes up after another took over does nothing any more", async (t) => {
+  const kind = new TestKind("asleep");
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const sleeper = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
+  await untilRewriting(cluster, kind);
+  sleeper.child.kill("SIGSTOP");
+  // Slow enough to be still at work when the first one wakes up.
+  const second = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--max-qps", "8", "--page-size", "10", kind.name]);
+  const ownerNow = async (): Promise<string | undefined> => freezeOwnerOf(await cluster.crd(kind))?.identity;
+  const before = await ownerNow();
+  const hasTakenOver = async (): Promise<boolean> => ![undefined, before].includes(await ownerNow());
+  await eventually(hasTakenOver, "the second run has taken over", 40_000);
+  const owner = await ownerNow();
+  sleeper.child.kill("SIGCONT");
+  const late = await sleeper.ended;
+  t.equal(late.code, 1);
+  // The one that took over first swept the freeze of the one that it held for dead.
+  t.match(late.stderr, /\[(OwnershipLost|FreezeLifted)\]/);
+  t.notMatch(late.stdout, /pruned|lifted the freeze/);
+  t.equal(await ownerNow(), owner, "the freeze of the second run is left alone");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  const { code, stderr } = await second.ended;
+  t.equal(code, 0, stderr);
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  await assertNoTraces(t, cluster, kind);
+});

@@ -1,0 +1,32 @@
+import { POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
+import type { Cluster } from "./cluster.ts";
+import { GROUP, type TestKind } from "./crd-fixture.ts";
+
+/**
+ * Somebody's admission rule on the updates of a kind's objects, as an operator's own validation may be. It comes into
+ * force a moment later.
+ * @param validation what an update must meet, in CEL, and what is said where it does not
+ * @returns takes the rule away
+ */
+export async function rejectUpdates(
+  { api }: Cluster,
+  { plural }: TestKind,
+  validation: { readonly expression: string; readonly message: string },
+): Promise<() => Promise<void>> {
+  const rule = { apiGroups: [GROUP], apiVersions: ["*"], resources: [plural], operations: ["UPDATE"] };
+  const base = { apiVersion: "admissionregistration.k8s.io/v1", metadata: { name: plural } };
+  await api.create(POLICIES, {
+    ...base,
+    kind: "ValidatingAdmissionPolicy",
+    spec: { matchConstraints: { resourceRules: [rule] }, validations: [validation] },
+  });
+  await api.create(POLICY_BINDINGS, {
+    ...base,
+    kind: "ValidatingAdmissionPolicyBinding",
+    spec: { policyName: plural, validationActions: ["Deny"] },
+  });
+  return async () => {
+    await api.delete(POLICY_BINDINGS, { name: plural });
+    await api.delete(POLICIES, { name: plural });
+  };
+}

@@ -1,0 +1,98 @@
+import tap from "tap";
+
+import type { Status } from "../../src/api/meta.ts";
+import { KsvmError } from "../../src/errors.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import {
+  type FailureKind,
+  failedWebhookOf,
+  failureKindOf,
+  isAdmissionDenial,
+  isConversionRefusal,
+  isInvalidGroupVersion,
+} from "../../src/kube/failure.ts";
+
+function answer(status: number, fields: Partial<Status> = {}): ApiError {
+  return new ApiError("PATCH /x", status, { answer: { kind: "Status", ...fields } });
+}
+
+const AUTHORIZER = 'widgets.example.com "a" is forbidden: User "jane" cannot patch resource "widgets" in API group "e"';
+
+const cases: readonly (readonly [name: string, error: unknown, kind: FailureKind | undefined])[] = [
+  ["no answer", new TransportError("GET /x", "https://s", new Error("reset")), "transient"],
+  ...[408, 425, 429, 500, 502, 503, 504].map((status) => [String(status), answer(status), "transient"] as const),
+  ["410", answer(410), "expired"],
+  ["409", answer(409), "conflict"],
+  ["404 that names an object", answer(404, { details: { name: "a" } }), "gone"],
+  ["404 that names none", answer(404, { details: {} }), "unserved"],
+  ["404 in plain text", new ApiError("GET /x", 404, { text: "404 page not found" }), "unserved"],
+  ["401", answer(401), "denied"],
+  ["403 of the authorizer", answer(403, { message: AUTHORIZER }), "denied"],
+  ["403 about a path", answer(403, { message: 'forbidden: User "jane" cannot get path "/version"' }), "denied"],
+  ["403 of admission", answer(403, { message: 'admission webhook "x.io" denied the request: no' }), "rejected"],
+  ["400", answer(400), "rejected"],
+  ["405", answer(405), "rejected"],
+  ["422", answer(422), "rejected"],
+  [
+    "500 that waiting never mends",
+    answer(500, { message: "request to convert CR to an invalid group/version: example.com/v0" }),
+    "rejected",
+  ],
+  [
+    "500 about where an object comes from",
+    answer(500, { message: "request to convert CR from an invalid group/version: example.com/v0" }),
+    "rejected",
+  ],
+  ["a fault of this program", new TypeError("x is undefined"), undefined],
+  ["another error of this program", new KsvmError("FreezeLifted", "lifted"), undefined],
+  ["no error", undefined, undefined],
+];
+
+for (const [name, error, kind] of cases) {
+  await tap.test(`failureKindOf() is ${kind} when it is ${name}`, (t) => {
+    t.equal(failureKindOf(error), kind);
+    t.end();
+  });
+}
+
+await tap.test("isAdmissionDenial() is true only for a 403 that is not the authorizer's", (t) => {
+  t.equal(isAdmissionDenial(answer(403, { message: "policy says no" })), true);
+  t.equal(isAdmissionDenial(answer(403, { message: AUTHORIZER })), false);
+  t.equal(isAdmissionDenial(answer(422, { message: "policy says no" })), false);
+  t.end();
+});
+
+await tap.test("isInvalidGroupVersion() goes by the words of the API server", (t) => {
+  t.equal(
+    isInvalidGroupVersion(answer(500, { message: "request to convert CR to an invalid group/version: e/v0" })),
+    true,
+  );
+  t.equal(isInvalidGroupVersion(answer(500, { message: "internal" })), false);
+  t.equal(isInvalidGroupVersion(new Error("to an invalid group/version")), false);
+  t.end();
+});
+
+const messages: readonly [message: string, webhook: string | undefined, isRefusal: boolean][] = [
+  [
+    'Internal error occurred: failed calling webhook "a.example.com": failed to call webhook: Post "https://x"',
+    "a.example.com",
+    false,
+  ],
+  [
+    'conversion webhook for example.com/v1alpha1, Kind=Widget failed: Post "https://x": EOF',
+    "conversion webhook for example.com/v1alpha1, Kind=Widget",
+    false,
+  ],
+  ["conversion webhook for example.com/v1alpha1, Kind=Widget failed: w3 cannot be converted", undefined, true],
+  ["conversion webhook for example.com/v1, Kind=Widget returned 1 objects, expected 2", undefined, true],
+  ["etcdserver: request timed out", undefined, false],
+];
+
+for (const [message, webhook, isRefusal] of messages) {
+  await tap.test(`failedWebhookOf() and isConversionRefusal() judge: ${message}`, async (t) => {
+    const error = new ApiError("GET /x", 500, { answer: { kind: "Status", message } });
+    t.equal(failedWebhookOf(error), webhook);
+    t.equal(isConversionRefusal(error), isRefusal);
+    t.equal(failureKindOf(error), isRefusal ? "rejected" : "transient");
+  });
+}

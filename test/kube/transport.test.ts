@@ -1,0 +1,233 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+import type { User } from "@kubernetes/client-node";
+import tap from "tap";
+
+import { KsvmError } from "../../src/errors.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "./local-server.ts";
+
+const GET = { method: "GET", path: "/x" } as const;
+
+async function errorOf(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => Promise.reject(new Error("nothing was thrown")),
+    (error: unknown) => error,
+  );
+}
+
+await tap.test("Transport.request() sends what it is given and parses the answer", async (t) => {
+  // Local, to see the bytes of the request.
+  const server = await startServer(t, (_, response) =>
+    sendJson(response, 201, { a: "ü" }, { date: "Wed, 21 Oct 2026 07:28:00 GMT" }),
+  );
+  const response = await server.transport().request({
+    method: "PATCH",
+    path: "/apis/example.com/v1/widgets/a%2Fb",
+    query: { limit: 5, dryRun: "All", watch: true, continue: undefined, odd: "a b&c" },
+    body: { b: 1 },
+    contentType: "application/merge-patch+json",
+    accept: "application/json;as=X",
+  });
+  t.same(response, { status: 201, body: { a: "ü" }, serverTime: Date.UTC(2026, 9, 21, 7, 28) });
+  const [seen] = server.seen;
+  t.match(seen, { method: "PATCH", path: "/apis/example.com/v1/widgets/a%2Fb", body: { b: 1 } });
+  t.same(Object.fromEntries(seen?.query ?? []), { limit: "5", dryRun: "All", watch: "true", odd: "a b&c" });
+  t.match(seen?.headers, {
+    "content-type": "application/merge-patch+json",
+    accept: "application/json;as=X",
+    "user-agent": "ksvm",
+  });
+});
+
+await tap.test("Transport.request() has no body and no server time when the answer has none", async (t) => {
+  // A real API server always sends both.
+  const server = await startServer(t, (_, response) => {
+    response.sendDate = false;
+    response.end();
+  });
+  t.same(await server.transport().request(GET), { status: 200, body: undefined, serverTime: undefined });
+});
+
+await tap.test("Transport.request() throws ApiError with the Status when the answer is one", async (t) => {
+  // A real API server cannot be made to answer 429 on demand.
+  const server = await startServer(t, (_, response) =>
+    sendStatus(response, 429, { message: "slow down", reason: "TooManyRequests", details: { retryAfterSeconds: 2 } }),
+  );
+  const error = await errorOf(server.transport().request(GET));
+  t.ok(error instanceof ApiError);
+  t.match(error, { status: 429, reason: "TooManyRequests", said: "slow down", retryAfterSeconds: 2 });
+});
+
+const plainAnswers: readonly [name: string, type: string, text: string][] = [
+  ["plain text", "text/plain", "404 page not found\n"],
+  ["a proxy's HTML", "text/html", "<html>bad gateway</html>"],
+  ["JSON of another kind", "application/json", '{"kind":"Widget"}'],
+  ["null", "application/json", "null"],
+  ["nothing", "text/plain", ""],
+];
+
+for (const [name, type, text] of plainAnswers) {
+  await tap.test(`Transport.request() throws ApiError without a Status when the body is ${name}`, async (t) => {
+    // What proxies in front of a real API server send.
+    const server = await startServer(t, (_, response) => {
+      response.writeHead(404, { "content-type": type, "retry-after": "4" }).end(text);
+    });
+    const error = await errorOf(server.transport().request(GET));
+    t.ok(error instanceof ApiError);
+    t.match(error, { status: 404, answer: undefined, retryAfterSeconds: 4 });
+    t.match((error as ApiError).message, `Cannot GET /x: the API server answered 404: ${text.trim()}`);
+  });
+}
+
+for (const status of [200, 500]) {
+  await tap.test(`Transport.request() throws TransportError when the body of a ${status} is cut off`, async (t) => {
+    // A real API server would have to crash in the middle of an answer.
+    const server = await startServer(t, async (_, response) => {
+      response.writeHead(status, { "content-type": "application/json", "content-length": "100" });
+      response.write('{"kind":"Status"');
+      await delay(20);
+      response.destroy();
+    });
+    const error = await errorOf(server.transport().request(GET));
+    t.ok(error instanceof TransportError);
+    t.match((error as Error).message, `Cannot GET /x: no answer from ${server.url}: `);
+  });
+}
+
+await tap.test("Transport.request() throws TransportError when a success is not JSON", async (t) => {
+  // What a captive portal sends.
+  const server = await startServer(t, (_, response) => response.end("<html>log in</html>"));
+  t.ok((await errorOf(server.transport().request(GET))) instanceof TransportError);
+});
+
+await tap.test("Transport.request() throws TransportError when nobody listens", async (t) => {
+  const transport = new Transport(configFor(kubeconfigFor("http://127.0.0.1:1")));
+  t.teardown(() => transport.close());
+  const error = await errorOf(transport.request(GET));
+  t.ok(error instanceof TransportError);
+  t.match((error as Error).message, /ECONNREFUSED/);
+});
+
+await tap.test("Transport.request() throws TransportError when no answer comes in time", async (t) => {
+  // A real API server answers.
+  const server = await startServer(t, () => undefined);
+  t.ok((await errorOf(server.transport({ timeoutMs: 50 }).request(GET))) instanceof TransportError);
+});
+
+await tap.test("Transport.request() throws TransportError when the body stalls", async (t) => {
+  // A real API server writes its answer at once.
+  const server = await startServer(t, (_, response) => response.writeHead(200).write("{"));
+  t.ok((await errorOf(server.transport({ timeoutMs: 50 }).request(GET))) instanceof TransportError);
+});
+
+const stalls: readonly [name: string, answer: boolean][] = [
+  ["before the answer", false],
+  ["in the middle of the answer", true],
+];
+
+for (const [name, answer] of stalls) {
+  await tap.test(`Transport.request() throws the signal's reason when it is aborted ${name}`, async (t) => {
+    const abort = new AbortController();
+    const reason = new KsvmError("Interrupted", "Interrupted");
+    // A real API server would have answered before the abort.
+    const server = await startServer(t, (_, response) => {
+      if (answer) response.writeHead(200).write("{");
+      setTimeout(() => abort.abort(reason), 50);
+    });
+    t.equal(await errorOf(server.transport().request({ ...GET, signal: abort.signal })), reason);
+  });
+}
+
+await tap.test("Transport.request() sends nothing when the signal is aborted already", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const reason = new Error("stop");
+  t.equal(await errorOf(server.transport().request({ ...GET, signal: AbortSignal.abort(reason) })), reason);
+  t.same(server.seen, []);
+});
+
+await tap.test("Transport.close() lets a request under way end, and then ends its connection", async (t) => {
+  // A real API server would have answered before.
+  const transport: { current?: Transport } = {};
+  const server = await startServer(t, async (_, response) => {
+    setTimeout(() => sendJson(response, 200, { late: true }), 50);
+    await transport.current?.close();
+  });
+  transport.current = server.transport();
+  t.match(await transport.current.request(GET), { body: { late: true } });
+});
+
+await tap.test("Transport takes the slash off the end of the server's URL", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const transport = new Transport(configFor(kubeconfigFor(`${server.url}/`)));
+  t.teardown(() => transport.close());
+  t.equal(transport.server, server.url);
+  await transport.request(GET);
+  t.equal(server.seen[0]?.path, "/x");
+});
+
+/** A transport whose credentials are `token-1`, then `token-2`, … each time they are asked for. */
+function countingTransport(t: Tap, url: string, options: { clock: FakeClock; failures?: number }): Transport {
+  let asked = 0;
+  const config = configFor(kubeconfigFor(url));
+  config.addAuthenticator({
+    isAuthProvider: (user: User) => user.name === "jane",
+    applyAuthentication: (_, request) => {
+      asked++;
+      if (asked <= (options.failures ?? 0)) return Promise.reject(new Error("no agent"));
+      request.headers = { ...request.headers, Authorization: `Bearer token-${asked}` };
+      return Promise.resolve();
+    },
+  });
+  config.loadFromString(kubeconfigFor(url));
+  const transport = new Transport(config, options);
+  t.teardown(() => transport.close());
+  return transport;
+}
+
+type Tap = Parameters<typeof startServer>[0];
+
+await tap.test("Transport asks for credentials once for many requests, and again after a minute", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const clock = new FakeClock();
+  const transport = countingTransport(t, server.url, { clock });
+  await Promise.all([transport.request(GET), transport.request(GET), transport.request(GET)]);
+  clock.advance(59_999);
+  await transport.request(GET);
+  clock.advance(1);
+  await Promise.all([transport.request(GET), transport.request(GET)]);
+  const used = server.seen.map(({ headers }) => headers.authorization?.at(-1));
+  t.same(used, ["1", "1", "1", "1", "2", "2"]);
+});
+
+await tap.test("Transport keeps a stream open when it asks for credentials again", async (t) => {
+  // A real API server cannot be told when to write into a watch.
+  const server = await startServer(t, ({ path }, response) => {
+    if (path !== "/stream") return sendJson(response, 200, {});
+    response.write("a");
+    return setTimeout(() => response.end("b"), 100);
+  });
+  const clock = new FakeClock();
+  const transport = countingTransport(t, server.url, { clock });
+  const stream = await transport.stream({ method: "GET", path: "/stream" });
+  for (let session = 0; session < 3; session++) {
+    clock.advance(60_000);
+    await transport.request(GET);
+  }
+  let read = "";
+  for await (const chunk of stream) read += String(chunk);
+  t.equal(read, "ab");
+});
+
+await tap.test("Transport throws Unauthorized when there are no credentials, and tries again next time", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const transport = countingTransport(t, server.url, { clock: new FakeClock(), failures: 1 });
+  t.match(await errorOf(transport.request(GET)), {
+    code: "Unauthorized",
+    message: `Cannot authenticate: no credentials for ${server.url}: no agent`,
+  });
+  await transport.request(GET);
+  t.equal(server.seen.length, 1);
+});

@@ -1,0 +1,121 @@
+import * as fc from "fast-check";
+import tap from "tap";
+
+import { type Checkpoint, formatCheckpoint, resumePointOf } from "../../src/migrator/checkpoint.ts";
+import { crdWith } from "../api/crd-fixture.ts";
+
+const CRD = crdWith();
+const SERVERS = "each https://10.0.0.1:6443 0";
+const CHECKPOINT: Checkpoint = {
+  crdUid: "uid-1",
+  generation: 3,
+  storageVersion: "v2",
+  apiServers: SERVERS,
+  watermark: "100",
+  continueToken: "token",
+};
+
+await tap.test("resumePointOf() gives back what formatCheckpoint() was given when the CRD is the same", (t) => {
+  t.same(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, SERVERS), { watermark: "100", continueToken: "token" });
+  const { continueToken: _, ...first } = CHECKPOINT;
+  t.same(resumePointOf(formatCheckpoint(first), CRD, SERVERS), { watermark: "100" });
+  fc.assert(
+    fc.property(fc.string(), fc.string(), (watermark, continueToken) => {
+      const text = formatCheckpoint({ ...CHECKPOINT, watermark, continueToken });
+      t.same(resumePointOf(text, CRD, SERVERS), { watermark, continueToken });
+    }),
+  );
+  t.end();
+});
+
+const otherCrds: readonly [name: string, crd: ReturnType<typeof crdWith>][] = [
+  ["another uid", crdWith({ metadata: { uid: "uid-2" } })],
+  ["a later generation", crdWith({ metadata: { generation: 4 } })],
+  ["an earlier generation", crdWith({ metadata: { generation: 2 } })],
+  ["another storage version", crdWith({ versions: ["v1+", "v2"] })],
+];
+
+for (const [name, crd] of otherCrds) {
+  await tap.test(`resumePointOf() believes nothing when the CRD has ${name}`, (t) => {
+    t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), crd, SERVERS), undefined);
+    t.end();
+  });
+}
+
+const texts: readonly (string | undefined)[] = [
+  undefined,
+  "",
+  "null",
+  "{",
+  "[]",
+  '"100"',
+  "{}",
+  JSON.stringify({ ...CHECKPOINT, watermark: undefined }),
+  JSON.stringify({ ...CHECKPOINT, watermark: 100 }),
+  JSON.stringify({ ...CHECKPOINT, generation: "3" }),
+  JSON.stringify({ ...CHECKPOINT, crdUid: undefined }),
+];
+
+for (const text of texts) {
+  await tap.test(`resumePointOf() believes nothing when the text is ${text ?? "missing"}`, (t) => {
+    t.equal(resumePointOf(text, CRD, SERVERS), undefined);
+    t.end();
+  });
+}
+
+const tampered: readonly [name: string, changes: Readonly<Record<string, unknown>>][] = [
+  ["the token is another", { continueToken: "other" }],
+  ["the token is empty", { continueToken: "" }],
+  ["the token is taken out", { continueToken: undefined }],
+  ["the token is no text", { continueToken: 1 }],
+  ["the watermark is lower", { watermark: "99" }],
+  ["the watermark is higher", { watermark: "101" }],
+  ["the watermark is no text", { watermark: 100 }],
+  ["the digest is missing", { digest: undefined }],
+  ["the digest is empty", { digest: "" }],
+];
+
+for (const [name, changes] of tampered) {
+  await tap.test(`resumePointOf() believes nothing when ${name}`, (t) => {
+    const fields = JSON.parse(formatCheckpoint(CHECKPOINT)) as Record<string, unknown>;
+    t.equal(resumePointOf(JSON.stringify({ ...fields, ...changes }), CRD, SERVERS), undefined);
+    t.end();
+  });
+}
+
+await tap.test("resumePointOf() believes nothing of one CRD's checkpoint that was made to fit another", (t) => {
+  const other = crdWith({ versions: ["v1", "v2", "v3+"], metadata: { uid: "uid-2", generation: 4 } });
+  const fields = JSON.parse(formatCheckpoint(CHECKPOINT)) as Record<string, unknown>;
+  const forged = { ...fields, crdUid: "uid-2", generation: 4, storageVersion: "v3" };
+  t.equal(resumePointOf(JSON.stringify(forged), other, SERVERS), undefined);
+  t.end();
+});
+
+await tap.test("resumePointOf() believes nothing when any character was changed", (t) => {
+  const text = formatCheckpoint(CHECKPOINT);
+  fc.assert(
+    fc.property(fc.nat(text.length - 1), fc.string({ maxLength: 2 }), (index, put) => {
+      const changed = text.slice(0, index) + put + text.slice(index + 1);
+      fc.pre(changed !== text);
+      return resumePointOf(changed, CRD, SERVERS) === undefined || isSameJson(changed, text);
+    }),
+    { numRuns: 2_000 },
+  );
+  t.end();
+});
+
+function isSameJson(a: string, b: string): boolean {
+  return JSON.stringify(JSON.parse(a)) === JSON.stringify(JSON.parse(b));
+}
+
+await tap.test("resumePointOf() never takes an identity from a CRD that has none", (t) => {
+  const crd = crdWith();
+  const { generation: _, ...metadata } = crd.metadata;
+  t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), { ...crd, metadata }, SERVERS), undefined);
+  t.end();
+});
+
+await tap.test("resumePointOf() believes nothing when other API servers live now", (t) => {
+  t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, `${SERVERS} apiserver-new`), undefined);
+  t.end();
+});

@@ -1,0 +1,125 @@
+import type { ServerResponse } from "node:http";
+import tap from "tap";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { systemClock } from "../../src/clock.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import type { CrdExpectation } from "../../src/migrator/crd-expectation.ts";
+import { CrdMonitor } from "../../src/migrator/crd-monitor.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import { StartAgain } from "../../src/migrator/start-again.ts";
+import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+
+const EXPECTED: CrdExpectation = {
+  name: "widgets.example.com",
+  uid: "u",
+  storageVersion: "v1",
+  requestVersion: "v1",
+  owner: "me",
+};
+const FROZEN = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "me" };
+
+function crd(resourceVersion: string, generation: number, storage = "v1"): CustomResourceDefinition {
+  const versions = ["v1alpha1", "v1"].map((name) => ({ name, served: true, storage: name === storage }));
+  const metadata = { name: EXPECTED.name, uid: "u", resourceVersion, generation, annotations: FROZEN };
+  const names = { plural: "widgets", kind: "Widget" };
+  return {
+    apiVersion: "v1",
+    kind: "CRD",
+    metadata,
+    spec: { group: "example.com", scope: "Namespaced", names, versions },
+  };
+}
+
+type Tap = Parameters<typeof startServer>[0];
+
+/** A monitor on a server that answers each watch with the next of `watches`, and reads with `current`. */
+async function monitorOn(
+  t: Tap,
+  current: CustomResourceDefinition,
+  ...watches: ((response: ServerResponse) => unknown)[]
+) {
+  // Local, because a real API server cannot be told when to let a watch expire, nor to skip a change.
+  const server = await startServer(t, ({ query }, response) => {
+    if (query.get("watch") === null) return sendJson(response, 200, current);
+    response.flushHeaders();
+    return watches.shift()?.(response);
+  });
+  const { signal } = new AbortController();
+  const broken: unknown[] = [];
+  const monitor = new CrdMonitor({
+    client: new ApiClient(server.transport()),
+    clock: systemClock,
+    retrier: new Retrier({ clock: systemClock, random: Math.random }),
+    expected: EXPECTED,
+    onBroken: (reason) => broken.push(reason),
+  });
+  t.teardown(() => monitor.stop());
+  return { monitor, broken, signal, server };
+}
+
+function event(object: CustomResourceDefinition): string {
+  return `${JSON.stringify({ type: "MODIFIED", object })}\n`;
+}
+
+function expire(response: ServerResponse): void {
+  response.end(`${JSON.stringify({ type: "ERROR", object: { kind: "Status", code: 410, reason: "Expired" } })}\n`);
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) {
+    await systemClock.sleep(5);
+  }
+}
+
+await tap.test("CrdMonitor sees a storage version that went there and back", async (t) => {
+  const thereAndBack = (response: ServerResponse): unknown =>
+    response.write(event(crd("11", 2, "v1alpha1")) + event(crd("12", 3)));
+  const { monitor, broken, signal } = await monitorOn(t, crd("12", 3), thereAndBack);
+  monitor.start(crd("10", 1));
+  await until(() => broken.length > 0);
+  t.match(broken, [{ code: "StorageVersionChanged" }]);
+  await t.rejects(monitor.verifyUpTo(crd("12", 3), signal), { code: "StorageVersionChanged" });
+});
+
+await tap.test("CrdMonitor vouches for harmless edits once it has seen them", async (t) => {
+  const { monitor, broken, signal } = await monitorOn(t, crd("12", 2), (response) => {
+    setTimeout(() => response.write(event(crd("12", 2))), 100);
+  });
+  monitor.start(crd("10", 1));
+  await t.resolves(monitor.verifyUpTo(crd("12", 2), signal), "it waits until the watch has caught up");
+  t.same(broken, []);
+});
+
+await tap.test("CrdMonitor bridges a gap in the watch where the generation did not move", async (t) => {
+  const { monitor, broken, signal, server } = await monitorOn(t, crd("15", 1), expire, () => undefined);
+  monitor.start(crd("10", 1));
+  await until(() => server.seen.length >= 3);
+  t.equal(server.seen.at(-1)?.query.get("resourceVersion"), "15", "it goes on watching from what it read");
+  await t.resolves(monitor.verifyUpTo(crd("15", 1), signal));
+  t.same(broken, []);
+});
+
+await tap.test("CrdMonitor begins again at step 1 after a gap with a moved generation, harmless or not", async (t) => {
+  const { monitor, broken, signal } = await monitorOn(t, crd("15", 3), expire);
+  monitor.start(crd("10", 1));
+  await until(() => broken.length > 0);
+  t.ok(broken[0] instanceof StartAgain);
+  await t.rejects(monitor.verifyUpTo(crd("15", 3), signal), { code: "WatchFailed" });
+});
+
+await tap.test("CrdMonitor ends the run when it may not watch", async (t) => {
+  const server = await startServer(t, (_, response) => sendStatus(response, 403));
+  const broken: unknown[] = [];
+  const monitor = new CrdMonitor({
+    client: new ApiClient(server.transport()),
+    clock: systemClock,
+    retrier: new Retrier({ clock: systemClock, random: Math.random }),
+    expected: EXPECTED,
+    onBroken: (reason) => broken.push(reason),
+  });
+  monitor.start(crd("10", 1));
+  await until(() => broken.length > 0);
+  t.match(broken, [{ status: 403 }]);
+  await monitor.stop();
+});

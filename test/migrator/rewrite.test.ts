@@ -1,0 +1,373 @@
+import type { ServerResponse } from "node:http";
+
+import tap from "tap";
+
+import type { ObjectMeta, Status } from "../../src/api/meta.ts";
+import { REWRITE_FIELD_MANAGER } from "../../src/api/names.ts";
+import { KsvmError } from "../../src/errors.ts";
+import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../../src/migrator/rewrite.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { type LocalServer, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+
+// Every server here is local: a real API server cannot be made to give these answers on demand, nor in this order.
+
+const METADATA: ObjectMeta = { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "50", generation: 2 };
+const WATERMARK = "100";
+const PATH = "/apis/example.com/v2/namespaces/ns/widgets/a";
+
+type Answer = (response: ServerResponse) => unknown;
+
+const object = (metadata: Partial<ObjectMeta>): Answer => {
+  const body = { kind: "PartialObjectMetadata", metadata: { ...METADATA, ...metadata } };
+  return (response) => sendJson(response, 200, body);
+};
+const status =
+  (code: number, fields: Partial<Status> = {}): Answer =>
+  (response) =>
+    sendStatus(response, code, fields);
+const text =
+  (code: number, body: string): Answer =>
+  (response) =>
+    response.writeHead(code, { "content-type": "text/plain" }).end(body);
+
+const WRITTEN = object({ resourceVersion: "101" });
+const CONFLICT = status(409, { reason: "Conflict", message: "the object has been modified" });
+
+interface Answers {
+  /** Answers to patches, one after the other; the last one goes on for ever. */
+  readonly patch: readonly Answer[];
+  /** Answers to reads likewise. */
+  readonly get?: readonly Answer[];
+  readonly metadata?: Partial<ObjectMeta>;
+  readonly dryRun?: boolean;
+  /** Whether other objects get through all the while. @default true */
+  readonly othersProgress?: boolean;
+}
+
+interface Rewritten {
+  readonly server: LocalServer;
+  readonly clock: FakeClock;
+  readonly outcome: Promise<ObjectOutcome>;
+}
+
+async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): Promise<Rewritten> {
+  const queues: Record<string, Answer[]> = { PATCH: [...answers.patch], GET: [...(answers.get ?? [])] };
+  const server = await startServer(t, ({ method }, response) => {
+    const queue = queues[method] ?? [];
+    const answer = queue.length > 1 ? queue.shift() : queue[0];
+    return (answer ?? text(599, "unexpected"))(response);
+  });
+  const clock = new FakeClock();
+  const retrier = new Retrier({
+    clock,
+    random: () => 0.5,
+    maxIdleMs: 300_000,
+    onRetry: () => {
+      if (answers.othersProgress ?? true) retrier.progressed();
+    },
+  });
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier,
+    resource: { group: "example.com", version: "v2", resource: "widgets" },
+    kind: "Widget",
+    watermark: WATERMARK,
+    dryRun: answers.dryRun ?? false,
+    signal: new AbortController().signal,
+  };
+  const outcome = rewriteObject(context, {
+    apiVersion: "meta.k8s.io/v1",
+    kind: "PartialObjectMetadata",
+    metadata: { ...METADATA, ...answers.metadata },
+  });
+  return { server, clock, outcome };
+}
+
+await tap.test("rewriteObject() applies nothing but the identity, with uid and resourceVersion", async (t) => {
+  const { server, outcome } = await rewrite(t, { patch: [WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.equal(server.seen.length, 1);
+  const [request] = server.seen;
+  t.match(request, { method: "PATCH", path: PATH });
+  t.same(Object.fromEntries(request?.query ?? []), { fieldManager: REWRITE_FIELD_MANAGER });
+  t.equal(request?.headers["content-type"], APPLY_PATCH);
+  t.match(request?.headers.accept, "as=PartialObjectMetadata");
+  t.strictSame(request?.body, {
+    apiVersion: "example.com/v2",
+    kind: "Widget",
+    metadata: { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "50" },
+  });
+});
+
+interface Case extends Answers {
+  readonly name: string;
+  readonly outcome: ObjectOutcome;
+  readonly patches: number;
+  readonly gets?: number;
+  readonly sleeps?: readonly number[];
+}
+
+const cases: readonly Case[] = [
+  {
+    name: "current when the resourceVersion did not move",
+    patch: [object({})],
+    outcome: { kind: "current" },
+    patches: 1,
+  },
+  {
+    name: "migrated and changed when admission moved the generation",
+    patch: [object({ resourceVersion: "101", generation: 3 })],
+    outcome: { kind: "migrated", changed: true },
+    patches: 1,
+  },
+  {
+    name: "migrated when a dry-run leaves the resourceVersion as it is",
+    dryRun: true,
+    patch: [object({})],
+    outcome: { kind: "migrated", changed: false },
+    patches: 1,
+  },
+  {
+    name: "newer when a conflict shows a write after the watermark",
+    patch: [CONFLICT],
+    get: [object({ resourceVersion: "101" })],
+    outcome: { kind: "newer" },
+    patches: 1,
+    gets: 1,
+  },
+  {
+    name: "migrated after conflicts up to the watermark itself",
+    patch: [CONFLICT, CONFLICT, WRITTEN],
+    get: [object({ resourceVersion: "99" }), object({ resourceVersion: "100" })],
+    outcome: { kind: "migrated", changed: false },
+    patches: 3,
+    gets: 2,
+  },
+  {
+    name: "failed when conflicts never pass the watermark",
+    patch: [CONFLICT],
+    get: [object({ resourceVersion: "100" })],
+    outcome: { kind: "failed", reason: "the object has been modified" },
+    patches: 21,
+    gets: 21,
+  },
+  {
+    name: "failed when conflicts show resourceVersions that are no integers",
+    patch: [CONFLICT],
+    get: [object({ resourceVersion: "z-999" })],
+    outcome: { kind: "failed", reason: "the object has been modified" },
+    patches: 21,
+    gets: 21,
+  },
+  {
+    name: "gone when the 404 names the object",
+    patch: [status(404, { details: { name: "a", group: "example.com", kind: "widgets" } })],
+    outcome: { kind: "gone" },
+    patches: 1,
+  },
+  {
+    name: "gone when the read after a conflict says so",
+    patch: [CONFLICT],
+    get: [status(404, { details: { name: "a", kind: "widgets" } })],
+    outcome: { kind: "gone" },
+    patches: 1,
+    gets: 1,
+  },
+  {
+    name: "failed at once when the authorizer refuses",
+    patch: [status(403, { message: 'widgets "a" is forbidden: User "jane" cannot patch resource "widgets" in API' })],
+    outcome: {
+      kind: "failed",
+      reason: 'widgets "a" is forbidden: User "jane" cannot patch resource "widgets" in API',
+    },
+    patches: 1,
+  },
+  {
+    name: "failed after three tries when admission refuses",
+    patch: [status(403, { message: 'admission webhook "x.io" denied the request:\n  no' })],
+    outcome: { kind: "failed", reason: 'admission webhook "x.io" denied the request: no' },
+    patches: 3,
+    sleeps: [50, 100],
+  },
+  {
+    name: "failed after three tries when the schema refuses",
+    patch: [status(422, { message: "spec.size: Invalid value" })],
+    outcome: { kind: "failed", reason: "spec.size: Invalid value" },
+    patches: 3,
+    sleeps: [50, 100],
+  },
+  {
+    name: "migrated when admission refuses once",
+    patch: [status(403, { message: "not now" }), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 2,
+    sleeps: [50],
+  },
+  {
+    name: "migrated after a 429, as late as Retry-After asks",
+    patch: [(response) => response.writeHead(429, { "retry-after": "3" }).end("slow down"), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 2,
+    sleeps: [3_050],
+  },
+  {
+    name: "migrated after a broken connection and a 503",
+    patch: [(response) => response.destroy(), status(503), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 3,
+    sleeps: [50, 100],
+  },
+  {
+    name: "migrated after 500s that pass",
+    patch: [status(500), status(500), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 3,
+    sleeps: [50, 100],
+  },
+];
+
+for (const { name, outcome, patches, gets = 0, sleeps = [], ...answers } of cases) {
+  await tap.test(`rewriteObject() is ${name}`, async (t) => {
+    const run = await rewrite(t, answers);
+    t.strictSame(await run.outcome, outcome);
+    const count = (method: string): number => run.server.seen.filter((request) => request.method === method).length;
+    t.equal(count("PATCH"), patches);
+    t.equal(count("GET"), gets);
+    t.same(run.clock.sleeps, sleeps);
+    const dryRuns = run.server.seen.filter(({ query }) => query.get("dryRun") === "All").length;
+    t.equal(dryRuns, answers.dryRun === true ? patches : 0);
+  });
+}
+
+await tap.test("rewriteObject() sends the resourceVersion that was read after a conflict", async (t) => {
+  const { server, outcome } = await rewrite(t, {
+    patch: [CONFLICT, WRITTEN],
+    get: [object({ resourceVersion: "99" })],
+  });
+  await outcome;
+  const [first, read, second] = server.seen;
+  t.match(first?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+  t.match(read, { method: "GET", path: PATH });
+  t.match(second?.body, { metadata: { uid: "uid-a", resourceVersion: "99" } });
+});
+
+const unserved: readonly [name: string, answer: Answer][] = [
+  ["is plain text", text(404, "404 page not found\n")],
+  ["names nothing", status(404, { message: "the server could not find the requested resource", details: {} })],
+  ["names another object", status(404, { details: { name: "b", kind: "widgets" } })],
+  ["names the namespace", status(404, { details: { name: "ns", kind: "namespaces" } })],
+  ["names a namespace of the object's name", status(404, { details: { name: "a", kind: "namespaces" } })],
+  ["names a webhook's service of the object's name", status(404, { details: { name: "a", kind: "services" } })],
+];
+
+for (const [name, answer] of unserved) {
+  await tap.test(`rewriteObject() throws VersionNotServed when the 404 ${name}`, async (t) => {
+    const { server, outcome } = await rewrite(t, { patch: [answer] });
+    await t.rejects(outcome, {
+      code: "VersionNotServed",
+      message: /^Cannot go on with "widgets.example.com": version "v2"/,
+    });
+    t.equal(server.seen.length, 1);
+  });
+
+  await tap.test(`rewriteObject() throws VersionNotServed when the read after a conflict ${name}`, async (t) => {
+    const { outcome } = await rewrite(t, { patch: [CONFLICT], get: [answer] });
+    await t.rejects(outcome, { code: "VersionNotServed" });
+  });
+}
+
+await tap.test("rewriteObject() falls back to a merge patch with uid and resourceVersion", async (t) => {
+  // https://github.com/kubernetes/kubernetes/issues/111937
+  const message = "request to convert CR to an invalid group/version: example.com/v0";
+  const { server, clock, outcome } = await rewrite(t, { patch: [status(500, { message }), WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.same(clock.sleeps, []);
+  t.same(
+    server.seen.map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, MERGE_PATCH],
+  );
+  t.match(server.seen[1]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+});
+
+await tap.test(
+  "rewriteObject() is failed when neither an apply nor a merge patch can convert the object",
+  async (t) => {
+    const message = "request to convert CR from an invalid group/version: example.com/v0";
+    const { server, outcome } = await rewrite(t, { patch: [status(500, { message })] });
+    t.same(await outcome, { kind: "failed", reason: message });
+    t.equal(server.seen.filter(({ headers }) => headers["content-type"] === APPLY_PATCH).length, 1);
+  },
+);
+
+await tap.test("rewriteObject() is failed when a 500 lasts a minute while other objects pass", async (t) => {
+  const { clock, outcome } = await rewrite(t, { patch: [status(500, { message: "boom" })] });
+  t.same(await outcome, { kind: "failed", reason: "boom" });
+  t.ok(clock.monotonic() > 60_000);
+  t.ok(clock.monotonic() < 120_000);
+});
+
+const outages: readonly [name: string, answer: Answer, othersProgress: boolean][] = [
+  ["a 500 lasts and no other object passes", status(500), false],
+  ["a 503 lasts and no other object passes", status(503), false],
+  ["nothing answers", (response) => response.destroy(), false],
+];
+
+for (const [name, answer, othersProgress] of outages) {
+  await tap.test(`rewriteObject() throws RetryBudgetExceeded when ${name}`, async (t) => {
+    const { clock, outcome } = await rewrite(t, { patch: [answer], othersProgress });
+    await t.rejects(outcome, { code: "RetryBudgetExceeded" });
+    t.ok(clock.monotonic() >= 300_000);
+  });
+}
+
+await tap.test("rewriteObject() waits out a 503 however long it lasts while other objects pass", async (t) => {
+  const outage = Array.from({ length: 60 }, () => status(503));
+  const { clock, outcome } = await rewrite(t, { patch: [...outage, WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.ok(clock.monotonic() > 10 * 60_000);
+});
+
+await tap.test("rewriteObject() throws the signal's reason when it is aborted", async (t) => {
+  const abort = new AbortController();
+  const reason = new KsvmError("FreezeLifted", "lifted");
+  const server = await startServer(t, () => abort.abort(reason));
+  const clock = new FakeClock();
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    resource: { group: "", version: "v1", resource: "secrets" },
+    kind: "Secret",
+    watermark: WATERMARK,
+    dryRun: false,
+    signal: abort.signal,
+  };
+  await t.rejects(rewriteObject(context, { apiVersion: "v1", kind: "Secret", metadata: METADATA }), reason);
+  t.match(server.seen[0], { path: "/api/v1/namespaces/ns/secrets/a", body: { apiVersion: "v1" } });
+});
+
+await tap.test("rewriteObject() leaves the namespace out when the object has none", async (t) => {
+  const { namespace: _, ...metadata } = METADATA;
+  const server = await startServer(t, (_request, response) => WRITTEN(response));
+  const clock = new FakeClock();
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    resource: { group: "example.com", version: "v2", resource: "gadgets" },
+    kind: "Gadget",
+    watermark: WATERMARK,
+    dryRun: false,
+    signal: new AbortController().signal,
+  };
+  await rewriteObject(context, { apiVersion: "v1", kind: "Gadget", metadata });
+  t.equal(server.seen[0]?.path, "/apis/example.com/v2/gadgets/a");
+  t.strictSame(server.seen[0]?.body, {
+    apiVersion: "example.com/v2",
+    kind: "Gadget",
+    metadata: { name: "a", uid: "uid-a", resourceVersion: "50" },
+  });
+});

@@ -1,0 +1,165 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { globSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join, matchesGlob, relative, resolve } from "node:path";
+
+import { Parser, type Result } from "tap-parser";
+import { stringify } from "yaml";
+
+import { ensureBinaries } from "./control-plane/binaries.ts";
+
+const ROOT = join(import.meta.dirname, "..");
+const UNIT = ["test/{api,kube,migrator,webhook,certs,cli}/**/*.test.ts", "test/docs/*.test.ts"];
+const CLUSTER = ["test/{control-plane,contract,integration,chaos}/**/*.test.ts"];
+
+/** Named tests: those directly in a file. What they nest is part of them. */
+interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+const children = new Set<ChildProcess>();
+let interrupted = false;
+
+/** The tests of one run of tap, as its TAP stream tells them. */
+class Recorder {
+  readonly parser = new Parser();
+  readonly #counts = { passed: 0, failed: 0, skipped: 0 };
+  readonly #missing: Set<string>;
+  /** Of the file that is being read: {@link Parser} tells of a file's tests before it tells of the file. */
+  #inFile = { tests: 0, failed: 0 };
+
+  constructor(files: readonly string[]) {
+    this.#missing = new Set(files);
+    this.parser.on("child", (file) => this.#onFile(file));
+    this.parser.on("assert", (result) => this.#onFileEnd(result));
+  }
+
+  /** What was counted, once the stream has ended. A file of which nothing is said counts as one failed test. */
+  counts(): Counts {
+    for (const file of this.#missing) console.log(`FAIL ${file}: no result`);
+    return { ...this.#counts, failed: this.#counts.failed + this.#missing.size };
+  }
+
+  #onFile(file: Parser): void {
+    file.on("assert", ({ ok, skip, todo }) => {
+      const outcome = skip !== false || todo !== false ? "skipped" : ok ? "passed" : "failed";
+      this.#counts[outcome]++;
+      this.#inFile.tests++;
+      this.#inFile.failed += outcome === "failed" ? 1 : 0;
+    });
+    this.#showFailures(file);
+  }
+
+  /** Shows what failed at the innermost level, where the diagnostics are. */
+  #showFailures(parser: Parser): void {
+    let shown = false;
+    parser.on("child", (child) => {
+      shown = false;
+      child.on("assert", ({ ok, todo }: Result) => (shown ||= !ok && todo === false));
+      this.#showFailures(child);
+    });
+    parser.on("assert", ({ ok, todo, diag, fullname }) => {
+      if (!ok && todo === false && !shown) {
+        console.log(`\nnot ok ${fullname}\n${indented(stringify(diag ?? {}))}`);
+      }
+      shown = false;
+    });
+  }
+
+  /** A file that broke down outside of its tests (a crash, a failed import), or has none, counts as a failed test. */
+  #onFileEnd({ diag, name: title, ok, skip, time }: Result): void {
+    const { tests, failed } = this.#inFile;
+    this.#inFile = { tests: 0, failed: 0 };
+    // tap titles a file that never ended "timeout!" and names it in the diagnostics.
+    const name = !this.#missing.has(title) && typeof diag?.expired === "string" ? diag.expired : title;
+    this.#missing.delete(name);
+    const passed = ok && skip === false && tests > 0;
+    if (!passed && failed === 0) {
+      this.#counts.failed++;
+      const how = tests === 0 ? "no test ran" : "it broke down outside of its tests";
+      console.log(`\nnot ok ${name}: ${how}\n${indented(stringify(diag ?? {}))}`);
+    }
+    console.log(`${passed ? "PASS" : "FAIL"} ${name} (${tests} tests, ${((time ?? 0) / 1_000).toFixed(1)} s)`);
+  }
+}
+
+function indented(text: string): string {
+  return text.replaceAll(/^/gm, "  ").trimEnd();
+}
+
+async function runTap(files: readonly string[], options: readonly string[]): Promise<Counts> {
+  const args = ["node_modules/.bin/tap", "--reporter=tap", ...options, ...files];
+  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+  children.add(child);
+  const recorder = new Recorder(files);
+  child.stdout.pipe(recorder.parser);
+  const code = await new Promise<number | null>((done, fail) => child.on("error", fail).on("close", done));
+  children.delete(child);
+  const counts = recorder.counts();
+  if (code === 0 || counts.failed > 0) return counts;
+  console.log(`FAIL tap ended with code ${code} although no test failed`);
+  return { ...counts, failed: 1 };
+}
+
+function find(patterns: readonly string[]): readonly string[] {
+  return globSync(patterns, { cwd: ROOT }).toSorted();
+}
+
+/** The files to run: all of them, `unit`, or those named. */
+function chooseFiles(args: readonly string[]): {
+  readonly unit: readonly string[];
+  readonly cluster: readonly string[];
+} {
+  if (args.length === 0) return { unit: find(UNIT), cluster: find(CLUSTER) };
+  if (args.length === 1 && args[0] === "unit") return { unit: find(UNIT), cluster: [] };
+  const named = args.map((arg) => relative(ROOT, resolve(arg)));
+  const isUnit = (file: string): boolean => UNIT.some((pattern) => matchesGlob(file, pattern));
+  return { unit: named.filter(isUnit), cluster: named.filter((file) => !isUnit(file)) };
+}
+
+function sum(all: readonly Counts[]): Counts {
+  const total = { passed: 0, failed: 0, skipped: 0 };
+  for (const { passed, failed, skipped } of all) {
+    total.passed += passed;
+    total.failed += failed;
+    total.skipped += skipped;
+  }
+  return total.passed + total.failed === 0 ? { ...total, failed: 1 } : total;
+}
+
+async function runCluster(files: readonly string[]): Promise<Counts> {
+  try {
+    // Built here, so that minutes of compiling do not count against a test's timeout.
+    await ensureBinaries(["etcd", "kube-apiserver"]);
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error);
+    return { passed: 0, failed: files.length, skipped: 0 };
+  }
+  // One at a time: a control plane keeps two cores busy while it starts.
+  // The long versions of the chaos tests take longer than .taprc allows the others.
+  return runTap(files, ["--jobs=1", ...(process.env["CHAOS"] === "long" ? ["--timeout=3600"] : [])]);
+}
+
+async function runAll(args: readonly string[]): Promise<number> {
+  const { unit, cluster } = chooseFiles(args);
+  const all: Counts[] = [];
+  if (unit.length > 0) all.push(await runTap(unit, [`--jobs=${availableParallelism()}`, "--timeout=60"]));
+  if (cluster.length > 0 && !interrupted) all.push(await runCluster(cluster));
+  const { passed, failed, skipped } = sum(all);
+  console.log(`${passed} passed, ${failed} failed${skipped === 0 ? "" : `, ${skipped} skipped`}`);
+  return failed === 0 ? 0 : 1;
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.on(signal, () => {
+    // Without a child there is nothing to wait for; with one, its tests still stop the servers they started.
+    if (children.size === 0 || interrupted) process.exit(130);
+    interrupted = true;
+    for (const child of children) child.kill(signal);
+  });
+}
+
+const exitCode = await runAll(process.argv.slice(2));
+process.exitCode = interrupted ? 130 : exitCode;

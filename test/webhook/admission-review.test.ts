@@ -1,0 +1,95 @@
+import tap from "tap";
+import { allowed, denied, errored, parseAdmissionReview } from "../../src/webhook/admission-review.ts";
+import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
+
+const CRD = crdWith({ annotations: FROZEN, conditions: [{ type: "Established", status: "True" }] });
+
+await tap.test("parseAdmissionReview() takes an update", (t) => {
+  t.same(parseAdmissionReview(reviewOf(CRD, crdWith())), {
+    valid: true,
+    request: { uid: "705ab4f5", operation: "UPDATE", oldObject: CRD, object: crdWith() },
+  });
+  const nulls = { ...crdWith({ conditions: null }), metadata: { name: "widgets.example.com", annotations: null } };
+  t.equal(parseAdmissionReview(reviewOf(nulls, nulls)).valid, true, "Go encodes an empty list or map as null");
+  t.end();
+});
+
+const { request } = reviewOf(CRD, CRD) as { request: Record<string, unknown> };
+const review = (change: object): unknown => ({ ...reviewOf(CRD, CRD), ...change });
+const withRequest = (change: object): unknown => review({ request: { ...request, ...change } });
+const withOld = (change: object): unknown => withRequest({ oldObject: { ...CRD, ...change } });
+const withVersions = (versions: unknown): unknown => withOld({ spec: { versions } });
+const withMetadata = (change: object): unknown => withOld({ metadata: { ...CRD.metadata, ...change } });
+
+const refused: readonly [body: unknown, problem: string, uid?: string][] = [
+  [undefined, "the body must be an object", ""],
+  [null, "the body must be an object", ""],
+  ["review", "the body must be an object", ""],
+  [[], "the body must be an object", ""],
+  [review({ apiVersion: "admission.k8s.io/v1beta1" }), 'apiVersion must be "admission.k8s.io/v1"'],
+  [review({ kind: "ConversionReview" }), 'kind must be "AdmissionReview"'],
+  [review({ request: undefined }), "request must be an object", ""],
+  [review({ request: null }), "request must be an object", ""],
+  [withRequest({ uid: undefined }), "request.uid must be a non-empty string", ""],
+  [withRequest({ uid: 7 }), "request.uid must be a non-empty string", ""],
+  [withRequest({ uid: "" }), "request.uid must be a non-empty string", ""],
+  [withRequest({ operation: "DELETE" }), 'request.operation must be "UPDATE"'],
+  [withRequest({ object: null }), "request.object must be an object"],
+  [withRequest({ oldObject: undefined }), "request.oldObject must be an object"],
+  [withRequest({ oldObject: null }), "request.oldObject must be an object"],
+  [withOld({ kind: "Pod" }), 'request.oldObject.kind must be "CustomResourceDefinition"'],
+  [
+    withOld({ apiVersion: "apiextensions.k8s.io/v1beta1" }),
+    'request.oldObject.apiVersion must be "apiextensions.k8s.io/v1"',
+  ],
+  [withOld({ metadata: undefined }), "request.oldObject.metadata must be an object"],
+  [withMetadata({ name: "" }), "request.oldObject.metadata.name must be a non-empty string"],
+  [withMetadata({ annotations: ["a"] }), "request.oldObject.metadata.annotations must be an object"],
+  [withMetadata({ annotations: { a: true } }), 'request.oldObject.metadata.annotations["a"] must be a string'],
+  [withOld({ spec: null }), "request.oldObject.spec must be an object"],
+  [withVersions(undefined), "request.oldObject.spec.versions must be an array"],
+  [withVersions({ 0: "v1" }), "request.oldObject.spec.versions must be an array"],
+  [withVersions(["v1"]), "request.oldObject.spec.versions[0] must be an object"],
+  [
+    withVersions([
+      { name: "v1", storage: true },
+      { name: 2, storage: false },
+    ]),
+    "request.oldObject.spec.versions[1].name must be a non-empty string",
+  ],
+  [withVersions([{ name: "v1" }]), "request.oldObject.spec.versions[0].storage must be a boolean"],
+  [withVersions([{ name: "v1", storage: "true" }]), "request.oldObject.spec.versions[0].storage must be a boolean"],
+  [withOld({ status: "ok" }), "request.oldObject.status must be an object"],
+  [withOld({ status: { conditions: {} } }), "request.oldObject.status.conditions must be an array"],
+  [
+    withOld({ status: { conditions: [{ type: "StorageMigrating", status: true }] } }),
+    "request.oldObject.status.conditions[0].status must be a string",
+  ],
+];
+
+for (const [body, problem, uid = "705ab4f5"] of refused) {
+  await tap.test(`parseAdmissionReview() refuses a body in which ${problem}`, (t) => {
+    t.same(parseAdmissionReview(body), { valid: false, uid, problem: `Cannot read the AdmissionReview: ${problem}` });
+    t.end();
+  });
+}
+
+const answer = (response: object): object => ({
+  apiVersion: "admission.k8s.io/v1",
+  kind: "AdmissionReview",
+  response: { uid: "a", ...response },
+});
+
+await tap.test("the answers echo the uid", (t) => {
+  t.same(allowed("a"), answer({ allowed: true }));
+  t.same(denied("a", "No"), answer({ allowed: false, status: { code: 403, reason: "Forbidden", message: "No" } }));
+  t.same(
+    errored("a", 400, "What"),
+    answer({ allowed: false, status: { code: 400, reason: "BadRequest", message: "What" } }),
+  );
+  t.same(
+    errored("a", 500, "Oh"),
+    answer({ allowed: false, status: { code: 500, reason: "InternalError", message: "Oh" } }),
+  );
+  t.end();
+});

@@ -1,0 +1,159 @@
+import type { InjectOptions } from "fastify";
+import tap from "tap";
+import { buildWebhookApp, DEFAULT_BODY_LIMIT, STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/app.ts";
+import type { FreezeVerdict } from "../../src/webhook/freeze-rule.ts";
+import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
+
+const FROZEN_CRD = crdWith({ annotations: FROZEN });
+const FLIPPED_CRD = crdWith({ annotations: FROZEN, versions: { v1: false, v2: true } });
+const JSON_TYPE = { "content-type": "application/json" };
+
+function refusal(code: number, uid = "", message = STATUS_TEXTS[code]): object {
+  const reason = code >= 500 ? "InternalError" : "BadRequest";
+  return {
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    response: { uid, allowed: false, status: { code, reason, message } },
+  };
+}
+
+function post(change: InjectOptions): InjectOptions {
+  return { method: "POST", url: VALIDATE_PATH, headers: JSON_TYPE, ...change };
+}
+
+const review = reviewOf(FROZEN_CRD, FLIPPED_CRD);
+const text = (value: unknown): string => JSON.stringify(value);
+const large = (crd: object): object => ({ ...crd, pad: "x".repeat(3 * 1024 * 1024 - 2048) });
+const cannotRead = (problem: string): string => `Cannot read the AdmissionReview: ${problem}`;
+
+const rows: readonly [name: string, request: InjectOptions, status: number, body: object][] = [
+  ["an unknown path", { url: "/" }, 404, { message: STATUS_TEXTS[404] }],
+  [
+    "an unknown path with a body",
+    post({ url: "/validate/", payload: text(review) }),
+    404,
+    { message: STATUS_TEXTS[404] },
+  ],
+  ["GET of /validate", { url: VALIDATE_PATH }, 405, { message: STATUS_TEXTS[405] }],
+  ["PUT to /validate", post({ method: "PUT", payload: "{" }), 405, { message: STATUS_TEXTS[405] }],
+  ["POST to /healthz", post({ url: "/healthz?a=b", payload: "{}" }), 405, { message: STATUS_TEXTS[405] }],
+  ["text/plain", post({ headers: { "content-type": "text/plain" }, payload: text(review) }), 415, refusal(415)],
+  ["YAML", post({ headers: { "content-type": "application/yaml" }, payload: "a: b" }), 415, refusal(415)],
+  ["a body without a content type", post({ headers: {}, payload: Buffer.from("{}") }), 415, refusal(415)],
+  ["an empty body", post({ payload: "" }), 400, refusal(400)],
+  ["broken JSON", post({ payload: '{"kind":' }), 400, refusal(400)],
+  ["JSON null", post({ payload: "null" }), 400, refusal(400, "", cannotRead("the body must be an object"))],
+  [
+    "another version",
+    post({ payload: text({ ...review, apiVersion: "admission.k8s.io/v1beta1" }) }),
+    400,
+    refusal(400, "705ab4f5", cannotRead('apiVersion must be "admission.k8s.io/v1"')),
+  ],
+  [
+    "another kind",
+    post({ payload: text({ ...review, kind: "ConversionReview" }) }),
+    400,
+    refusal(400, "705ab4f5", cannotRead('kind must be "AdmissionReview"')),
+  ],
+  [
+    "no request",
+    post({ payload: text({ ...review, request: undefined }) }),
+    400,
+    refusal(400, "", cannotRead("request must be an object")),
+  ],
+  [
+    "no oldObject",
+    post({ payload: text(reviewOf(null, FLIPPED_CRD)) }),
+    400,
+    refusal(400, "705ab4f5", cannotRead("request.oldObject must be an object")),
+  ],
+  ["a body over the limit", post({ payload: text({ pad: "x".repeat(64 * 1024) }) }), 413, refusal(413)],
+];
+
+for (const [name, request, status, body] of rows) {
+  await tap.test(`buildWebhookApp() answers ${status} to ${name}`, async (t) => {
+    const app = buildWebhookApp({ bodyLimit: 64 * 1024 });
+    t.teardown(() => app.close());
+    const answer = await app.inject(request);
+    t.equal(answer.statusCode, status);
+    t.match(answer.headers["content-type"], /^application\/json/);
+    t.same(answer.json(), body);
+    t.equal(
+      answer.headers["allow"],
+      status === 405 ? (request.url === VALIDATE_PATH ? "POST" : "GET, HEAD") : undefined,
+    );
+  });
+}
+
+await tap.test("buildWebhookApp() answers a crash with 500, the uid, and nothing of the error", async (t) => {
+  const app = buildWebhookApp({
+    onVerdict: () => {
+      throw new Error("secret internals");
+    },
+  });
+  t.teardown(() => app.close());
+  const answer = await app.inject(post({ payload: text(review) }));
+  t.equal(answer.statusCode, 500);
+  t.same(answer.json(), refusal(500, "705ab4f5"));
+  t.notMatch(answer.payload, /secret|stack|\.ts/);
+});
+
+await tap.test("buildWebhookApp() answers a verdict with 200 and tells about it", async (t) => {
+  const verdicts: [FreezeVerdict["allowed"], string][] = [];
+  const app = buildWebhookApp({ onVerdict: ({ allowed }, crdName) => verdicts.push([allowed, crdName]) });
+  t.teardown(() => app.close());
+  const denial = await app.inject(post({ url: `${VALIDATE_PATH}?timeout=5s`, payload: text(review) }));
+  t.equal(denial.statusCode, 200);
+  t.match(denial.json(), {
+    response: {
+      uid: "705ab4f5",
+      allowed: false,
+      status: {
+        code: 403,
+        reason: "Forbidden",
+        message: /^StorageVersionFrozen: .*"widgets\.example\.com" from "v1" to "v2"/,
+      },
+    },
+  });
+  const allowance = await app.inject(post({ payload: text(reviewOf(crdWith(), FLIPPED_CRD, "b")) }));
+  t.equal(allowance.statusCode, 200);
+  t.same(allowance.json(), {
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    response: { uid: "b", allowed: true },
+  });
+  t.same(verdicts, [
+    [false, "widgets.example.com"],
+    [true, "widgets.example.com"],
+  ]);
+});
+
+await tap.test("buildWebhookApp() reads schemas with any property name", async (t) => {
+  const app = buildWebhookApp();
+  t.teardown(() => app.close());
+  const schema = '{"__proto__":{"storage":true},"constructor":{"prototype":{"annotations":{}}}}';
+  const payload = text(review).replaceAll('"served":true', `"schema":${schema}`);
+  const answer = await app.inject(post({ payload }));
+  t.match(answer.json(), { response: { allowed: false, status: { code: 403 } } });
+});
+
+await tap.test("buildWebhookApp() reads a review of two objects as large as the API server takes", async (t) => {
+  const app = buildWebhookApp();
+  t.teardown(() => app.close());
+  const payload = text(reviewOf(large(FROZEN_CRD), large(FLIPPED_CRD)));
+  t.ok(payload.length < DEFAULT_BODY_LIMIT);
+  t.match((await app.inject(post({ payload }))).json(), { response: { allowed: false, status: { code: 403 } } });
+  const tooLarge = await app.inject(post({ payload: "x".repeat(DEFAULT_BODY_LIMIT + 1) }));
+  t.equal(tooLarge.statusCode, 413);
+});
+
+await tap.test("buildWebhookApp() says that it is alive and ready", async (t) => {
+  const app = buildWebhookApp();
+  t.teardown(() => app.close());
+  for (const url of ["/healthz", "/readyz"]) {
+    const answer = await app.inject({ url });
+    t.equal(answer.statusCode, 200);
+    t.same(answer.json(), { status: "ok" });
+    t.equal((await app.inject({ method: "HEAD", url })).statusCode, 200);
+  }
+});
