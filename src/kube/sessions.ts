@@ -95,10 +95,19 @@ export class Sessions {
     return {
       headers: trimmed(context.getHeaders()),
       // client-node sets none where the system's own trust store is enough.
-      dispatcher: context.getDispatcher() ?? new Agent(),
+      dispatcher: (context.getDispatcher() ?? new Agent()).compose(overHttp1),
       since: this.#clock.monotonic(),
     };
   }
+}
+
+/**
+ * Keeps undici from HTTP/2, which it would agree on with any API server. One stream that ends badly there can take the
+ * session down, and with it all requests on their way; and sixteen connections are no slower than sixteen streams.
+ */
+function overHttp1(dispatch: Dispatcher.Dispatch): Dispatcher.Dispatch {
+  const http1 = { allowH2: false };
+  return (options, handler) => dispatch({ ...options, ...http1 }, handler);
 }
 
 /** A token file often ends in a line break, which no header may hold. */
