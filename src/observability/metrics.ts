@@ -1,0 +1,104 @@
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+
+/** How the webhook answered a review. */
+export type WebhookDecision = "allowed" | "denied" | "invalid";
+
+/** What happened to an object. */
+export type ObjectOutcome = "migrated" | "skipped" | "failed" | "retried";
+
+/**
+ * Every metric of the server, by the rules of https://prometheus.io/docs/practices/naming/. docs/metrics.md lists them,
+ * and a test keeps both equal.
+ */
+export class Metrics {
+  readonly registry = new Registry();
+
+  readonly objects = new Counter({
+    name: "ksvm_objects_total",
+    help: "Objects that a migration was done with, and rewrites that were tried again",
+    labelNames: ["resource", "outcome"] as const,
+    registers: [this.registry],
+  });
+
+  readonly migrations = new Gauge({
+    name: "ksvm_migrations",
+    help: "StorageVersionMigration objects by state: Pending, Running, Waiting, Succeeded, Failed",
+    labelNames: ["state"] as const,
+    registers: [this.registry],
+  });
+
+  readonly remaining = new Gauge({
+    name: "ksvm_objects_remaining",
+    help: "Objects that a running migration has still to look at, as the API server estimates them",
+    labelNames: ["resource"] as const,
+    registers: [this.registry],
+  });
+
+  readonly inFlightLimit = new Gauge({
+    name: "ksvm_in_flight_limit",
+    help: "Rewrites that a running migration may have under way at once",
+    labelNames: ["resource"] as const,
+    registers: [this.registry],
+  });
+
+  readonly requestDuration = new Histogram({
+    name: "ksvm_request_duration_seconds",
+    help: "Time from a request to the API server to its answer's headers; code is 0 where none came",
+    labelNames: ["method", "code"] as const,
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+    registers: [this.registry],
+  });
+
+  readonly rateLimited = new Counter({
+    name: "ksvm_rate_limited_seconds_total",
+    help: "Time that requests waited because of --max-qps or because the API server asked for it (429, Retry-After)",
+    registers: [this.registry],
+  });
+
+  readonly pruned = new Counter({
+    name: "ksvm_stored_versions_pruned_total",
+    help: "Versions that were taken out of status.storedVersions",
+    labelNames: ["resource"] as const,
+    registers: [this.registry],
+  });
+
+  readonly freezeStarted = new Gauge({
+    name: "ksvm_freeze_start_timestamp_seconds",
+    help: "Since when a CRD is frozen by this server; no sample where none is",
+    labelNames: ["resource"] as const,
+    registers: [this.registry],
+  });
+
+  readonly webhookReviews = new Counter({
+    name: "ksvm_webhook_reviews_total",
+    help: "Admission reviews that were answered: allowed, denied, or invalid",
+    labelNames: ["decision"] as const,
+    registers: [this.registry],
+  });
+
+  readonly webhookDuration = new Histogram({
+    name: "ksvm_webhook_review_duration_seconds",
+    help: "Time from the first byte of an admission review to its answer",
+    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+    registers: [this.registry],
+  });
+
+  readonly certificateExpiry = new Gauge({
+    name: "ksvm_certificate_expiry_timestamp_seconds",
+    help: "When the serving certificate in use expires",
+    registers: [this.registry],
+  });
+
+  readonly certificateReloads = new Counter({
+    name: "ksvm_certificate_reloads_total",
+    help: "Serving certificates that were taken into use (loaded) or turned down (rejected)",
+    labelNames: ["result"] as const,
+    registers: [this.registry],
+  });
+
+  readonly leader = new Gauge({
+    name: "ksvm_leader",
+    help: "1 where this replica leads and migrates, else 0",
+    registers: [this.registry],
+  });
+}
