@@ -52,3 +52,12 @@ export const POLICIES: Resource = {
 };
 export const POLICY_BINDINGS: Resource = { ...POLICIES, resource: "validatingadmissionpolicybindings" };
 export const WEBHOOK_CONFIGURATIONS: Resource = { ...POLICIES, resource: "validatingwebhookconfigurations" };
+/** The migration API of this project (src/api/migration.ts). */
+export const MIGRATIONS: Resource = {
+  group: "migration.k8s.io",
+  version: "v1alpha1",
+  resource: "storageversionmigrations",
+};
+export const STORAGE_STATES: Resource = { ...MIGRATIONS, resource: "storagestates" };
+export const SECRETS: Resource = { group: "", version: "v1", resource: "secrets" };
+export const EVENTS: Resource = { group: "", version: "v1", resource: "events" };

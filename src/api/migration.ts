@@ -1,0 +1,103 @@
+import type { ObjectMeta } from "./meta.ts";
+
+/** The API group of seed 000 and of kubernetes-sigs/kube-storage-version-migrator. */
+export const MIGRATION_GROUP = "migration.k8s.io";
+export const MIGRATION_API_VERSION = "migration.k8s.io/v1alpha1";
+
+/** The namespace that everything installed lives in (seed 000). */
+export const SYSTEM_NAMESPACE = "kube-storage-migration";
+
+/** In StorageState: objects may be stored in a version that nobody recorded, or API servers disagree. */
+export const UNKNOWN_HASH = "Unknown";
+
+/** A resource of a StorageVersionMigration, at the version that its objects are read and written at. */
+export interface GroupVersionResource {
+  /** Absent or empty for the core group. */
+  readonly group?: string;
+  readonly version: string;
+  readonly resource: string;
+}
+
+/** The condition types of a StorageVersionMigration. Waiting is ours: a Running one that waits for somebody else. */
+export type MigrationConditionType = "Running" | "Waiting" | "Succeeded" | "Failed";
+
+/** One entry of `status.conditions` of a StorageVersionMigration. */
+export interface MigrationCondition {
+  readonly type: MigrationConditionType;
+  readonly status: "True" | "False" | "Unknown";
+  /** RFC 3339. */
+  readonly lastUpdateTime?: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** One object that could not be rewritten. */
+export interface MigrationFailure {
+  readonly namespace?: string;
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** Numbers of objects. */
+export interface MigrationCounts {
+  readonly migrated: number;
+  readonly skipped: number;
+  readonly failed: number;
+  /** As the API server estimates it; absent where it does not. */
+  readonly remaining?: number;
+}
+
+/** What the controller writes about a migration; every field is optional. */
+export interface MigrationStatus {
+  readonly conditions?: readonly MigrationCondition[];
+  /** The resourceVersion of the list that the migration began with (DESIGN.md, step 4). */
+  readonly watermark?: string;
+  readonly counts?: MigrationCounts;
+  /** "migrated of all", for the printer column. */
+  readonly progress?: string;
+  /** The first hundred. */
+  readonly failures?: readonly MigrationFailure[];
+  readonly startTime?: string;
+  readonly completionTime?: string;
+}
+
+/** A request to rewrite all objects of one resource. Cluster-scoped; `spec.resource` never changes. */
+export interface StorageVersionMigration {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: ObjectMeta;
+  readonly spec: { readonly resource: GroupVersionResource; readonly continueToken?: string };
+  readonly status?: MigrationStatus;
+}
+
+/** What is known of how the objects of one resource are stored (seed 001). Cluster-scoped, `<resource>.<group>`. */
+export interface StorageState {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: ObjectMeta;
+  readonly spec: { readonly resource: { readonly group?: string; readonly resource: string } };
+  readonly status?: {
+    /** Hashes of all versions that objects may be stored in; {@link UNKNOWN_HASH} among them where nobody knows. */
+    readonly persistedStorageVersionHashes?: readonly string[];
+    readonly currentStorageVersionHash?: string;
+    /** RFC 3339. */
+    readonly lastHeartbeatTime?: string;
+  };
+}
+
+/** `plural.group`, and the plural alone in the core group: as StorageStates and migrations are named. */
+export function resourceNameOf({ group, resource }: { readonly group?: string; readonly resource: string }): string {
+  return group === undefined || group === "" ? resource : `${resource}.${group}`;
+}
+
+/** Whether the condition is there and True. */
+export function hasCondition(migration: StorageVersionMigration, type: MigrationConditionType): boolean {
+  return (
+    migration.status?.conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false
+  );
+}
+
+/** Whether a migration has ended, which it does for good. */
+export function isFinished(migration: StorageVersionMigration): boolean {
+  return hasCondition(migration, "Succeeded") || hasCondition(migration, "Failed");
+}
