@@ -1,7 +1,7 @@
 import type { ObjectMeta, PartialObjectMetadataList } from "../api/meta.ts";
 import { ApiError } from "./errors.ts";
 import { ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
-import type { Transport } from "./transport.ts";
+import type { Fence, Transport } from "./transport.ts";
 
 /** Which object, and until when. */
 export interface ObjectRef {
@@ -49,6 +49,11 @@ export class ApiClient {
 
   constructor(transport: Transport) {
     this.transport = transport;
+  }
+
+  /** The same client, and `fence` before each request that stores something. */
+  fencedBy(fence: Fence): ApiClient {
+    return new ApiClient(this.transport.fencedBy(fence));
   }
 
   /**

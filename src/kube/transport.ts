@@ -29,6 +29,9 @@ export interface ApiResponse<T> {
   readonly serverTime: number | undefined;
 }
 
+/** Awaited before a request that stores something: resolves where it may be sent, throws where it may not. */
+export type Fence = () => Promise<void>;
+
 /** How a {@link Transport} behaves. */
 export interface TransportOptions {
   /**
@@ -48,13 +51,29 @@ export interface TransportOptions {
 export class Transport {
   /** The API server's base URL, without a slash at its end. */
   readonly server: string;
+  readonly #config: KubeConfig;
+  readonly #options: TransportOptions;
   readonly #timeoutMs: number;
-  readonly #sessions: Sessions;
+  #sessions: Sessions;
+  #fence: Fence | undefined;
 
   constructor(config: KubeConfig, options: TransportOptions = {}) {
+    this.#config = config;
+    this.#options = options;
     this.#timeoutMs = options.timeoutMs ?? 70_000;
     this.server = (config.getCurrentCluster()?.server ?? "").replace(/\/+$/, "");
     this.#sessions = new Sessions(config, this.server, options.clock ?? systemClock);
+  }
+
+  /**
+   * The same connections, and `fence` before each request that stores something, the second try after a 401 included.
+   * Whoever closes this one closes both.
+   */
+  fencedBy(fence: Fence): Transport {
+    const fenced = new Transport(this.#config, this.#options);
+    fenced.#sessions = this.#sessions;
+    fenced.#fence = fence;
+    return fenced;
   }
 
   /**
@@ -107,6 +126,9 @@ export class Transport {
   }
 
   async #sendOnce(request: ApiRequest, bodyTimeout: number, session: Session): Promise<Dispatcher.ResponseData> {
+    if (this.#fence !== undefined && isStored(request)) {
+      await this.#fence();
+    }
     request.signal?.throwIfAborted();
     try {
       return await undiciRequest(urlOf(this.server, request), {
@@ -138,6 +160,11 @@ export class Transport {
       ...(typeof retryAfter === "string" ? { retryAfter } : {}),
     });
   }
+}
+
+/** Whether a request may change what is in etcd. */
+function isStored({ method, query }: ApiRequest): boolean {
+  return method !== "GET" && query?.["dryRun"] === undefined;
 }
 
 function urlOf(server: string, request: ApiRequest): string {

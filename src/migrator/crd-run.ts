@@ -6,7 +6,7 @@ import type { Cleanup } from "./cleanup.ts";
 import { Tally } from "./counts.ts";
 import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
-import { freeze, unfreeze } from "./freeze.ts";
+import { type FreezeContext, freeze, unfreeze } from "./freeze.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
@@ -41,10 +41,12 @@ export class CrdRun {
     const { context, crdName, guard, lease } = parts;
     this.#parts = parts;
     const { maxFreezeIdleMs } = context.options;
+    const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = {
       ...context,
+      client: context.client.fencedBy(() => lease.confirm(signal)),
       retrier: context.retrier.with({ maxFreezeIdleMs }),
-      signal: AbortSignal.any([context.signal, this.#abort.signal]),
+      signal,
     };
     this.#evidence = new FreezeEvidence(this.#context, crdName, guard);
     const since = new Date(context.clock.now()).toISOString();
@@ -79,30 +81,44 @@ export class CrdRun {
   }
 
   async #freeze(): Promise<CustomResourceDefinition> {
-    const { cleanup, crdName, guard, lease } = this.#parts;
+    const { cleanup, crdName, guard } = this.#parts;
     const context = this.#context;
-    // Cleaning up does not wait for others: it has a time limit of its own.
-    const { retrier } = this.#parts.context;
     if (guard.kind === "policy") {
       cleanup.defer(
         `remove ValidatingAdmissionPolicy "${guard.name}"`,
         "the next run on this CRD removes it; it does nothing while the CRD is not frozen",
         (signal) =>
-          removePolicyGuard({ ...context, retrier, signal }, crdName, (owner) => isSameOwner(owner, this.#owner)),
+          this.#undo(signal, (undoing) =>
+            removePolicyGuard(undoing, crdName, (owner) => isSameOwner(owner, this.#owner)),
+          ),
       );
     }
-    lease.assertHeld();
     await installGuard(context, crdName, guard, this.#owner);
     cleanup.defer(
       `lift the freeze of "${crdName}"`,
       `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
-      async (signal) => {
-        if (await unfreeze({ ...context, retrier, signal }, crdName, this.#owner)) {
-          context.emit({ type: "unfrozen" });
-        }
-      },
+      (signal) =>
+        this.#undo(signal, async (undoing) => {
+          if (await unfreeze(undoing, crdName, this.#owner)) {
+            context.emit({ type: "unfrozen" });
+          }
+        }),
     );
-    return freeze(context, crdName, this.#owner, () => lease.assertHeld());
+    return freeze(context, crdName, this.#owner);
+  }
+
+  /** Undoes something, unless another run holds the Lease by now: that one sweeps what it finds. */
+  async #undo(signal: AbortSignal, work: (context: FreezeContext) => Promise<void>): Promise<void> {
+    const { context, lease } = this.#parts;
+    const client = context.client.fencedBy(() => lease.confirmForCleanup(signal));
+    try {
+      // Cleaning up does not wait for others: it has a time limit of its own.
+      await work({ client, retrier: context.retrier, signal });
+    } catch (error) {
+      if (!lease.isTakenOver) {
+        throw error;
+      }
+    }
   }
 
   /** From the proof on the storage version cannot change unseen, so this is where the expectation is taken from. */
@@ -148,7 +164,6 @@ export class CrdRun {
       dryRun: false,
       resume,
       tally,
-      assertMayWrite: () => lease.assertHeld(),
       onPage: async (point) => {
         report();
         await this.#saveCheckpoint(crd, point);
@@ -177,7 +192,6 @@ export class CrdRun {
     return pruneStoredVersions(this.#context, {
       expected,
       monitor,
-      assertMayWrite: () => this.#parts.lease.assertHeld(),
       proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#parts.crdName)),
     });
   }

@@ -9,6 +9,7 @@ import type { Retrier } from "./retrier.ts";
 
 /** What the writes of a freeze need. */
 export interface FreezeContext {
+  /** Fenced by the Lease of the run: the CRD is read first, and what was read is not written after the Lease is lost. */
   readonly client: ApiClient;
   readonly retrier: Retrier;
   readonly signal: AbortSignal;
@@ -19,21 +20,14 @@ const MAX_CONFLICTS = 20;
 
 /**
  * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
- * run on the same Lease left behind is taken over: the caller holds that Lease, and `assertMayWrite` throws if it does
- * not any more, after the CRD was read and before it is written.
+ * run on the same Lease left behind is taken over: the caller holds that Lease.
  *
  * @returns the CRD as it is frozen
- * @throws {KsvmError} ForeignFreeze where somebody else froze it; whatever `assertMayWrite` throws.
+ * @throws {KsvmError} ForeignFreeze where somebody else froze it; whatever the client's fence throws.
  */
-export function freeze(
-  context: FreezeContext,
-  crdName: string,
-  owner: FreezeOwner,
-  assertMayWrite: () => void,
-): Promise<CustomResourceDefinition> {
+export function freeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
   return updateCrd(context, crdName, (crd) => {
     assertNotForeign(crd, owner.lease);
-    assertMayWrite();
     return { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: formatOwner(owner) };
   });
 }

@@ -21,6 +21,17 @@ export interface Lease {
   };
 }
 
+/** A moment on both clocks of a {@link Clock}, in milliseconds. */
+export interface Moment {
+  readonly monotonic: number;
+  readonly now: number;
+}
+
+/** Now. */
+export function momentOf(clock: Clock): Moment {
+  return { monotonic: clock.monotonic(), now: clock.now() };
+}
+
 /** Which Lease to take, and for whom. */
 export interface RunLeaseOptions {
   readonly client: ApiClient;
@@ -49,12 +60,12 @@ export function leaseNameOf(resource: string): string {
  * Creates the Lease or takes it over from a holder that released it or stopped renewing it. Whether a holder lives is
  * judged by watching the Lease for its whole duration, never by comparing clocks.
  *
- * @returns the Lease, and when it was confirmed on the monotonic clock
+ * @returns the Lease, and when it was confirmed
  * @throws {KsvmError} AlreadyMigrating where its holder lives.
  */
 export async function acquireLease(
   options: RunLeaseOptions,
-): Promise<{ readonly lease: Lease; readonly confirmedAt: number }> {
+): Promise<{ readonly lease: Lease; readonly confirmedAt: Moment }> {
   const { client, clock, namespace, name, retrier, signal } = options;
   for (;;) {
     const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
@@ -63,7 +74,7 @@ export async function acquireLease(
     if (found !== undefined && holder !== "" && holder !== options.identity) {
       await waitUntilFree(found, holder, options);
     }
-    const confirmedAt = clock.monotonic();
+    const confirmedAt = momentOf(clock);
     const lease = await takeLease(found, options);
     if (lease !== undefined) {
       return { lease, confirmedAt };

@@ -35,22 +35,23 @@ export async function migrateBuiltIn(context: RunContext, resource: BuiltIn): Pr
       lease.release({ keepCheckpoint: false }, signal),
     );
     const apiServers = await context.findApiServers(context.signal);
-    const { lagged } = await waitForSameHash(context, resource, apiServers);
+    const { lagged, silent } = await waitForSameHash(context, resource, apiServers);
     context.emit({ type: "converged", apiServers: serversOf(apiServers) });
     const clients = apiServers.mode === "each" ? apiServers.clients : [context.client];
-    await settle(context, { apiServers: clients, newestJoin: apiServers.newestJoin, lagged });
-    const tally = await rewriteOnce(context, resource, () => lease.assertHeld());
+    await settle(context, { apiServers: clients, newestJoin: apiServers.newestJoin, lagged: lagged || silent });
+    const client = context.client.fencedBy(() => lease.confirm(context.signal));
+    const tally = await rewriteOnce({ ...context, client }, resource);
     return { resource: name, outcome: outcomeOf(tally, "migrated"), ...reportOf(tally) };
   });
 }
 
 /** Tries every object of a resource by a dry-run: says which would be rejected, changes nothing. */
 export async function dryRun(context: RunContext, resource: BuiltIn): Promise<MigrationResult> {
-  const tally = await rewriteOnce(context, resource, () => undefined);
+  const tally = await rewriteOnce(context, resource);
   return { resource: resourceNameOf(resource), outcome: outcomeOf(tally, "dry-run"), ...reportOf(tally) };
 }
 
-async function rewriteOnce(context: RunContext, resource: BuiltIn, assertMayWrite: () => void): Promise<Tally> {
+async function rewriteOnce(context: RunContext, resource: BuiltIn): Promise<Tally> {
   const tally = new Tally();
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const { dryRun: isDryRun, pageSize } = context.options;
@@ -63,7 +64,6 @@ async function rewriteOnce(context: RunContext, resource: BuiltIn, assertMayWrit
     pageSize,
     dryRun: isDryRun,
     tally,
-    assertMayWrite,
     onObject: report,
     onPage: () => {
       report();

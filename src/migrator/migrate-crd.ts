@@ -1,5 +1,6 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
 import { POLICIES } from "../kube/resources.ts";
 import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
 import { Cleanup } from "./cleanup.ts";
@@ -39,7 +40,8 @@ export async function migrateCrd(context: RunContext, crdName: string): Promise<
     cleanup.defer(`release Lease "${lease.key}"`, "it expires by itself", (signal) =>
       lease.release({ keepCheckpoint }, signal),
     );
-    const current = await sweep(context, crdName, lease);
+    const client = context.client.fencedBy(() => lease.confirm(context.signal));
+    const current = await sweep({ ...context, client }, crdName, lease);
     if (!isDue(context, current)) {
       keepCheckpoint = false;
       return nothingToDo(current);
@@ -61,6 +63,10 @@ async function runUntilDone(parts: Omit<CrdRunParts, "cleanup">): Promise<Migrat
     try {
       return await cleanup.after(() => new CrdRun({ ...parts, cleanup }).run());
     } catch (error) {
+      if (error instanceof KsvmError && error.code === "FreezeLifted") {
+        // Whoever takes the Lease over sweeps the freeze first, so this may be the smaller half of the truth.
+        await parts.lease.assertNotTakenOver(context.signal);
+      }
       if (error instanceof StartAgain) {
         // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
         await parts.lease.voidCheckpoint();

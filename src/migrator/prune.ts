@@ -14,8 +14,6 @@ export interface PruneOptions {
   readonly monitor: CrdMonitor;
   /** Repeats convergence and the proof of the freeze on every live API server; throws where either fails. */
   readonly proveAgain: () => Promise<void>;
-  /** Throws where this run may not write any more. */
-  readonly assertMayWrite: () => void;
 }
 
 /** How often the decision is made anew because somebody else wrote the CRD in between. */
@@ -27,7 +25,7 @@ const MAX_CONFLICTS = 10;
  * makes it decide again.
  *
  * @returns `status.storedVersions` as it was read back
- * @throws {KsvmError} whatever broke the expectation; PruneFailed where the API server does not take the write.
+ * @throws {KsvmError} whatever broke the expectation, or the client's fence throws; PruneFailed where the API server does not take the write.
  */
 export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<readonly string[]> {
   const { name, storageVersion } = options.expected;
@@ -35,7 +33,6 @@ export async function pruneStoredVersions(context: RunContext, options: PruneOpt
     await options.proveAgain();
     const crd = await readCrd(context, name);
     await options.monitor.verifyUpTo(crd, context.signal);
-    options.assertMayWrite();
     if (isClean(crd) || (await writeStoredVersions(context, crd, storageVersion))) {
       return readBack(context, options.expected);
     }

@@ -27,8 +27,6 @@ export interface RewritePassOptions {
   readonly resume?: ResumePoint | undefined;
   readonly tally: Tally;
   readonly signal: AbortSignal;
-  /** Throws where this run may not write any more. Called before every write. */
-  readonly assertMayWrite: () => void;
   /** Called when a page is done. */
   readonly onPage: (point: ResumePoint) => Promise<void>;
   /** Called when an object is done. */
@@ -48,7 +46,7 @@ export class RewritePass {
     this.#options = options;
   }
 
-  /** @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, and whatever `assertMayWrite` throws. */
+  /** @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, and whatever the client's fence throws. */
   async run(): Promise<void> {
     await this.#probe();
     do {
@@ -141,7 +139,7 @@ export class RewritePass {
   }
 
   async #rewritePage(items: readonly PartialObjectMetadata[], watermark: string): Promise<void> {
-    const { assertMayWrite, client, onObject, pacer, retrier, signal, tally } = this.#options;
+    const { client, onObject, pacer, retrier, signal, tally } = this.#options;
     const context = { ...this.#options, transport: client.transport, watermark };
     const due: PartialObjectMetadata[] = [];
     for (const item of items) {
@@ -152,7 +150,6 @@ export class RewritePass {
       }
     }
     const rewrite = async (item: PartialObjectMetadata): Promise<void> => {
-      assertMayWrite();
       const outcome = await rewriteObject(context, item);
       tally.add(item.metadata, outcome);
       if (outcome.kind !== "failed") {

@@ -1,19 +1,25 @@
-import { KsvmError } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import { isConflict, isNotFound } from "../kube/client.ts";
+import { TransportError } from "../kube/errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
-import { acquireLease, type Lease, microTime, type RunLeaseOptions } from "./lease-acquire.ts";
+import { untilAborted, withDeadline } from "./deadline.ts";
+import { acquireLease, type Lease, type Moment, microTime, momentOf, type RunLeaseOptions } from "./lease-acquire.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
 export const CHECKPOINT_ANNOTATION = "ksvm.sigs.k8s.io/checkpoint";
 
-/** client-go's default: well before the Lease can be taken over, its holder stops. */
+/** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
 const RENEW_DEADLINE_MS = 10_000;
 const RENEW_EVERY_MS = 4_000;
+/** client-go's default, after an attempt that failed. */
+const RETRY_EVERY_MS = 2_000;
 
 /**
  * The Lease of one command-line run on one resource: it says that the run lives, keeps a second run away, and carries
  * the checkpoint. Every write has the Lease's resourceVersion as precondition, so a run that wakes up late after
- * another took over can write neither.
+ * another took over can write neither. One that arrives proves that nobody took over, however long ago the last was: so
+ * an outage of the API server makes a run wait, and only another holder ends it.
  *
  * https://github.com/kubernetes/client-go/blob/v0.36.0/tools/leaderelection/leaderelection.go
  */
@@ -21,16 +27,17 @@ export class RunLease {
   readonly #options: RunLeaseOptions;
   readonly #abort = new AbortController();
   #lease: Lease;
-  #confirmedAt: number;
+  #confirmed: Moment;
   #writes: Promise<unknown> = Promise.resolve();
-  #renewal: Promise<void> = Promise.resolve();
-  #lost: KsvmError | undefined;
+  #renewal: Promise<void> | undefined;
+  #renewing: Promise<void> = Promise.resolve();
+  #lost: { readonly error: KsvmError; readonly isHeldByAnother: boolean } | undefined;
   #isVoid = false;
 
-  private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: number) {
+  private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
     this.#options = options;
     this.#lease = lease;
-    this.#confirmedAt = confirmedAt;
+    this.#confirmed = confirmedAt;
   }
 
   /**
@@ -40,7 +47,7 @@ export class RunLease {
   static async acquire(options: RunLeaseOptions): Promise<RunLease> {
     const { lease, confirmedAt } = await acquireLease(options);
     const held = new RunLease(options, lease, confirmedAt);
-    held.#renewal = held.#renewForEver();
+    held.#renewing = held.#renewForEver();
     return held;
   }
 
@@ -54,16 +61,48 @@ export class RunLease {
     return this.#lease.metadata.annotations?.[CHECKPOINT_ANNOTATION];
   }
 
+  /** Whether somebody else was seen to hold the Lease. */
+  get isTakenOver(): boolean {
+    return this.#lost?.isHeldByAnother === true;
+  }
+
   /**
-   * Throws unless the Lease was confirmed so lately that nobody else can hold it yet.
+   * Resolves while nobody else can hold the Lease: where it was not renewed for too long, once it was. To be awaited
+   * before every write to the cluster, see `ApiClient.fencedBy`.
+   * @throws {KsvmError} OwnershipLost where somebody else holds it, or the API server refuses to renew it;
+   *   RetryBudgetExceeded after too long without progress.
+   * @throws the signal's reason where it is aborted meanwhile.
+   */
+  async confirm(signal: AbortSignal): Promise<void> {
+    await this.#options.retrier.run(async () => {
+      while (!this.#isConfirmed()) {
+        await untilAborted(this.#renewNow(), signal).catch((error: unknown) => this.#throwAsOwnError(error));
+      }
+    }, signal);
+  }
+
+  /**
+   * As {@link confirm}, for undoing what this run set up: also allowed where nobody holds the Lease any more, since
+   * whoever holds it next has not come yet. Somebody who does hold it sweeps by himself.
+   */
+  async confirmForCleanup(signal: AbortSignal): Promise<void> {
+    try {
+      await this.confirm(signal);
+    } catch (error) {
+      if (error !== this.#lost?.error || this.isTakenOver) {
+        throw error;
+      }
+    }
+  }
+
+  /**
+   * Looks whether somebody else holds the Lease by now. What cannot be found out counts as no.
    * @throws {KsvmError} OwnershipLost
    */
-  assertHeld(): void {
+  async assertNotTakenOver(signal: AbortSignal): Promise<void> {
+    await untilAborted(this.#renewNow(), signal).catch(() => undefined);
     if (this.#lost !== undefined) {
-      throw this.#lost;
-    }
-    if (this.#options.clock.monotonic() - this.#confirmedAt > RENEW_DEADLINE_MS) {
-      throw lostError(this.#options.name, `it could not be renewed for ${RENEW_DEADLINE_MS / 1_000} s`);
+      throw this.#lost.error;
     }
   }
 
@@ -72,94 +111,137 @@ export class RunLease {
    * @throws {KsvmError} OwnershipLost; {ApiError | TransportError} where the write fails.
    */
   async saveCheckpoint(checkpoint: string): Promise<void> {
-    const { retrier, signal } = this.#options;
-    await retrier.run(() => this.#write({ [CHECKPOINT_ANNOTATION]: checkpoint }, signal), signal);
+    await this.#annotate({ [CHECKPOINT_ANNOTATION]: checkpoint });
   }
 
   /**
-   * Takes the checkpoint back: nobody may resume there any more. Not broken off by Ctrl-C, and a Lease that is given up
-   * before the write arrived is deleted.
+   * Takes the checkpoint back: nobody may resume there any more. Where Ctrl-C comes first, the Lease is deleted when it
+   * is given up.
    * @throws as {@link saveCheckpoint}.
    */
   async voidCheckpoint(): Promise<void> {
     this.#isVoid = true;
-    const signal = AbortSignal.timeout(RENEW_DEADLINE_MS);
-    await this.#options.retrier.run(() => this.#write({ [CHECKPOINT_ANNOTATION]: "" }, signal), signal);
+    await this.#annotate({ [CHECKPOINT_ANNOTATION]: "" });
     this.#isVoid = false;
   }
 
   /** Gives the Lease up: deletes it where nothing is left to resume, else clears its holder and keeps the checkpoint. */
   async release(options: { readonly keepCheckpoint: boolean }, signal: AbortSignal): Promise<void> {
     this.#abort.abort();
-    await this.#renewal;
-    if (this.#lost !== undefined) {
-      return;
-    }
-    const { client, namespace, name, retrier } = this.#options;
-    const { resourceVersion, uid } = this.#lease.metadata;
+    await Promise.all([this.#renewing, this.#writes]);
+    const keepCheckpoint = options.keepCheckpoint && !this.#isVoid;
+    await this.#options.retrier.run(() => this.#giveUp(keepCheckpoint, signal), signal);
+  }
+
+  async #giveUp(keepCheckpoint: boolean, signal: AbortSignal): Promise<void> {
+    const { client, namespace, name } = this.#options;
     const ref = { namespace, name };
-    const body = { metadata: { uid, resourceVersion }, spec: { holderIdentity: null } };
-    const give =
-      options.keepCheckpoint && !this.#isVoid
-        ? () => client.patch(LEASES, ref, { type: MERGE_PATCH, body }, { signal })
-        : () => client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal });
-    await retrier.run<unknown>(give, signal).catch((error: unknown) => {
-      // Somebody took it over, or it is gone: it is not ours to give.
-      if (!isConflict(error) && !isNotFound(error)) {
-        throw error;
+    while (this.#lost === undefined) {
+      const { resourceVersion, uid } = this.#lease.metadata;
+      const body = { metadata: { uid, resourceVersion }, spec: { holderIdentity: null } };
+      try {
+        await (keepCheckpoint
+          ? client.patch(LEASES, ref, { type: MERGE_PATCH, body }, { signal })
+          : client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal }));
+        return;
+      } catch (error) {
+        await this.#afterFailure(error, signal);
       }
-    });
+    }
+  }
+
+  #isConfirmed(): boolean {
+    if (this.#lost !== undefined) {
+      throw this.#lost.error;
+    }
+    const { clock } = this.#options;
+    const { monotonic, now } = this.#confirmed;
+    // A monotonic clock may stand still while the machine sleeps, and a wall clock may be set back: the later one counts.
+    return Math.max(clock.monotonic() - monotonic, clock.now() - now) <= RENEW_DEADLINE_MS;
+  }
+
+  /** The error of a request for the Lease must not be taken for one of the request that waits for it. */
+  #throwAsOwnError(error: unknown): never {
+    const kind = failureKindOf(error);
+    if (kind === undefined || kind === "transient") {
+      throw error;
+    }
+    const text = `Cannot go on: Lease "${this.#options.name}" cannot be renewed: ${messageOf(error)}`;
+    throw new KsvmError("OwnershipLost", text, { cause: error });
   }
 
   async #renewForEver(): Promise<void> {
     const { clock } = this.#options;
     const { signal } = this.#abort;
+    let waitMs = RENEW_EVERY_MS;
     while (!signal.aborted && this.#lost === undefined) {
-      await clock.sleep(RENEW_EVERY_MS, signal).catch(() => undefined);
+      await clock.sleep(waitMs, signal).catch(() => undefined);
       if (!signal.aborted) {
-        // A renewal that fails is tried again in a moment; assertHeld() stops the run before the Lease can expire.
-        await this.#write({}, signal).catch(() => undefined);
+        // One that fails is tried again in a moment; confirm() lets nothing be written meanwhile.
+        waitMs = await this.#renewNow().then(
+          () => RENEW_EVERY_MS,
+          () => RETRY_EVERY_MS,
+        );
       }
     }
   }
 
+  /** One renewal for all who wait for one. */
+  #renewNow(): Promise<void> {
+    this.#renewal ??= this.#write({}).finally(() => {
+      this.#renewal = undefined;
+    });
+    return this.#renewal;
+  }
+
+  async #annotate(annotations: Readonly<Record<string, string>>): Promise<void> {
+    const { retrier, signal } = this.#options;
+    await retrier.run(() => untilAborted(this.#write(annotations), signal), signal);
+  }
+
   /** Renewals and checkpoints go one after the other: each needs the resourceVersion that the one before it left. */
-  #write(annotations: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
-    const write = this.#writes.then(() => this.#renew(annotations, signal));
+  #write(annotations: Readonly<Record<string, string>>): Promise<void> {
+    const { client, clock, name } = this.#options;
+    const noAnswer = new Error(`none came within ${RENEW_DEADLINE_MS / 1_000} s`);
+    const errorOf = (): Error => new TransportError(`renew Lease "${name}"`, client.transport.server, noAnswer);
+    const deadline = { clock, ms: RENEW_DEADLINE_MS, signal: this.#abort.signal, errorOf };
+    const write = this.#writes.then(() => withDeadline(deadline, (signal) => this.#renew(annotations, signal)));
     this.#writes = write.catch(() => undefined);
     return write;
   }
 
   async #renew(annotations: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
     const { client, clock, namespace, name } = this.#options;
-    const startedAt = clock.monotonic();
-    const { resourceVersion, uid } = this.#lease.metadata;
-    const body = { metadata: { uid, resourceVersion, annotations }, spec: { renewTime: microTime(clock) } };
-    try {
-      this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
-    } catch (error) {
-      if (!isConflict(error) && !isNotFound(error)) {
-        throw error;
+    for (;;) {
+      if (this.#lost !== undefined) {
+        throw this.#lost.error;
       }
-      await this.#readAgain(signal);
-      return this.#renew(annotations, signal);
+      const startedAt = momentOf(clock);
+      const { resourceVersion, uid } = this.#lease.metadata;
+      const body = { metadata: { uid, resourceVersion, annotations }, spec: { renewTime: microTime(clock) } };
+      try {
+        this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
+        this.#confirmed = startedAt;
+        return;
+      } catch (error) {
+        await this.#afterFailure(error, signal);
+      }
     }
-    this.#confirmedAt = startedAt;
   }
 
   /** After a conflict: an earlier write of ours may have arrived though its answer was lost, else the Lease is lost. */
-  async #readAgain(signal: AbortSignal): Promise<void> {
+  async #afterFailure(error: unknown, signal: AbortSignal): Promise<void> {
+    if (!isConflict(error) && !isNotFound(error)) {
+      throw error;
+    }
     const { client, identity, namespace, name } = this.#options;
     const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
-    const holder = current?.spec?.holderIdentity;
-    if (current?.metadata.uid !== this.#lease.metadata.uid || holder !== identity) {
-      this.#lost = lostError(name, `it is held by "${holder ?? "nobody"}" now`);
-      throw this.#lost;
+    const holder = current?.spec?.holderIdentity ?? "";
+    if (current !== undefined && current.metadata.uid === this.#lease.metadata.uid && holder === identity) {
+      this.#lease = current;
+      return;
     }
-    this.#lease = current;
+    const text = `Cannot go on: this run lost Lease "${name}": it is held by "${holder === "" ? "nobody" : holder}" now`;
+    this.#lost = { error: new KsvmError("OwnershipLost", text), isHeldByAnother: holder !== "" };
   }
-}
-
-function lostError(name: string, why: string): KsvmError {
-  return new KsvmError("OwnershipLost", `Cannot go on: this run lost Lease "${name}": ${why}`);
 }

@@ -49,6 +49,11 @@ export class KsvmProcess {
     t.teardown(() => this.kill());
   }
 
+  /** What it has written so far. */
+  get lines(): readonly KsvmLine[] {
+    return this.#lines;
+  }
+
   /** Ends it at once, as kill -9 does. */
   async kill(): Promise<KsvmEnd> {
     this.#child.kill("SIGKILL");

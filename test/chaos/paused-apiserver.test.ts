@@ -126,7 +126,8 @@ await t.test(
   },
 );
 
-for (const pauseMs of IS_LONG ? [3_000, 20_000, 80_000] : [3_000]) {
+// Nobody else wants the Lease of the run, so a pause that outlasts it (15 s) does not end it.
+for (const pauseMs of IS_LONG ? [3_000, 25_000, 80_000] : [25_000]) {
   await t.test(`SIGSTOP for ${pauseMs / 1_000} s of the API server that the run itself talks to`, async (t) => {
     const options = { seed: seed + pauseMs, objects: OBJECTS, flags: PATIENT, load: { apiservers: [1] } } as const;
     const scenario = await Scenario.start(t, cluster, "own", options);
@@ -136,9 +137,7 @@ for (const pauseMs of IS_LONG ? [3_000, 20_000, 80_000] : [3_000]) {
     await delay(pauseMs);
     first.resume();
     const end = await run.ended;
-    console.error(`  ${t.name}: ended with ${end.code} ${end.stderr.trim()}`);
-    // A run that cannot renew its Lease for ten seconds must stop.
-    scenario.assertTrueEnd(t, end, ["OwnershipLost"]);
+    t.equal(end.code, 0, "the run goes on", { stderr: end.stderr });
     await scenario.assertSoundEnd(t);
   });
 }

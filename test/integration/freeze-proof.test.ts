@@ -49,7 +49,7 @@ for (const { title, shape } of SHAPES) {
     await cluster.createCrd(kind, shape);
 
     t.match(await prove(), { proven: false, reason: "the CRD is not frozen" });
-    await freeze(context, kind.name, owner, () => undefined);
+    await freeze(context, kind.name, owner);
     t.match(await prove(), { proven: false, reason: /was accepted/ }, "frozen, and nobody guards it");
     await installGuard(context, kind.name, guard, owner);
     await eventually(async () => (await prove()).proven, "the freeze is proven");

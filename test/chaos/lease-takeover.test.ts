@@ -1,0 +1,59 @@
+import t from "tap";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { freezeOwnerOf } from "../../src/api/owner.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { loadKubeConfig } from "../../src/kube/config.ts";
+import { CRDS } from "../../src/kube/resources.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import { Cluster } from "../integration/cluster.ts";
+import { errorCodeOf, type KsvmLine } from "./ksvm-process.ts";
+import { announcedSeed } from "./random.ts";
+import { Scenario } from "./scenario.ts";
+
+const seed = announcedSeed("lease-takeover.test.ts");
+const cluster = await Cluster.start(t, { apiservers: 2 });
+const { controlPlane } = cluster;
+const [first, second] = controlPlane.apiservers;
+if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
+const OBJECTS = 300;
+const BOTH = `${first.url},${second.url}`;
+const FLAGS = ["--settle", "1s", "--proof-timeout", "60s", "--page-size", "20", "--apiserver-endpoints", BOTH];
+const viaSecond = controlPlane.kubeconfigFor("admin", 1);
+const api = new ApiClient(new Transport(loadKubeConfig({ kubeconfig: viaSecond })));
+t.teardown(() => api.transport.close());
+
+/** How many objects a run said it was through with, last. */
+function doneBy({ lines }: { readonly lines: readonly KsvmLine[] }): number {
+  return lines.findLast((line) => line.type === "progress")?.counts.done ?? 0;
+}
+
+await t.test("Two writers: a run cut off from its API server writes nothing after another took over", async (t) => {
+  // The others write by the second API server, which stays.
+  const load = { apiservers: [1] } as const;
+  const scenario = await Scenario.start(t, cluster, "cutoff", { seed, objects: OBJECTS, flags: FLAGS, load });
+  const owner = async (): Promise<string | undefined> =>
+    freezeOwnerOf(await api.get<CustomResourceDefinition>(CRDS, scenario.kind))?.identity;
+  const cutOff = scenario.startKsvm(["--max-qps", "30"]);
+  await cutOff.untilLine("progress", "error");
+  const before = await owner();
+  await first.kill();
+  t.equal(await owner(), before);
+
+  const other = scenario.startKsvm(["--max-qps", "15", "--apiserver-endpoints", second.url], viaSecond);
+  await other.untilLine("progress", "error");
+  const after = await owner();
+  t.not(after, before, "the other run took over");
+  const doneWhileAlone = doneBy(cutOff);
+  first.start();
+  await first.waitReady();
+
+  const end = await cutOff.ended;
+  t.equal(end.code, 1);
+  t.equal(errorCodeOf(end), "OwnershipLost", end.stderr);
+  t.equal(doneBy(end), doneWhileAlone, "it wrote nothing any more");
+  t.notOk(end.lines.some(({ type }) => type === "pruned" || type === "unfrozen"));
+  t.equal(await owner(), after, "the freeze of the other run is left alone");
+  const otherEnd = await other.ended;
+  t.equal(otherEnd.code, 0, otherEnd.stderr);
+  await scenario.assertSoundEnd(t);
+});
