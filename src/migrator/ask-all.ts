@@ -31,7 +31,7 @@ export interface AskOptions {
 
 /** What became apparent while they were asked. */
 export interface AskResult {
-  /** Whether one of them did not pass at once. */
+  /** Whether one of them answered and did not pass. */
   readonly lagged: boolean;
   /** Whether one of them did not answer, or not within five seconds. */
   readonly silent: boolean;
@@ -43,12 +43,13 @@ export interface AskResult {
  */
 export const SAMPLES = 20;
 const POLL_MS = 250;
-const SLOW_ANSWER_MS = 5_000;
+/** An API server that takes longer may have been stopped with requests under way, in milliseconds. */
+export const SLOW_ANSWER_MS = 5_000;
 
 /**
  * Asks every API server until it passes the check: each one where they can be reached one by one, else on
  * {@link SAMPLES} new connections in a row, over `spreadMs`.
- * @throws what `errorOf` makes of the last failure, after `timeoutMs`.
+ * @throws what `errorOf` makes of the last failure, after `timeoutMs`; what `check` throws, at once.
  */
 export async function askAll(apiServers: ApiServers, check: Check, options: AskOptions): Promise<AskResult> {
   const asking = new Asking(check, options);
@@ -73,6 +74,7 @@ class Asking {
   readonly #deadline: number;
   #lagged = false;
   #silent = false;
+  #isOver = false;
 
   constructor(check: Check, options: AskOptions) {
     this.#check = check;
@@ -85,8 +87,14 @@ class Asking {
   }
 
   async until(client: ApiClient): Promise<void> {
-    while (!(await this.#passes(client))) {
-      await this.#options.clock.sleep(POLL_MS, this.#options.signal);
+    try {
+      while (!(await this.#passes(client)) && !this.#isOver) {
+        await this.#options.clock.sleep(POLL_MS, this.#options.signal);
+      }
+    } catch (error) {
+      // Nobody waits for the others any more.
+      this.#isOver = true;
+      throw error;
     }
   }
 
@@ -112,7 +120,7 @@ class Asking {
     if (failure === undefined) {
       return true;
     }
-    this.#lagged = true;
+    this.#lagged ||= !failure.silent;
     const { server } = client.transport;
     if (clock.monotonic() >= this.#deadline) {
       throw errorOf(server, failure.reason);

@@ -29,13 +29,16 @@ export function brokenExpectation(expected: CrdExpectation, crd: CustomResourceD
   return brokenFreeze(expected, crd) ?? brokenVersions(expected, crd);
 }
 
+/** The error for a freeze that somebody took off. It is final: nobody puts it back. */
+export function freezeLifted(crdName: string): KsvmError {
+  const text = `Cannot go on with "${crdName}": somebody lifted the freeze of its storage version; nothing was pruned`;
+  return new KsvmError("FreezeLifted", text);
+}
+
 function brokenFreeze(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
   const { name } = expected;
   if (!hasFreezeAnnotation(crd)) {
-    return new KsvmError(
-      "FreezeLifted",
-      `Cannot go on with "${name}": somebody lifted the freeze of its storage version; nothing was pruned`,
-    );
+    return freezeLifted(name);
   }
   if (crd.metadata.annotations?.[OWNER_ANNOTATION] !== expected.owner) {
     return new KsvmError("OwnershipLost", `Cannot go on with "${name}": another run took its migration over`);

@@ -7,10 +7,14 @@ import { ApiError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import { type Check, type CheckFailure, checkFailureOf } from "./ask-all.ts";
 import { labelChangePatch, storageChangePatch } from "./freeze-probe.ts";
+import { freezeLifted } from "./crd-expectation.ts";
 import { type GuardIdentity, isDenialBy } from "./guard.ts";
 
 /** What one attempt at a proof showed on one API server. */
-export type ProofResult = { readonly proven: true } | ({ readonly proven: false } & CheckFailure);
+export type ProofResult =
+  | { readonly proven: true }
+  /** `unfrozen`: the CRD does not carry the annotation. A read is never stale, so no API server gets there later. */
+  | ({ readonly proven: false; readonly unfrozen?: true } & CheckFailure);
 
 /** What is proven. */
 export interface ProofOptions {
@@ -19,11 +23,17 @@ export interface ProofOptions {
   readonly signal: AbortSignal;
 }
 
-/** A check that an API server has the freeze in force. */
+/** A check that an API server has the freeze in force. It throws FreezeLifted where there is none any more. */
 export function freezeCheck(options: ProofOptions): Check {
   return async (client) => {
     const result = await proveFreeze(client, options);
-    return result.proven ? undefined : result;
+    if (result.proven) {
+      return undefined;
+    }
+    if (result.unfrozen === true) {
+      throw freezeLifted(options.crdName);
+    }
+    return result;
   };
 }
 
@@ -45,7 +55,7 @@ export async function proveFreeze(client: ApiClient, options: ProofOptions): Pro
     const { signal } = options;
     const crd = await client.get<CustomResourceDefinition>(CRDS, { name: options.crdName }, { signal });
     if (!hasFreezeAnnotation(crd)) {
-      return { proven: false, reason: "the CRD is not frozen", silent: false };
+      return { proven: false, unfrozen: true, reason: "the CRD is not frozen", silent: false };
     }
     const storageChange = await storageChangeResult(client, crd, options);
     return storageChange.proven ? await labelChangeResult(client, crd, signal) : storageChange;
