@@ -69,6 +69,9 @@ export class FreezeEvidence {
 
   /**
    * Proves and checks all of it once more, right before pruning.
+   * One that is silent for a while is waited for, and no more: a late write of an old version was under way on it when
+   * the storage version changed, and settle() saw it answer all the time until such a write must have ended.
+   *
    * @throws {StartAgain} where an API server fell behind or joined meanwhile: it may have written an old version.
    */
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {

@@ -1,7 +1,9 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { CRDS, objectPath } from "../kube/resources.ts";
 import type { ApiResponse } from "../kube/transport.ts";
+import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { RunContext } from "./run-context.ts";
 import { lastVersionsChangeOf, settleRemainingMs } from "./settle.ts";
 
@@ -16,46 +18,99 @@ export interface SettleOptions {
   readonly lagged: boolean;
 }
 
+/** How often an API server is asked whether it still answers, in milliseconds. */
+const POLL_MS = 2_500;
+
 /**
  * Waits until a write of an old version that was under way when the storage version changed must have landed or have
  * been ended by its API server. Needs a proven freeze: the storage version cannot change meanwhile.
+ * @throws {KsvmError} NotConverged, naming an API server that keeps standing still.
  */
 export async function settle(context: RunContext, options: SettleOptions): Promise<void> {
-  const { clock, emit, signal } = context;
-  const settleMs = context.options.settleMs;
-  const { newestJoin } = options;
-  const changes: number[] = newestJoin === undefined ? [] : [newestJoin];
-  for (let first = true; ; first = false) {
-    const { crds, serverNow } = await readAll(context, options);
-    if (first && options.lagged) {
-      changes.push(serverNow);
-    }
-    for (const crd of crds) {
-      changes.push(lastVersionsChangeOf(crd) ?? (first ? serverNow : 0));
-    }
-    const remainingMs = settleRemainingMs({ settleMs, serverNow, changes });
-    if (remainingMs === 0) {
-      return;
-    }
-    emit({ type: "settling", remainingMs });
-    await clock.sleep(remainingMs, signal);
-  }
+  await new Settling(context, options).untilSettled();
 }
 
-/**
- * The CRD and the clock of every API server. The slowest of their clocks counts: a change was stamped by one of them,
- * so against the slowest it is never taken for older than it is.
- */
-async function readAll(
-  { clock, retrier, signal }: RunContext,
-  { apiServers, crdName }: SettleOptions,
-): Promise<{ readonly crds: readonly CustomResourceDefinition[]; readonly serverNow: number }> {
-  const path = crdName === undefined ? "/version" : objectPath(CRDS, { name: crdName });
-  const read = ({ transport }: ApiClient): Promise<ApiResponse<CustomResourceDefinition>> =>
-    transport.request({ method: "GET", path, signal });
-  const answers = await Promise.all(apiServers.map((client) => retrier.run(() => read(client), signal)));
-  return {
-    crds: crdName === undefined ? [] : answers.map(({ body }) => body),
-    serverNow: Math.min(...answers.map(({ serverTime }) => serverTime ?? clock.now())),
-  };
+class Settling {
+  readonly #context: RunContext;
+  readonly #options: SettleOptions;
+  readonly #deadline: number;
+  /** By the API servers' clock, in milliseconds since the Unix epoch. */
+  readonly #changes: number[];
+
+  constructor(context: RunContext, options: SettleOptions) {
+    this.#context = context;
+    this.#options = options;
+    const { clock, options: settings } = context;
+    this.#deadline = clock.monotonic() + settings.settleMs + settings.convergenceTimeoutMs;
+    this.#changes = options.newestJoin === undefined ? [] : [options.newestJoin];
+  }
+
+  async untilSettled(): Promise<void> {
+    const { emit, options: settings } = this.#context;
+    for (let first = true; ; first = false) {
+      const { crds, serverNow } = await this.#read();
+      if (first && this.#options.lagged) {
+        this.#changes.push(serverNow);
+      }
+      for (const crd of crds) {
+        this.#changes.push(lastVersionsChangeOf(crd) ?? (first ? serverNow : 0));
+      }
+      const remainingMs = settleRemainingMs({ settleMs: settings.settleMs, serverNow, changes: this.#changes });
+      if (remainingMs === 0) {
+        return;
+      }
+      emit({ type: "settling", remainingMs });
+      await this.#sleep(remainingMs);
+    }
+  }
+
+  /** Asks all the while: an API server that stands still, and what is under way on it, has that much longer to go. */
+  async #sleep(ms: number): Promise<void> {
+    const { clock, signal } = this.#context;
+    const end = clock.monotonic() + ms;
+    for (let leftMs = ms; leftMs > 0; leftMs = end - clock.monotonic()) {
+      await clock.sleep(Math.min(POLL_MS, leftMs), signal);
+      await this.#ask("/version");
+    }
+  }
+
+  /** The CRD, where there is one, and the clock of every API server. */
+  async #read(): Promise<{ readonly crds: readonly CustomResourceDefinition[]; readonly serverNow: number }> {
+    const { crdName } = this.#options;
+    if (crdName === undefined) {
+      return { crds: [], serverNow: (await this.#ask("/version")).serverNow };
+    }
+    const { bodies, serverNow } = await this.#ask(objectPath(CRDS, { name: crdName }));
+    return { crds: bodies as readonly CustomResourceDefinition[], serverNow };
+  }
+
+  /**
+   * Asks every API server. The slowest of their clocks counts: a change was stamped by one of them, so against the
+   * slowest it is never taken for older than it is.
+   */
+  async #ask(path: string): Promise<{ readonly bodies: readonly unknown[]; readonly serverNow: number }> {
+    const answers = await Promise.all(this.#options.apiServers.map((client) => this.#askOne(client, path)));
+    const serverNow = Math.min(...answers.map(({ serverTime }) => serverTime ?? this.#context.clock.now()));
+    return { bodies: answers.map(({ body }) => body), serverNow };
+  }
+
+  async #askOne({ transport }: ApiClient, path: string): Promise<ApiResponse<unknown>> {
+    const { clock, emit, retrier, signal } = this.#context;
+    const startedAt = clock.monotonic();
+    const answer = await retrier.run(() => transport.request({ method: "GET", path, signal }), signal);
+    const tookMs = clock.monotonic() - startedAt;
+    if (tookMs > SLOW_ANSWER_MS) {
+      const { server } = transport;
+      const reason = `it did not answer for ${Math.round(tookMs / 1_000)} s`;
+      if (clock.monotonic() > this.#deadline) {
+        throw new KsvmError(
+          "NotConverged",
+          `Cannot wait for late writes to land: ${server} keeps standing still: ${reason}`,
+        );
+      }
+      emit({ type: "lagging", server, reason });
+      this.#changes.push(answer.serverTime ?? clock.now());
+    }
+    return answer;
+  }
 }

@@ -1,0 +1,113 @@
+import tap from "tap";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { TransportError } from "../../src/kube/errors.ts";
+import type { MigrationEvent } from "../../src/migrator/events.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { type SettleOptions, settle } from "../../src/migrator/settle-wait.ts";
+import { crdWith } from "../api/crd-fixture.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const SETTLE_MS = 65_000;
+/** API times are cut to the second. */
+const RESOLUTION_MS = 1_000;
+
+interface Setting {
+  readonly clock: FakeClock;
+  readonly events: MigrationEvent[];
+  readonly paths: string[];
+  readonly settle: (options: Omit<SettleOptions, "apiServers">) => Promise<void>;
+}
+
+/** One API server, which takes `tookMs` for the answer to the n-th request. */
+function setting(tookMs: (n: number) => number, changedAgoMs = 3_600_000): Setting {
+  const clock = new FakeClock();
+  const time = new Date(clock.now() - changedAgoMs).toISOString();
+  const fieldsV1 = { "f:spec": { "f:versions": {} } };
+  const managedFields = [{ manager: "kubectl", operation: "Update", time, fieldsV1 } as const];
+  const crd = crdWith({ metadata: { creationTimestamp: time, managedFields } });
+  const events: MigrationEvent[] = [];
+  const paths: string[] = [];
+  const request = async ({ path }: { path: string }): Promise<unknown> => {
+    clock.advance(tookMs(paths.push(path)));
+    return { status: 200, body: path === "/version" ? {} : crd, serverTime: clock.now() };
+  };
+  const client = { transport: { server: "https://a", request } } as unknown as ApiClient;
+  const context = {
+    clock,
+    emit: (event: MigrationEvent) => events.push(event),
+    options: { settleMs: SETTLE_MS, convergenceTimeoutMs: 300_000 },
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    signal: new AbortController().signal,
+  } as unknown as RunContext;
+  return { clock, events, paths, settle: (options) => settle(context, { ...options, apiServers: [client] }) };
+}
+
+const QUICK = (): number => 10;
+const OPTIONS = { crdName: "widgets.example.com", lagged: false };
+
+await tap.test("settle() waits for nothing where the last change is long past", async (t) => {
+  const { clock, events, settle: run } = setting(QUICK);
+  await run(OPTIONS);
+  t.ok(clock.monotonic() < 1_000);
+  t.same(events, []);
+});
+
+await tap.test("settle() waits for the rest of the settle time after a change", async (t) => {
+  const { clock, events, settle: run } = setting(QUICK, 10_000);
+  await run(OPTIONS);
+  t.ok(clock.monotonic() >= SETTLE_MS - 10_000);
+  t.ok(clock.monotonic() < SETTLE_MS);
+  t.equal(events.length, 1, "said once");
+});
+
+await tap.test(
+  "settle() counts from now where an API server lagged, or is asked about a built-in resource",
+  async (t) => {
+    const { clock, settle: run } = setting(QUICK);
+    await run({ lagged: true });
+    t.ok(clock.monotonic() >= SETTLE_MS);
+  },
+);
+
+await tap.test("settle() counts from the last time an API server did not answer within five seconds", async (t) => {
+  let silentUntil = 0;
+  const tookMs = (n: number): number => {
+    if (n !== 10) return 10;
+    silentUntil = clock.monotonic() + 6_000;
+    return 6_000;
+  };
+  const { clock, events, settle: run } = setting(tookMs, 10_000);
+  await run(OPTIONS);
+  t.ok(silentUntil > 0 && clock.monotonic() >= silentUntil + SETTLE_MS);
+  t.match(events, [
+    { type: "settling" },
+    { type: "lagging", server: "https://a", reason: /6 s/ },
+    { type: "settling" },
+  ]);
+});
+
+await tap.test("settle() counts from an API server's silence also where the last change is long past", async (t) => {
+  const { clock, settle: run } = setting((n) => (n === 1 ? 30_000 : 10));
+  await run(OPTIONS);
+  t.ok(clock.monotonic() >= 30_000 + SETTLE_MS + RESOLUTION_MS);
+});
+
+await tap.test("settle() gives up on an API server that keeps standing still, with its name", async (t) => {
+  const { settle: run } = setting(() => 6_000);
+  await t.rejects(run(OPTIONS), { code: "NotConverged", message: /https:\/\/a keeps standing still/ });
+});
+
+await tap.test("settle() gives up where an API server does not answer at all", async (t) => {
+  const clock = new FakeClock();
+  const reason = new TransportError("GET", "https://a", new Error("stop"));
+  const client = { transport: { server: "https://a", request: () => Promise.reject(reason) } } as unknown as ApiClient;
+  const context = {
+    clock,
+    emit: () => undefined,
+    options: { settleMs: SETTLE_MS, convergenceTimeoutMs: 300_000 },
+    retrier: new Retrier({ clock, random: () => 0.5, maxIdleMs: 1_000 }),
+    signal: new AbortController().signal,
+  } as unknown as RunContext;
+  await t.rejects(settle(context, { lagged: false, apiServers: [client] }), { code: "RetryBudgetExceeded" });
+});
