@@ -15,6 +15,9 @@ const DESCRIBERS: Describers = {
   converged: ({ apiServers }) => `every API server shows the storage version (${apiServers.join(", ")})`,
   settling: ({ remainingMs }) => `waiting ${seconds(remainingMs)} until late writes of an old version must have landed`,
   resumed: ({ watermark }) => `resuming an earlier run at resourceVersion ${watermark}`,
+  tokenRefused: ({ status, startsOver }) =>
+    `the API server refused the continue token (${status}); listing goes on ` +
+    (startsOver ? "from the first object" : "at the same object"),
   retrying: ({ delayMs, reason }) => `trying again in ${seconds(delayMs)}: ${reason}`,
   waiting: ({ webhook, reason, budgetMs }) =>
     `waiting, up to ${seconds(budgetMs)}, with the freeze lifted meanwhile` +

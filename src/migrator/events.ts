@@ -11,6 +11,8 @@ export type MigrationEvent =
   | { readonly type: "converged"; readonly apiServers: readonly string[] }
   | { readonly type: "settling"; readonly remainingMs: number }
   | { readonly type: "resumed"; readonly watermark: string }
+  /** The API server refused a continue token: 410 where it expired. Objects that are done are skipped, either way. */
+  | { readonly type: "tokenRefused"; readonly status: number; readonly startsOver: boolean }
   | { readonly type: "progress"; readonly counts: Readonly<Counts> }
   | { readonly type: "retrying"; readonly reason: string; readonly delayMs: number }
   /** No progress for too long: the freeze is lifted until it can go on. */

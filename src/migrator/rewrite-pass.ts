@@ -8,6 +8,7 @@ import type { Resource } from "../kube/resources.ts";
 import type { ResumePoint } from "./checkpoint.ts";
 import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
 import type { Tally } from "./counts.ts";
+import type { EventSink } from "./events.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Retrier } from "./retrier.ts";
 import { rewriteObject } from "./rewrite.ts";
@@ -26,6 +27,7 @@ export interface RewritePassOptions {
   readonly dryRun: boolean;
   readonly resume?: ResumePoint | undefined;
   readonly tally: Tally;
+  readonly emit: EventSink;
   readonly signal: AbortSignal;
   /** Called when a page is done. */
   readonly onPage: (point: ResumePoint) => Promise<void>;
@@ -131,6 +133,8 @@ export class RewritePass {
       throw error;
     }
     this.#continueToken = nextTokenAfter(error, continueToken);
+    const startsOver = this.#continueToken === undefined;
+    this.#options.emit({ type: "tokenRefused", status: error.status, startsOver });
   }
 
   #estimateTotal(page: PartialObjectMetadataList): void {

@@ -34,6 +34,14 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
   [{ type: "settling", remainingMs: 64_400 }, "waiting 64 s until late writes of an old version must have landed"],
   [{ type: "resumed", watermark: "100" }, "resuming an earlier run at resourceVersion 100"],
+  [
+    { type: "tokenRefused", status: 410, startsOver: false },
+    "the API server refused the continue token (410); listing goes on at the same object",
+  ],
+  [
+    { type: "tokenRefused", status: 400, startsOver: true },
+    "the API server refused the continue token (400); listing goes on from the first object",
+  ],
   [{ type: "retrying", delayMs: 150, reason: "reset" }, "trying again in 0.1 s: reset"],
   [{ type: "pruned", storedVersions: ["v2"] }, "pruned storedVersions to [v2]"],
   [{ type: "unfrozen" }, "lifted the freeze"],
