@@ -74,9 +74,10 @@ const COUNT_WORDS = [
 
 /** `5000 rewritten, 3 deleted meanwhile`. */
 export function describeCounts(counts: Readonly<Counts> | undefined): string {
+  const changed = (counts?.changed ?? 0) === 0 ? "" : ` (${counts?.changed} of them changed by admission)`;
   const parts = COUNT_WORDS.flatMap(([field, words]) => {
     const count = counts?.[field] ?? 0;
-    return count === 0 ? [] : [`${count} ${words}`];
+    return count === 0 ? [] : [`${count} ${words}${field === "migrated" ? changed : ""}`];
   });
   return parts.length === 0 ? "no objects" : parts.join(", ");
 }

@@ -96,7 +96,7 @@ function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOut
       output.line(`${resource}: ${describeResult(result, clock.monotonic() - startedAt)}`);
       const listed = [
         ...section("could not be migrated", describeFailures(result)),
-        ...section("changed by an admission webhook besides their encoding", describeChanged(result)),
+        ...section("changed by somebody's admission besides their encoding", describeChanged(result)),
       ];
       io.stderr.write(listed.map((line) => `${line}\n`).join(""));
     },

@@ -90,10 +90,12 @@ class Rewrite {
       return this.#afterFailure(error);
     }
     const { metadata } = written;
-    if (metadata.resourceVersion === this.#metadata.resourceVersion) {
-      return this.#context.dryRun ? { kind: "migrated", changed: false } : { kind: "current" };
+    const changed = metadata.generation !== this.#metadata.generation;
+    // A dry-run never moves the resourceVersion.
+    if (metadata.resourceVersion === this.#metadata.resourceVersion && !this.#context.dryRun) {
+      return { kind: "current" };
     }
-    return { kind: "migrated", changed: metadata.generation !== this.#metadata.generation };
+    return { kind: "migrated", changed };
   }
 
   #patch(): Promise<PartialObjectMetadata> {

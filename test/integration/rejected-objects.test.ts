@@ -1,8 +1,11 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
+import type { Counts } from "../../src/migrator/counts.ts";
+import type { MigrationResult } from "../../src/migrator/result.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { mutateUpdates } from "./mutate-updates.ts";
 import { rejectUpdates } from "./reject-updates.ts";
 
 const cluster = await Cluster.start(t);
@@ -27,7 +30,7 @@ async function rejectUpdatesOf(kind: TestKind, name: string): Promise<() => Prom
 
 /** The case in which the in-tree controller 1.36.3 prunes all the same, and the two old objects become unreadable. */
 await t.test(
-  "migrate does not prune where an object was rejected, and a second run tries only what is left",
+  "F4, F6: migrate does not prune where an object was rejected, and a second run tries only what is left",
   async (t) => {
     const kind = new TestKind("reject");
     await cluster.createStale(kind, 10);
@@ -67,3 +70,55 @@ await t.test("migrate goes on where an object is invalid by a schema that was ti
   t.equal(run.code, 0, run.stderr);
   t.same(await cluster.storedAs(kind), { v1: 3 });
 });
+
+await t.test(
+  "Objects that somebody's mutating admission changes during the rewrite are counted and named, and none other changes",
+  async (t) => {
+    const kind = new TestKind("mutated");
+    await cluster.createStale(kind, 10);
+    const read = async (name: string): Promise<Mutable> => {
+      const { metadata, spec } = await api.get<Mutable>(kind.resource("v1"), { name, namespace: "default" });
+      return { metadata: { generation: metadata.generation }, spec };
+    };
+    const names = kind.objects(10, "v1").map(({ metadata }) => metadata.name ?? "");
+    const before = await Promise.all(names.map(read));
+    await mutateUpdates(cluster, kind, ["w2", "w5"]);
+    const named = [2, 5].map((index) => ({ namespace: "default", name: `w${index}` }));
+
+    // The dry-run warns of it, and shows when the rule is in force.
+    let tried: Reported | undefined;
+    await eventually(async () => {
+      const run = await cluster.migrate([kind.name, "--dry-run", "-o", "json"]);
+      tried = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as Reported;
+      return tried.counts.changed > 0;
+    }, "the rule is in force");
+    t.match(tried, { type: "result", outcome: "dry-run", counts: { done: 10, changed: 2 } });
+    t.strictSame(tried?.changedObjects.toSorted(byName), named);
+    t.strictSame(await Promise.all(names.map(read)), before, "a dry-run changes nothing");
+
+    const run = await cluster.migrate([kind.name]);
+    t.equal(run.code, 0, run.stderr);
+    t.match(run.stdout, /: 10 rewritten \(2 of them changed by admission\); storedVersions is \[v1\]/);
+    t.match(run.stderr, /^objects changed by somebody's admission besides their encoding:\n( {2}default\/w[25]\n){2}$/);
+    t.same(await cluster.storedAs(kind), { v1: 10 });
+    const expected = before.map(({ metadata, spec }, index) =>
+      index === 2 || index === 5
+        ? { metadata: { generation: metadata.generation + 1 }, spec: { ...spec, owner: "platform" } }
+        : { metadata, spec },
+    );
+    t.strictSame(await Promise.all(names.map(read)), expected, "the generation moved exactly where admission wrote");
+    await assertNoTraces(t, cluster, kind);
+  },
+);
+
+interface Mutable {
+  readonly metadata: { readonly generation: number };
+  readonly spec: Readonly<Record<string, unknown>>;
+}
+
+/** The last line of `ksvm migrate -o json`. */
+type Reported = { readonly type: "result"; readonly counts: Counts } & MigrationResult;
+
+function byName(a: { readonly name: string }, b: { readonly name: string }): number {
+  return a.name.localeCompare(b.name);
+}

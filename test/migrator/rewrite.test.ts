@@ -131,6 +131,13 @@ const cases: readonly Case[] = [
     patches: 1,
   },
   {
+    name: "migrated and changed when a dry-run shows that admission would move the generation",
+    dryRun: true,
+    patch: [object({ generation: 3 })],
+    outcome: { kind: "migrated", changed: true },
+    patches: 1,
+  },
+  {
     name: "newer when a conflict shows a write after the watermark",
     patch: [CONFLICT],
     get: [object({ resourceVersion: "101" })],
