@@ -101,9 +101,10 @@ export class Scenario {
   /**
    * What must hold after any harm: running ksvm again succeeds, every object is stored in the new version, storedVersions
    * says so, nothing is left behind, no write of others is lost, and S1 held all the time.
+   * @param flags of that last run, on top of the others
    */
-  async assertSoundEnd(t: Test): Promise<SoundnessReport> {
-    const again = await this.startKsvm().ended;
+  async assertSoundEnd(t: Test, flags: readonly string[] = []): Promise<SoundnessReport> {
+    const again = await this.startKsvm(flags).ended;
     t.equal(again.code, 0, "running ksvm again succeeds", { stderr: again.stderr });
     const counts = await this.load?.stop();
     const stored = await this.cluster.controlPlane.stored.storedObjects(GROUP, this.kind.plural);

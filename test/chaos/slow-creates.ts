@@ -9,12 +9,15 @@ export interface SlowCreates {
   /** Of the names of the objects. */
   readonly prefix: string;
   readonly heldMs: number;
+  /** Lets the creates go that come from now on before that, once it resolves. @default never */
+  readonly letGo?: () => Promise<unknown>;
 }
 
 /** Installs an admission webhook that holds some creates, as a slow one of somebody else does. */
-export async function holdCreates(t: Test, api: ApiClient, { prefix, heldMs }: SlowCreates): Promise<ServedWebhook> {
+export async function holdCreates(t: Test, api: ApiClient, options: SlowCreates): Promise<ServedWebhook> {
+  const { prefix, heldMs, letGo = () => new Promise(() => undefined) } = options;
   const webhook = await serveWebhook(t, async ({ request }: { request: { uid: string; name: string } }) => {
-    await delay(request.name.startsWith(prefix) ? heldMs : 0);
+    if (request.name.startsWith(prefix)) await Promise.race([delay(heldMs), letGo()]);
     const response = { uid: request.uid, allowed: true };
     return { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
   });
@@ -33,7 +36,7 @@ export async function holdCreates(t: Test, api: ApiClient, { prefix, heldMs }: S
           matchConditions: [{ name: "held", expression: `object.metadata.name.startsWith("${prefix}")` }],
           sideEffects: "None",
           admissionReviewVersions: ["v1"],
-          timeoutSeconds: 10,
+          timeoutSeconds: 30,
         },
       ],
     },

@@ -151,13 +151,18 @@ export class Cluster {
  * Waits until `condition` holds.
  * @throws {KsvmError} after `timeoutMs`.
  */
-export async function eventually(condition: () => Promise<boolean>, what: string, timeoutMs = 20_000): Promise<void> {
+export async function eventually(
+  condition: () => Promise<boolean>,
+  what: string,
+  timeoutMs = 20_000,
+  pauseMs = 50,
+): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!(await condition())) {
     if (performance.now() > deadline) {
       throw new KsvmError("Internal", `Cannot see after ${timeoutMs} ms that ${what}`);
     }
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
 
