@@ -90,27 +90,23 @@ await t.test(
   },
 );
 
-const skip = IS_LONG ? false : "make chaos runs it";
+if (IS_LONG) {
+  await t.test("SIGSTOP of one of two API servers during the run, then SIGCONT", async (t) => {
+    const scenario = await Scenario.start(t, cluster, "stopped", { seed: seed + 1, objects: OBJECTS, flags: PATIENT });
+    const run = scenario.startKsvm(SLOW);
+    await run.untilLine("progress", "error");
+    second.pause();
+    await run.untilLine("lagging", "error");
+    await delay(2_000);
+    t.notOk(await scenario.isPruned(), "nothing is pruned while one does not answer");
+    second.resume();
+    const end = await run.ended;
+    t.equal(end.code, 0, end.stderr);
+    t.same(laggingServers(end), [second.url], "it said whom it waited for");
+    await scenario.assertSoundEnd(t);
+  });
 
-await t.test("SIGSTOP of one of two API servers during the run, then SIGCONT", { skip }, async (t) => {
-  const scenario = await Scenario.start(t, cluster, "stopped", { seed: seed + 1, objects: OBJECTS, flags: PATIENT });
-  const run = scenario.startKsvm(SLOW);
-  await run.untilLine("progress", "error");
-  second.pause();
-  await run.untilLine("lagging", "error");
-  await delay(2_000);
-  t.notOk(await scenario.isPruned(), "nothing is pruned while one does not answer");
-  second.resume();
-  const end = await run.ended;
-  t.equal(end.code, 0, end.stderr);
-  t.same(laggingServers(end), [second.url], "it said whom it waited for");
-  await scenario.assertSoundEnd(t);
-});
-
-await t.test(
-  "SIGSTOP of one of two API servers that does not come back: the run fails with its name",
-  { skip },
-  async (t) => {
+  await t.test("SIGSTOP of one of two API servers that does not come back: the run fails with its name", async (t) => {
     const flags = [...FLAGS, "--proof-timeout", "3s"];
     const scenario = await Scenario.start(t, cluster, "silent", { seed: seed + 2, objects: OBJECTS, flags });
     const run = scenario.startKsvm(SLOW);
@@ -123,8 +119,8 @@ await t.test(
     t.notOk(await scenario.isPruned());
     second.resume();
     await scenario.assertSoundEnd(t);
-  },
-);
+  });
+}
 
 // Nobody else wants the Lease of the run, so a pause that outlasts it (15 s) does not end it.
 for (const pauseMs of IS_LONG ? [3_000, 25_000, 80_000] : [25_000]) {
