@@ -1,0 +1,132 @@
+import t from "tap";
+import type { StorageVersionMigration } from "../../src/api/migration.ts";
+import type { NewObject } from "../../src/kube/client.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { Cluster } from "./cluster.ts";
+import { installCrds, shippedCrds } from "./install-crds.ts";
+
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+await installCrds(cluster);
+
+const API_VERSION = "migration.k8s.io/v1alpha1";
+
+function migration(resource: object, metadata: object = { name: "m1" }): NewObject {
+  return { apiVersion: API_VERSION, kind: "StorageVersionMigration", metadata, spec: { resource } };
+}
+
+function storageState(name: string, resource: object): NewObject {
+  return { apiVersion: API_VERSION, kind: "StorageState", metadata: { name }, spec: { resource } };
+}
+
+await t.test("the shipped CRDs are accepted as they are, with every condition in order", async (t) => {
+  for (const { metadata } of shippedCrds()) {
+    const { status } = await api.get<{ status: { conditions: readonly { type: string; status: string }[] } }>(CRDS, {
+      name: metadata.name ?? "",
+    });
+    const isTrue = (type: string): boolean =>
+      status.conditions.some((condition) => condition.type === type && condition.status === "True");
+    t.ok(isTrue("Established"));
+    t.ok(isTrue("NamesAccepted"));
+    t.ok(isTrue("KubernetesAPIApprovalPolicyConformant"));
+    t.notOk(isTrue("NonStructuralSchema"));
+  }
+});
+
+await t.test("kubectl finds migrations by the name that seed 000 gives them", async (t) => {
+  const { body } = await api.transport.request<{ resources: readonly { name: string; shortNames?: string[] }[] }>({
+    method: "GET",
+    path: "/apis/migration.k8s.io/v1alpha1",
+  });
+  const found = body.resources.find(({ name }) => name === "storageversionmigrations");
+  t.same(found?.shortNames, ["migration", "migrations"]);
+});
+
+await t.test("objects made for kube-storage-version-migrator are accepted to the letter", async (t) => {
+  // As its initializer and its trigger write them, down to the fields that they leave empty.
+  const initializer = {
+    ...migration({ group: "apps", version: "v1", resource: "deployments" }, { generateName: "deployments.apps-" }),
+    status: {},
+  };
+  const created = await api.create<StorageVersionMigration>(MIGRATIONS, initializer);
+  t.match(created.metadata.name, /^deployments\.apps-/);
+  const core = migration({ group: "", version: "v1", resource: "pods" }, { generateName: "pods-" });
+  await t.resolves(api.create(MIGRATIONS, core));
+  const conditions = [
+    { type: "Running", status: "False", lastUpdateTime: "2026-01-01T00:00:00Z" },
+    { type: "Succeeded", status: "True", lastUpdateTime: "2026-01-01T00:00:00Z", reason: "r", message: "m" },
+  ];
+  const patched = await api.patch<StorageVersionMigration>(
+    MIGRATIONS,
+    created.metadata,
+    { type: MERGE_PATCH, body: { status: { conditions } } },
+    { subresource: "status" },
+  );
+  t.same(patched.status, { conditions });
+  const token = { type: MERGE_PATCH, body: { spec: { continueToken: "abc" } } };
+  const withToken = await api.patch<StorageVersionMigration>(MIGRATIONS, created.metadata, token);
+  t.equal(withToken.spec.continueToken, "abc");
+
+  const state = storageState("deployments.apps", { group: "apps", resource: "deployments" });
+  await api.create(STORAGE_STATES, state);
+  const status = {
+    persistedStorageVersionHashes: ["Unknown", "8aSe+NMegvE="],
+    currentStorageVersionHash: "8aSe+NMegvE=",
+    lastHeartbeatTime: "2026-01-01T00:00:00Z",
+  };
+  const options = { subresource: "status" };
+  const answer = await api.patch(
+    STORAGE_STATES,
+    state.metadata as { name: string },
+    {
+      type: MERGE_PATCH,
+      body: { status },
+    },
+    options,
+  );
+  t.match(answer, { status });
+});
+
+await t.test("the resource of a migration never changes", async (t) => {
+  const ref = { name: "fixed" };
+  await api.create(MIGRATIONS, migration({ group: "apps", version: "v1", resource: "deployments" }, ref));
+  for (const resource of [{ resource: "daemonsets" }, { group: "other" }, { version: "v2" }, { version: null }]) {
+    const patch = { type: MERGE_PATCH, body: { spec: { resource } } };
+    await t.rejects(api.patch(MIGRATIONS, ref, patch), { status: 422, message: /never changes/ });
+  }
+  const labels = { type: MERGE_PATCH, body: { metadata: { labels: { a: "b" } } } };
+  await t.resolves(api.patch(MIGRATIONS, ref, labels), "everything else may change");
+  const removed = { type: MERGE_PATCH, body: { spec: null } };
+  await t.rejects(api.patch(MIGRATIONS, ref, removed), { status: 422, message: /spec/ });
+});
+
+await t.test("a StorageState is named after its resource", async (t) => {
+  await t.resolves(api.create(STORAGE_STATES, storageState("pods", { group: "", resource: "pods" })));
+  await t.resolves(api.create(STORAGE_STATES, storageState("secrets", { resource: "secrets" })));
+  const wrong = storageState("widgets", { group: "example.com", resource: "widgets" });
+  await t.rejects(api.create(STORAGE_STATES, wrong), { status: 422, message: /<resource>\.<group>/ });
+});
+
+await t.test("kubectl get shows resource, state, progress and age", async (t) => {
+  const ref = { name: "shown" };
+  await api.create(MIGRATIONS, migration({ group: "example.com", version: "v1", resource: "widgets" }, ref));
+  const conditions = [
+    { type: "Running", status: "False" },
+    { type: "Succeeded", status: "True" },
+  ];
+  const body = { status: { conditions, progress: "7/7" } };
+  await api.patch(MIGRATIONS, ref, { type: MERGE_PATCH, body }, { subresource: "status" });
+  const { body: table } = await api.transport.request<{
+    columnDefinitions: readonly { name: string }[];
+    rows: readonly { cells: readonly string[] }[];
+  }>({
+    method: "GET",
+    path: "/apis/migration.k8s.io/v1alpha1/storageversionmigrations/shown",
+    accept: "application/json;as=Table;g=meta.k8s.io;v=v1",
+  });
+  t.same(
+    table.columnDefinitions.map(({ name }) => name),
+    ["Name", "Resource", "Group", "State", "Progress", "Age"],
+  );
+  t.same(table.rows[0]?.cells.slice(0, 5), ["shown", "widgets", "example.com", "Succeeded", "7/7"]);
+});
