@@ -9,7 +9,10 @@ import { stringify } from "yaml";
 import { ensureBinaries } from "./control-plane/binaries.ts";
 
 const ROOT = join(import.meta.dirname, "..");
-const UNIT = ["test/{api,kube,migrator,webhook,certs,cli}/**/*.test.ts", "test/docs/*.test.ts"];
+const UNIT = [
+  "test/{api,kube,migrator,webhook,certs,cli,initializer,observability}/**/*.test.ts",
+  "test/docs/*.test.ts",
+];
 const CLUSTER = ["test/{control-plane,contract,integration,chaos}/**/*.test.ts"];
 
 /** Named tests: those directly in a file. What they nest is part of them. */

@@ -6,7 +6,7 @@ import { ApiClient } from "../kube/client.ts";
 import { loadKubeConfig } from "../kube/config.ts";
 import { assertSupportedServer } from "../kube/discovery.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { Transport } from "../kube/transport.ts";
+import { type RequestObserver, Transport } from "../kube/transport.ts";
 
 /** The options that every command takes to find its cluster. */
 export interface ConnectOptions {
@@ -40,9 +40,14 @@ const QUICK_MS = 2_000;
 
 /**
  * Connects, and makes sure that the API server answers and is not too old.
+ * @param observer told of every request after that
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
  */
-export async function connect(options: ConnectOptions, signal: AbortSignal): Promise<Connection> {
+export async function connect(
+  options: ConnectOptions,
+  signal: AbortSignal,
+  observer?: RequestObserver,
+): Promise<Connection> {
   const config = loadKubeConfig({ ...options, files: kubeconfigFiles(options) });
   const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
   try {
@@ -50,7 +55,7 @@ export async function connect(options: ConnectOptions, signal: AbortSignal): Pro
   } finally {
     await first.close();
   }
-  const transport = new Transport(config);
+  const transport = new Transport(config, { observer });
   return { config, client: new ApiClient(transport), close: () => transport.close() };
 }
 

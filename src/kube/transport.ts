@@ -32,6 +32,12 @@ export interface ApiResponse<T> {
 /** Awaited before a request that stores something: resolves where it may be sent, throws where it may not. */
 export type Fence = () => Promise<void>;
 
+/**
+ * Told of every request once the headers of its answer are there, or once none came: then `status` is 0. It lies on the
+ * path of every rewrite and must neither throw nor take long.
+ */
+export type RequestObserver = (method: ApiRequest["method"], status: number, seconds: number) => void;
+
 /** How a {@link Transport} behaves. */
 export interface TransportOptions {
   /**
@@ -42,6 +48,8 @@ export interface TransportOptions {
   readonly timeoutMs?: number;
   /** @default the clock of this machine */
   readonly clock?: Clock;
+  /** @default nobody is told */
+  readonly observer?: RequestObserver | undefined;
 }
 
 /**
@@ -54,15 +62,19 @@ export class Transport {
   readonly #config: KubeConfig;
   readonly #options: TransportOptions;
   readonly #timeoutMs: number;
+  readonly #clock: Clock;
+  readonly #observer: RequestObserver | undefined;
   #sessions: Sessions;
   #fence: Fence | undefined;
 
   constructor(config: KubeConfig, options: TransportOptions = {}) {
     this.#config = config;
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#observer = options.observer;
     this.#timeoutMs = options.timeoutMs ?? 70_000;
     this.server = (config.getCurrentCluster()?.server ?? "").replace(/\/+$/, "");
-    this.#sessions = new Sessions(config, this.server, options.clock ?? systemClock);
+    this.#sessions = new Sessions(config, this.server, this.#clock);
   }
 
   /**
@@ -113,16 +125,32 @@ export class Transport {
 
   async #send(request: ApiRequest, bodyTimeout: number): Promise<Dispatcher.ResponseData> {
     const session = await this.#sessions.get();
-    let answer = await this.#sendOnce(request, bodyTimeout, session);
+    let answer = await this.#sendObserved(request, bodyTimeout, session);
     if (answer.statusCode === 401) {
       // The token may have expired a moment ago: once more, with a new one.
       await answer.body.dump();
-      answer = await this.#sendOnce(request, bodyTimeout, await this.#sessions.renew(session));
+      answer = await this.#sendObserved(request, bodyTimeout, await this.#sessions.renew(session));
     }
     if (answer.statusCode >= 400) {
       throw await this.#errorOf(request, answer);
     }
     return answer;
+  }
+
+  async #sendObserved(request: ApiRequest, bodyTimeout: number, session: Session): Promise<Dispatcher.ResponseData> {
+    const observer = this.#observer;
+    if (observer === undefined) {
+      return this.#sendOnce(request, bodyTimeout, session);
+    }
+    const startedAt = this.#clock.monotonic();
+    let status = 0;
+    try {
+      const answer = await this.#sendOnce(request, bodyTimeout, session);
+      status = answer.statusCode;
+      return answer;
+    } finally {
+      observer(request.method, status, (this.#clock.monotonic() - startedAt) / 1_000);
+    }
   }
 
   async #sendOnce(request: ApiRequest, bodyTimeout: number, session: Session): Promise<Dispatcher.ResponseData> {

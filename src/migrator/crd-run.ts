@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner, isSameOwner } from "../api/owner.ts";
 import { formatCheckpoint, type ResumePoint, resumePointOf } from "./checkpoint.ts";
@@ -69,7 +69,8 @@ export class CrdRun {
     await this.#rewrite(crd);
     const storedVersions = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
     if (storedVersions !== undefined) {
-      emit({ type: "pruned", storedVersions });
+      const removed = storedVersionsOf(crd).filter((version) => !storedVersions.includes(version));
+      emit({ type: "pruned", storedVersions, removed });
     }
     return {
       resource: this.#parts.crdName,

@@ -19,7 +19,8 @@ export type MigrationEvent =
   | { readonly type: "waiting"; readonly webhook?: string; readonly reason: string; readonly budgetMs: number }
   /** The run begins again at step 1. */
   | { readonly type: "startingAgain"; readonly reason: string }
-  | { readonly type: "pruned"; readonly storedVersions: readonly string[] }
+  /** `removed` were in storedVersions before. */
+  | { readonly type: "pruned"; readonly storedVersions: readonly string[]; readonly removed: readonly string[] }
   | { readonly type: "unfrozen" }
   | { readonly type: "warning"; readonly message: string };
 

@@ -7,6 +7,8 @@ export interface PacerOptions {
   readonly maxInFlight: number;
   /** Requests begun in a second; `Infinity` for no limit. */
   readonly maxQps: number;
+  /** Told of every wait for a slot, in milliseconds. @default nobody is told */
+  readonly onWait?: ((ms: number) => void) | undefined;
 }
 
 /** Runs work on many items within the limits on requests under way and requests per second. */
@@ -49,7 +51,7 @@ export class Pacer {
   /** Slots lie evenly spread; one that was not used is not saved up, so there are no bursts. */
   async #slot(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    const { clock, maxQps } = this.#options;
+    const { clock, maxQps, onWait } = this.#options;
     if (maxQps === Number.POSITIVE_INFINITY) {
       return;
     }
@@ -57,6 +59,7 @@ export class Pacer {
     const slot = Math.max(now, this.#nextSlot);
     this.#nextSlot = slot + 1_000 / maxQps;
     if (slot > now) {
+      onWait?.(slot - now);
       await clock.sleep(slot - now, signal);
     }
   }

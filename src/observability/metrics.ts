@@ -15,7 +15,7 @@ export class Metrics {
 
   readonly objects = new Counter({
     name: "ksvm_objects_total",
-    help: "Objects that a migration was done with, and rewrites that were tried again",
+    help: "Objects that a migration was done with (migrated, skipped, failed), and requests that it tried again (retried)",
     labelNames: ["resource", "outcome"] as const,
     registers: [this.registry],
   });

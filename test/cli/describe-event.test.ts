@@ -43,7 +43,7 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
     "the API server refused the continue token (400); listing goes on from the first object",
   ],
   [{ type: "retrying", delayMs: 150, reason: "reset" }, "trying again in 0.1 s: reset"],
-  [{ type: "pruned", storedVersions: ["v2"] }, "pruned storedVersions to [v2]"],
+  [{ type: "pruned", storedVersions: ["v2"], removed: ["v1"] }, "pruned storedVersions to [v2]"],
   [{ type: "unfrozen" }, "lifted the freeze"],
   [{ type: "warning", message: "odd" }, "warning: odd"],
   [{ type: "progress", counts: counts() }, undefined],

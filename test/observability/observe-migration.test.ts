@@ -1,0 +1,79 @@
+import tap from "tap";
+
+import type { Counts } from "../../src/migrator/counts.ts";
+import type { MigrationEvent } from "../../src/migrator/events.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
+import { observeMigration } from "../../src/observability/observe-migration.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const RESOURCE = "widgets.example.com";
+const FROZEN: MigrationEvent = { type: "frozen", storageVersion: "v2", guard: { kind: "webhook", name: "w" } };
+
+function progress(counts: Partial<Counts>): MigrationEvent {
+  const none = { done: 0, migrated: 0, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: undefined };
+  return { type: "progress", counts: { ...none, ...counts } };
+}
+
+function setUp() {
+  const metrics = new Metrics();
+  const clock = new FakeClock();
+  const samples = async (name: string): Promise<readonly unknown[]> => {
+    const metric = await metrics.registry.getSingleMetric(name)?.get();
+    return (metric?.values ?? []).map(({ labels, value }) => ({ ...labels, value }));
+  };
+  return { metrics, clock, samples, observer: observeMigration(metrics, RESOURCE, { clock }) };
+}
+
+await tap.test("observeMigration() counts each object once, by what became of it", async (t) => {
+  const { observer, samples } = setUp();
+  observer.event(FROZEN);
+  observer.event(progress({ done: 3, migrated: 2, current: 1, total: 10 }));
+  observer.event(progress({ done: 3, migrated: 2, current: 1, total: 10 }));
+  observer.event(progress({ done: 8, migrated: 4, current: 1, newer: 1, gone: 1, failed: 1, total: 12 }));
+  observer.event({ type: "retrying", reason: "503", delayMs: 5 });
+  t.same(await samples("ksvm_objects_total"), [
+    { resource: RESOURCE, outcome: "migrated", value: 4 },
+    { resource: RESOURCE, outcome: "failed", value: 1 },
+    { resource: RESOURCE, outcome: "skipped", value: 3 },
+    { resource: RESOURCE, outcome: "retried", value: 1 },
+  ]);
+  t.same(await samples("ksvm_objects_remaining"), [{ resource: RESOURCE, value: 4 }]);
+});
+
+await tap.test("observeMigration() counts on when a run begins again, and from zero", async (t) => {
+  const { observer, samples } = setUp();
+  observer.event(FROZEN);
+  observer.event(progress({ done: 5, migrated: 5 }));
+  observer.event({ type: "startingAgain", reason: "a gap" });
+  observer.event(FROZEN);
+  observer.event(progress({ done: 7, migrated: 7 }));
+  t.same((await samples("ksvm_objects_total"))[0], { resource: RESOURCE, outcome: "migrated", value: 12 });
+});
+
+await tap.test("observeMigration() shows the freeze from when it began until it is lifted", async (t) => {
+  const { clock, observer, samples } = setUp();
+  clock.advance(1_500);
+  observer.event(FROZEN);
+  t.same(await samples("ksvm_freeze_start_timestamp_seconds"), [{ resource: RESOURCE, value: clock.now() / 1_000 }]);
+  observer.event({ type: "unfrozen" });
+  t.same(await samples("ksvm_freeze_start_timestamp_seconds"), []);
+});
+
+await tap.test("observeMigration() counts the versions that were pruned", async (t) => {
+  const { observer, samples } = setUp();
+  observer.event({ type: "pruned", storedVersions: ["v3"], removed: ["v1", "v2"] });
+  t.same(await samples("ksvm_stored_versions_pruned_total"), [{ resource: RESOURCE, value: 2 }]);
+});
+
+await tap.test("observeMigration() leaves only counters when the migration ends", async (t) => {
+  const { metrics, observer, samples } = setUp();
+  metrics.inFlightLimit.set({ resource: RESOURCE }, 8);
+  metrics.inFlightLimit.set({ resource: "others.example.com" }, 2);
+  observer.event(FROZEN);
+  observer.event(progress({ done: 1, migrated: 1, total: 2 }));
+  observer.end();
+  t.same(await samples("ksvm_freeze_start_timestamp_seconds"), []);
+  t.same(await samples("ksvm_objects_remaining"), []);
+  t.same(await samples("ksvm_in_flight_limit"), [{ resource: "others.example.com", value: 2 }]);
+  t.equal((await samples("ksvm_objects_total")).length, 3);
+});
