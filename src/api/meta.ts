@@ -1,6 +1,8 @@
 /** The parts of a Kubernetes object's metadata that this project reads. Fields are as the API server sends them. */
 export interface ObjectMeta {
   readonly name: string;
+  /** Of an object to create: the API server makes a name of it. */
+  readonly generateName?: string;
   readonly namespace?: string;
   readonly uid: string;
   readonly resourceVersion: string;
@@ -8,9 +10,18 @@ export interface ObjectMeta {
   readonly creationTimestamp?: string;
   readonly deletionTimestamp?: string;
   readonly finalizers?: readonly string[];
+  readonly ownerReferences?: readonly OwnerReference[];
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly managedFields?: readonly ManagedFieldsEntry[];
+}
+
+/** One entry of `metadata.ownerReferences`. */
+export interface OwnerReference {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
 }
 
 /** One entry of `metadata.managedFields`. */

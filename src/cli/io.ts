@@ -6,6 +6,8 @@ export interface CliIo {
     readonly rows?: number;
   };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
+  /** Where a terminal's answers come from. @default nobody can be asked */
+  readonly stdin?: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   /** Aborted by Ctrl-C or SIGTERM, with a KsvmError of code Interrupted. */
   readonly signal: AbortSignal;
 }

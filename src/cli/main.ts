@@ -25,6 +25,7 @@ process.stdout.on("error", () => undefined);
 process.exitCode = await runProgram(process.argv.slice(2), {
   stdout: process.stdout,
   stderr: process.stderr,
+  stdin: process.stdin,
   signal: interruption.signal,
 });
 process.removeListener("SIGINT", onSignal);

@@ -9,6 +9,9 @@ import { planCommand, type PlanOptions } from "./plan-command.ts";
 import { PLAN_FORMATS } from "./render-plan.ts";
 import { errorLine, exitCodeOf } from "./report-error.ts";
 import { MIGRATE_FORMATS } from "./reporter.ts";
+import { STATUS_FORMATS } from "./render-status.ts";
+import { statusCommand, type StatusOptions } from "./status-command.ts";
+import { unfreezeCommand, type UnfreezeOptions } from "./unfreeze-command.ts";
 import { programVersion } from "./version.ts";
 
 interface LogOptions {
@@ -51,6 +54,8 @@ export function buildProgram(io: CliIo, onExit: (code: ExitCode) => void): Comma
     .helpCommand(false);
   addPlan(program, io, onExit);
   addMigrate(program, io, onExit);
+  addStatus(program, io, onExit);
+  addUnfreeze(program, io, onExit);
   return program;
 }
 
@@ -82,6 +87,27 @@ function addMigrate(program: Command, io: CliIo, onExit: (code: ExitCode) => voi
       onExit(await migrateCommand(io, names, migrateOptionsOf(options), logger));
     },
   );
+}
+
+function addStatus(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
+  withGlobalOptions(program.command("status"))
+    .description("Show the progress of every migration, and which CRDs are frozen by whom.")
+    .argument("[name]", "a resource (plural.group) or a migration; all of them where none is named")
+    .option("-w, --watch", "go on showing what changes, until interrupted")
+    .addOption(new Option("-o, --output <format>", "how to print").choices(STATUS_FORMATS).default("table"))
+    .action(async (name: string | undefined, options: StatusOptions) => {
+      onExit(await statusCommand(io, name, options));
+    });
+}
+
+function addUnfreeze(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
+  withGlobalOptions(program.command("unfreeze"))
+    .description("Lift the freeze of a CRD by hand. A migration that is running then ends without pruning.")
+    .argument("<name>", "plural.group of a CRD")
+    .option("-y, --yes", "do not ask on a terminal")
+    .action(async (name: string, options: UnfreezeOptions) => {
+      onExit(await unfreezeCommand(io, name, options));
+    });
 }
 
 function addMigrateTuning(command: Command): Command {

@@ -75,9 +75,15 @@ export function assertNotForeign(crd: CustomResourceDefinition, lease: string): 
   );
 }
 
+/** Annotations to set, and with null to take off. */
 type Annotations = Readonly<Record<string, string | null>>;
 
-async function updateCrd(
+/**
+ * Changes annotations of a CRD, with the resourceVersion that `change` has decided on as precondition. Where somebody
+ * else writes it in between, `change` decides again; where it returns `undefined`, nothing is written.
+ * @throws {ApiError} NotFound where the CRD does not exist; Conflict where others write it again and again.
+ */
+export async function updateCrd(
   context: FreezeContext,
   crdName: string,
   change: (crd: CustomResourceDefinition) => Annotations | undefined,

@@ -1,0 +1,112 @@
+import { createLogUpdate } from "log-update";
+import { systemClock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { type ClusterStatus, readClusterStatus, statusOf } from "../migrator/cluster-status.ts";
+import { Retrier } from "../migrator/retrier.ts";
+import { type ConnectOptions, connect } from "./connect.ts";
+import { EXIT, type ExitCode } from "./exit-codes.ts";
+import type { CliIo } from "./io.ts";
+import { describeChanges, renderStatus, type StatusFormat } from "./render-status.ts";
+
+/** The options of `ksvm status`. */
+export interface StatusOptions extends ConnectOptions {
+  readonly output: StatusFormat;
+  readonly watch?: boolean;
+}
+
+const POLL_MS = 2_000;
+
+/**
+ * `ksvm status`: shows every migration and every freeze, or those of one resource.
+ * @throws {KsvmError} ResourceNotFound where nothing is known by this name.
+ */
+export async function statusCommand(io: CliIo, name: string | undefined, options: StatusOptions): Promise<ExitCode> {
+  const { signal } = io;
+  const connection = await connect(options, signal);
+  const { client } = connection;
+  const retrier = new Retrier({ clock: systemClock, random: Math.random });
+  const read = async (): Promise<ClusterStatus> => {
+    const status = await retrier.run(() => readClusterStatus(client, { signal }), signal);
+    return name === undefined ? status : statusOf(status, name);
+  };
+  try {
+    const status = await read();
+    if (options.watch === true) {
+      return await watch(io, status, options, read);
+    }
+    if (name !== undefined && status.migrations.length + status.freezes.length === 0) {
+      throw new KsvmError("ResourceNotFound", `Cannot find a migration or a freeze of "${name}"`);
+    }
+    io.stdout.write(`${renderStatus(status, options.output, systemClock.now())}\n`);
+    return EXIT.done;
+  } finally {
+    await connection.close();
+  }
+}
+
+/** Shows what changes until it is interrupted, which is how it ends. */
+async function watch(
+  io: CliIo,
+  first: ClusterStatus,
+  options: StatusOptions,
+  read: () => Promise<ClusterStatus>,
+): Promise<ExitCode> {
+  const show = watchOutput(io, options.output);
+  try {
+    for (let status = first; ; status = await read()) {
+      show(status);
+      await systemClock.sleep(POLL_MS, io.signal);
+    }
+  } catch (error) {
+    if (io.signal.aborted) {
+      return EXIT.interrupted;
+    }
+    throw error;
+  } finally {
+    show(undefined);
+  }
+}
+
+/** What shows each look; `undefined` is the end. */
+function watchOutput(io: CliIo, format: StatusFormat): (status: ClusterStatus | undefined) => void {
+  if (format !== "table") {
+    return documentOutput(io, format);
+  }
+  return io.stdout.isTTY === true ? liveOutput(io) : lineOutput(io);
+}
+
+function liveOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => void {
+  const screen = createLogUpdate(stdout, { showCursor: true });
+  return (status) => {
+    if (status === undefined) {
+      screen.done();
+    } else {
+      screen(renderStatus(status, "table", systemClock.now()));
+    }
+  };
+}
+
+/** The table once, and then a line for each change. */
+function lineOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => void {
+  let before: ClusterStatus | undefined;
+  return (status) => {
+    if (status !== undefined) {
+      const table = (): readonly string[] => [renderStatus(status, "table", systemClock.now())];
+      const lines = before === undefined ? table() : describeChanges(before, status);
+      stdout.write(lines.map((line) => `${line}\n`).join(""));
+      before = status;
+    }
+  };
+}
+
+/** A whole document each time that something changed: a line of JSON, or YAML after `---`. */
+function documentOutput({ stdout }: CliIo, format: "json" | "yaml"): (status: ClusterStatus | undefined) => void {
+  let before = "";
+  return (status) => {
+    const text = JSON.stringify(status);
+    if (status !== undefined && text !== before) {
+      stdout.write(format === "json" ? `${text}\n` : `---\n${renderStatus(status, "yaml", 0)}\n`);
+      before = text;
+    }
+  };
+}

@@ -1,0 +1,162 @@
+import type { PartialObjectMetadata } from "../api/meta.ts";
+import {
+  hasCondition,
+  type MigrationCondition,
+  type MigrationCounts,
+  type MigrationFailure,
+  resourceNameOf,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
+import { parseOwner } from "../api/owner.ts";
+import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+import { CRDS, MIGRATIONS } from "../kube/resources.ts";
+import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
+
+/** What a migration is doing, in the order in which they are shown. */
+export const MIGRATION_STATES = ["Running", "Waiting", "Pending", "Failed", "Succeeded"] as const;
+
+/** One migration, whoever does it. Field names are those of `ksvm status -o json`. */
+export interface MigrationLine {
+  /** Of the object. */
+  readonly name: string;
+  /** `plural.group`, the plural alone in the core group. */
+  readonly resource: string;
+  /** `in-tree` is Kubernetes' own migrator. */
+  readonly controller: "ksvm" | "in-tree";
+  readonly state: (typeof MIGRATION_STATES)[number];
+  /** "looked at of all". */
+  readonly progress?: string;
+  readonly counts?: MigrationCounts;
+  readonly failures?: readonly MigrationFailure[];
+  /** Why it is in this state. */
+  readonly message?: string;
+  /** RFC 3339. */
+  readonly created?: string;
+}
+
+/** One CRD whose storage version is frozen by the annotation. */
+export interface FreezeLine {
+  readonly crd: string;
+  /** Who froze it; missing where it was not this program. */
+  readonly owner?: string;
+  /** `namespace/name` of the Lease that says whether its owner lives. */
+  readonly lease?: string;
+  /** RFC 3339. */
+  readonly since?: string;
+}
+
+/** What is going on in a cluster. */
+export interface ClusterStatus {
+  readonly migrations: readonly MigrationLine[];
+  readonly freezes: readonly FreezeLine[];
+}
+
+const PAGE_SIZE = 500;
+
+/**
+ * Reads every migration and every freeze, those of `ksvm migrate` too. CRDs are listed by their metadata.
+ * @throws {ApiError | TransportError}
+ */
+export async function readClusterStatus(client: ApiClient, options: CallOptions = {}): Promise<ClusterStatus> {
+  const [ours, inTree, freezes] = await Promise.all([
+    readMigrations(client, options),
+    inTreeMigrations(client, options),
+    readFreezes(client, options),
+  ]);
+  const migrations = [...ours, ...inTree.map(inTreeLineOf)].toSorted(
+    (a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name),
+  );
+  return { migrations, freezes };
+}
+
+function rank({ state }: MigrationLine): number {
+  return MIGRATION_STATES.indexOf(state);
+}
+
+/** The part of a status that is about one resource or one migration. */
+export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
+  const migrations = status.migrations.filter((line) => line.name === name || line.resource === name);
+  const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
+  return { migrations, freezes: status.freezes.filter(({ crd }) => resources.has(crd)) };
+}
+
+/** How a StorageVersionMigration is shown. */
+export function migrationLineOf(migration: StorageVersionMigration): MigrationLine {
+  const { metadata, spec, status } = migration;
+  const state = stateOf(migration);
+  const condition = status?.conditions?.find(({ type, status: value }) => type === state && value === "True");
+  return {
+    name: metadata.name,
+    resource: resourceNameOf(spec.resource),
+    controller: "ksvm",
+    state,
+    ...(status?.progress === undefined ? {} : { progress: status.progress }),
+    ...(status?.counts === undefined ? {} : { counts: status.counts }),
+    ...(status?.failures === undefined ? {} : { failures: status.failures }),
+    ...messageOf(condition),
+    ...createdOf(metadata),
+  };
+}
+
+function stateOf(migration: StorageVersionMigration): MigrationLine["state"] {
+  return (
+    (["Failed", "Succeeded", "Waiting", "Running"] as const).find((type) => hasCondition(migration, type)) ?? "Pending"
+  );
+}
+
+function inTreeLineOf(migration: InTreeMigration): MigrationLine {
+  const state = MIGRATION_STATES.find((known) => known === inTreeStateOf(migration)) ?? "Pending";
+  const condition = migration.status?.conditions?.find(({ type, status }) => type === state && status === "True");
+  return {
+    name: migration.metadata.name,
+    resource: inTreeResourceOf(migration),
+    controller: "in-tree",
+    state,
+    ...messageOf(condition),
+    ...createdOf(migration.metadata),
+  };
+}
+
+function messageOf(condition: Pick<MigrationCondition, "reason" | "message"> | undefined): { message?: string } {
+  const words = [condition?.reason, condition?.message].filter((text) => text !== undefined && text !== "");
+  return words.length === 0 ? {} : { message: words.join(": ") };
+}
+
+function createdOf({ creationTimestamp }: { readonly creationTimestamp?: string }): { created?: string } {
+  return creationTimestamp === undefined ? {} : { created: creationTimestamp };
+}
+
+async function readMigrations(client: ApiClient, options: CallOptions): Promise<readonly MigrationLine[]> {
+  const lines: MigrationLine[] = [];
+  try {
+    for await (const page of client.pages<StorageVersionMigration>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
+      lines.push(...page.map(migrationLineOf));
+    }
+  } catch (error) {
+    // The CRDs are not installed.
+    if (!isNotFound(error)) {
+      throw error;
+    }
+  }
+  return lines;
+}
+
+async function readFreezes(client: ApiClient, options: CallOptions): Promise<readonly FreezeLine[]> {
+  const lines: FreezeLine[] = [];
+  let continueToken: string | undefined;
+  do {
+    const page = await client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, ...options });
+    lines.push(...page.items.flatMap(freezeLineOf));
+    continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
+  } while (continueToken !== undefined);
+  return lines;
+}
+
+function freezeLineOf({ metadata: { name, annotations = {} } }: PartialObjectMetadata): readonly FreezeLine[] {
+  if (!Object.hasOwn(annotations, MIGRATING_ANNOTATION)) {
+    return [];
+  }
+  const owner = parseOwner(annotations[OWNER_ANNOTATION]);
+  return [{ crd: name, ...(owner && { owner: owner.identity, lease: owner.lease, since: owner.since }) }];
+}

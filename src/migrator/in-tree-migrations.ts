@@ -1,0 +1,82 @@
+import type { ObjectMeta } from "../api/meta.ts";
+import { resourceNameOf } from "../api/migration.ts";
+import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+
+/** The API group of Kubernetes' own storage version migrator. */
+export const IN_TREE_GROUP = "storagemigration.k8s.io";
+
+/** A StorageVersionMigration of Kubernetes' own migrator. */
+export interface InTreeMigration {
+  readonly metadata: ObjectMeta;
+  readonly spec: { readonly resource: { readonly group?: string; readonly resource: string } };
+  readonly status?: {
+    readonly conditions?:
+      | readonly {
+          readonly type: string;
+          readonly status: string;
+          readonly reason?: string;
+          readonly message?: string;
+          readonly lastTransitionTime?: string;
+        }[]
+      | null;
+  };
+}
+
+const PAGE_SIZE = 500;
+
+/**
+ * The migrations of Kubernetes' own migrator, in the version that the API server prefers; none where the group is not
+ * served. `spec.resource` has had a group and a resource since v1alpha1.
+ *
+ * https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4192-svm-in-tree
+ * @throws {ApiError | TransportError} 403 where the user may not list them.
+ */
+export async function inTreeMigrations(
+  client: ApiClient,
+  options: CallOptions = {},
+): Promise<readonly InTreeMigration[]> {
+  const version = await servedVersion(client, options);
+  if (version === undefined) {
+    return [];
+  }
+  const resource = { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
+  const found: InTreeMigration[] = [];
+  for await (const page of client.pages<InTreeMigration>(resource, { limit: PAGE_SIZE, ...options })) {
+    found.push(...page);
+  }
+  return found;
+}
+
+/** `plural.group` of what it migrates. */
+export function inTreeResourceOf({ spec }: InTreeMigration): string {
+  return resourceNameOf(spec.resource);
+}
+
+/** `Succeeded`, `Failed`, `Running`, or `Pending` where nothing is True yet. */
+export function inTreeStateOf({ status }: InTreeMigration): string {
+  const isTrue = (type: string): boolean =>
+    (status?.conditions ?? []).some((condition) => condition.type === type && condition.status === "True");
+  return ["Succeeded", "Failed", "Running"].find(isTrue) ?? "Pending";
+}
+
+/** Whether it may still write objects or the CRD. */
+export function isInTreeUnfinished(migration: InTreeMigration): boolean {
+  return !["Succeeded", "Failed"].includes(inTreeStateOf(migration));
+}
+
+async function servedVersion(client: ApiClient, { signal }: CallOptions): Promise<string | undefined> {
+  const path = `/apis/${IN_TREE_GROUP}`;
+  try {
+    const { body } = await client.transport.request<{ preferredVersion?: { version?: string } }>({
+      method: "GET",
+      path,
+      signal,
+    });
+    return body.preferredVersion?.version;
+  } catch (error) {
+    if (isNotFound(error)) {
+      return undefined;
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,184 @@
+import t from "tap";
+import type { CrdCondition } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
+import { formatOwner } from "../../src/api/owner.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { freezePolicyOf } from "../../src/webhook/freeze-policy.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { startSlowRun } from "./slow-run.ts";
+
+const IN_TREE = { group: "storagemigration.k8s.io", version: "v1beta1", resource: "storageversionmigrations" };
+const OWNER = { lease: "kube-system/ksvm-migrate.dead", identity: "host_dead", since: "2026-01-01T00:00:00.000Z" };
+
+const cluster = await Cluster.start(t, {
+  featureGates: { StorageVersionMigrator: true },
+  runtimeConfig: { "storagemigration.k8s.io/v1beta1": true },
+  users: [{ name: "helper" }],
+});
+const { api } = cluster;
+const flip = (storage: string) => ({ type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage }) } } });
+
+function unfreeze(...args: readonly string[]) {
+  return cluster.ksvm(["unfreeze", ...args]);
+}
+
+/** What a run that was killed leaves behind. */
+async function leaveFreeze(kind: TestKind): Promise<void> {
+  await cluster.createCrd(kind, { storage: "v1" });
+  const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: formatOwner(OWNER) };
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { annotations } } });
+  const owned = { annotations: { [OWNER_ANNOTATION]: formatOwner(OWNER) } };
+  const { policy, binding } = freezePolicyOf(kind.name, owned);
+  await api.create(POLICIES, { ...policy });
+  await api.create(POLICY_BINDINGS, { ...binding });
+}
+
+async function isFlipAccepted(kind: TestKind): Promise<boolean> {
+  return api.patch(CRDS, kind, flip("v1alpha1"), { dryRun: true }).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function conditionsOf(kind: TestKind): Promise<readonly CrdCondition[]> {
+  return (await cluster.crd(kind)).status?.conditions ?? [];
+}
+
+async function setStorageMigrating(kind: TestKind): Promise<void> {
+  const condition = {
+    type: STORAGE_MIGRATING_CONDITION,
+    status: "True",
+    reason: "StorageMigrating",
+    message: "",
+    lastTransitionTime: new Date().toISOString(),
+  };
+  const conditions = [...(await conditionsOf(kind)), condition];
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { status: { conditions } } }, { subresource: "status" });
+}
+
+await t.test("unfreeze ends a run under way without pruning", async (t) => {
+  const kind = new TestKind("running");
+  const run = await startSlowRun(cluster, kind);
+  const { code, stdout, stderr } = await unfreeze(kind.name);
+  t.equal(code, 0, stderr);
+  t.match(stderr, /is frozen by .* \(Lease "kube-system\/ksvm-migrate\..*"\) since 20.*ends Failed \(FreezeLifted\)/s);
+  t.match(stdout, new RegExp(`"${kind.name}" is not frozen any more`));
+  t.match(await run.ended, { code: 1, stderr: /\[FreezeLifted\]/ });
+  t.same((await cluster.crd(kind)).status?.storedVersions, ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+await t.test("unfreeze takes off what a dead run left, while the webhook is down", async (t) => {
+  const clientConfig = {
+    url: "https://127.0.0.1:1/validate",
+    caBundle: Buffer.from(cluster.controlPlane.ca).toString("base64"),
+  };
+  const configuration = webhookConfigurationOf({ clientConfig });
+  await api.create(WEBHOOK_CONFIGURATIONS, { ...configuration });
+  t.teardown(() => api.delete(WEBHOOK_CONFIGURATIONS, configuration.metadata));
+  const kind = new TestKind("dead");
+  await leaveFreeze(kind);
+  const isBlocked = async (): Promise<boolean> =>
+    api.patch(CRDS, kind, flip("v1alpha1"), { dryRun: true }).then(
+      () => false,
+      (error: Error) => /failed calling webhook/.test(error.message),
+    );
+  await eventually(isBlocked, "negative control: the webhook that is down blocks a storage change");
+
+  const { code, stdout, stderr } = await unfreeze(kind.name);
+  t.equal(code, 0, stderr);
+  t.match(stderr, /is frozen by host_dead/);
+  t.match(stdout, /is not frozen any more\nremoved ValidatingAdmissionPolicy "ksvm-freeze\./);
+  await assertUnfrozen(t, cluster, kind);
+  t.notOk(Object.hasOwn((await cluster.crd(kind)).metadata.annotations ?? {}, OWNER_ANNOTATION));
+  await eventually(() => isFlipAccepted(kind), "the storage version can be changed");
+
+  const again = await unfreeze(kind.name);
+  t.same(again, { code: 0, stdout: `"${kind.name}" is not frozen: nothing to do\n`, stderr: "" });
+});
+
+await t.test("unfreeze lifts a freeze of somebody else, whatever its value", async (t) => {
+  const kind = new TestKind("foreign");
+  await cluster.createCrd(kind, { storage: "v1" });
+  await api.patch(CRDS, kind, {
+    type: MERGE_PATCH,
+    body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: kind.name, keep: "me" } } },
+  });
+  const { code, stderr } = await unfreeze(kind.name);
+  t.equal(code, 0, stderr);
+  t.match(stderr, /is frozen by something other than ksvm/);
+  t.same((await cluster.crd(kind)).metadata.annotations, { keep: "me" });
+});
+
+await t.test("unfreeze clears StorageMigrating only where no in-tree migration explains it", async (t) => {
+  const kind = new TestKind("stuck");
+  await cluster.createCrd(kind, { storage: "v1" });
+  await setStorageMigrating(kind);
+  const migration = {
+    apiVersion: "storagemigration.k8s.io/v1beta1",
+    kind: "StorageVersionMigration",
+    metadata: { name: kind.plural },
+    spec: { resource: { group: "example.com", resource: kind.plural } },
+  };
+  await api.create(IN_TREE, migration);
+  const explained = await unfreeze(kind.name);
+  t.equal(explained.code, 0, explained.stderr);
+  t.match(explained.stdout, new RegExp(`nothing to do\nnote: condition StorageMigrating stays: .*"${kind.plural}"`));
+  t.ok((await conditionsOf(kind)).some(({ type }) => type === STORAGE_MIGRATING_CONDITION));
+
+  await api.delete(IN_TREE, { name: kind.plural });
+  const cleared = await unfreeze(kind.name);
+  t.equal(cleared.code, 0, cleared.stderr);
+  t.match(cleared.stdout, /cleared condition StorageMigrating/);
+  const left = (await conditionsOf(kind)).map(({ type }) => type);
+  t.same(left.toSorted(), ["Established", "NamesAccepted"]);
+});
+
+await t.test("unfreeze needs no more than to get and patch the CRD", async (t) => {
+  const kind = new TestKind("least");
+  await leaveFreeze(kind);
+  const rule = {
+    apiGroups: [CRDS.group],
+    resources: [CRDS.resource],
+    verbs: ["get", "patch"],
+    resourceNames: [kind.name],
+  };
+  const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
+  const name = `unfreeze-${kind.plural}`;
+  const apiVersion = "rbac.authorization.k8s.io/v1";
+  await api.create(
+    { ...RBAC, resource: "clusterroles" },
+    { apiVersion, kind: "ClusterRole", metadata: { name }, rules: [rule] },
+  );
+  await api.create(
+    { ...RBAC, resource: "clusterrolebindings" },
+    {
+      apiVersion,
+      kind: "ClusterRoleBinding",
+      metadata: { name },
+      roleRef: { apiGroup: RBAC.group, kind: "ClusterRole", name },
+      subjects: [{ apiGroup: RBAC.group, kind: "User", name: "helper" }],
+    },
+  );
+  const kubeconfig = cluster.controlPlane.kubeconfigFor("helper");
+  const run = () => cluster.ksvm(["unfreeze", kind.name, "--kubeconfig", kubeconfig]);
+  await eventually(async () => !/Forbidden/.test((await run()).stderr), "the role is in force");
+  t.notOk(Object.hasOwn((await cluster.crd(kind)).metadata.annotations ?? {}, MIGRATING_ANNOTATION));
+  t.match(await run(), { code: 0, stdout: /note: cannot look for leftover policies: .*forbidden/ });
+});
+
+await t.test("unfreeze says in one line what it cannot find", async (t) => {
+  for (const name of ["nothing.example.com", "secrets"]) {
+    const { code, stdout, stderr } = await unfreeze(name);
+    t.equal(code, 1);
+    t.equal(stdout, "");
+    t.match(
+      stderr,
+      new RegExp(`^error: Cannot unfreeze "${name}": no CustomResourceDefinition .* \\[ResourceNotFound\\]\n$`),
+    );
+  }
+  t.match(await unfreeze(), { code: 2, stderr: /missing required argument 'name'/ });
+});
