@@ -15,7 +15,7 @@ const cluster = await Cluster.start(t, { apiservers: 2 });
 const { controlPlane } = cluster;
 const [first, second] = controlPlane.apiservers;
 if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
-const OBJECTS = 300;
+const OBJECTS = 200;
 const BOTH = `${first.url},${second.url}`;
 const FLAGS = ["--settle", "1s", "--proof-timeout", "60s", "--page-size", "20", "--apiserver-endpoints", BOTH];
 const viaSecond = controlPlane.kubeconfigFor("admin", 1);
