@@ -8,6 +8,7 @@ import { ApiServerFinder } from "../migrator/api-servers.ts";
 import type { EventSink } from "../migrator/events.ts";
 import { planCrds } from "../migrator/inventory.ts";
 import { migrate } from "../migrator/migrate.ts";
+import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
@@ -120,7 +121,7 @@ function contextFor(
     findApiServers: (signal) => finder.find(signal),
     clock: systemClock,
     retrier,
-    pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps }),
+    pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps, limiter: new Limiter({ maxInFlight }) }),
     identity: `${hostname()}_${randomUUID()}`,
     options,
     emit,

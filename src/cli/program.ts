@@ -120,7 +120,7 @@ function addMigrateTuning(command: Command): Command {
       ),
     )
     .option("--page-size <n>", "objects in a page", wholeNumber(1, 10_000), 500)
-    .option("--max-in-flight <n>", "requests at the same time", wholeNumber(1, 256), 8)
+    .option("--max-in-flight <n>", "requests at the same time, at most", wholeNumber(1, 256), 16)
     .addOption(
       new Option("--max-qps <n>", "requests per second, 0 for no limit")
         .argParser(parseQps)

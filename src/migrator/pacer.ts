@@ -1,4 +1,6 @@
 import type { Clock } from "../clock.ts";
+import { failureKindOf } from "../kube/failure.ts";
+import type { Limiter } from "./limiter.ts";
 
 /** How much work may be under way. */
 export interface PacerOptions {
@@ -9,12 +11,16 @@ export interface PacerOptions {
   readonly maxQps: number;
   /** Told of every wait for a slot, in milliseconds. @default nobody is told */
   readonly onWait?: ((ms: number) => void) | undefined;
+  /** Allows fewer at the same time by what it learns of them. @default always maxInFlight */
+  readonly limiter?: Limiter;
 }
 
 /** Runs work on many items within the limits on requests under way and requests per second. */
 export class Pacer {
   readonly #options: PacerOptions;
   #nextSlot: number;
+  #inFlight = 0;
+  readonly #waiting: (() => void)[] = [];
 
   constructor(options: PacerOptions) {
     this.#options = options;
@@ -30,14 +36,17 @@ export class Pacer {
     const failures: unknown[] = [];
     const worker = async (): Promise<void> => {
       for (const item of queue) {
-        if (failures.length > 0) {
-          return;
-        }
+        await this.#enter();
         try {
+          if (failures.length > 0) {
+            return;
+          }
           await this.#slot(signal);
           await work(item);
         } catch (error) {
           failures.push(error);
+        } finally {
+          this.#leave();
         }
       }
     };
@@ -45,6 +54,50 @@ export class Pacer {
     await Promise.all(Array.from({ length: workers }, worker));
     if (failures.length > 0) {
       throw failures[0];
+    }
+  }
+
+  /**
+   * Sends one request of the work, so that the limiter learns how it goes.
+   * @throws what `request` throws.
+   */
+  async observe<T>(request: () => Promise<T>): Promise<T> {
+    const { clock, limiter } = this.#options;
+    const begunAt = clock.monotonic();
+    try {
+      const answer = await request();
+      limiter?.answered(begunAt, clock.monotonic());
+      return answer;
+    } catch (error) {
+      const kind = failureKindOf(error);
+      if (kind === "transient") {
+        limiter?.failed(begunAt, clock.monotonic());
+      } else if (kind !== undefined) {
+        limiter?.answered(begunAt, clock.monotonic());
+      }
+      throw error;
+    }
+  }
+
+  get #limit(): number {
+    return this.#options.limiter?.limit ?? this.#options.maxInFlight;
+  }
+
+  async #enter(): Promise<void> {
+    if (this.#inFlight < this.#limit) {
+      this.#inFlight++;
+    } else {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  /** The limit may have moved while this one was under way: as many go on as have room now. */
+  #leave(): void {
+    this.#inFlight--;
+    while (this.#inFlight < this.#limit && this.#waiting.length > 0) {
+      // Counted here, so that nobody else takes the room before it wakes up.
+      this.#inFlight++;
+      this.#waiting.shift()?.();
     }
   }
 

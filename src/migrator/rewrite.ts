@@ -7,6 +7,7 @@ import { failedWebhookOf, failureKindOf, isInvalidGroupVersion } from "../kube/f
 import { ACCEPT_METADATA, APPLY_PATCH, MERGE_PATCH, objectPath, type Resource } from "../kube/resources.ts";
 import type { Transport } from "../kube/transport.ts";
 import { noOpWrite } from "./no-op-write.ts";
+import type { Pacer } from "./pacer.ts";
 import type { Retrier, RetryState } from "./retrier.ts";
 import { WaitingForOthers } from "./start-again.ts";
 
@@ -28,6 +29,7 @@ export interface RewriteContext {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly retrier: Retrier;
+  readonly pacer: Pacer;
   readonly resource: Resource;
   readonly kind: string;
   readonly watermark: string;
@@ -99,9 +101,9 @@ class Rewrite {
   }
 
   #patch(): Promise<PartialObjectMetadata> {
-    const { resource, kind, transport, signal, dryRun } = this.#context;
+    const { resource, kind, pacer, transport, signal, dryRun } = this.#context;
     const options = { patchType: this.#patchType, dryRun, signal };
-    return noOpWrite(transport, { ...resource, kind }, this.#metadata, options);
+    return pacer.observe(() => noOpWrite(transport, { ...resource, kind }, this.#metadata, options));
   }
 
   async #afterFailure(error: unknown): Promise<ObjectOutcome | undefined> {

@@ -1,5 +1,7 @@
 import tap from "tap";
 
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { Limiter } from "../../src/migrator/limiter.ts";
 import { Pacer } from "../../src/migrator/pacer.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -78,4 +80,52 @@ await tap.test("Pacer.forEach() throws the signal's reason and begins nothing mo
     await t.rejects(pacer.forEach([1, 2, 3], work, abort.signal), reason);
     t.same(begun, maxQps === 10 ? [1] : []);
   }
+});
+
+await tap.test("Pacer.forEach() goes by its limiter, up and down, and never beyond maxInFlight", async (t) => {
+  const clock = new FakeClock();
+  const limiter = new Limiter({ maxInFlight: 8 });
+  const pacer = new Pacer({ clock, maxInFlight: 8, maxQps: Number.POSITIVE_INFINITY, limiter });
+  let inFlight = 0;
+  const seen: number[] = [];
+  const failing = new ApiError("GET /x", 429, {});
+  const work = async (item: number): Promise<void> => {
+    seen.push(++inFlight);
+    const request = async (): Promise<void> => {
+      await turn();
+      if (item === 300) throw failing;
+    };
+    await pacer.observe(request).catch((error: unknown) => t.equal(error, failing, "what it throws comes through"));
+    inFlight--;
+  };
+  await pacer.forEach(
+    Array.from({ length: 310 }, (_, index) => index),
+    work,
+    NEVER,
+  );
+  t.equal(Math.max(...seen.slice(0, 10)), 2, "it begins with two");
+  t.equal(Math.max(...seen), 8);
+  t.ok(limiter.limit < 8, "and shrinks with a 429");
+});
+
+await tap.test("Pacer.observe() takes a refusal for an answer, and a fault of this program for neither", async (t) => {
+  const outcomes: string[] = [];
+  const limiter = {
+    limit: 1,
+    answered: () => outcomes.push("answered"),
+    failed: () => outcomes.push("failed"),
+  } as unknown as Limiter;
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY, limiter });
+  const errors = [
+    new ApiError("GET /x", 409, {}),
+    new ApiError("GET /x", 503, {}),
+    new TransportError("GET /x", "https://a", new Error("reset")),
+    new TypeError("a fault"),
+  ];
+  for (const error of errors)
+    await t.rejects(
+      pacer.observe(() => Promise.reject(error)),
+      error,
+    );
+  t.same(outcomes, ["answered", "failed", "failed"]);
 });

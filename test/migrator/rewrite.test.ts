@@ -6,6 +6,7 @@ import type { ObjectMeta, Status } from "../../src/api/meta.ts";
 import { REWRITE_FIELD_MANAGER } from "../../src/api/names.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { Pacer } from "../../src/migrator/pacer.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../../src/migrator/rewrite.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -72,6 +73,7 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     transport: server.transport(),
     clock,
     retrier,
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
     resource: { group: "example.com", version: "v2", resource: "widgets" },
     kind: "Widget",
     watermark: WATERMARK,
@@ -346,6 +348,7 @@ await tap.test("rewriteObject() throws the signal's reason when it is aborted", 
     transport: server.transport(),
     clock,
     retrier: new Retrier({ clock, random: () => 0.5 }),
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
     resource: { group: "", version: "v1", resource: "secrets" },
     kind: "Secret",
     watermark: WATERMARK,
@@ -364,6 +367,7 @@ await tap.test("rewriteObject() leaves the namespace out when the object has non
     transport: server.transport(),
     clock,
     retrier: new Retrier({ clock, random: () => 0.5 }),
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
     resource: { group: "example.com", version: "v2", resource: "gadgets" },
     kind: "Gadget",
     watermark: WATERMARK,
