@@ -1,4 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import { type Projection, projectJson } from "./json-projection.ts";
 import { boolean, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
 
 /** An update of a CRD that the API server asks about. Of both objects only what the freeze rule reads is checked. */
@@ -22,8 +23,38 @@ export interface ReviewAnswer {
     readonly uid: string;
     readonly allowed: boolean;
     readonly status?: { readonly code: number; readonly reason: string; readonly message: string };
+    /** For the audit log; the API server puts the webhook's name before each key. */
+    readonly auditAnnotations?: AuditAnnotations;
   };
 }
+
+/** What the audit log is to hold of a review. */
+export type AuditAnnotations = Readonly<Record<string, string>>;
+
+/** HTTP status and reason of an answer without a verdict, as metav1.Status has them. */
+const REASONS: Readonly<Record<number, string>> = {
+  413: "RequestEntityTooLarge",
+  500: "InternalError",
+};
+
+const CRD_PROJECTION: Projection = {
+  fields: {
+    apiVersion: "all",
+    kind: "all",
+    metadata: { fields: { name: "all", annotations: "all" } },
+    spec: { fields: { versions: { items: { fields: { name: "all", storage: "all" } } } } },
+    status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
+  },
+};
+
+/** What {@link parseAdmissionReview} looks at of a review; see the checks below. */
+export const REVIEW_PROJECTION: Projection = {
+  fields: {
+    apiVersion: "all",
+    kind: "all",
+    request: { fields: { uid: "all", operation: "all", object: CRD_PROJECTION, oldObject: CRD_PROJECTION } },
+  },
+};
 
 const checkCrd = shape({
   apiVersion: literal("apiextensions.k8s.io/v1"),
@@ -40,6 +71,15 @@ const checkReview = shape({
 });
 
 /**
+ * The body of a review, as far as {@link parseAdmissionReview} looks at it.
+ * @throws {SyntaxError} where it is not JSON.
+ */
+export function decodeReview(bytes: Buffer): unknown {
+  const projected = projectJson(bytes, REVIEW_PROJECTION);
+  return projected === undefined ? JSON.parse(bytes.toString()) : projected.value;
+}
+
+/**
  * Checks the parsed JSON body of a review. Only updates are taken: the rule compares two objects, and an API server
  * that asks about anything else is configured wrongly.
  *
@@ -54,6 +94,15 @@ export function parseAdmissionReview(body: unknown): ParsedReview {
   return { valid: true, request: { uid, operation, object, oldObject } };
 }
 
+/** How every API server begins a review: as the fields of the Go type stand, metadata first. */
+const REVIEW_START =
+  /^\{"kind":"AdmissionReview","apiVersion":"admission\.k8s\.io\/v1","request":\{"uid":"([\w-]{1,64})"/;
+
+/** The uid of a review of which only the beginning was read; empty where it does not begin as an API server's does. */
+export function uidAtStart(head: Buffer): string {
+  return REVIEW_START.exec(head.toString("latin1", 0, 256))?.[1] ?? "";
+}
+
 /** The uid of a review, whatever else is wrong with it; empty where there is none. */
 export function uidOf(body: unknown): string {
   const uid = (body as { request?: { uid?: unknown } | null } | null | undefined)?.request?.uid;
@@ -66,13 +115,14 @@ export function allowed(uid: string): ReviewAnswer {
 }
 
 /** The update is denied; the API server hands the message to the user. */
-export function denied(uid: string, message: string): ReviewAnswer {
-  return answer({ uid, allowed: false, status: { code: 403, reason: "Forbidden", message } });
+export function denied(uid: string, message: string, auditAnnotations?: AuditAnnotations): ReviewAnswer {
+  const status = { code: 403, reason: "Forbidden", message };
+  return answer({ uid, allowed: false, status, ...(auditAnnotations === undefined ? {} : { auditAnnotations }) });
 }
 
 /** There is no verdict, and so no update. */
 export function errored(uid: string, code: number, message: string): ReviewAnswer {
-  const reason = code >= 500 ? "InternalError" : "BadRequest";
+  const reason = REASONS[code] ?? "BadRequest";
   return answer({ uid, allowed: false, status: { code, reason, message } });
 }
 

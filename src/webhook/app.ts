@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
@@ -7,11 +8,14 @@ import Fastify, {
   type FastifyServerFactory,
   LogController,
 } from "fastify";
-import { allowed, denied, errored, parseAdmissionReview, type ReviewAnswer, uidOf } from "./admission-review.ts";
-import { type FreezeVerdict, freezeVerdict } from "./freeze-rule.ts";
+import type { Metrics } from "../observability/metrics.ts";
+import type { ReviewAnswer } from "./admission-review.ts";
+import type { FreezeVerdict, ProgressOf } from "./freeze-rule.ts";
+import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
+import { type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
+import { refusal, type Reviewed, reviewBody } from "./review.ts";
 
-/** Where the API server sends its reviews. */
-export const VALIDATE_PATH = "/validate";
+export { VALIDATE_PATH } from "./http-statuses.ts";
 
 /** Options of {@link buildWebhookApp}. */
 export interface WebhookAppOptions {
@@ -19,104 +23,145 @@ export interface WebhookAppOptions {
   readonly logger?: FastifyBaseLogger | undefined;
   /** Bytes of the largest review that is read. @default {@link DEFAULT_BODY_LIMIT} */
   readonly bodyLimit?: number | undefined;
+  /** Milliseconds that the body of a review may take to come. @default {@link DEFAULT_BODY_TIMEOUT_MS} */
+  readonly bodyTimeoutMs?: number | undefined;
+  /** For the words of a denial. @default they leave it out */
+  readonly progressOf?: ProgressOf | undefined;
   /** Told about every verdict, before it is answered. @default nobody */
   readonly onVerdict?: ((verdict: FreezeVerdict, crdName: string) => void) | undefined;
+  /** Counts and times the reviews. @default nobody does */
+  readonly metrics?: Metrics | undefined;
+  /** Why no new connections are to come; `undefined` where they are welcome. @default they always are */
+  readonly ready?: (() => string | undefined) | undefined;
+  /** Whether each answer is to be the last one on its connection. @default no */
+  readonly isDraining?: (() => boolean) | undefined;
   /** Makes the server that will listen. @default Fastify's own, which speaks plain HTTP */
   readonly serverFactory?: FastifyServerFactory | undefined;
 }
 
 /**
- * 7 MiB. The API server reads request bodies of up to 3 MiB, and a review holds two objects: the stored one, which a
- * default etcd caps at 1.5 MiB but an operator may raise, and the new one. One more MiB is for the managedFields that
- * the API server adds to both, and for the envelope.
+ * 16 MiB. The API server reads request bodies of up to 3 MiB, and a review holds two objects: the new one, and the one
+ * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded anew: managedFields
+ * are added, and each `<`, `>` and `&` takes six bytes instead of one. Measured with a CRD of five versions at the limit
+ * of either (docs/webhook.md), the largest review that came of text as people write it had 7 MiB.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/config.go (MaxRequestBodyBytes)
  */
-export const DEFAULT_BODY_LIMIT = (3 + 3 + 1) * 1024 * 1024;
-
-/** The methods of every path. */
-const METHODS: Readonly<Record<string, string>> = {
-  [VALIDATE_PATH]: "POST",
-  "/healthz": "GET, HEAD",
-  "/readyz": "GET, HEAD",
-};
+export const DEFAULT_BODY_LIMIT = 16 * 1024 * 1024;
 
 /**
- * The HTTP status of every answer other than a verdict, and the text that goes with it. A verdict is always a 200, with
- * the 403 of a denial inside. A 400 for a body that is JSON but no review says instead which field is wrong. No answer
- * carries an error's own message, which may show internals.
+ * 30 seconds: no API server waits longer for the answer of a webhook.
+ *
+ * https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#timeouts
  */
-export const STATUS_TEXTS: Readonly<Record<number, string>> = {
-  400: "Cannot read the AdmissionReview: the body is empty or broken JSON",
-  404: "Nothing is served at this path",
-  405: "This path does not take this method",
-  413: "The AdmissionReview is larger than this webhook reads",
-  415: "The content type must be application/json",
-  500: "The webhook failed to review the update; its log says why",
-};
+export const DEFAULT_BODY_TIMEOUT_MS = 30_000;
 
 /** The webhook without a port: it never listens by itself. */
 export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstance {
-  const { logger, serverFactory, onVerdict, bodyLimit = DEFAULT_BODY_LIMIT } = options;
+  const { logger, serverFactory, ready, isDraining } = options;
+  const limits = {
+    bodyLimit: options.bodyLimit ?? DEFAULT_BODY_LIMIT,
+    bodyTimeoutMs: options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS,
+  };
   const app = Fastify({
     ...(logger === undefined ? { logger: false } : { loggerInstance: logger }),
     ...(serverFactory === undefined ? {} : { serverFactory }),
-    bodyLimit,
     logController: new LogController({ disableRequestLogging: true }),
-    // A schema may well have a property named "__proto__" or "constructor". The body is read field by field and never
-    // copied, so such keys do no harm; refusing them would block updates of that CRD.
-    onProtoPoisoning: "ignore",
-    onConstructorPoisoning: "ignore",
+    // What still comes on a connection that is open while the server closes is answered, not turned away.
+    return503OnClosing: false,
   });
-  app.removeContentTypeParser("text/plain");
-  app.addHook("onRequest", refuseUnknownRoute);
-  app.setErrorHandler(answerError);
-  app.get("/healthz", isServing);
-  app.get("/readyz", isServing);
-  app.post(VALIDATE_PATH, (request, reply) => review(request, reply, onVerdict));
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("application/json", (request: FastifyRequest, payload: IncomingMessage) =>
+    receiveBody(payload, contentLengthOf(request), limits),
+  );
+  app.addHook("onRequest", (request, reply) => refuseUnknownRoute(request, reply, options.metrics));
+  // Looked at when the answer goes out: the server may have begun to drain after the request came.
+  app.addHook("onSend", (_request, reply, _payload, done) => {
+    if (isDraining?.() === true) {
+      reply.header("connection", "close");
+    }
+    done();
+  });
+  app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply, options.metrics));
+  app.get("/healthz", () => ({ status: "ok" }));
+  app.get("/readyz", (_request, reply) => {
+    const reason = ready?.();
+    return reply.code(reason === undefined ? 200 : 503).send({ status: reason ?? "ok" });
+  });
+  app.post(VALIDATE_PATH, (request, reply) => answerReview(request, reply, options, limits));
   return app;
 }
 
-function isServing(): { status: string } {
-  return { status: "ok" };
+function answerReview(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: WebhookAppOptions,
+  limits: BodyLimits,
+): ReviewAnswer {
+  // Nothing was read where there is no body at all.
+  const body = (request.body as ReceivedBody | null | undefined) ?? { bytes: Buffer.alloc(0) };
+  const reviewed = reviewBody(body, { bodyLimit: limits.bodyLimit, progressOf: options.progressOf });
+  const { status, answer, decision } = tell(reviewed, request, options);
+  options.metrics?.webhookReviews.inc({ decision });
+  options.metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);
+  reply.code(status);
+  return answer;
 }
 
-function review(request: FastifyRequest, reply: FastifyReply, onVerdict: WebhookAppOptions["onVerdict"]): ReviewAnswer {
-  const parsed = parseAdmissionReview(request.body);
-  if (!parsed.valid) {
-    const { uid, problem } = parsed;
-    request.log.warn({ uid, problem }, "Refused a review");
-    reply.code(400);
-    return errored(uid, 400, problem);
+/** Logs a review and tells of its verdict; there is no verdict where whoever is told cannot take it. */
+function tell(reviewed: Reviewed, { log }: FastifyRequest, { onVerdict }: WebhookAppOptions): Reviewed {
+  const { uid, status } = reviewed.answer.response;
+  const { verdict, crdName: crd } = reviewed;
+  if (verdict === undefined || crd === undefined) {
+    log.warn({ uid, problem: status?.message }, "Refused a review");
+    return reviewed;
   }
-  const { uid, object, oldObject } = parsed.request;
-  const crd = oldObject.metadata.name;
-  const verdict = freezeVerdict(oldObject, object);
-  onVerdict?.(verdict, crd);
-  request.log.info({ uid, crd, allowed: verdict.allowed }, "Reviewed an update of a CRD");
-  return verdict.allowed ? allowed(uid) : denied(uid, verdict.message);
+  try {
+    onVerdict?.(verdict, crd);
+  } catch (error) {
+    log.error({ err: error, uid, crd }, "Failed to review an update of a CRD");
+    return refusal(500, uid);
+  }
+  log.info({ uid, crd, allowed: verdict.allowed }, "Reviewed an update of a CRD");
+  return reviewed;
+}
+
+function contentLengthOf(request: FastifyRequest): number | undefined {
+  const length = Number(request.headers["content-length"] ?? Number.NaN);
+  return Number.isNaN(length) ? undefined : length;
 }
 
 /** Answers before the body is looked at, so that a wrong path or method is never reported as a wrong body. */
-async function refuseUnknownRoute(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function refuseUnknownRoute(request: FastifyRequest, reply: FastifyReply, metrics?: Metrics): Promise<void> {
   if (!request.is404) {
     return;
   }
-  const methods = METHODS[request.url.split("?", 1)[0] ?? ""];
+  const path = request.url.split("?", 1)[0] ?? "";
+  const methods = METHODS[path];
   const status = methods === undefined ? 404 : 405;
   if (methods !== undefined) {
     reply.header("allow", methods);
   }
+  if (path === VALIDATE_PATH) {
+    metrics?.webhookReviews.inc({ decision: "invalid" });
+  }
   await reply.code(status).send({ message: STATUS_TEXTS[status] });
 }
 
-function answerError(error: FastifyError, request: FastifyRequest, reply: FastifyReply): ReviewAnswer {
+function answerError(
+  error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  metrics?: Metrics,
+): ReviewAnswer {
   const status = error.statusCode !== undefined && error.statusCode in STATUS_TEXTS ? error.statusCode : 500;
   if (status === 500) {
     request.log.error({ err: error }, "Failed to answer a request");
   } else {
     request.log.warn({ err: error }, "Refused a request");
   }
-  reply.code(status);
-  return errored(uidOf(request.body), status, STATUS_TEXTS[status] ?? "");
+  metrics?.webhookReviews.inc({ decision: "invalid" });
+  // The rest of a body that was not read to its end would be taken for the next request.
+  reply.code(status).header("connection", "close");
+  return refusal(status).answer;
 }

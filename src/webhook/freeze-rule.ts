@@ -1,10 +1,26 @@
 import { type CustomResourceDefinition, storageVersionsOf } from "../api/crd.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
-import { hasFreezeAnnotation } from "../api/owner.ts";
-import { denialMessage } from "./freeze-denial.ts";
+import { type FreezeOwner, freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { denialMessage, type FreezeMark } from "./freeze-denial.ts";
 
 /** Whether an update of a CRD may go through. */
-export type FreezeVerdict = { readonly allowed: true } | { readonly allowed: false; readonly message: string };
+export type FreezeVerdict = { readonly allowed: true } | FreezeDenial;
+
+/** A storage change of a frozen CRD. */
+export interface FreezeDenial {
+  readonly allowed: false;
+  /** For the user. */
+  readonly message: string;
+  readonly mark: FreezeMark;
+  /** Who holds the freeze, as far as it can be told. */
+  readonly owner: FreezeOwner | undefined;
+  /** Several are separated by commas. */
+  readonly oldStorage: string;
+  readonly newStorage: string;
+}
+
+/** How far the migration of a CRD is, in a few words for people; `undefined` where it is not known. */
+export type ProgressOf = (crdName: string) => string | undefined;
 
 /**
  * Whether the storage version of a CRD must stay as it is: the migrating annotation is there, whatever its value, or
@@ -20,20 +36,33 @@ export function isFrozen(crd: CustomResourceDefinition): boolean {
 /**
  * The verdict on an update of a CRD: denied exactly when the old object is frozen and the set of storage versions
  * differs. The old object decides, so that lifting the freeze and changing the storage version takes two updates, and
- * the migration sees the first one.
+ * the migration sees the first one. `progressOf` is asked for the words of a denial only.
  */
-export function freezeVerdict(oldCrd: CustomResourceDefinition, newCrd: CustomResourceDefinition): FreezeVerdict {
-  const oldStorage = storageVersionsOf(oldCrd);
-  const newStorage = storageVersionsOf(newCrd);
-  if (!isFrozen(oldCrd) || isSameSet(oldStorage, newStorage)) {
+export function freezeVerdict(
+  oldCrd: CustomResourceDefinition,
+  newCrd: CustomResourceDefinition,
+  progressOf?: ProgressOf,
+): FreezeVerdict {
+  const before = storageVersionsOf(oldCrd);
+  const after = storageVersionsOf(newCrd);
+  if (!isFrozen(oldCrd) || isSameSet(before, after)) {
     return { allowed: true };
   }
-  const message = denialMessage(hasFreezeAnnotation(oldCrd) ? "annotation" : "condition", {
-    crdName: oldCrd.metadata.name,
-    oldStorage: oldStorage.join(", "),
-    newStorage: newStorage.join(", "),
-  });
-  return { allowed: false, message };
+  const mark = hasFreezeAnnotation(oldCrd) ? "annotation" : "condition";
+  const owner = mark === "annotation" ? freezeOwnerOf(oldCrd) : undefined;
+  const crdName = oldCrd.metadata.name;
+  const facts = { crdName, oldStorage: before.join(", "), newStorage: after.join(", ") };
+  const message = denialMessage(mark, facts, { owner, progress: ask(progressOf, crdName) });
+  return { allowed: false, message, mark, owner, oldStorage: facts.oldStorage, newStorage: facts.newStorage };
+}
+
+/** A denial is worth more than the words that it could carry. */
+function ask(progressOf: ProgressOf | undefined, crdName: string): string | undefined {
+  try {
+    return progressOf?.(crdName);
+  } catch {
+    return undefined;
+  }
 }
 
 function hasMigratingCondition(crd: CustomResourceDefinition): boolean {

@@ -1,24 +1,32 @@
-import { createServer } from "node:https";
+import { createServer, type Server, type ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
-import type { FastifyBaseLogger } from "fastify";
-import { buildWebhookApp, type WebhookAppOptions } from "./app.ts";
-
-/** A serving certificate, with the CAs between it and the root behind it, and its key. */
-export interface TlsPair {
-  readonly certPem: string;
-  readonly keyPem: string;
-}
+import { setTimeout as sleep } from "node:timers/promises";
+import type { FastifyBaseLogger, FastifyInstance } from "fastify";
+import type { Metrics } from "../observability/metrics.ts";
+import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
+import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serving-certificate.ts";
 
 /** Options of {@link startWebhookServer}. */
-export interface WebhookServerOptions extends Pick<WebhookAppOptions, "bodyLimit" | "onVerdict"> {
+export interface WebhookServerOptions
+  extends Pick<WebhookAppOptions, "bodyLimit" | "bodyTimeoutMs" | "onVerdict" | "progressOf"> {
   /** The address to listen on. */
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
-  readonly tls: TlsPair;
+  /** Where the server gets its pair, now and later. Without one it listens, is not ready, and ends every handshake. */
+  readonly certificate: ServingCertificate;
+  readonly metrics: Metrics;
   readonly logger: FastifyBaseLogger;
-  /** Closes the server. @default only close() does */
-  readonly signal?: AbortSignal;
+  /**
+   * Milliseconds that {@link WebhookServer.close} keeps answering while everybody learns that the server is not ready.
+   * @default {@link DEFAULT_DRAIN_MS}
+   */
+  readonly drainMs?: number | undefined;
+  /**
+   * Milliseconds that requests which are under way then may still take.
+   * @default {@link DEFAULT_FINISH_MS}
+   */
+  readonly finishMs?: number | undefined;
 }
 
 /** A webhook that serves. */
@@ -26,30 +34,136 @@ export interface WebhookServer {
   /** Without a path: `https://host:port`. */
   readonly url: string;
   readonly port: number;
-  /** Stops listening, answers what is under way, and ends the connections. */
+  /** Why no new connections are to be sent here; `undefined` where they are welcome. */
+  ready(): string | undefined;
+  /**
+   * Is not ready from the first moment, goes on answering for the drain time, each answer the last one on its
+   * connection, then stops listening and finishes what is under way. Over after `drainMs` and `finishMs` at the latest.
+   */
   close(): Promise<void>;
 }
 
 /**
+ * 10 seconds: kube-proxy and load balancers learn of an endpoint that is not ready within one or two; the rest is for
+ * slow ones.
+ */
+export const DEFAULT_DRAIN_MS = 10_000;
+
+/** 5 seconds, which is the webhook's own timeout: after that nobody waits for the answer any more. */
+export const DEFAULT_FINISH_MS = 5_000;
+
+/**
+ * 120 seconds. API servers close idle connections after 90: it must always be they who do, as a request that is sent
+ * while this side closes would be lost, and that update fail.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/net/http.go (SetTransportDefaults)
+ */
+const KEEP_ALIVE_MS = 120_000;
+
+/** Milliseconds for the handshake and for the headers of a request, of which there is next to nothing to send. */
+const HEADERS_TIMEOUT_MS = 10_000;
+
+const TLS: ServerOptions = { minVersion: "TLSv1.2" };
+
+const TIMEOUTS: ServerOptions = {
+  keepAliveTimeout: KEEP_ALIVE_MS,
+  headersTimeout: HEADERS_TIMEOUT_MS,
+  handshakeTimeout: HEADERS_TIMEOUT_MS,
+  connectionsCheckingInterval: 5_000,
+};
+
+/**
  * Serves the webhook over TLS 1.2 or newer, as every API server speaks it.
- * @throws {Error} of node:tls where certificate and key do not fit, of node:net where the address cannot be had
- * @throws the signal's reason where it was aborted before
+ * @throws {Error} of node:net where the address cannot be had
  */
 export async function startWebhookServer(options: WebhookServerOptions): Promise<WebhookServer> {
-  const { host, port, tls, signal, ...appOptions } = options;
-  signal?.throwIfAborted();
-  const app = buildWebhookApp({
-    ...appOptions,
-    serverFactory: (handler) =>
-      createServer({ cert: tls.certPem, key: tls.keyPem, minVersion: "TLSv1.2" }, (request, response) => {
-        handler(request, response);
-      }),
-  });
-  await app.listen({ host, port, ...(signal === undefined ? {} : { signal }) });
-  const { port: actualPort } = app.server.address() as AddressInfo;
-  return {
-    url: `https://${host.includes(":") ? `[${host}]` : host}:${actualPort}`,
-    port: actualPort,
-    close: () => app.close(),
-  };
+  const server = new DrainingServer(options);
+  await server.listen();
+  return server;
+}
+
+class DrainingServer implements WebhookServer {
+  url = "";
+  port = 0;
+  readonly #options: WebhookServerOptions;
+  readonly #app: FastifyInstance;
+  readonly #unsubscribe: () => void;
+  #server: Server | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: WebhookServerOptions) {
+    const { bodyTimeoutMs = DEFAULT_BODY_TIMEOUT_MS, certificate } = options;
+    this.#options = options;
+    this.#app = buildWebhookApp({
+      ...options,
+      ready: () => this.ready(),
+      isDraining: () => this.#closed !== undefined,
+      serverFactory: (handler) => {
+        // The body has a limit of its own, which answers; this one stands behind it.
+        const requestTimeout = bodyTimeoutMs + HEADERS_TIMEOUT_MS;
+        this.#server = createServer({ ...TLS, ...TIMEOUTS, requestTimeout }, (request, response) => {
+          handler(request, response);
+        });
+        return this.#server;
+      },
+    });
+    if (certificate.current !== undefined && certificate.expiresAt !== undefined) {
+      this.#onPair({ result: "loaded", pair: certificate.current, expiresAt: certificate.expiresAt });
+    }
+    this.#unsubscribe = certificate.subscribe((outcome) => this.#onPair(outcome));
+  }
+
+  async listen(): Promise<void> {
+    const { host, port } = this.#options;
+    try {
+      await this.#app.listen({ host, port });
+    } catch (error) {
+      this.#unsubscribe();
+      throw error;
+    }
+    ({ port: this.port } = this.#app.server.address() as AddressInfo);
+    this.url = `https://${host.includes(":") ? `[${host}]` : host}:${this.port}`;
+  }
+
+  ready(): string | undefined {
+    if (this.#closed !== undefined) {
+      return "the server is shutting down";
+    }
+    return this.#options.certificate.unusable();
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#drainAndClose();
+    return this.#closed;
+  }
+
+  async #drainAndClose(): Promise<void> {
+    const { drainMs = DEFAULT_DRAIN_MS, finishMs = DEFAULT_FINISH_MS, logger } = this.#options;
+    logger.info({ drainMs }, "Draining the webhook server");
+    await sleep(drainMs);
+    const deadline = setTimeout(() => {
+      logger.warn({ finishMs }, "Ended requests that were still under way");
+      this.#server?.closeAllConnections();
+    }, finishMs);
+    await this.#app.close();
+    clearTimeout(deadline);
+    this.#unsubscribe();
+  }
+
+  #onPair(outcome: ServingPairOutcome): void {
+    const { metrics, logger } = this.#options;
+    metrics.certificateReloads.inc({ result: outcome.result });
+    if (outcome.result === "rejected") {
+      logger.warn({ reason: outcome.reason }, "Turned down a serving certificate and kept the last good one");
+      return;
+    }
+    this.#use(outcome.pair);
+    metrics.certificateExpiry.set(outcome.expiresAt.getTime() / 1_000);
+    logger.info({ expiresAt: outcome.expiresAt }, "Took a serving certificate into use");
+  }
+
+  /** For the handshakes that follow; connections that are open stay as they are. */
+  #use({ certPem, keyPem }: ServingPair): void {
+    this.#server?.setSecureContext({ ...TLS, cert: certPem, key: keyPem });
+  }
 }

@@ -3,8 +3,8 @@ import pino from "pino";
 import tap, { type Test } from "tap";
 import { type CustomResourceDefinition, storageVersionOf } from "../../src/api/crd.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { type GuardIdentity, isDenialBy } from "../../src/migrator/guard.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { denialMessage } from "../../src/webhook/freeze-denial.ts";
 import { freezePolicyOf } from "../../src/webhook/freeze-policy.ts";
@@ -12,6 +12,7 @@ import { startWebhookServer } from "../../src/webhook/server.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { ensureBinaries } from "../control-plane/binaries.ts";
 import { startControlPlane } from "../control-plane/control-plane.ts";
+import { issueServing } from "../webhook/issue-serving.ts";
 import {
   type CrdUpdate,
   dryRunFlip,
@@ -61,21 +62,17 @@ await tap.test("without a guard, every update of the contract goes through", asy
 
 await tap.test("the webhook", async (t) => {
   const verdicts = { allowed: 0, denied: 0 };
-  const tls = await issueSelfSigned({
-    dnsNames: [],
-    ipAddresses: ["127.0.0.1"],
-    now: new Date(),
-    lifetimeMs: 3_600_000,
-  });
+  const { caBundle, certificate } = await issueServing();
   const server = await startWebhookServer({
     host: "127.0.0.1",
     port: 0,
-    tls,
+    certificate,
+    metrics: new Metrics(),
     logger: pino({ level: "silent" }),
+    drainMs: 0,
     onVerdict: ({ allowed }) => verdicts[allowed ? "allowed" : "denied"]++,
   });
   t.teardown(() => server.close());
-  const caBundle = Buffer.from(tls.caPem).toString("base64");
   await create(
     `${ADMISSION}/validatingwebhookconfigurations`,
     webhookConfigurationOf({

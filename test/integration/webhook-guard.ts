@@ -1,9 +1,10 @@
 import { pino } from "pino";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { issueServing } from "../webhook/issue-serving.ts";
 import type { Cluster } from "./cluster.ts";
 
 /** The webhook in force on a cluster. */
@@ -16,22 +17,18 @@ export interface InstalledWebhook {
 /** Serves the webhook and registers it with the API server. */
 export async function installWebhook({ api }: Cluster): Promise<InstalledWebhook> {
   let denials = 0;
-  const tls = await issueSelfSigned({
-    dnsNames: ["localhost"],
-    ipAddresses: ["127.0.0.1"],
-    now: new Date(),
-    lifetimeMs: 3_600_000,
-  });
+  const { caBundle, certificate } = await issueServing();
   const server = await startWebhookServer({
     host: "127.0.0.1",
     port: 0,
-    tls,
+    certificate,
+    metrics: new Metrics(),
     logger: pino({ level: "silent" }),
+    drainMs: 0,
     onVerdict: (verdict) => {
       denials += verdict.allowed ? 0 : 1;
     },
   });
-  const caBundle = Buffer.from(tls.caPem).toString("base64");
   const configuration = webhookConfigurationOf({ clientConfig: { url: `${server.url}${VALIDATE_PATH}`, caBundle } });
   await api.create(WEBHOOK_CONFIGURATIONS, { ...configuration });
   return {

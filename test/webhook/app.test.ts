@@ -1,6 +1,7 @@
 import type { InjectOptions } from "fastify";
 import tap from "tap";
-import { buildWebhookApp, DEFAULT_BODY_LIMIT, STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { buildWebhookApp, DEFAULT_BODY_LIMIT } from "../../src/webhook/app.ts";
+import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
 import type { FreezeVerdict } from "../../src/webhook/freeze-rule.ts";
 import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
 
@@ -9,7 +10,7 @@ const FLIPPED_CRD = crdWith({ annotations: FROZEN, versions: { v1: false, v2: tr
 const JSON_TYPE = { "content-type": "application/json" };
 
 function refusal(code: number, uid = "", message = STATUS_TEXTS[code]): object {
-  const reason = code >= 500 ? "InternalError" : "BadRequest";
+  const reason = { 413: "RequestEntityTooLarge", 500: "InternalError" }[code] ?? "BadRequest";
   return {
     apiVersion: "admission.k8s.io/v1",
     kind: "AdmissionReview",

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import tap from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
-import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { FREEZE_REASON, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { freezeVerdict, isFrozen } from "../../src/webhook/freeze-rule.ts";
 import { crdWith, type CrdTraits, FROZEN } from "./crd-fixture.ts";
 
@@ -98,25 +98,76 @@ await tap.test("freezeVerdict() allows every other edit of a frozen CRD", (t) =>
   t.end();
 });
 
+const CANNOT =
+  'StorageVersionFrozen: cannot change the storage version of CustomResourceDefinition "widgets.example.com" from';
+const BY_ANNOTATION =
+  `${CANNOT} "v1" to "v2" while its objects are being migrated; wait until the migration ends and takes the annotation ` +
+  'ksvm.sigs.k8s.io/migrating off ("ksvm status widgets.example.com" shows how far it is, the annotation ' +
+  "ksvm.sigs.k8s.io/migration-owner who migrates), or stop the migration, which then leaves status.storedVersions " +
+  'unpruned, with "ksvm unfreeze widgets.example.com" or "kubectl annotate crd widgets.example.com ' +
+  'ksvm.sigs.k8s.io/migrating-"';
+const OWNER = { lease: "kube-system/ksvm-migrate.widgets", identity: "host-a1", since: "2026-01-01T00:00:00Z" };
+const OWNED = { ...FROZEN, [OWNER_ANNOTATION]: JSON.stringify(OWNER) };
+
 await tap.test("freezeVerdict() says what is denied, why, and what to do, on one line", (t) => {
   t.same(freezeVerdict(crdWith({ annotations: FROZEN, conditions: MIGRATING }), crdWith({ versions: FLIPPED })), {
     allowed: false,
-    message:
-      'StorageVersionFrozen: cannot change the storage version of CustomResourceDefinition "widgets.example.com" from ' +
-      '"v1" to "v2" while its objects are being migrated; wait until the migration ends and takes the annotation ' +
-      "ksvm.sigs.k8s.io/migrating off (kubectl get crd widgets.example.com -o yaml shows it, and who migrates in " +
-      "ksvm.sigs.k8s.io/migration-owner), or stop the migration, which then leaves status.storedVersions unpruned, " +
-      "with: kubectl annotate crd widgets.example.com ksvm.sigs.k8s.io/migrating-",
+    mark: "annotation",
+    owner: undefined,
+    oldStorage: "v1",
+    newStorage: "v2",
+    message: BY_ANNOTATION,
   });
   t.same(freezeVerdict(crdWith({ conditions: MIGRATING }), crdWith({ versions: { v1: true, v2: true } })), {
     allowed: false,
+    mark: "condition",
+    owner: undefined,
+    oldStorage: "v1",
+    newStorage: "v1, v2",
     message:
-      'StorageVersionFrozen: cannot change the storage version of CustomResourceDefinition "widgets.example.com" from ' +
-      '"v1" to "v1, v2" while its objects are being migrated; wait until the migration by kube-controller-manager ends ' +
-      "(kubectl get storageversionmigrations) and the condition StorageMigrating (kubectl get crd widgets.example.com " +
-      '-o yaml shows it) is no longer "True"; if no migration runs that explains it, take it out of ' +
-      "status.conditions with: kubectl edit crd widgets.example.com --subresource=status",
+      `${CANNOT} "v1" to "v1, v2" while its objects are being migrated; wait until the migration by ` +
+      "kube-controller-manager ends (kubectl get storageversionmigrations) and the condition StorageMigrating (kubectl " +
+      'get crd widgets.example.com -o yaml shows it) is no longer "True"; if no migration runs that explains it, take it ' +
+      'out of status.conditions with "ksvm unfreeze widgets.example.com" or "kubectl edit crd widgets.example.com ' +
+      '--subresource=status"',
   });
+  t.end();
+});
+
+function failing(): never {
+  throw new Error("no progress");
+}
+
+await tap.test("freezeVerdict() says who holds the freeze and how far the migration is, where it is known", (t) => {
+  const asked: string[] = [];
+  const progressOf = (crdName: string): string => {
+    asked.push(crdName);
+    return "1200 of about 5000 objects";
+  };
+  const frozen = crdWith({ annotations: OWNED });
+  const held = '; it is held by "kube-system/ksvm-migrate.widgets", run "host-a1", since "2026-01-01T00:00:00Z"';
+  t.same(freezeVerdict(frozen, frozen, progressOf), { allowed: true });
+  t.same(asked, [], "nobody is asked about what is allowed");
+  t.match(freezeVerdict(frozen, crdWith({ versions: FLIPPED }), progressOf), {
+    owner: OWNER,
+    message: `${BY_ANNOTATION}${held}; so far 1200 of about 5000 objects`,
+  });
+  t.same(asked, ["widgets.example.com"]);
+  t.match(
+    freezeVerdict(frozen, crdWith({ versions: FLIPPED }), () => undefined),
+    { message: `${BY_ANNOTATION}${held}` },
+  );
+  t.match(freezeVerdict(frozen, crdWith({ versions: FLIPPED }), failing), { message: `${BY_ANNOTATION}${held}` });
+  t.end();
+});
+
+await tap.test("freezeVerdict() quotes of an owner that somebody wrote one line, cut", (t) => {
+  const wrote = { ...OWNER, identity: `a\n\u2028\u001b[31mb${"c".repeat(1_000)}` };
+  const annotations = { ...FROZEN, [OWNER_ANNOTATION]: JSON.stringify(wrote) };
+  const verdict = freezeVerdict(crdWith({ annotations }), crdWith({ versions: FLIPPED }));
+  t.match(verdict, { message: /run "a \[31mbc{190,}", since/ });
+  const message = "message" in verdict ? verdict.message : "";
+  t.notOk(["\n", "\u2028", "\u001b", "c".repeat(201)].some((text) => message.includes(text)));
   t.end();
 });
 
