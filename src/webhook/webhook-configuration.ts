@@ -1,9 +1,12 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "./freeze-cel.ts";
 
-/** Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. */
+/**
+ * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where somebody
+ * else writes it, such as cert-manager's cainjector: a field that is not applied is not owned.
+ */
 export type WebhookClientConfig =
-  | { readonly url: string; readonly caBundle: string }
+  | { readonly url: string; readonly caBundle?: string }
   | {
       readonly service: {
         readonly namespace: string;
@@ -12,7 +15,7 @@ export type WebhookClientConfig =
         /** @default 443 */
         readonly port?: number;
       };
-      readonly caBundle: string;
+      readonly caBundle?: string;
     };
 
 /** Options of {@link webhookConfigurationOf}. */
@@ -20,13 +23,19 @@ export interface WebhookConfigurationOptions {
   readonly clientConfig: WebhookClientConfig;
   /** Seconds that the API server waits for an answer, from 1 to 30. @default 5 */
   readonly timeoutSeconds?: number;
+  /** Such as cert-manager's `cert-manager.io/inject-ca-from`. @default none */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /** A ValidatingWebhookConfiguration of admissionregistration.k8s.io/v1, ready to be created or applied. */
 export interface WebhookConfiguration {
   readonly apiVersion: "admissionregistration.k8s.io/v1";
   readonly kind: "ValidatingWebhookConfiguration";
-  readonly metadata: { readonly name: string; readonly labels: Readonly<Record<string, string>> };
+  readonly metadata: {
+    readonly name: string;
+    readonly labels: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
   readonly webhooks: readonly Readonly<Record<string, unknown>>[];
 }
 
@@ -36,11 +45,15 @@ export interface WebhookConfiguration {
  * blocks no other update of a CRD, the one that repairs the webhook included.
  */
 export function webhookConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
-  const { clientConfig, timeoutSeconds = 5 } = options;
+  const { clientConfig, timeoutSeconds = 5, annotations } = options;
   return {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
-    metadata: { name: WEBHOOK_NAME, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } },
+    metadata: {
+      name: WEBHOOK_NAME,
+      labels: { [MANAGED_BY_LABEL]: MANAGED_BY },
+      ...(annotations === undefined ? {} : { annotations }),
+    },
     webhooks: [
       {
         name: WEBHOOK_NAME,
@@ -55,6 +68,9 @@ export function webhookConfigurationOf(options: WebhookConfigurationOptions): We
           },
         ],
         matchPolicy: "Equivalent",
+        // The defaults, stated: a selector that somebody adds would take CRDs out of the webhook's sight.
+        namespaceSelector: {},
+        objectSelector: {},
         matchConditions: [
           { name: "frozen", expression: FROZEN_EXPRESSION },
           { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },

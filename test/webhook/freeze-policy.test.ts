@@ -76,6 +76,8 @@ await tap.test("webhookConfigurationOf() fails closed, for storage changes of fr
         clientConfig,
         rules: [rule],
         matchPolicy: "Equivalent",
+        namespaceSelector: {},
+        objectSelector: {},
         matchConditions: [
           { name: "frozen", expression: FROZEN_EXPRESSION },
           { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },

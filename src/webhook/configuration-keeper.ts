@@ -1,0 +1,89 @@
+import type { FastifyBaseLogger } from "fastify";
+import { WEBHOOK_NAME } from "../api/names.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { ObjectKeeper, type WantedObject } from "./object-keeper.ts";
+import { WARN_POLICY_NAME, warnPolicy } from "./warn-policy.ts";
+import type { WebhookConfiguration } from "./webhook-configuration.ts";
+
+/** What a {@link ConfigurationKeeper} needs. */
+export interface ConfigurationKeeperOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
+  /**
+   * The configuration as it is to be, by `webhookConfigurationOf`; `undefined` as long as it is not known, such as
+   * before there is a CA. Without a `caBundle` that field is left to whoever writes it.
+   */
+  readonly wanted: () => WebhookConfiguration | undefined;
+  /** Milliseconds after which everything is looked at although nothing was heard of it. @default 300000 */
+  readonly resyncMs?: number;
+}
+
+/**
+ * Keeps the ValidatingWebhookConfiguration in force, and beside it the policy that warns of a freeze that is lifted.
+ * Whatever is changed, emptied, added or deleted is put right within about a second. Several keepers that want the same
+ * do not disturb each other.
+ */
+export class ConfigurationKeeper {
+  readonly #keepers: readonly ObjectKeeper[];
+
+  constructor({ wanted, ...options }: ConfigurationKeeperOptions) {
+    const { policy, binding } = warnPolicy();
+    const name = WARN_POLICY_NAME;
+    this.#keepers = [
+      new ObjectKeeper({
+        ...options,
+        resource: WEBHOOK_CONFIGURATIONS,
+        name: WEBHOOK_NAME,
+        wanted,
+        replacement: webhooksOf,
+      }),
+      new ObjectKeeper({ ...options, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
+      new ObjectKeeper({
+        ...options,
+        resource: POLICY_BINDINGS,
+        name,
+        wanted: () => binding,
+        replacement: specOf,
+      }),
+    ];
+  }
+
+  /** Has everything looked at soon, as after a change of what is wanted. */
+  refresh(): void {
+    for (const keeper of this.#keepers) {
+      keeper.kick();
+    }
+  }
+
+  /** Runs until the signal is aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all(this.#keepers.map((keeper) => keeper.run(signal)));
+  }
+}
+
+interface LiveWebhook {
+  readonly name?: string;
+  readonly clientConfig?: { readonly caBundle?: string };
+}
+
+/** The webhooks as they are wanted, with the `caBundle` that is there where it is somebody else's to write. */
+function webhooksOf(live: KubeObject, wanted: WantedObject): object {
+  const liveWebhooks = (live as { webhooks?: readonly LiveWebhook[] }).webhooks ?? [];
+  const { webhooks } = wanted as unknown as WebhookConfiguration;
+  return {
+    webhooks: webhooks.map((webhook) => {
+      const { clientConfig } = webhook as { clientConfig: object };
+      const liveConfig = liveWebhooks.find(({ name }) => name === webhook["name"])?.clientConfig;
+      const caBundle = liveConfig?.caBundle === undefined ? {} : { caBundle: liveConfig.caBundle };
+      return { ...webhook, clientConfig: { ...caBundle, ...clientConfig } };
+    }),
+  };
+}
+
+/** A merge patch takes out a field by null; lists are replaced whole. */
+function specOf(_live: KubeObject, wanted: WantedObject): object {
+  return { spec: (wanted as unknown as { spec: object }).spec };
+}

@@ -1,0 +1,153 @@
+import type { FastifyBaseLogger } from "fastify";
+import type { Clock } from "../clock.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import { isAsWanted } from "./drift.ts";
+
+/** The field manager of what is kept in force. It is not that of the runs, which own the guards of single CRDs. */
+export const KEEPER_FIELD_MANAGER = "ksvm-webhook-configuration";
+
+/** An object that is kept: a name, and the fields that are wanted. */
+export type WantedObject = KubeObject & { readonly metadata: { readonly name: string } };
+
+/** What an {@link ObjectKeeper} needs. */
+export interface ObjectKeeperOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
+  readonly resource: Resource;
+  readonly name: string;
+  /** Called whenever the object is looked at; `undefined` as long as it is not known how it is to be. */
+  readonly wanted: () => WantedObject | undefined;
+  /** The body of a merge patch that takes out of the live object what was added to it. */
+  readonly replacement: (live: KubeObject, wanted: WantedObject) => object;
+  /** Milliseconds after which the object is looked at although nothing was heard of it. @default 300000 */
+  readonly resyncMs?: number;
+}
+
+const DEFAULT_RESYNC_MS = 300_000;
+
+/** Whoever resets the object in a loop is answered this many times a second, not as fast as it can go. */
+const MIN_INTERVAL_MS = 100;
+
+/** Milliseconds before what failed is tried again: first, and at most. */
+const RETRY_MS = 250;
+const MAX_RETRY_MS = 15_000;
+
+/** Keeps one cluster-scoped object as it is wanted: a watch sees that it was changed or deleted, and it is put right. */
+export class ObjectKeeper {
+  readonly #options: ObjectKeeperOptions;
+  #kicked = Promise.withResolvers<void>();
+
+  constructor(options: ObjectKeeperOptions) {
+    this.#options = options;
+  }
+
+  /** Has the object looked at soon. */
+  kick(): void {
+    this.#kicked.resolve();
+  }
+
+  /** Runs until the signal is aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#watchAll(signal), this.#repairAll(signal)]);
+  }
+
+  async #repairAll(signal: AbortSignal): Promise<void> {
+    const { clock, resyncMs = DEFAULT_RESYNC_MS } = this.#options;
+    await this.#retrying(signal, async () => {
+      // From here on a kick is for the next round: it may be about a change that this one does not see.
+      this.#kicked = Promise.withResolvers();
+      await this.#repair(signal);
+      const enough = new AbortController();
+      const resync = clock.sleep(resyncMs, AbortSignal.any([signal, enough.signal])).catch(() => undefined);
+      await Promise.race([this.#kicked.promise, resync]);
+      enough.abort();
+      await clock.sleep(MIN_INTERVAL_MS, signal);
+    });
+  }
+
+  async #watchAll(signal: AbortSignal): Promise<void> {
+    const { client, clock, resource, name } = this.#options;
+    await this.#retrying(signal, async () => {
+      const { metadata } = await client.listMetadata(resource, { limit: 1, signal });
+      // What happened before this resourceVersion is not seen by the watch.
+      this.kick();
+      const options = { name, resourceVersion: metadata.resourceVersion ?? "0", signal, clock };
+      for await (const event of watchObject(client.transport, resource, options)) {
+        const wanted = this.#options.wanted();
+        if (event.type !== "BOOKMARK" && !("object" in event && wanted && this.#isRight(event, wanted))) {
+          this.kick();
+        }
+      }
+    });
+  }
+
+  #isRight(event: { readonly type: string; readonly object: KubeObject }, wanted: WantedObject): boolean {
+    return event.type !== "DELETED" && isAsWanted(event.object, wanted);
+  }
+
+  async #repair(signal: AbortSignal): Promise<void> {
+    const { client, logger, resource, name } = this.#options;
+    const wanted = this.#options.wanted();
+    if (wanted === undefined) {
+      return;
+    }
+    const found = await client.find<KubeObject>(resource, { name }, { signal });
+    if (isAsWanted(found, wanted)) {
+      return;
+    }
+    const applied = await this.#apply(wanted, found, signal);
+    logger.info({ resource: resource.resource, name, wasMissing: found === undefined }, "Put an object right");
+    if (!isAsWanted(applied, wanted)) {
+      await this.#replace(applied, wanted, signal);
+    }
+  }
+
+  /** @returns what the object then is; with additions of others it may still not be as it is wanted */
+  async #apply(wanted: WantedObject, found: KubeObject | undefined, signal: AbortSignal): Promise<KubeObject> {
+    const { client, resource, name } = this.#options;
+    const patch = { type: APPLY_PATCH, body: wanted };
+    try {
+      const options = { fieldManager: KEEPER_FIELD_MANAGER, force: true, signal };
+      return await client.patch<KubeObject>(resource, { name }, patch, options);
+    } catch (error) {
+      // What is wanted and what somebody added can be invalid together, such as a url beside a service.
+      if (found === undefined || !(error instanceof ApiError) || error.status !== 422) {
+        throw error;
+      }
+      return found;
+    }
+  }
+
+  /** Puts what is wanted in the place of what is there: server-side apply leaves alone what others added. */
+  async #replace(live: KubeObject, wanted: WantedObject, signal: AbortSignal): Promise<void> {
+    const { client, logger, resource, name, replacement } = this.#options;
+    // What is carried over of the live object may have changed meanwhile: the resourceVersion says no then.
+    const { resourceVersion } = live.metadata;
+    const body = { metadata: { resourceVersion }, ...replacement(live, wanted) };
+    await client.patch(resource, { name }, { type: MERGE_PATCH, body }, { fieldManager: KEEPER_FIELD_MANAGER, signal });
+    logger.info({ resource: resource.resource, name }, "Took out of an object what somebody had added");
+  }
+
+  /** Does `work` again and again, also after it failed. */
+  async #retrying(signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+    const { clock, logger, resource, name } = this.#options;
+    let delayMs = RETRY_MS;
+    while (!signal.aborted) {
+      try {
+        await work();
+        delayMs = RETRY_MS;
+      } catch (error) {
+        if (signal.aborted) {
+          return;
+        }
+        logger.warn({ err: error, resource: resource.resource, name, delayMs }, "Failed to keep an object");
+        await clock.sleep(delayMs, signal).catch(() => undefined);
+        delayMs = Math.min(2 * delayMs, MAX_RETRY_MS);
+      }
+    }
+  }
+}
