@@ -24,6 +24,8 @@ export const ERROR_CODES = [
   "OwnershipLost",
   "PruneFailed",
   "CleanupFailed",
+  "CertificateSecretUnusable",
+  "RotationStuck",
   "Interrupted",
   "Internal",
 ] as const;

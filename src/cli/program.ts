@@ -1,6 +1,7 @@
 import { Command, CommanderError, Option } from "commander";
 import { DEFAULT_SETTLE_MS } from "../migrator/settle.ts";
 import { createLogger, LOG_FORMATS, LOG_LEVELS, type LoggerOptions } from "../observability/logger.ts";
+import { addCerts } from "./certs-program.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import type { CliIo } from "./io.ts";
 import { CONVERGENCE_CHOICES, migrateCommand, type MigrateOptions } from "./migrate-command.ts";
@@ -56,6 +57,7 @@ export function buildProgram(io: CliIo, onExit: (code: ExitCode) => void): Comma
   addMigrate(program, io, onExit);
   addStatus(program, io, onExit);
   addUnfreeze(program, io, onExit);
+  addCerts(program, { io, onExit, withGlobalOptions, durationOption });
   return program;
 }
 

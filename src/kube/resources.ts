@@ -27,9 +27,10 @@ export function apiVersionOf(group: string, version: string): string {
   return group === "" ? version : `${group}/${version}`;
 }
 
-/** The path of all objects of a resource, over all namespaces. */
-export function collectionPath({ group, version, resource }: Resource): string {
-  return `${groupVersionPath(group, version)}/${resource}`;
+/** The path of all objects of a resource, over all namespaces or in one. */
+export function collectionPath({ group, version, resource }: Resource, namespace?: string): string {
+  const scope = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  return `${groupVersionPath(group, version)}${scope}/${resource}`;
 }
 
 /** The path of one object; without a namespace, of a cluster-scoped one. */

@@ -19,7 +19,9 @@ export type WatchEvent<T> =
 /** Which object to watch, and from where. */
 export interface WatchOptions {
   readonly name: string;
-  /** Changes after this resourceVersion are delivered. */
+  /** @default none: the object is cluster-scoped */
+  readonly namespace?: string;
+  /** Changes after this resourceVersion are delivered; where it is empty, the object as it is now comes first. */
   readonly resourceVersion: string;
   readonly signal: AbortSignal;
   /** @default the clock of this machine */
@@ -32,7 +34,7 @@ export interface WatchOptions {
 const WATCH_TIMEOUT_SECONDS = 290;
 
 /**
- * Watches one cluster-scoped object, whole. A dropped connection resumes from the last resourceVersion seen; an
+ * Watches one object, whole. A dropped connection resumes from the last resourceVersion seen; an
  * expired one (410) ends the watch with a `GAP`. Ends without a further event when the signal is aborted.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
@@ -77,7 +79,7 @@ async function* openWatch<T extends KubeObject>(
   resource: Resource,
   options: WatchOptions,
 ): AsyncGenerator<WatchEvent<T>, void> {
-  const path = collectionPath(resource);
+  const path = collectionPath(resource, options.namespace);
   const stream = await transport.stream({
     method: "GET",
     path,

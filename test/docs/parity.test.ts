@@ -22,6 +22,23 @@ function sections(markdown: string): ReadonlyMap<string, string> {
   return new Map(parts.map((part, index) => (index === 0 ? ["", part] : [part.split("\n")[0] ?? "", part])));
 }
 
+/** The commands that do something, each with its path, such as "certs ensure". */
+function leavesOf(command: Command, path: readonly string[] = []): readonly (readonly [path: string, Command])[] {
+  return command.commands.flatMap((child) => {
+    const childPath = [...path, child.name()];
+    return child.commands.length === 0 ? [[childPath.join(" "), child] as const] : leavesOf(child, childPath);
+  });
+}
+
+/** The words before the arguments: "certs ensure" of "ksvm certs ensure", "plan" of "ksvm plan [NAME…]". */
+function pathOf(heading: string): string {
+  return heading
+    .split(" ")
+    .slice(1)
+    .join(" ")
+    .replace(/ ?[-[<A-Z].*$/, "");
+}
+
 function flagsOf(command: Command): readonly string[] {
   return command.options.map(({ flags }) => flags);
 }
@@ -51,10 +68,10 @@ await tap.test("docs/cli.md lists exactly the commands and flags that there are"
   t.same(firstCells(documented.get("ksvm") ?? ""), flagsOf(program));
   const headings = [...documented.keys()].filter((heading) => heading.startsWith("ksvm "));
   t.same(
-    headings.map((heading) => heading.split(" ")[1]),
-    program.commands.map((command) => command.name()),
+    headings.map(pathOf),
+    leavesOf(program).map(([path]) => path),
   );
-  for (const [index, command] of program.commands.entries()) {
+  for (const [index, [, command]] of leavesOf(program).entries()) {
     const own = firstCells(documented.get(headings[index] ?? "") ?? "");
     t.same([...common.filter((flag) => flag !== "-h, --help"), ...own].toSorted(), flagsOf(command).toSorted());
   }
@@ -62,7 +79,7 @@ await tap.test("docs/cli.md lists exactly the commands and flags that there are"
 
 await tap.test("docs/cli.md names the default of every flag that has one", async (t) => {
   const text = read("docs/cli.md");
-  for (const option of program.commands.flatMap((command) => command.options)) {
+  for (const option of leavesOf(program).flatMap(([, command]) => command.options)) {
     const shown = option.defaultValueDescription ?? option.defaultValue;
     if (shown !== undefined) {
       t.ok(text.includes(`| \`${option.flags}\` | \`${String(shown)}\` |`), option.flags);

@@ -1,0 +1,74 @@
+import type { X509Certificate } from "node:crypto";
+import { WEBHOOK_NAME } from "../api/names.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { APPLY_PATCH, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { certificatesIn, decoded, KEYS, type SecretObject } from "./secret-contents.ts";
+
+/** The field manager of the caBundle, and of nothing else. */
+export const CA_BUNDLE_FIELD_MANAGER = "ksvm-certs";
+
+/** A ValidatingWebhookConfiguration, as far as certificates go. */
+export interface BundleHolder extends KubeObject {
+  readonly webhooks?: readonly {
+    readonly name: string;
+    readonly clientConfig?: { readonly caBundle?: string };
+  }[];
+}
+
+/**
+ * The `caBundle` that goes with a Secret of `ksvm certs` or of cert-manager: base64 of PEM, only certificates.
+ * `undefined` where the Secret holds none.
+ */
+export function caBundleOf(secret: Pick<SecretObject, "data"> | undefined): string | undefined {
+  const cas = certificatesIn(decoded({ metadata: {}, ...secret }, KEYS.bundle));
+  return cas.length === 0 ? undefined : bundleOf(cas);
+}
+
+/** CAs as a `caBundle`. */
+export function bundleOf(cas: readonly X509Certificate[]): string {
+  return Buffer.from(cas.map((ca) => ca.toString()).join("")).toString("base64");
+}
+
+/** The `caBundle` of our webhook; `undefined` where the configuration has no webhook of our name. */
+export function publishedBundleOf(configuration: BundleHolder | undefined): string | undefined {
+  const webhook = configuration?.webhooks?.find(({ name }) => name === WEBHOOK_NAME);
+  return webhook && (webhook.clientConfig?.caBundle ?? "");
+}
+
+/** Whether a `caBundle` trusts all of these CAs. */
+export function trustsAll(caBundle: string, cas: readonly X509Certificate[]): boolean {
+  const trusted = certificatesIn(Buffer.from(caBundle, "base64").toString("utf8"));
+  return cas.every((ca) => trusted.some(({ fingerprint256 }) => fingerprint256 === ca.fingerprint256));
+}
+
+/** Reads the configuration, `undefined` where it is not installed. @throws {ApiError | TransportError} */
+export function findConfiguration(
+  client: ApiClient,
+  name: string,
+  signal: AbortSignal,
+): Promise<BundleHolder | undefined> {
+  return client.find<BundleHolder>(WEBHOOK_CONFIGURATIONS, { name }, { signal });
+}
+
+/**
+ * Writes the caBundle of our webhook on top of the configuration that was read. Read the configuration before the Secret:
+ * then whoever falls asleep between reading the Secret and this write finds out here that another one went on.
+ * @throws {ApiError} Conflict where the configuration changed meanwhile.
+ */
+export async function publishBundle(
+  client: ApiClient,
+  configuration: BundleHolder,
+  caBundle: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { name = "", uid, resourceVersion } = configuration.metadata;
+  const body = {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    // Without the uid an apply would create a configuration that was deleted a moment ago.
+    metadata: { name, uid, resourceVersion },
+    webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }],
+  };
+  const options = { fieldManager: CA_BUNDLE_FIELD_MANAGER, force: true, signal };
+  await client.patch(WEBHOOK_CONFIGURATIONS, { name }, { type: APPLY_PATCH, body }, options);
+}

@@ -1,0 +1,151 @@
+import { randomBytes } from "node:crypto";
+import { isIP } from "node:net";
+import { promisify } from "node:util";
+import forge from "node-forge";
+
+/** PEM texts of a certificate and its key. */
+export interface IssuedPair {
+  readonly certPem: string;
+  readonly keyPem: string;
+}
+
+/** From when and for how long a certificate is valid. */
+export interface Validity {
+  /** The moment of issue. */
+  readonly now: Date;
+  /** Milliseconds that it is valid, from `now`. */
+  readonly lifetimeMs: number;
+}
+
+/** What a serving certificate is for, and who vouches for it. */
+export interface ServingOptions extends Validity {
+  /** The CA that signs; the certificate never outlives it. */
+  readonly ca: IssuedPair;
+  readonly dnsNames: readonly string[];
+  readonly ipAddresses: readonly string[];
+}
+
+/** Certificates are valid from this many milliseconds before `now`, for machines whose clocks lag behind. */
+export const BACKDATE_MS = 5 * 60_000;
+
+type Extension = Readonly<Record<string, unknown>>;
+
+// The callback form leaves the work to OpenSSL, off the event loop; the plain one is slow JavaScript.
+const generateKeyPair = promisify<{ bits: number }, forge.pki.rsa.KeyPair>(forge.pki.rsa.generateKeyPair);
+
+/**
+ * Issues a CA that signs itself: RSA 2048, SHA-256, with what RFC 5280 asks of it (section 4.2.1: basic constraints, key
+ * usage, subject and authority key identifiers). It may sign no further CA (path length 0). Its name is its own, so that
+ * a bundle of two CAs leaves no verifier in doubt which of them signed.
+ * @throws {RangeError} where the lifetime is not positive.
+ */
+export async function issueCa(validity: Validity): Promise<IssuedPair> {
+  assertLifetime(validity);
+  const keys = await generateKeyPair({ bits: 2048 });
+  const serialNumber = randomSerialNumber();
+  const cert = draft(keys.publicKey, serialNumber, `ksvm-webhook-ca-${serialNumber.slice(-8)}`);
+  setValidity(cert, validity, undefined);
+  return finish(cert, {
+    issuer: cert,
+    keys,
+    signingKey: keys.privateKey,
+    extensions: [
+      { name: "basicConstraints", critical: true, cA: true, pathLenConstraint: 0 },
+      { name: "keyUsage", critical: true, keyCertSign: true, cRLSign: true },
+    ],
+  });
+}
+
+/**
+ * Issues a serving certificate: RSA 2048, SHA-256, for TLS servers only, valid no longer than its CA.
+ * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired.
+ * @throws {Error} of node-forge where the CA cannot be read.
+ */
+export async function issueServing(options: ServingOptions): Promise<IssuedPair> {
+  const { ca, dnsNames, ipAddresses } = options;
+  assertLifetime(options);
+  if (dnsNames.length + ipAddresses.length === 0) {
+    throw new RangeError("Cannot issue a certificate: it needs a DNS name or an IP address");
+  }
+  const issuer = forge.pki.certificateFromPem(ca.certPem);
+  if (issuer.validity.notAfter <= options.now) {
+    throw new RangeError(`Cannot issue a certificate: its CA expired at ${issuer.validity.notAfter.toISOString()}`);
+  }
+  const keys = await generateKeyPair({ bits: 2048 });
+  const cert = draft(keys.publicKey, randomSerialNumber(), "ksvm-webhook");
+  setValidity(cert, options, issuer.validity.notAfter);
+  return finish(cert, {
+    issuer,
+    keys,
+    signingKey: forge.pki.privateKeyFromPem(ca.keyPem),
+    extensions: [
+      { name: "basicConstraints", critical: true, cA: false },
+      { name: "keyUsage", critical: true, digitalSignature: true, keyEncipherment: true },
+      { name: "extKeyUsage", serverAuth: true },
+      { name: "subjectAltName", altNames: altNamesOf(options) },
+    ],
+  });
+}
+
+function draft(publicKey: forge.pki.rsa.PublicKey, serialNumber: string, commonName: string): forge.pki.Certificate {
+  const cert = forge.pki.createCertificate();
+  cert.publicKey = publicKey;
+  cert.serialNumber = serialNumber;
+  cert.setSubject([{ name: "commonName", value: commonName }]);
+  return cert;
+}
+
+function setValidity(cert: forge.pki.Certificate, { now, lifetimeMs }: Validity, latest: Date | undefined): void {
+  cert.validity.notBefore = new Date(now.getTime() - BACKDATE_MS);
+  cert.validity.notAfter = new Date(
+    Math.min(now.getTime() + lifetimeMs, latest?.getTime() ?? Number.POSITIVE_INFINITY),
+  );
+}
+
+interface Signing {
+  readonly issuer: forge.pki.Certificate;
+  readonly keys: forge.pki.rsa.KeyPair;
+  readonly signingKey: forge.pki.rsa.PrivateKey;
+  readonly extensions: readonly Extension[];
+}
+
+function finish(cert: forge.pki.Certificate, { issuer, keys, signingKey, extensions }: Signing): IssuedPair {
+  cert.setIssuer(issuer.subject.attributes);
+  cert.setExtensions([
+    ...extensions,
+    { name: "subjectKeyIdentifier" },
+    { name: "authorityKeyIdentifier", keyIdentifier: issuer.generateSubjectKeyIdentifier().getBytes() },
+  ]);
+  cert.sign(signingKey, forge.md.sha256.create());
+  return {
+    certPem: pemText(forge.pki.certificateToPem(cert)),
+    keyPem: pemText(forge.pki.privateKeyToPem(keys.privateKey)),
+  };
+}
+
+/** node-forge ends lines as Windows does, which a YAML of the Secret shows as one long escaped line. */
+function pemText(text: string): string {
+  return text.replaceAll("\r\n", "\n");
+}
+
+/** 126 random bits behind 01: the zero keeps the number positive, the one keeps it from starting with a zero byte. */
+function randomSerialNumber(): string {
+  const bytes = randomBytes(16);
+  bytes.writeUInt8((bytes.readUInt8(0) & 0x7f) | 0x40);
+  return bytes.toString("hex");
+}
+
+/** The GeneralName choices of RFC 5280, section 4.2.1.6: 2 is dNSName, 7 iPAddress. */
+function altNamesOf({ dnsNames, ipAddresses }: ServingOptions): readonly Extension[] {
+  const wrong = ipAddresses.find((ip) => isIP(ip) === 0);
+  if (wrong !== undefined) {
+    throw new RangeError(`Cannot issue a certificate: "${wrong}" is no IP address`);
+  }
+  return [...dnsNames.map((value) => ({ type: 2, value })), ...ipAddresses.map((ip) => ({ type: 7, ip }))];
+}
+
+function assertLifetime({ lifetimeMs }: Validity): void {
+  if (!(lifetimeMs > 0)) {
+    throw new RangeError(`Cannot issue a certificate: lifetimeMs is ${lifetimeMs}, which must be positive`);
+  }
+}

@@ -1,0 +1,38 @@
+import { ensureCertificates, type EnsureOptions, type EnsureResult } from "./ensure.ts";
+
+/** The certificates are looked at this often, in milliseconds. */
+export const KEEP_INTERVAL_MS = 3_600_000;
+/** A rotation under way is not looked at more often than this, in milliseconds. */
+const MIN_INTERVAL_MS = 5_000;
+
+/**
+ * Sees to the certificates at once and every hour, until the signal is aborted: the leader's part, beside the Job and the
+ * CronJob, so that a cluster whose CronJobs are suspended keeps going. A rotation that has to wait goes on when the wait is
+ * over. What fails is logged and tried again.
+ */
+export async function keepCertificates(
+  options: EnsureOptions & {
+    /** Milliseconds. @default {@link KEEP_INTERVAL_MS} */
+    readonly intervalMs?: number;
+  },
+): Promise<void> {
+  const { clock, logger, signal, intervalMs = KEEP_INTERVAL_MS } = options;
+  while (!signal.aborted) {
+    const result = await ensureCertificates(options).catch((error: unknown) => {
+      if (!signal.aborted) {
+        logger.error({ err: error }, "Cannot see to the certificates; trying again");
+      }
+      return undefined;
+    });
+    await clock.sleep(pauseAfter(result, clock.now(), intervalMs), signal).catch(() => undefined);
+  }
+}
+
+/** After a failure a minute; during a rotation until it can go on. */
+function pauseAfter(result: EnsureResult | undefined, now: number, intervalMs: number): number {
+  if (result === undefined) {
+    return Math.min(intervalMs, 60_000);
+  }
+  const until = result.state === "waiting" ? result.until : result.nextRenewal;
+  return Math.min(intervalMs, Math.max(until - now, MIN_INTERVAL_MS));
+}

@@ -1,0 +1,112 @@
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:tls";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+import { serverNameOf, type ServiceNames } from "./service-names.ts";
+
+/** Where a replica listens. */
+export interface ReplicaAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** What the replicas serve. */
+export interface ReplicaReport {
+  /** Those that serve another certificate, for a user. */
+  readonly others: readonly string[];
+  /** Those that could not be asked, with the reason. */
+  readonly unasked: readonly string[];
+}
+
+interface EndpointSlice {
+  readonly endpoints?: readonly {
+    readonly addresses: readonly string[];
+    readonly conditions?: { readonly serving?: boolean };
+  }[];
+  readonly ports?: readonly { readonly port?: number }[];
+}
+
+/** A replica that does not end a TLS handshake within this time is not reachable from here, in milliseconds. */
+const HANDSHAKE_TIMEOUT_MS = 5_000;
+
+/**
+ * The replicas that the Service sends requests to, by its EndpointSlices; those that end and still serve included.
+ * `undefined` where the user may not read them.
+ * @throws {ApiError | TransportError}
+ */
+export async function findReplicas(
+  client: ApiClient,
+  { namespace, service }: ServiceNames,
+  signal: AbortSignal,
+): Promise<readonly ReplicaAddress[] | undefined> {
+  try {
+    const { body } = await client.transport.request<{ items?: readonly EndpointSlice[] }>({
+      method: "GET",
+      path: `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`,
+      query: { labelSelector: `kubernetes.io/service-name=${service}` },
+      signal,
+    });
+    return (body.items ?? []).flatMap(addressesOf);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 403) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+/** The serving addresses of one slice; its only port is the webhook's. */
+export function addressesOf({ endpoints, ports }: EndpointSlice): readonly ReplicaAddress[] {
+  const port = ports?.[0]?.port;
+  return (endpoints ?? [])
+    .filter(({ conditions }) => conditions?.serving !== false)
+    .flatMap(({ addresses }) => (port === undefined ? [] : addresses.map((host) => ({ host, port }))));
+}
+
+/** Asks each replica by a TLS handshake whether what it serves is current. */
+export async function askReplicas(
+  addresses: readonly ReplicaAddress[],
+  options: {
+    readonly names: ServiceNames;
+    readonly isCurrent: (certificate: X509Certificate) => boolean;
+    readonly signal: AbortSignal;
+  },
+): Promise<ReplicaReport> {
+  const { names, isCurrent, signal } = options;
+  const others: string[] = [];
+  const unasked: string[] = [];
+  await Promise.all(
+    addresses.map(async (address) => {
+      const name = `${address.host}:${address.port}`;
+      try {
+        const certificate = await servedBy(address, serverNameOf(names), signal);
+        if (!isCurrent(certificate)) {
+          others.push(name);
+        }
+      } catch (error) {
+        signal.throwIfAborted();
+        unasked.push(`${name}: ${messageOf(error)}`);
+      }
+    }),
+  );
+  return { others, unasked };
+}
+
+async function servedBy(
+  { host, port }: ReplicaAddress,
+  servername: string,
+  signal: AbortSignal,
+): Promise<X509Certificate> {
+  // Only what it serves is looked at, nothing is sent: whether it is trusted is for the caller to say.
+  const socket = connect({ host, port, servername, rejectUnauthorized: false });
+  try {
+    const timeout = AbortSignal.any([signal, AbortSignal.timeout(HANDSHAKE_TIMEOUT_MS)]);
+    await once(socket, "secureConnect", { signal: timeout });
+    return new X509Certificate(socket.getPeerCertificate().raw);
+  } finally {
+    socket.on("error", () => undefined);
+    socket.destroy();
+  }
+}

@@ -1,0 +1,177 @@
+/** What the plan goes by of a certificate; times are milliseconds since the Unix epoch. */
+export interface CertificateFacts {
+  /** SHA-256 of the certificate. */
+  readonly fingerprint: string;
+  readonly notBefore: number;
+  readonly notAfter: number;
+}
+
+/** What the Secret holds. Whatever is missing or unreadable there is `undefined` here. */
+export interface StoredFacts {
+  /** The CA whose key is there to sign with. */
+  readonly signer: CertificateFacts | undefined;
+  /** The CA that will sign next; the bundle holds it already. */
+  readonly next: CertificateFacts | undefined;
+  /** Fingerprints of the CAs that are trusted. */
+  readonly bundle: readonly string[];
+  readonly serving:
+    | (CertificateFacts & {
+        /** Fingerprint of the CA of the bundle that signed it; `undefined` where none did. */
+        readonly issuer: string | undefined;
+        /** Whether it is valid for every name that is wanted. */
+        readonly coversNames: boolean;
+      })
+    | undefined;
+  /** Since when every API server has shown the bundle with the next CA in it, by the API server's clock. */
+  readonly seenAt: number | undefined;
+  /** Since when at least the serving certificate of the CA that signs has been in the Secret, by the API server's clock. */
+  readonly switchedAt: number | undefined;
+}
+
+/** How certificates are rotated. */
+export interface RotationTiming {
+  /** The share of a certificate's lifetime, at its end, in which it is renewed; between 0 and 1. */
+  readonly renewBefore: number;
+  /** Milliseconds between the moment when every API server has shown the new bundle and the use of the new CA. */
+  readonly apiServerDwellMs: number;
+  /** Milliseconds between the change of the serving certificate and the end of the trust in the old CA. */
+  readonly replicaDwellMs: number;
+}
+
+/** What {@link nextStep} decides on. */
+export interface RotationInput extends RotationTiming {
+  /** `undefined` where there is no Secret, or nothing in it. */
+  readonly stored: StoredFacts | undefined;
+  /** This machine's clock, for the validity of certificates. */
+  readonly now: number;
+  /** The API server's clock, for waits that one process begins and another ends. */
+  readonly serverNow: number;
+  /** The webhook configuration had lost part of the bundle a moment ago. */
+  readonly drifted: boolean;
+  /** No replica that can be asked serves a certificate of an old CA. */
+  readonly served: boolean;
+  /** Rotates, due or not, for as long as the CA with this fingerprint signs. @default what is due */
+  readonly replaceSigner?: string | undefined;
+}
+
+/**
+ * What is to be done next.
+ *
+ * - `create`: issue a CA and a serving certificate; nothing that is there can be trusted
+ * - `introduceCa`: issue the next CA and add it to the bundle
+ * - `proveSeen`: ask every API server for the bundle, then note when
+ * - `switchCa`: issue the serving certificate from the next CA, which signs from now on
+ * - `noteSwitched`: note that this has been read, so that it was written before
+ * - `proveServed`: ask every replica what it serves
+ * - `dropOldCas`: leave only the CA that signs in the bundle
+ * - `renewServing`: issue a serving certificate from the CA that signs
+ * - `wait`: nothing before a moment, by the API server's clock
+ * - `nothing`: nothing before a moment, by this machine's clock
+ */
+export type RotationStep =
+  | { readonly type: "create" | "introduceCa" | "renewServing"; readonly reason: string }
+  | { readonly type: "proveSeen" | "switchCa" | "noteSwitched" | "proveServed" | "dropOldCas" }
+  | { readonly type: "wait"; readonly until: number; readonly for: "API servers" | "replicas" }
+  | { readonly type: "nothing"; readonly until: number };
+
+/** When a certificate is to be renewed: at the begin of the last `renewBefore` of its lifetime. */
+export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBefore: number): number {
+  return notAfter - (notAfter - notBefore) * renewBefore;
+}
+
+/**
+ * The next step of a rotation with overlap: a new CA joins the bundle, every API server has seen it, then the serving
+ * certificate changes, then the old CA leaves. Whoever holds the Secret can take it, whoever took the one before.
+ */
+export function nextStep(input: RotationInput): RotationStep {
+  const { stored } = input;
+  if (stored === undefined) {
+    return { type: "create", reason: "there is none" };
+  }
+  const broken = brokenReason(stored, input.now);
+  if (stored.next !== undefined && stored.next.notAfter > input.now) {
+    // With nothing in force that could be protected, the overlap is a delay for nothing.
+    return broken === undefined ? stepTowardsNext(stored, input) : { type: "switchCa" };
+  }
+  return broken === undefined ? stepOfOneCa(stored, input) : repair(stored, broken, input.now);
+}
+
+/** Why API servers do not accept the serving certificate. */
+function brokenReason({ serving }: StoredFacts, now: number): string | undefined {
+  if (serving === undefined) {
+    return "the serving certificate is missing or unreadable";
+  }
+  if (serving.notAfter <= now) {
+    return "the serving certificate expired";
+  }
+  return serving.issuer === undefined ? "no CA of the bundle signed the serving certificate" : undefined;
+}
+
+function repair({ signer }: StoredFacts, reason: string, now: number): RotationStep {
+  const canSign = signer !== undefined && signer.notAfter > now;
+  return { type: canSign ? "renewServing" : "create", reason };
+}
+
+function stepTowardsNext({ seenAt }: StoredFacts, input: RotationInput): RotationStep {
+  if (seenAt === undefined || input.drifted) {
+    return { type: "proveSeen" };
+  }
+  const until = seenAt + input.apiServerDwellMs;
+  return input.serverNow < until ? { type: "wait", until, for: "API servers" } : { type: "switchCa" };
+}
+
+function stepOfOneCa(stored: StoredFacts, input: RotationInput): RotationStep {
+  const { signer } = stored;
+  if (signer === undefined) {
+    return { type: "introduceCa", reason: "the CA's key is missing or unreadable" };
+  }
+  const caReason = caRenewalReason(signer, input);
+  if (caReason !== undefined) {
+    return { type: "introduceCa", reason: caReason };
+  }
+  const servingReason = servingRenewalReason(stored, signer, input);
+  if (servingReason !== undefined) {
+    return { type: "renewServing", reason: servingReason };
+  }
+  return stored.bundle.some((fingerprint) => fingerprint !== signer.fingerprint)
+    ? stepAwayFromOld(stored, input)
+    : { type: "nothing", until: nextRenewalOf(stored, input.renewBefore) };
+}
+
+function caRenewalReason(signer: CertificateFacts, input: RotationInput): string | undefined {
+  if (input.replaceSigner === signer.fingerprint) {
+    return "it was asked for";
+  }
+  return renewalTimeOf(signer, input.renewBefore) <= input.now ? "the CA is due" : undefined;
+}
+
+function servingRenewalReason(
+  { serving }: StoredFacts,
+  signer: CertificateFacts,
+  { renewBefore, now }: RotationInput,
+): string | undefined {
+  if (serving === undefined || renewalTimeOf(serving, renewBefore) <= now) {
+    return "the serving certificate is due";
+  }
+  if (serving.issuer !== signer.fingerprint) {
+    return "another CA than the one that signs issued the serving certificate";
+  }
+  return serving.coversNames ? undefined : "the serving certificate lacks a name";
+}
+
+function stepAwayFromOld({ switchedAt }: StoredFacts, input: RotationInput): RotationStep {
+  if (switchedAt === undefined) {
+    return { type: "noteSwitched" };
+  }
+  const until = switchedAt + input.replicaDwellMs;
+  if (input.serverNow < until) {
+    return { type: "wait", until, for: "replicas" };
+  }
+  return { type: input.served ? "dropOldCas" : "proveServed" };
+}
+
+/** When the first of the certificates is due. */
+function nextRenewalOf({ signer, serving }: StoredFacts, renewBefore: number): number {
+  const times = [signer, serving].flatMap((facts) => (facts === undefined ? [] : renewalTimeOf(facts, renewBefore)));
+  return Math.min(...times);
+}

@@ -1,0 +1,75 @@
+import type { X509Certificate } from "node:crypto";
+import { issueCa, issueServing } from "./issue.ts";
+import { type CaPair, KEYS, type SecretContents, SEEN_ANNOTATION, SWITCHED_ANNOTATION } from "./secret-contents.ts";
+import type { SecretChange } from "./secret-store.ts";
+import { dnsNamesOf, ipAddressesOf, type ServiceNames } from "./service-names.ts";
+
+/** What certificates are issued with. */
+export interface IssueOptions extends ServiceNames {
+  /** Milliseconds. */
+  readonly caLifetimeMs: number;
+  /** Milliseconds. */
+  readonly servingLifetimeMs: number;
+}
+
+/** The steps that issue certificates or leave some out. */
+export type WritingStep = "create" | "introduceCa" | "switchCa" | "renewServing" | "dropOldCas";
+
+const NO_NEXT = { [KEYS.nextCa]: undefined, [KEYS.nextCaKey]: undefined };
+const NO_STAMPS = { [SEEN_ANNOTATION]: undefined, [SWITCHED_ANNOTATION]: undefined };
+
+/** What a step changes in the Secret; it issues what the step asks for, at `now`. */
+export async function changeOf(
+  step: WritingStep,
+  contents: SecretContents | undefined,
+  { now, ...options }: IssueOptions & { readonly now: Date },
+): Promise<SecretChange> {
+  const { signer, next, bundle = [] } = contents ?? {};
+  switch (step) {
+    case "create": {
+      const ca = await issueCa({ now, lifetimeMs: options.caLifetimeMs });
+      const data = { [KEYS.bundle]: ca.certPem, [KEYS.caKey]: ca.keyPem, ...NO_NEXT };
+      return { data: { ...data, ...(await servingData(ca, options, now)) }, annotations: NO_STAMPS };
+    }
+    case "introduceCa": {
+      const ca = await issueCa({ now, lifetimeMs: options.caLifetimeMs });
+      const data = { [KEYS.bundle]: `${pemOf(bundle)}${ca.certPem}` };
+      return { data: { ...data, [KEYS.nextCa]: ca.certPem, [KEYS.nextCaKey]: ca.keyPem }, annotations: NO_STAMPS };
+    }
+    case "switchCa": {
+      const ca = required(next);
+      const data = { [KEYS.caKey]: ca.keyPem, ...NO_NEXT, ...(await servingData(ca, options, now)) };
+      return { data, annotations: NO_STAMPS };
+    }
+    case "renewServing":
+      return { data: await servingData(required(signer), options, now) };
+    case "dropOldCas":
+      return { data: { [KEYS.bundle]: required(signer).certPem }, annotations: NO_STAMPS };
+  }
+}
+
+async function servingData(
+  ca: Pick<CaPair, "certPem" | "keyPem">,
+  options: IssueOptions,
+  now: Date,
+): Promise<Record<string, string>> {
+  const { certPem, keyPem } = await issueServing({
+    ca,
+    now,
+    lifetimeMs: options.servingLifetimeMs,
+    dnsNames: dnsNamesOf(options),
+    ipAddresses: ipAddressesOf(options),
+  });
+  return { [KEYS.certificate]: certPem, [KEYS.key]: keyPem };
+}
+
+function pemOf(certificates: readonly X509Certificate[]): string {
+  return certificates.map((certificate) => certificate.toString()).join("");
+}
+
+function required(ca: CaPair | undefined): CaPair {
+  if (ca === undefined) {
+    throw new TypeError("Cannot issue a certificate: the plan chose a step that needs a CA, and there is none");
+  }
+  return ca;
+}

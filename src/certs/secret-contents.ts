@@ -1,0 +1,164 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { KsvmError } from "../errors.ts";
+import type { KubeObject } from "../kube/client.ts";
+import type { IssuedPair } from "./issue.ts";
+import type { StoredFacts } from "./rotation-plan.ts";
+
+/** A Secret of the core group; `data` is in base64. */
+export interface SecretObject extends KubeObject {
+  readonly type?: string;
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+/** The type of the Secret, with the keys that Kubernetes gives it and cert-manager fills, and those of our own. */
+export const SECRET_TYPE = "kubernetes.io/tls";
+export const KEYS = {
+  certificate: "tls.crt",
+  key: "tls.key",
+  /** Every CA that must be trusted now. */
+  bundle: "ca.crt",
+  caKey: "ca.key",
+  nextCa: "next-ca.crt",
+  nextCaKey: "next-ca.key",
+} as const;
+
+/** Since when every API server has shown the bundle that the next CA is in; RFC 3339, the API server's clock. */
+export const SEEN_ANNOTATION = "ksvm.sigs.k8s.io/ca-seen-at";
+/** When the serving certificate of a new CA had been written for certain; RFC 3339, the API server's clock. */
+export const SWITCHED_ANNOTATION = "ksvm.sigs.k8s.io/serving-switched-at";
+
+/** A CA with the key that signs for it. */
+export interface CaPair extends IssuedPair {
+  readonly certificate: X509Certificate;
+}
+
+/** What a Secret holds, as far as it can be used. */
+export interface SecretContents {
+  /** The CA that signs now: the one of the bundle that `ca.key` belongs to. */
+  readonly signer: CaPair | undefined;
+  /** The CA that will sign; it is in the bundle already. */
+  readonly next: CaPair | undefined;
+  readonly bundle: readonly X509Certificate[];
+  /** Only where the key belongs to it. */
+  readonly serving: X509Certificate | undefined;
+  readonly seenAt: number | undefined;
+  readonly switchedAt: number | undefined;
+}
+
+/**
+ * Reads what a Secret holds; what is damaged counts as missing.
+ * @throws {KsvmError} CertificateSecretUnusable where the Secret is somebody else's or of another type.
+ */
+export function contentsOf(secret: SecretObject): SecretContents {
+  assertOurs(secret);
+  const text = (key: string): string => decoded(secret, key);
+  const bundle = certificatesIn(text(KEYS.bundle));
+  const annotations = secret.metadata.annotations ?? {};
+  const next = caPairOf(certificatesIn(text(KEYS.nextCa)), text(KEYS.nextCaKey));
+  return {
+    bundle,
+    signer: caPairOf(bundle, text(KEYS.caKey)),
+    next: bundle.some(({ fingerprint256 }) => fingerprint256 === next?.certificate.fingerprint256) ? next : undefined,
+    serving: ownerOf(certificatesIn(text(KEYS.certificate)), text(KEYS.key)),
+    seenAt: timeOf(annotations[SEEN_ANNOTATION]),
+    switchedAt: timeOf(annotations[SWITCHED_ANNOTATION]),
+  };
+}
+
+/** What the rotation plan goes by. */
+export function factsOf(contents: SecretContents, names: readonly string[]): StoredFacts {
+  const { signer, next, bundle, serving, seenAt, switchedAt } = contents;
+  return {
+    signer: signer && factsOfCertificate(signer.certificate),
+    next: next && factsOfCertificate(next.certificate),
+    bundle: bundle.map(({ fingerprint256 }) => fingerprint256),
+    serving: serving && {
+      ...factsOfCertificate(serving),
+      issuer: bundle.find((ca) => isIssuedBy(serving, ca))?.fingerprint256,
+      coversNames: names.every((name) => isCovered(serving, name)),
+    },
+    seenAt,
+    switchedAt,
+  };
+}
+
+/** Whether `ca` signed the certificate. */
+export function isIssuedBy(certificate: X509Certificate, ca: X509Certificate): boolean {
+  return certificate.checkIssued(ca) && certificate.verify(ca.publicKey);
+}
+
+/** The certificates of a PEM text, in order; those that do not parse are left out. */
+export function certificatesIn(pemText: string): readonly X509Certificate[] {
+  const blocks = pemText.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  return blocks.flatMap((block) => unlessBroken(() => new X509Certificate(block)) ?? []);
+}
+
+/** The text of one key of a Secret; empty where it is missing. */
+export function decoded({ data }: SecretObject, key: string): string {
+  return Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
+}
+
+function assertOurs(secret: SecretObject): void {
+  const { metadata, type } = secret;
+  const name = `Secret "${metadata.namespace}/${metadata.name}"`;
+  if (type !== SECRET_TYPE) {
+    throw new KsvmError(
+      "CertificateSecretUnusable",
+      `Cannot keep certificates in ${name}: its type is ${type ?? "missing"} and must be ${SECRET_TYPE}; delete it or name another`,
+    );
+  }
+  const isEmpty = Object.values(KEYS).every((key) => decoded(secret, key).trim() === "");
+  if (!isEmpty && metadata.labels?.[MANAGED_BY_LABEL] !== MANAGED_BY) {
+    throw new KsvmError(
+      "CertificateSecretUnusable",
+      `Cannot keep certificates in ${name}: somebody else filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); delete it or name another`,
+    );
+  }
+}
+
+function factsOfCertificate(certificate: X509Certificate): {
+  fingerprint: string;
+  notBefore: number;
+  notAfter: number;
+} {
+  return {
+    fingerprint: certificate.fingerprint256,
+    notBefore: certificate.validFromDate.getTime(),
+    notAfter: certificate.validToDate.getTime(),
+  };
+}
+
+function isCovered(certificate: X509Certificate, name: string): boolean {
+  const match = isIP(name) === 0 ? certificate.checkHost(name, { subject: "never" }) : certificate.checkIP(name);
+  return match !== undefined;
+}
+
+function caPairOf(certificates: readonly X509Certificate[], keyPem: string): CaPair | undefined {
+  const certificate = ownerOf(
+    certificates.filter(({ ca }) => ca),
+    keyPem,
+  );
+  return certificate && { certificate, certPem: certificate.toString(), keyPem };
+}
+
+/** The certificate that a key belongs to. */
+function ownerOf(certificates: readonly X509Certificate[], keyPem: string): X509Certificate | undefined {
+  const key = unlessBroken(() => createPrivateKey(keyPem));
+  return key && certificates.find((certificate) => certificate.checkPrivateKey(key));
+}
+
+function timeOf(text: string | undefined): number | undefined {
+  const time = Date.parse(text ?? "");
+  return Number.isNaN(time) ? undefined : time;
+}
+
+function unlessBroken<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    // node:crypto throws for whatever is no PEM of the kind; the plan replaces what is missing.
+    return undefined;
+  }
+}

@@ -1,0 +1,90 @@
+import { type Clock, systemClock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { SECRETS } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import { type CertificateSource, Offers, type SourceOptions } from "./certificate-source.ts";
+import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
+import { readSecret, type SecretRef } from "./secret-store.ts";
+
+/** Options of {@link SecretSource}. */
+export interface SecretSourceOptions extends SourceOptions {
+  readonly client: ApiClient;
+  /** The Secret of `ksvm certs`, or one that cert-manager fills. */
+  readonly ref: SecretRef;
+  /** @default the clock of this machine */
+  readonly clock?: Clock;
+  /** Milliseconds between two looks beside the watch. @default {@link RESYNC_MS} */
+  readonly resyncMs?: number;
+  /** Told of every Secret that was read, as to keep the caBundle. @default nobody */
+  readonly onSecret?: (secret: SecretObject) => void;
+}
+
+/**
+ * The Secret is read anew this often beside the watch, in milliseconds: a watch may die without a word, and how long a
+ * replica may go on serving an old certificate is what the dwell time of a rotation stands on.
+ */
+export const RESYNC_MS = 30_000;
+/** Between two tries to watch what cannot be watched, in milliseconds. */
+const RETRY_MS = 1_000;
+
+/**
+ * Serves from the Secret itself, read through the API: no kubelet in between that takes a minute to bring a new pair. A
+ * Secret that does not exist yet is waited for.
+ */
+export class SecretSource implements CertificateSource {
+  readonly #options: SecretSourceOptions;
+  readonly #clock: Clock;
+  readonly #offers: Offers;
+
+  constructor(options: SecretSourceOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#offers = new Offers(options);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([
+      this.#repeat(RETRY_MS, () => this.#watch(signal), signal),
+      this.#repeat(this.#options.resyncMs ?? RESYNC_MS, () => this.#look(signal), signal),
+    ]);
+  }
+
+  async #repeat(pauseMs: number, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await work();
+      } catch (error) {
+        if (!signal.aborted) {
+          this.#options.logger.warn({ err: error }, "Cannot read the Secret of the serving certificate; trying again");
+        }
+      }
+      await this.#clock.sleep(pauseMs, signal).catch(() => undefined);
+    }
+  }
+
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { client, ref } = this.#options;
+    const watch = { ...ref, resourceVersion: "", signal, clock: this.#clock };
+    for await (const event of watchObject<SecretObject>(client.transport, SECRETS, watch)) {
+      if (event.type === "ADDED" || event.type === "MODIFIED") {
+        this.#take(event.object);
+      }
+    }
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    const { secret } = await readSecret(this.#options.client, this.#options.ref, signal);
+    if (secret !== undefined) {
+      this.#take(secret);
+    }
+  }
+
+  #take(secret: SecretObject): void {
+    this.#options.onSecret?.(secret);
+    const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
+    // As long as nobody has filled the Secret there is nothing to turn down.
+    if (certPem !== "" || keyPem !== "") {
+      this.#offers.offer({ certPem, keyPem });
+    }
+  }
+}

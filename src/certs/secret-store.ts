@@ -1,0 +1,90 @@
+import type { ObjectMeta } from "../api/meta.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { type ApiClient, isNotFound, type ObjectRef } from "../kube/client.ts";
+import { objectPath, SECRETS } from "../kube/resources.ts";
+import { SECRET_TYPE, type SecretObject } from "./secret-contents.ts";
+
+/** Which Secret. */
+export interface SecretRef extends ObjectRef {
+  readonly namespace: string;
+}
+
+/** A Secret as it was read. */
+export interface StoredSecret {
+  /** `undefined` where it does not exist. */
+  readonly secret: SecretObject | undefined;
+  /** The API server's clock at the time, in milliseconds since the Unix epoch; `undefined` where it did not say. */
+  readonly serverTime: number | undefined;
+}
+
+/** What a write changes; the rest of the Secret stays. */
+export interface SecretChange {
+  /** Texts by their keys; `undefined` takes the key away. */
+  readonly data: Readonly<Record<string, string | undefined>>;
+  /** `undefined` takes the annotation away. */
+  readonly annotations?: Readonly<Record<string, string | undefined>>;
+}
+
+/** Reads the Secret. It reads from etcd, never from a cache. @throws {ApiError | TransportError} */
+export async function readSecret(client: ApiClient, ref: SecretRef, signal: AbortSignal): Promise<StoredSecret> {
+  try {
+    const path = objectPath(SECRETS, ref);
+    const { body, serverTime } = await client.transport.request<SecretObject>({ method: "GET", path, signal });
+    return { secret: body, serverTime };
+  } catch (error) {
+    if (isNotFound(error)) {
+      return { secret: undefined, serverTime: undefined };
+    }
+    throw error;
+  }
+}
+
+/**
+ * Writes the Secret on top of what was read: creates it where it did not exist, else replaces exactly that
+ * resourceVersion, so that of several writers one wins.
+ * @throws {ApiError} Conflict where somebody else wrote it meanwhile: read it again.
+ */
+export async function writeSecret(
+  client: ApiClient,
+  ref: SecretRef,
+  write: { readonly before: SecretObject | undefined; readonly change: SecretChange },
+  signal: AbortSignal,
+): Promise<void> {
+  const body = changed(ref, write.before, write.change);
+  if (write.before === undefined) {
+    await client.create(SECRETS, body, { signal });
+    return;
+  }
+  await client.transport.request({ method: "PUT", path: objectPath(SECRETS, ref), body, signal });
+}
+
+function changed(ref: SecretRef, before: SecretObject | undefined, { data, annotations = {} }: SecretChange) {
+  const old: Partial<ObjectMeta> | undefined = before?.metadata;
+  const { managedFields: _managedFields, ...metadata } = old ?? { ...ref, managedFields: undefined };
+  return {
+    apiVersion: "v1",
+    kind: "Secret",
+    type: SECRET_TYPE,
+    metadata: {
+      ...metadata,
+      labels: { ...old?.labels, [MANAGED_BY_LABEL]: MANAGED_BY },
+      annotations: defined({ ...old?.annotations, ...annotations }),
+    },
+    data: defined({ ...before?.data, ...encoded(data) }),
+  };
+}
+
+function encoded(texts: SecretChange["data"]): Record<string, string | undefined> {
+  return Object.fromEntries(
+    Object.entries(texts).map(([key, text]) => [
+      key,
+      text === undefined ? undefined : Buffer.from(text).toString("base64"),
+    ]),
+  );
+}
+
+function defined(values: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(values).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
+}

@@ -1,0 +1,32 @@
+import { isIP } from "node:net";
+
+/** Who the webhook is called by. */
+export interface ServiceNames {
+  readonly namespace: string;
+  readonly service: string;
+  /** @default "cluster.local" */
+  readonly clusterDomain?: string;
+  /** Further DNS names and IP addresses. @default none */
+  readonly extraNames?: readonly string[];
+}
+
+/**
+ * The name by which API servers call the Service. They take no other:
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/util/webhook/client.go
+ */
+export function serverNameOf({ service, namespace }: ServiceNames): string {
+  return `${service}.${namespace}.svc`;
+}
+
+/** Every name that the serving certificate must be valid for: those that DNS gives the Service, and further ones. */
+export function dnsNamesOf(names: ServiceNames): readonly string[] {
+  const { service, namespace, clusterDomain = "cluster.local", extraNames = [] } = names;
+  const serverName = serverNameOf(names);
+  const own = [serverName, `${serverName}.${clusterDomain}`, `${service}.${namespace}`, service];
+  return [...new Set([...own, ...extraNames.filter((name) => isIP(name) === 0)])];
+}
+
+/** The IP addresses among the further names. */
+export function ipAddressesOf({ extraNames = [] }: ServiceNames): readonly string[] {
+  return [...new Set(extraNames.filter((name) => isIP(name) !== 0))];
+}
