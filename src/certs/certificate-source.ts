@@ -1,5 +1,4 @@
 import type { Logger } from "pino";
-import type { Metrics } from "../observability/metrics.ts";
 import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
 
 /** Where serving certificates come from: it offers every pair that it sees to the server. */
@@ -16,11 +15,11 @@ export interface SourceOptions {
 
 /** Offers a pair unless the one before was the same: a bad one is turned down once, not at every look. */
 export class Offers {
-  readonly #options: SourceOptions;
+  readonly #certificate: SourceOptions["certificate"];
   #last: ServingPair | undefined;
 
-  constructor(options: SourceOptions) {
-    this.#options = options;
+  constructor({ certificate }: SourceOptions) {
+    this.#certificate = certificate;
   }
 
   offer(pair: ServingPair): void {
@@ -28,25 +27,7 @@ export class Offers {
       return;
     }
     this.#last = pair;
-    const reason = this.#options.certificate.offer(pair);
-    if (reason !== undefined) {
-      this.#options.logger.warn({ reason }, "Turned down a serving certificate; the last good one stays in use");
-    }
+    // Whoever serves is told what became of it, warns and counts (ServingCertificate.subscribe()).
+    this.#certificate.offer(pair);
   }
-}
-
-/**
- * Counts the pairs that are taken into use or turned down, and shows when the one in use expires.
- * @returns what ends that
- */
-export function measureCertificate(
-  certificate: ServingCertificate,
-  { certificateExpiry, certificateReloads }: Pick<Metrics, "certificateExpiry" | "certificateReloads">,
-): () => void {
-  return certificate.subscribe((outcome) => {
-    certificateReloads.inc({ result: outcome.result });
-    if (outcome.result === "loaded") {
-      certificateExpiry.set(outcome.expiresAt.getTime() / 1_000);
-    }
-  });
 }

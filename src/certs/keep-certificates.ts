@@ -11,7 +11,7 @@ const MIN_INTERVAL_MS = 5_000;
  * over. What fails is logged and tried again.
  */
 export async function keepCertificates(
-  options: EnsureOptions & {
+  options: Omit<EnsureOptions, "rotateNow" | "wait"> & {
     /** Milliseconds. @default {@link KEEP_INTERVAL_MS} */
     readonly intervalMs?: number;
   },

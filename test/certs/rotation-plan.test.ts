@@ -129,10 +129,17 @@ await tap.test("renewalTimeOf() leaves two thirds of the lifetime before the win
 
 await tap.test("nextStep() never breaks what is in use, whatever the clocks say", (t) => {
   const day = fc.integer({ min: 0, max: 400 }).map((days) => T0 + days * DAY + SECOND);
-  const stored = fc.constantFrom(STORED, INTRODUCED, seen(3_000), SWITCHED, switched(3_000));
+  const input = fc.record({
+    stored: fc.constantFrom(STORED, INTRODUCED, seen(3_000), SWITCHED, switched(3_000)),
+    now: day,
+    serverNow: day,
+    drifted: fc.boolean(),
+    served: fc.boolean(),
+  });
   fc.assert(
-    fc.property(stored, day, day, fc.boolean(), fc.boolean(), (stored, now, serverNow, drifted, served) => {
-      const step = nextStep({ ...INPUT, stored, now, serverNow, drifted, served, replaceSigner: "A" });
+    fc.property(input, (input) => {
+      const { stored, now, drifted, served } = input;
+      const step = nextStep({ ...INPUT, ...input, replaceSigner: "A" });
       const isServing = (stored.serving?.notAfter ?? 0) > now;
       const keepsTrust =
         step.type !== "dropOldCas" || (served && stored.serving?.issuer === stored.signer?.fingerprint);

@@ -1,0 +1,355 @@
+import { X509Certificate } from "node:crypto";
+import { pino } from "pino";
+import t from "tap";
+import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { caBundleOf } from "../../src/certs/ca-bundle.ts";
+import { issueCa, issueServing } from "../../src/certs/issue.ts";
+import { keepCertificates } from "../../src/certs/keep-certificates.ts";
+import { certificatesIn, decoded, type SecretObject } from "../../src/certs/secret-contents.ts";
+import { systemClock } from "../../src/clock.ts";
+import { CRDS, MERGE_PATCH, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import {
+  createNamespace,
+  ensure,
+  FLAGS,
+  NAMESPACE,
+  readTheSecret,
+  SECRET,
+  serveFromSecret,
+  SETTINGS,
+} from "./certs-fixture.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { conversionBy, serveConversion } from "./serve-webhook.ts";
+import { sendStorageChange, untilDenied } from "./storage-change-load.ts";
+
+const cluster = await Cluster.start(t, { users: [{ name: "certs" }] });
+const { api, controlPlane } = cluster;
+await createNamespace(api);
+
+function certs(command: string, args: readonly string[] = [], options: { secret?: string; kubeconfig?: string } = {}) {
+  const { secret = SECRET, kubeconfig = cluster.kubeconfig } = options;
+  const flags = command === "status" ? ["--namespace", NAMESPACE] : FLAGS;
+  return cluster.ksvm(["certs", command, ...flags, "--secret", secret, "--kubeconfig", kubeconfig, ...args]);
+}
+
+function casOf(secret: SecretObject): readonly X509Certificate[] {
+  return certificatesIn(decoded(secret, "ca.crt"));
+}
+
+/** The lines of the PEM texts of every key that a Secret holds; no log may have one. */
+function keyLinesOf(secret: SecretObject): readonly string[] {
+  const keys = ["tls.key", "ca.key", "next-ca.key"].map((key) => decoded(secret, key));
+  return keys
+    .join("\n")
+    .split("\n")
+    .filter((line) => line.length > 40);
+}
+
+await t.test("F29: three processes that start at once on an empty Secret end with one CA", async (t) => {
+  const runs = Array.from({ length: 3 }, () => cluster.spawnKsvm(t, ["certs", "ensure", ...FLAGS]));
+  const ends = await Promise.all(runs.map(({ ended }) => ended));
+  for (const { code, stderr } of ends) t.equal(code, 0, stderr);
+  t.equal(ends.filter(({ stdout }) => stdout.includes("created a CA")).length, 1, "one of them created it");
+  const secret = await readTheSecret(cluster);
+  t.equal(secret.type, "kubernetes.io/tls");
+  const [ca, ...more] = casOf(secret);
+  t.same(more, []);
+  t.ok(ca !== undefined && new X509Certificate(decoded(secret, "tls.crt")).verify(ca.publicKey));
+});
+
+await t.test("ensure is idempotent, status shows what there is, and no key is in any output", async (t) => {
+  const before = await readTheSecret(cluster);
+  const again = await certs("ensure", ["--log-level", "trace"]);
+  t.equal(again.code, 0, again.stderr);
+  t.match(again.stdout, /^certificates are current; the next renewal is due at /);
+  t.equal((await readTheSecret(cluster)).metadata.resourceVersion, before.metadata.resourceVersion);
+  const rotated = await certs("rotate", ["--now", "--log-level", "trace"]);
+  t.equal(rotated.code, 0, rotated.stderr);
+  const [old] = casOf(before);
+  const after = await readTheSecret(cluster);
+  t.not(casOf(after)[0]?.fingerprint256, old?.fingerprint256);
+  const text = await certs("status");
+  const json = await certs("status", ["-o", "json"]);
+  t.match(text.stdout, /^CERTIFICATE +EXPIRES +RENEWAL +FINGERPRINT\nCA +\d{4}-/);
+  t.match(JSON.parse(json.stdout), {
+    phase: "steady",
+    caBundle: "not installed",
+    bundle: [casOf(after)[0]?.fingerprint256],
+    serving: { names: /DNS:ksvm-webhook.ksvm-certs.svc, DNS:ksvm-webhook.ksvm-certs.svc.cluster.local/ },
+  });
+  const output = [again, rotated, text, json].map(({ stdout, stderr }) => stdout + stderr).join("");
+  const lines = [...keyLinesOf(before), ...keyLinesOf(after)];
+  t.ok(lines.length > 80);
+  t.same(
+    lines.filter((line) => output.includes(line)),
+    [],
+  );
+});
+
+await t.test("rotate --now of two at once is one rotation", async (t) => {
+  const results = await Promise.all([certs("rotate", ["--now"]), certs("rotate", ["--now"])]);
+  for (const { code, stderr } of results) t.equal(code, 0, stderr);
+  const output = results.map(({ stdout }) => stdout).join("");
+  t.equal(output.match(/added a new CA to the bundle/g)?.length, 1, output);
+  t.equal(casOf(await readTheSecret(cluster)).length, 1);
+});
+
+function patch(data: Record<string, string | null>): Promise<unknown> {
+  return api.patch(SECRETS, { namespace: NAMESPACE, name: SECRET }, { type: MERGE_PATCH, body: { data } });
+}
+
+await t.test("what is missing or broken in the Secret is replaced", async (t) => {
+  await patch({ "tls.key": Buffer.from("nonsense").toString("base64") });
+  t.match((await certs("ensure")).stdout, /renewed the serving certificate: the serving certificate is missing/);
+  await patch({ "ca.key": null });
+  t.match(
+    (await certs("rotate")).stdout,
+    /added a new CA to the bundle: the CA's key is missing(.|\n)*dropped the old CA/,
+  );
+  await patch({ "ca.key": null, "ca.crt": null });
+  t.match((await certs("ensure")).stdout, /created a CA and a serving certificate/);
+  t.equal(casOf(await readTheSecret(cluster)).length, 1);
+});
+
+await t.test("a Secret of somebody else is refused in one line and left alone", async (t) => {
+  const data = { "tls.crt": "YQ==", "tls.key": "YQ==" };
+  const base = { apiVersion: "v1", kind: "Secret" };
+  const foreign = { ...base, type: "kubernetes.io/tls", metadata: { namespace: NAMESPACE, name: "foreign" }, data };
+  const opaque = { ...base, type: "Opaque", metadata: { namespace: NAMESPACE, name: "opaque" } };
+  const words = { foreign: /somebody else filled it/, opaque: /its type is Opaque and must be kubernetes.io\/tls/ };
+  for (const secret of [foreign, opaque]) {
+    const { name } = secret.metadata;
+    const { uid } = (await api.create<SecretObject>(SECRETS, secret)).metadata;
+    const { code, stdout, stderr } = await certs("ensure", [], { secret: name });
+    t.equal(code, 1);
+    t.equal(stdout, "");
+    t.match(stderr, words[name as keyof typeof words]);
+    t.match(stderr, /^error: [^\n]+\[CertificateSecretUnusable\]\n$/);
+    t.equal((await readTheSecret(cluster, name)).metadata.uid, uid);
+  }
+  const empty = {
+    ...foreign,
+    metadata: { namespace: NAMESPACE, name: "empty" },
+    data: { "tls.crt": "", "tls.key": "" },
+  };
+  await api.create(SECRETS, empty);
+  t.match((await certs("ensure", [], { secret: "empty" })).stdout, /created a CA/, "an empty one is filled");
+  t.match(await certs("status", [], { secret: "nowhere" }), { code: 1, stderr: /Cannot find Secret .+\[NotFound\]/ });
+  t.match(await certs("ensure", ["--serving-lifetime", "5000h"]), { code: 2, stderr: /must fit into.*\[Usage\]/ });
+  const nowhere = await cluster.ksvm(["certs", "ensure", "--namespace", "nowhere"]);
+  t.match(nowhere, { code: 1, stderr: /^error: [^\n]*namespaces "nowhere" not found \[NotFound\]\n$/ });
+});
+
+await t.test("F30: a server that starts without a Secret becomes ready without a restart", async (t) => {
+  const webhook = await serveFromSecret(t, cluster, "later");
+  t.equal(webhook.certificate.unusable(), "there is no serving certificate yet");
+  await ensure(cluster, { settings: { ...SETTINGS, secret: "later" } });
+  await eventually(async () => webhook.certificate.unusable() === undefined, "it has one", 5_000);
+});
+
+await t.test(
+  "keepCertificates() ends a rotation that somebody began, step by step, and ends with its signal",
+  async (t) => {
+    const settings = { ...SETTINGS, secret: "kept" };
+    await ensure(cluster, { settings });
+    t.match(
+      await ensure(cluster, { settings, rotateNow: true }),
+      { state: "waiting" },
+      "it is begun, and goes no further",
+    );
+    const abort = new AbortController();
+    const steps: string[] = [];
+    const ended = keepCertificates({
+      settings,
+      client: api,
+      findApiServers: async () => ({ mode: "each", clients: [api] }),
+      clock: systemClock,
+      retrier: new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: 30_000 }),
+      logger: pino({ level: "silent" }),
+      signal: abort.signal,
+      onStep: (text) => steps.push(text),
+      intervalMs: 300,
+    });
+    await eventually(async () => steps.includes("dropped the old CA from the bundle"), "the rotation is over");
+    t.same(steps.slice(0, 1), ["issued the serving certificate from the new CA"]);
+    abort.abort(new Error("enough"));
+    await ended;
+  },
+);
+
+await t.test(
+  "F32: a rotation needs the Secret and the webhook configuration alone, whatever else is broken",
+  async (t) => {
+    // A CRD of ours whose conversion is broken: no list of its objects works.
+    const kind = new TestKind("broken");
+    const conversion = await serveConversion(t);
+    await cluster.createStale(kind, 3, { conversion: conversionBy(conversion) });
+    conversion.setDown(true);
+    await t.rejects(api.list(kind.resource("v1")), "negative control: its objects cannot be listed");
+    await allowCertificateWork();
+    const kubeconfig = controlPlane.kubeconfigFor("certs");
+    const options = { secret: "scoped", kubeconfig };
+    await eventually(async () => (await certs("ensure", [], options)).code === 0, "RBAC is in force");
+    const webhook = await serveFromSecret(t, cluster, "scoped");
+    await webhook.register(caBundleOf(await readTheSecret(cluster, "scoped")) ?? "");
+    const { code, stdout, stderr } = await certs("rotate", ["--now", "--log-level", "info"], options);
+    t.equal(code, 0, stderr);
+    t.match(stdout, /dropped the old CA/);
+    t.match(stderr, /only the dwell time stands for them/);
+    t.notMatch(stderr, kind.name);
+  },
+);
+
+async function allowCertificateWork(): Promise<void> {
+  const rbac = { group: "rbac.authorization.k8s.io", version: "v1" };
+  const base = { apiVersion: "rbac.authorization.k8s.io/v1" };
+  const names = { resourceNames: ["scoped"] };
+  const subjects = [{ kind: "User", name: "certs", apiGroup: rbac.group }];
+  const namespace = NAMESPACE;
+  await api.create(
+    { ...rbac, resource: "roles" },
+    {
+      ...base,
+      kind: "Role",
+      metadata: { name: "certs", namespace },
+      rules: [
+        { apiGroups: [""], resources: ["secrets"], verbs: ["get", "update"], ...names },
+        // A create cannot be allowed by name.
+        { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+      ],
+    },
+  );
+  await api.create(
+    { ...rbac, resource: "rolebindings" },
+    {
+      ...base,
+      kind: "RoleBinding",
+      metadata: { name: "certs", namespace },
+      roleRef: { apiGroup: rbac.group, kind: "Role", name: "certs" },
+      subjects,
+    },
+  );
+  await api.create(
+    { ...rbac, resource: "clusterroles" },
+    {
+      ...base,
+      kind: "ClusterRole",
+      metadata: { name: "certs" },
+      rules: [
+        {
+          apiGroups: [WEBHOOK_CONFIGURATIONS.group],
+          resources: [WEBHOOK_CONFIGURATIONS.resource],
+          resourceNames: [WEBHOOK_NAME],
+          verbs: ["get", "patch"],
+        },
+      ],
+    },
+  );
+  await api.create(
+    { ...rbac, resource: "clusterrolebindings" },
+    {
+      ...base,
+      kind: "ClusterRoleBinding",
+      metadata: { name: "certs" },
+      roleRef: { apiGroup: rbac.group, kind: "ClusterRole", name: "certs" },
+      subjects,
+    },
+  );
+}
+
+await t.test(
+  "cert-manager as the source, its own CRD frozen, the certificate expired: the way out is open",
+  async (t) => {
+    const group = "cert-manager.io";
+    const name = `certificates.${group}`;
+    const manifest = (storage: string) => ({
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      metadata: { name, annotations: { [MIGRATING_ANNOTATION]: "true" } },
+      spec: {
+        group,
+        scope: "Namespaced",
+        names: { plural: "certificates", singular: "certificate", kind: "Certificate", listKind: "CertificateList" },
+        versions: versionsOf({ versions: ["v1alpha2", "v1"], storage }),
+      },
+    });
+    // What cert-manager's own Secret is to us: pairs that somebody else issues and renews.
+    const ca = await issueCa({ now: new Date(), lifetimeMs: 3_600_000 });
+    const names = { dnsNames: ["localhost"], ipAddresses: ["127.0.0.1"] };
+    const fill = async (lifetimeMs: number): Promise<Record<string, string>> => {
+      const { certPem, keyPem } = await issueServing({ ca, now: new Date(), lifetimeMs, ...names });
+      const texts = { "ca.crt": ca.certPem, "tls.crt": certPem, "tls.key": keyPem };
+      return Object.fromEntries(
+        Object.entries(texts).map(([key, text]) => [key, Buffer.from(text).toString("base64")]),
+      );
+    };
+    const metadata = { namespace: NAMESPACE, name: "by-cert-manager" };
+    const secret = { apiVersion: "v1", kind: "Secret", type: "kubernetes.io/tls", metadata };
+    await api.create(CRDS, manifest("v1"));
+    await api.create(SECRETS, { ...secret, data: await fill(8_000) });
+    const webhook = await serveFromSecret(t, cluster, metadata.name);
+    await eventually(async () => webhook.certificate.current !== undefined, "it is served");
+    await webhook.register(Buffer.from(ca.certPem).toString("base64"));
+    const frozen = { name };
+    await untilDenied(cluster, frozen);
+    await eventually(async () => webhook.certificate.unusable() !== undefined, "it expired", 30_000);
+
+    await eventually(async () => /expired/.test(await messageOfChange(frozen)), "API servers refuse it");
+    const label = { type: MERGE_PATCH, body: { metadata: { labels: { one: "one" } } } };
+    await t.resolves(api.patch(CRDS, frozen, label), "an ordinary update of the frozen CRD passes");
+    const described = manifest("v1").spec.versions.map((version) => ({
+      ...version,
+      deprecated: version.name !== "v1",
+    }));
+    const spec = { type: MERGE_PATCH, body: { spec: { versions: described } } };
+    await t.resolves(api.patch(CRDS, frozen, spec), "so does one of its spec that keeps the storage version");
+    const other = new TestKind("other");
+    await cluster.createCrd(other, { storage: "v1alpha1" });
+    await t.resolves(
+      cluster.setVersions(other, { storage: "v1" }),
+      "so does a storage change of a CRD that is not frozen",
+    );
+
+    const lift = { type: MERGE_PATCH, body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: null } } } };
+    await t.resolves(api.patch(CRDS, frozen, lift), "the freeze can be lifted");
+    const run = await cluster.migrate([name, "--force", "--guard", "webhook", "--proof-timeout", "2s"]);
+    t.equal(run.code, 1, run.stdout);
+    t.match(run.stderr, /expired.*\[FreezeNotProven\]/);
+    const crd = await cluster.crd(frozen);
+    t.equal(crd.metadata.annotations?.[MIGRATING_ANNOTATION], undefined, "a migration that meets this unfreezes, too");
+    t.equal((await sendStorageChange(controlPlane, frozen)).status, 200, "the provisioner's own upgrade goes through");
+
+    // It renews its certificate then, and the guard is back without a restart.
+    await api.patch(SECRETS, metadata, { type: MERGE_PATCH, body: { data: await fill(3_600_000) } });
+    await eventually(async () => webhook.certificate.unusable() === undefined, "the new pair is served");
+    await t.resolves(cluster.setVersions(frozen, { versions: ["v1alpha2", "v1"], storage: "v1" }));
+    const again = await cluster.migrate([name, "--guard", "webhook"]);
+    t.equal(again.code, 0, again.stderr);
+  },
+);
+
+async function messageOfChange(crd: { readonly name: string }): Promise<string> {
+  const { body } = await sendStorageChange(controlPlane, crd);
+  return (body as { message?: string }).message ?? "";
+}
+
+await t.test("the configuration that is applied beside the caBundle keeps it", async (t) => {
+  const { caPem } = { caPem: (await issueCa({ now: new Date(), lifetimeMs: 3_600_000 })).certPem };
+  const clientConfig = { url: `https://127.0.0.1:1${VALIDATE_PATH}`, caBundle: Buffer.from(caPem).toString("base64") };
+  const configuration = webhookConfigurationOf({ clientConfig });
+  await api.create(WEBHOOK_CONFIGURATIONS, { ...configuration });
+  t.teardown(() => api.delete(WEBHOOK_CONFIGURATIONS, configuration.metadata));
+  t.match((await certs("status", ["-o", "json"])).stdout, /"caBundle": "differs"/);
+  t.match((await certs("ensure")).stdout, /wrote the caBundle of webhook configuration "crd\.kube/);
+  t.match((await certs("status", ["-o", "json"])).stdout, /"caBundle": "published"/);
+  const stored = await api.get<{ webhooks: { clientConfig: { url: string; caBundle: string } }[] }>(
+    WEBHOOK_CONFIGURATIONS,
+    configuration.metadata,
+  );
+  t.equal(stored.webhooks[0]?.clientConfig.url, clientConfig.url);
+  t.equal(stored.webhooks[0]?.clientConfig.caBundle, caBundleOf(await readTheSecret(cluster)));
+});

@@ -1,0 +1,108 @@
+import type { Test } from "tap";
+import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { isDenialBy, WEBHOOK_GUARD } from "../../src/migrator/guard.ts";
+import { MERGE_PATCH, CRDS } from "../../src/kube/resources.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { type Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+
+/** What came back for the storage changes that were sent. */
+export interface LoadReport {
+  readonly sent: number;
+  /** Denied by the webhook itself, in its own words. */
+  readonly denied: number;
+  /** Every other answer. */
+  readonly others: readonly string[];
+  readonly slowestMs: number;
+}
+
+/** JSON patch: the request stays small however large the CRD is. */
+const FLIP = [
+  { op: "replace", path: "/spec/versions/0/storage", value: true },
+  { op: "replace", path: "/spec/versions/1/storage", value: false },
+];
+
+/** A frozen CRD with two versions, the second one stored, and about `kib` KiB of schema. */
+export async function createFrozen({ api }: Cluster, word: string, kib = 0): Promise<TestKind> {
+  const kind = new TestKind(word);
+  const text = "What this field is for, at length. ".repeat(75);
+  const count = Math.floor((kib * 1_024) / (2 * text.length));
+  const properties = Object.fromEntries(
+    Array.from({ length: count }, (_, index) => [`field${index}`, { type: "string", description: text }]),
+  );
+  await api.create(CRDS, kind.manifest({ storage: "v1", specSchema: { type: "object", properties } }));
+  await api.patch(CRDS, kind, {
+    type: MERGE_PATCH,
+    body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } },
+  });
+  return kind;
+}
+
+/** Sends one storage change of a CRD. */
+export function sendStorageChange(controlPlane: ControlPlane, { name }: Pick<TestKind, "name">) {
+  const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`;
+  return controlPlane.request(path, { method: "PATCH", contentType: "application/json-patch+json", body: FLIP });
+}
+
+/** Waits until the webhook is in force. */
+export async function untilDenied({ controlPlane }: Cluster, kind: Pick<TestKind, "name">): Promise<void> {
+  await eventually(async () => (await sendStorageChange(controlPlane, kind)).status === 403, "the webhook is in force");
+}
+
+/** Storage changes on frozen CRDs at a steady rate, whether or not the answers keep up. */
+export class StorageChangeLoad {
+  readonly #controlPlane: ControlPlane;
+  readonly #kinds: readonly TestKind[];
+  readonly #timer: NodeJS.Timeout;
+  readonly #answers: Promise<void>[] = [];
+  readonly #others: string[] = [];
+  #denied = 0;
+  #slowestMs = 0;
+
+  private constructor(controlPlane: ControlPlane, kinds: readonly TestKind[], perSecond: number) {
+    this.#controlPlane = controlPlane;
+    this.#kinds = kinds;
+    this.#timer = setInterval(() => this.#answers.push(this.#send()), 1_000 / perSecond);
+  }
+
+  /** Sends to each of the kinds in turn until it is stopped, at the latest with the test. */
+  static start(t: Test, cluster: Cluster, kinds: readonly TestKind[], perSecond: number): StorageChangeLoad {
+    const load = new StorageChangeLoad(cluster.controlPlane, kinds, perSecond);
+    t.teardown(() => load.stop());
+    return load;
+  }
+
+  /** Answers so far that were no denial of the webhook. */
+  get others(): readonly string[] {
+    return this.#others;
+  }
+
+  /** Stops once everything that was sent is answered. */
+  async stop(): Promise<LoadReport> {
+    clearInterval(this.#timer);
+    await Promise.all(this.#answers);
+    return { sent: this.#answers.length, denied: this.#denied, others: this.#others, slowestMs: this.#slowestMs };
+  }
+
+  async #send(): Promise<void> {
+    const kind = this.#kinds[this.#answers.length % this.#kinds.length];
+    if (kind === undefined) throw new Error("Cannot send a storage change: no CRD was named");
+    const startedAt = performance.now();
+    const { status, body } = await sendStorageChange(this.#controlPlane, kind).catch((error: unknown) => ({
+      status: 599,
+      body: { message: String(error) },
+    }));
+    this.#slowestMs = Math.max(this.#slowestMs, performance.now() - startedAt);
+    const { message = "" } = body as { message?: string };
+    if (status === 403 && isDenialBy(WEBHOOK_GUARD, kind.name, message)) {
+      this.#denied++;
+    } else {
+      this.#others.push(`${status} ${message.slice(0, 300)}`);
+    }
+  }
+}
+
+/** For a summary on standard error: standard output belongs to TAP. */
+export function describeLoad({ sent, denied, others, slowestMs }: LoadReport): string {
+  return `${sent} storage changes sent, ${denied} ${FREEZE_REASON}, ${others.length} others, slowest ${Math.round(slowestMs)} ms`;
+}
