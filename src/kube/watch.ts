@@ -16,12 +16,15 @@ export type WatchEvent<T> =
   | { readonly type: "BOOKMARK"; readonly resourceVersion: string }
   | { readonly type: "GAP" };
 
-/** Which object to watch, and from where. */
+/** Which objects to watch, and from where. */
 export interface WatchOptions {
-  readonly name: string;
-  /** @default none: the object is cluster-scoped */
+  /** The one object to watch. @default all objects of the resource, over all namespaces */
+  readonly name?: string;
+  /** The namespace of that object. @default none: it is cluster-scoped */
   readonly namespace?: string;
-  /** Changes after this resourceVersion are delivered; where it is empty, the object as it is now comes first. */
+  /** Such as {@link ACCEPT_METADATA}. @default whole objects */
+  readonly accept?: string;
+  /** Changes after this resourceVersion are delivered; where it is empty, the objects as they are now come first. */
   readonly resourceVersion: string;
   readonly signal: AbortSignal;
   /** @default the clock of this machine */
@@ -34,7 +37,7 @@ export interface WatchOptions {
 const WATCH_TIMEOUT_SECONDS = 290;
 
 /**
- * Watches one object, whole. A dropped connection resumes from the last resourceVersion seen; an
+ * Watches one object or all of a resource. A dropped connection resumes from the last resourceVersion seen; an
  * expired one (410) ends the watch with a `GAP`. Ends without a further event when the signal is aborted.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
@@ -83,10 +86,11 @@ async function* openWatch<T extends KubeObject>(
   const stream = await transport.stream({
     method: "GET",
     path,
+    ...(options.accept === undefined ? {} : { accept: options.accept }),
     query: {
       watch: true,
       allowWatchBookmarks: true,
-      fieldSelector: `metadata.name=${options.name}`,
+      fieldSelector: options.name === undefined ? undefined : `metadata.name=${options.name}`,
       resourceVersion: options.resourceVersion,
       timeoutSeconds: WATCH_TIMEOUT_SECONDS,
     },
