@@ -15,6 +15,7 @@ export const ERROR_CODES = [
   "ResourceNotMigratable",
   "AlreadyMigrating",
   "ForeignFreeze",
+  "OtherMigratorActive",
   "FreezeNotProven",
   "NotConverged",
   "FreezeLifted",

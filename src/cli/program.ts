@@ -1,9 +1,11 @@
 import { Command, CommanderError, Option } from "commander";
+import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { DEFAULT_SETTLE_MS } from "../migrator/settle.ts";
 import { createLogger, LOG_FORMATS, LOG_LEVELS, type LoggerOptions } from "../observability/logger.ts";
 import { addCerts } from "./certs-program.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import type { CliIo } from "./io.ts";
+import { initCommand, type InitCommandOptions, INIT_FORMATS } from "./init-command.ts";
 import { CONVERGENCE_CHOICES, migrateCommand, type MigrateOptions } from "./migrate-command.ts";
 import { parseDuration, parseEndpoints, parseQps, wholeNumber } from "./parse-options.ts";
 import { planCommand, type PlanOptions } from "./plan-command.ts";
@@ -55,6 +57,7 @@ export function buildProgram(io: CliIo, onExit: (code: ExitCode) => void): Comma
     .helpCommand(false);
   addPlan(program, io, onExit);
   addMigrate(program, io, onExit);
+  addInit(program, io, onExit);
   addStatus(program, io, onExit);
   addUnfreeze(program, io, onExit);
   addCerts(program, { io, onExit, withGlobalOptions, durationOption });
@@ -89,6 +92,17 @@ function addMigrate(program: Command, io: CliIo, onExit: (code: ExitCode) => voi
       onExit(await migrateCommand(io, names, migrateOptionsOf(options), logger));
     },
   );
+}
+
+function addInit(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
+  withGlobalOptions(program.command("init"))
+    .description("Install the CRDs of migration.k8s.io and create one migration for each resource of the cluster.")
+    .option("--replace", "remove another migrator or trigger that is active, instead of refusing")
+    .option("--namespace <namespace>", "where the controller is installed", SYSTEM_NAMESPACE)
+    .addOption(new Option("-o, --output <format>", "how to print").choices(INIT_FORMATS).default("text"))
+    .action(async (options: InitCommandOptions) => {
+      onExit(await initCommand(io, { ...options, replace: options.replace ?? false }));
+    });
 }
 
 function addStatus(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {

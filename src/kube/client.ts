@@ -39,6 +39,7 @@ type NullableItems = Omit<PartialObjectMetadataList, "items"> & Partial<Pick<Par
 
 /** Options of a metadata-only list. */
 export interface ListOptions extends CallOptions {
+  readonly labelSelector?: string;
   readonly limit?: number;
   readonly continueToken?: string | undefined;
 }
@@ -87,7 +88,7 @@ export class ApiClient {
     const response = await this.transport.request<NullableItems>({
       method: "GET",
       path: collectionPath(resource),
-      query: { limit: options.limit, continue: options.continueToken },
+      query: { labelSelector: options.labelSelector, limit: options.limit, continue: options.continueToken },
       accept: ACCEPT_METADATA_LIST,
       signal: options.signal,
     });

@@ -62,3 +62,9 @@ export const MIGRATIONS: Resource = {
 export const STORAGE_STATES: Resource = { ...MIGRATIONS, resource: "storagestates" };
 export const SECRETS: Resource = { group: "", version: "v1", resource: "secrets" };
 export const EVENTS: Resource = { group: "", version: "v1", resource: "events" };
+export const DEPLOYMENTS: Resource = { group: "apps", version: "v1", resource: "deployments" };
+export const CLUSTER_ROLES: Resource = {
+  group: "rbac.authorization.k8s.io",
+  version: "v1",
+  resource: "clusterroles",
+};

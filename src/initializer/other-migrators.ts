@@ -1,0 +1,104 @@
+import type { ObjectMeta } from "../api/meta.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
+import { DEPLOYMENTS } from "../kube/resources.ts";
+
+/** A Deployment of apps/v1, as far as it is looked at. */
+export interface Deployment {
+  readonly metadata: ObjectMeta;
+  readonly spec: {
+    readonly replicas?: number;
+    readonly template: {
+      readonly spec: {
+        readonly containers: readonly {
+          readonly name: string;
+          readonly image?: string;
+          readonly command?: readonly string[];
+        }[];
+      };
+    };
+  };
+}
+
+/** A Deployment that would migrate the same objects. */
+export interface OtherMigrator {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** How it gives itself away. */
+  readonly because: string;
+}
+
+/** Deployments on one page. */
+const PAGE_SIZE = 100;
+
+/** https://github.com/kubernetes-sigs/kube-storage-version-migrator/tree/master/manifests */
+const ORIGINAL_IMAGES = [
+  "storage-version-migration-migrator",
+  "storage-version-migration-trigger",
+  "kube-storage-version-migrator",
+];
+const ORIGINAL_NAMES = ["migrator", "trigger"];
+
+/**
+ * Finds every other migrator or trigger that is active, in all namespaces.
+ * @param namespace where this program's own controller may be
+ * @throws {ApiError | TransportError}
+ */
+export async function findOtherMigrators(
+  client: ApiClient,
+  namespace: string,
+  options: CallOptions = {},
+): Promise<readonly OtherMigrator[]> {
+  const found: OtherMigrator[] = [];
+  for await (const page of client.pages<Deployment>(DEPLOYMENTS, { limit: PAGE_SIZE, ...options })) {
+    found.push(...page.flatMap((deployment) => otherMigratorOf(deployment, namespace) ?? []));
+  }
+  return found;
+}
+
+/**
+ * Deletes one that was found; its pods go with it.
+ * @throws {ApiError} Conflict where another Deployment has taken its name by now.
+ */
+export async function removeOtherMigrator(
+  client: ApiClient,
+  { namespace, name, uid }: OtherMigrator,
+  options: CallOptions = {},
+): Promise<void> {
+  await client.delete(DEPLOYMENTS, { namespace, name }, { preconditions: { uid }, ...options });
+}
+
+/** What makes a Deployment another migrator; `undefined` where it is none, or scaled to none. */
+export function otherMigratorOf(deployment: Deployment, ownNamespace: string): OtherMigrator | undefined {
+  const { metadata, spec } = deployment;
+  const { name, namespace = "", uid } = metadata;
+  const because = isOwnElsewhere(deployment, ownNamespace)
+    ? `it is a controller of ksvm in another namespace than "${ownNamespace}"`
+    : originalOf(deployment);
+  return because === undefined || spec.replicas === 0 ? undefined : { namespace, name, uid, because };
+}
+
+function isOwnElsewhere({ metadata: { labels = {}, namespace } }: Deployment, ownNamespace: string): boolean {
+  const isController =
+    labels["app.kubernetes.io/name"] === "ksvm" && labels["app.kubernetes.io/component"] === "controller";
+  return isController && namespace !== ownNamespace;
+}
+
+/** Its images have names of their own. Where somebody built them anew, the names of its manifests and programs are left. */
+function originalOf({ metadata, spec }: Deployment): string | undefined {
+  for (const { image = "", command = [], name } of spec.template.spec.containers) {
+    if (ORIGINAL_IMAGES.includes(lastPart(image))) {
+      return `it runs image "${image}"`;
+    }
+    const isNamedSo = ORIGINAL_NAMES.includes(metadata.name) && name === metadata.name;
+    if (isNamedSo && [lastPart(image), lastPart(command[0] ?? "")].includes(metadata.name)) {
+      return `it runs "${metadata.name}" of kube-storage-version-migrator`;
+    }
+  }
+  return undefined;
+}
+
+/** The last part of a path, without the tag and the digest of an image. */
+function lastPart(path: string): string {
+  return /([^/@:]*)(:[^/@]*)?(@.*)?$/.exec(path)?.[1] ?? "";
+}

@@ -1,0 +1,20 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { parse } from "yaml";
+import type { CustomResourceDefinition } from "../api/crd.ts";
+
+/** Two folders up, in a checkout and in the package. */
+const FOLDER = new URL("../../deploy/base/crds/", import.meta.url);
+
+/** A CRD as it is shipped: it has no uid yet. */
+export type ShippedCrd = Omit<CustomResourceDefinition, "metadata"> & {
+  readonly metadata: Pick<CustomResourceDefinition["metadata"], "name" | "labels" | "annotations">;
+};
+
+/** The CRDs of migration.k8s.io. */
+export function shippedCrds(): readonly ShippedCrd[] {
+  const files = readdirSync(FOLDER).filter((file) => file.endsWith(".yaml"));
+  return files
+    .toSorted((a, b) => a.localeCompare(b))
+    .map((file) => parse(readFileSync(new URL(file, FOLDER), "utf8")) as ShippedCrd)
+    .filter(({ kind }) => kind === "CustomResourceDefinition");
+}
