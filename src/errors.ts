@@ -27,6 +27,7 @@ export const ERROR_CODES = [
   "CleanupFailed",
   "CertificateSecretUnusable",
   "RotationStuck",
+  "StorageMigratingStuck",
   "Interrupted",
   "Internal",
 ] as const;

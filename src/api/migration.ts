@@ -7,6 +7,9 @@ export const MIGRATION_API_VERSION = "migration.k8s.io/v1alpha1";
 /** The namespace that everything installed lives in (seed 000). */
 export const SYSTEM_NAMESPACE = "kube-storage-migration";
 
+/** The Lease in {@link SYSTEM_NAMESPACE} that the controller which migrates holds. */
+export const CONTROLLER_LEASE = "ksvm-controller";
+
 /** In StorageState: objects may be stored in a version that nobody recorded, or API servers disagree. */
 export const UNKNOWN_HASH = "Unknown";
 

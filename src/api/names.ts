@@ -30,3 +30,6 @@ export const MANAGED_BY_LABEL = "app.kubernetes.io/managed-by";
 
 /** The value of {@link MANAGED_BY_LABEL}. */
 export const MANAGED_BY = "ksvm";
+
+/** On a StorageVersionMigration, with the value `true`: objects of a CRD that is clean are rewritten all the same. */
+export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";

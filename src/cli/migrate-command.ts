@@ -10,18 +10,23 @@ import { planCrds } from "../migrator/inventory.ts";
 import { migrate } from "../migrator/migrate.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
+import type { MigrationResult } from "../migrator/result.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
 import { type Connection, type ConnectOptions, connect } from "./connect.ts";
+import { isControllerRunning } from "./find-controller.ts";
+import { followMigration } from "./follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "./exit-codes.ts";
 import type { CliIo } from "./io.ts";
 import { exitCodeOf } from "./report-error.ts";
-import { createReporter, type MIGRATE_FORMATS } from "./reporter.ts";
+import { createReporter, type MIGRATE_FORMATS, type Reporter } from "./reporter.ts";
 
 /** The options of `ksvm migrate`. */
 export interface MigrateOptions extends ConnectOptions, MigrationOptions {
   readonly output: (typeof MIGRATE_FORMATS)[number];
   readonly allStale: boolean;
+  /** Migrates from here even where a controller in the cluster would. */
+  readonly standalone: boolean;
   readonly maxInFlight: number;
   readonly maxQps: number;
   readonly maxIdleMs: number;
@@ -39,6 +44,8 @@ interface MigrateSession {
   readonly options: MigrateOptions;
   readonly connection: Connection;
   readonly logger: Logger;
+  /** Whether a controller in the cluster migrates; this program follows it then. */
+  readonly follows: boolean;
 }
 
 /**
@@ -55,8 +62,11 @@ export async function migrateCommand(
     throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
   }
   const connection = await connect(options, io.signal);
-  const session = { io, options, connection, logger };
   try {
+    // A dry-run changes nothing, so it needs nobody's leave.
+    const isLocal = options.standalone || options.dryRun;
+    const follows = !isLocal && (await isControllerRunning(connection.client, systemClock, io.signal));
+    const session = { io, options, connection, logger, follows };
     const codes: ExitCode[] = [];
     for (const name of options.allStale ? await staleCrds(connection.client, io) : [...new Set(names)]) {
       codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
@@ -83,6 +93,34 @@ async function migrateOne(session: MigrateSession, name: string): Promise<ExitCo
   const { io, options, logger } = session;
   const reporter = createReporter(io, name, { format: options.output, clock: systemClock });
   const log = logger.child({ resource: name });
+  try {
+    const result = await (session.follows
+      ? followOne(session, reporter, name)
+      : runOne(session, { reporter, log, name }));
+    log.debug({ result }, "run ended");
+    reporter.result(result);
+    return result.outcome === "incomplete" ? EXIT.incomplete : EXIT.done;
+  } catch (error) {
+    log.debug({ err: error }, "run failed");
+    reporter.error(error);
+    return exitCodeOf(error);
+  }
+}
+
+function followOne(
+  { connection, io, options }: MigrateSession,
+  reporter: Reporter,
+  name: string,
+): Promise<MigrationResult> {
+  const { client } = connection;
+  return followMigration({ client, clock: systemClock, reporter, force: options.force, signal: io.signal }, name);
+}
+
+async function runOne(
+  session: MigrateSession,
+  { reporter, log, name }: { readonly reporter: Reporter; readonly log: Logger; readonly name: string },
+): Promise<MigrationResult> {
+  const { options } = session;
   const emit: EventSink = (event) => {
     log.debug({ event }, "run event");
     reporter.event(event);
@@ -98,14 +136,7 @@ async function migrateOne(session: MigrateSession, name: string): Promise<ExitCo
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),
   });
   try {
-    const result = await migrate(contextFor(session, { finder, retrier, emit }), name);
-    log.debug({ result }, "run ended");
-    reporter.result(result);
-    return result.outcome === "incomplete" ? EXIT.incomplete : EXIT.done;
-  } catch (error) {
-    log.debug({ err: error }, "run failed");
-    reporter.error(error);
-    return exitCodeOf(error);
+    return await migrate(contextFor(session, { finder, retrier, emit }), name);
   } finally {
     await finder.close();
   }

@@ -80,6 +80,7 @@ function addMigrate(program: Command, io: CliIo, onExit: (code: ExitCode) => voi
     .argument("[name...]", "plural.group of a CRD or built-in resource")
     .option("--all-stale", "migrate every CRD whose storedVersions is not exactly its storage version")
     .option("--dry-run", "try every object by a server-side dry-run; change nothing")
+    .option("--standalone", "migrate from here, even where a controller in the cluster would do it")
     .option("--force", "rewrite the objects of a CRD that is clean already")
     .addOption(
       new Option("-o, --output <format>", "plain text, or a line of JSON for each event")
@@ -194,7 +195,7 @@ function withGlobalOptions(command: Command): Command {
 /** commander names an option after its flag and leaves a switch out that is off; durations get their unit here. */
 function migrateOptionsOf(options: Readonly<Record<string, unknown>>): MigrateOptions {
   const { settle, proofTimeout, convergenceTimeout, maxIdle, webhookWait, maxFreezeIdle, ...rest } = options;
-  const switches = { allStale: false, dryRun: false, force: false };
+  const switches = { allStale: false, dryRun: false, standalone: false, force: false };
   const durations = {
     settleMs: settle,
     proofTimeoutMs: proofTimeout,

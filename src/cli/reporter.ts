@@ -10,6 +10,8 @@ import { codeOf, errorLine } from "./report-error.ts";
 /** Shows one run to a user. */
 export interface Reporter {
   event(event: MigrationEvent): void;
+  /** Says something in plain words. */
+  note(text: string): void;
   result(result: MigrationResult): void;
   error(error: unknown): void;
 }
@@ -58,6 +60,7 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
         write(event);
       }
     },
+    note: (message) => write({ type: "note", message }),
     result: (result) => write({ type: "result", ...result }),
     error: (error) => {
       write({ type: "error", code: codeOf(error), message: error instanceof Error ? error.message : String(error) });
@@ -91,6 +94,7 @@ function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOut
         output.line(`${resource}: ${text}`);
       }
     },
+    note: (text) => output.line(`${resource}: ${text}`),
     result: (result) => {
       output.end();
       output.line(`${resource}: ${describeResult(result, clock.monotonic() - startedAt)}`);

@@ -168,6 +168,7 @@ export class CrdRun {
       onPage: async (point) => {
         report();
         await this.#saveCheckpoint(crd, point);
+        await this.#context.onPageDone?.(point);
       },
       onObject: report,
     });

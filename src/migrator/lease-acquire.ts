@@ -43,6 +43,8 @@ export interface RunLeaseOptions {
   readonly signal: AbortSignal;
   /** Told that another holder's Lease is being watched to see whether it lives. */
   readonly onContended?: (holder: string) => void;
+  /** Whether a holder is known to be dead, so that its Lease need not be watched. @default none is */
+  readonly isDead?: (holder: string) => boolean;
 }
 
 /** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
@@ -70,8 +72,7 @@ export async function acquireLease(
   for (;;) {
     const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
     const holder = found?.spec?.holderIdentity ?? "";
-    // Our own identity means that an attempt to take it arrived though its answer was lost.
-    if (found !== undefined && holder !== "" && holder !== options.identity) {
+    if (found !== undefined && !isFree(holder, options)) {
       await waitUntilFree(found, holder, options);
     }
     const confirmedAt = momentOf(clock);
@@ -80,6 +81,11 @@ export async function acquireLease(
       return { lease, confirmedAt };
     }
   }
+}
+
+/** Our own identity means that an attempt to take it arrived though its answer was lost. */
+function isFree(holder: string, { identity, isDead }: RunLeaseOptions): boolean {
+  return holder === "" || holder === identity || isDead?.(holder) === true;
 }
 
 async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOptions): Promise<void> {

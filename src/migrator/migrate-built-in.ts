@@ -18,9 +18,14 @@ import { settle } from "./settle-wait.ts";
  * Rewrites every object of a built-in resource. There is no storedVersions to prune and no storage version that a user
  * could change, so nothing is frozen. The watermark is good for one run only: a rotated encryption key changes no hash.
  *
+ * @param crdName the CRD of a custom resource that is only rewritten: a change of its storage version is settled, too
  * @throws {KsvmError} NotConverged where the API servers disagree on the storage version.
  */
-export async function migrateBuiltIn(context: RunContext, resource: BuiltIn): Promise<MigrationResult> {
+export async function migrateBuiltIn(
+  context: RunContext,
+  resource: BuiltIn,
+  crdName?: string,
+): Promise<MigrationResult> {
   const name = resourceNameOf(resource);
   await assertAccess(context, name, accessForRewrite(resource, context.options.leaseNamespace));
   const cleanup = new Cleanup(context.emit);
@@ -38,7 +43,12 @@ export async function migrateBuiltIn(context: RunContext, resource: BuiltIn): Pr
     const { lagged, silent } = await waitForSameHash(context, resource, apiServers);
     context.emit({ type: "converged", apiServers: serversOf(apiServers) });
     const clients = apiServers.mode === "each" ? apiServers.clients : [context.client];
-    await settle(context, { apiServers: clients, newestJoin: apiServers.newestJoin, lagged: lagged || silent });
+    await settle(context, {
+      apiServers: clients,
+      newestJoin: apiServers.newestJoin,
+      lagged: lagged || silent,
+      ...(crdName === undefined ? {} : { crdName }),
+    });
     const client = context.client.fencedBy(() => lease.confirm(context.signal));
     const tally = await rewriteOnce({ ...context, client }, resource);
     return { resource: name, outcome: outcomeOf(tally, "migrated"), ...reportOf(tally) };
@@ -65,9 +75,9 @@ async function rewriteOnce(context: RunContext, resource: BuiltIn): Promise<Tall
     dryRun: isDryRun,
     tally,
     onObject: report,
-    onPage: () => {
+    onPage: async (point) => {
       report();
-      return Promise.resolve();
+      await context.onPageDone?.(point);
     },
   });
   await pass.run();

@@ -1,5 +1,5 @@
 import { isClean } from "../api/crd.ts";
-import { findBuiltIn } from "./built-in.ts";
+import { type BuiltIn, findBuiltIn } from "./built-in.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "./read-crd.ts";
@@ -20,9 +20,9 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
     const builtIn = await retrier.run(() => findBuiltIn(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
   }
-  if (!options.dryRun) {
-    return migrateCrd(context, name);
+  const resource = (): BuiltIn => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
+  if (options.dryRun) {
+    return options.force || !isClean(crd) ? dryRun(context, resource()) : nothingToDo(crd);
   }
-  const isDue = options.force || !isClean(crd);
-  return isDue ? dryRun(context, { ...crdResourceOf(crd), kind: crd.spec.names.kind }) : nothingToDo(crd);
+  return options.manageStoredVersions === false ? migrateBuiltIn(context, resource(), name) : migrateCrd(context, name);
 }

@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { ApiServers } from "./api-servers.ts";
+import type { ResumePoint } from "./checkpoint.ts";
 import type { EventSink } from "./events.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Retrier } from "./retrier.ts";
@@ -24,6 +25,8 @@ export interface MigrationOptions {
   readonly maxFreezeIdleMs: number;
   /** The namespace of the run's Lease. */
   readonly leaseNamespace: string;
+  /** Without it a CRD is treated like a built-in resource: no freeze and no pruning. @default true */
+  readonly manageStoredVersions?: boolean;
 }
 
 /** What every part of a run is handed. */
@@ -37,7 +40,11 @@ export interface RunContext {
   /** Unique to this run: host name and a random part. */
   readonly identity: string;
   readonly options: MigrationOptions;
+  /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
+  readonly isDead?: (holder: string) => boolean;
   readonly emit: EventSink;
+  /** Told of every page that is done, and waited for; an error of it ends the run. @default nobody is told */
+  readonly onPageDone?: (point: ResumePoint) => Promise<void>;
   /** Aborted when the run must end, with the reason. */
   readonly signal: AbortSignal;
 }

@@ -1,0 +1,63 @@
+import type { Clock } from "../clock.ts";
+import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../api/migration.ts";
+import { type ApiClient, isNotFound } from "../kube/client.ts";
+import { resourcesOf } from "../kube/discovery.ts";
+import { ApiError } from "../kube/errors.ts";
+import { LEASES, MIGRATIONS } from "../kube/resources.ts";
+
+interface LeaderLease {
+  readonly spec?: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number };
+}
+
+const POLL_MS = 500;
+
+/**
+ * Whether a controller carries out StorageVersionMigrations in this cluster: it has the CRD, and the Lease of the leader
+ * is being renewed. That is judged by watching it, never by comparing clocks. A user who may not read the Lease is told
+ * that there is none.
+ * @throws {ApiError | TransportError}
+ */
+export async function isControllerRunning(client: ApiClient, clock: Clock, signal: AbortSignal): Promise<boolean> {
+  const first = await readLease(client, signal);
+  if (!isHeld(first) || !(await isServed(client, signal))) {
+    return false;
+  }
+  const deadline = clock.monotonic() + (first?.spec?.leaseDurationSeconds ?? 15) * 1_000;
+  const before = JSON.stringify(first?.spec);
+  while (clock.monotonic() < deadline) {
+    await clock.sleep(POLL_MS, signal);
+    const now = await readLease(client, signal);
+    if (JSON.stringify(now?.spec) !== before) {
+      return isHeld(now);
+    }
+  }
+  return false;
+}
+
+function isHeld(lease: LeaderLease | undefined): boolean {
+  return (lease?.spec?.holderIdentity ?? "") !== "";
+}
+
+async function readLease(client: ApiClient, signal: AbortSignal): Promise<LeaderLease | undefined> {
+  const ref = { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE };
+  try {
+    return await client.find<LeaderLease>(LEASES, ref, { signal });
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 403) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+async function isServed({ transport }: ApiClient, signal: AbortSignal): Promise<boolean> {
+  try {
+    const resources = await resourcesOf(transport, MIGRATIONS, { signal });
+    return resources.some(({ name }) => name === MIGRATIONS.resource);
+  } catch (error) {
+    if (isNotFound(error)) {
+      return false;
+    }
+    throw error;
+  }
+}

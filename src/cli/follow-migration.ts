@@ -1,0 +1,112 @@
+import { isFinished, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { FORCE_ANNOTATION } from "../api/names.ts";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { MIGRATIONS, type Resource } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import { findBuiltIn } from "../migrator/built-in.ts";
+import { findCrd } from "../migrator/read-crd.ts";
+import { crdResourceOf } from "../migrator/request-resource.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+import { followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
+import type { Reporter } from "./reporter.ts";
+
+/** What {@link followMigration} needs. */
+export interface FollowOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly reporter: Pick<Reporter, "event" | "note">;
+  /** Rewrites the objects of a CRD that is clean. */
+  readonly force: boolean;
+  /** Aborted when the user has seen enough. The migration goes on. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Has the controller of the cluster migrate a resource, and follows that to its end.
+ * @throws {KsvmError} with the reason where the migration failed, was deleted, or is not followed any more
+ *   (Interrupted).
+ */
+export async function followMigration(options: FollowOptions, name: string): Promise<MigrationResult> {
+  const { reporter, signal } = options;
+  const created = await createMigration(options, name);
+  const migration = `migrations/${created.metadata.name}`;
+  reporter.note(`created ${migration}; the controller of the cluster carries it out, with settings of its own`);
+  try {
+    return followedResult(await follow(options, created));
+  } catch (error) {
+    if (signal.aborted) {
+      const text = `Interrupted: ${migration} goes on in the cluster; follow it with: ksvm status ${created.metadata.name}`;
+      throw new KsvmError("Interrupted", text, { cause: error });
+    }
+    throw error;
+  }
+}
+
+async function createMigration(
+  { client, force, signal }: FollowOptions,
+  name: string,
+): Promise<StorageVersionMigration> {
+  const { group, version, resource } = await resourceOf(client, name, signal);
+  const annotations = force ? { annotations: { [FORCE_ANNOTATION]: "true" } } : {};
+  const object = {
+    apiVersion: `${MIGRATIONS.group}/${MIGRATIONS.version}`,
+    kind: "StorageVersionMigration",
+    metadata: { generateName: `${resourceNameOf({ group, resource })}-`, ...annotations },
+    spec: { resource: { group, version, resource } },
+  };
+  return client.create<StorageVersionMigration>(MIGRATIONS, object, { signal });
+}
+
+async function resourceOf(client: ApiClient, name: string, signal: AbortSignal): Promise<Resource> {
+  const crd = await findCrd(client, name, { signal });
+  return crd === undefined ? findBuiltIn(client, name, { signal }) : crdResourceOf(crd);
+}
+
+async function follow(options: FollowOptions, created: StorageVersionMigration): Promise<StorageVersionMigration> {
+  const { reporter, signal } = options;
+  let said = "";
+  for await (const migration of changesOf(options, created)) {
+    const text = phaseTextOf(migration);
+    if (text !== undefined && text !== said) {
+      reporter.note(text);
+      said = text;
+    }
+    const counts = shownCounts(migration);
+    if (counts !== undefined) {
+      reporter.event({ type: "progress", counts });
+    }
+    if (isFinished(migration)) {
+      return migration;
+    }
+  }
+  throw signal.reason;
+}
+
+/** The migration whenever it changes, until the signal is aborted. */
+async function* changesOf(
+  { client, clock, signal }: FollowOptions,
+  created: StorageVersionMigration,
+): AsyncGenerator<StorageVersionMigration, void> {
+  const { name, uid } = created.metadata;
+  let { resourceVersion } = created.metadata;
+  while (!signal.aborted) {
+    const watch = { name, resourceVersion, signal, clock };
+    for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, watch)) {
+      if (event.type === "DELETED") {
+        throw new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted`);
+      }
+      if ("object" in event) {
+        yield event.object;
+      }
+    }
+    signal.throwIfAborted();
+    const current = await client.get<StorageVersionMigration>(MIGRATIONS, { name }, { signal });
+    if (current.metadata.uid !== uid) {
+      throw new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted and created again`);
+    }
+    ({ resourceVersion } = current.metadata);
+    yield current;
+  }
+}

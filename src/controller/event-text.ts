@@ -1,0 +1,39 @@
+import type { MigrationEvent } from "../migrator/events.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+import type { EventText } from "./event-recorder.ts";
+import type { Phase } from "./migration-status.ts";
+
+/** What an event of a run tells whoever looks at the migration; `undefined` where nothing. */
+export function eventTextOf(event: MigrationEvent): EventText | undefined {
+  switch (event.type) {
+    case "frozen":
+      return normal("Frozen", `froze the storage version at "${event.storageVersion}"`);
+    case "converged":
+      return normal("Converged", `every API server shows the storage version: ${event.apiServers.join(", ")}`);
+    case "pruned":
+      return normal("Pruned", `pruned storedVersions to [${event.storedVersions.join(",")}]`);
+    case "unfrozen":
+      return normal("Unfrozen", "lifted the freeze");
+    case "warning":
+      return { type: "Warning", reason: "Warning", message: event.message };
+    default:
+      return undefined;
+  }
+}
+
+/** What the end of a migration tells. */
+export function resultTextOf(phase: Phase, result: MigrationResult | undefined): EventText {
+  const why = [phase.reason, phase.message].filter((text) => text !== undefined).join(": ");
+  if (phase.type === "Failed") {
+    return { type: "Warning", reason: "Failed", message: why };
+  }
+  const { counts } = result ?? {};
+  return normal(
+    "Migrated",
+    counts === undefined ? why : `${counts.done} objects looked at, ${counts.migrated} rewritten`,
+  );
+}
+
+function normal(reason: string, message: string): EventText {
+  return { type: "Normal", reason, message };
+}

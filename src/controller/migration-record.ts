@@ -1,0 +1,179 @@
+import { isDeepStrictEqual } from "node:util";
+import {
+  isFinished,
+  type MigrationCondition,
+  type MigrationStatus,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
+import { OWNER_ANNOTATION } from "../api/names.ts";
+import { type FreezeOwner, formatOwner } from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
+import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import type { Retrier } from "../migrator/retrier.ts";
+
+/** Ends a run whose StorageVersionMigration is there no more. */
+export class MigrationDeleted extends KsvmError {
+  override readonly name = "MigrationDeleted";
+
+  constructor(migration: string) {
+    super("NotFound", `Cannot go on: StorageVersionMigration "${migration}" was deleted`);
+  }
+}
+
+/** What a {@link MigrationRecord} needs. */
+export interface MigrationRecordOptions {
+  readonly client: ApiClient;
+  /** Without a limit: an API server that is down is waited for. */
+  readonly retrier: Retrier;
+  /** Which replica leads, and by which Lease. */
+  readonly owner: FreezeOwner;
+  /** Throws where this replica does not lead any more. */
+  readonly assertLeading: () => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * What the leader writes to one StorageVersionMigration. Every write has the resourceVersion as precondition, and the
+ * first one puts the leader's name on the object: one that wakes up after another took over gets a conflict, finds the
+ * other's name, and writes nothing.
+ */
+export class MigrationRecord {
+  readonly #options: MigrationRecordOptions;
+  #current: StorageVersionMigration;
+  #writes: Promise<unknown> = Promise.resolve();
+
+  private constructor(options: MigrationRecordOptions, current: StorageVersionMigration) {
+    this.#options = options;
+    this.#current = current;
+  }
+
+  /**
+   * Puts the leader's name on a migration.
+   * @returns `undefined` where it is finished, or deleted
+   */
+  static async claim(
+    options: MigrationRecordOptions,
+    ref: { readonly name: string; readonly uid: string },
+  ): Promise<MigrationRecord | undefined> {
+    const { client, retrier, signal } = options;
+    for (;;) {
+      const found = await retrier.run(() => client.find<StorageVersionMigration>(MIGRATIONS, ref, { signal }), signal);
+      if (found === undefined || found.metadata.uid !== ref.uid || isFinished(found)) {
+        return undefined;
+      }
+      const record = new MigrationRecord(options, found);
+      if (await record.#claim()) {
+        return record;
+      }
+    }
+  }
+
+  /** The migration as it was last read or written. */
+  get migration(): StorageVersionMigration {
+    return this.#current;
+  }
+
+  /**
+   * Writes the status that `change` makes of the one that is there.
+   * @throws {MigrationDeleted}; {KsvmError} OwnershipLost where another replica took over.
+   */
+  update(change: (before: MigrationStatus) => MigrationStatus): Promise<void> {
+    return this.#inTurn(async () => {
+      const answer = await this.#write((before) => ({ status: change(before.status ?? {}) }), "status");
+      assertStored(answer, change(answer.status ?? {}).conditions ?? []);
+    });
+  }
+
+  /**
+   * Writes `spec.continueToken`, or takes it away.
+   * @throws as {@link update}.
+   */
+  saveToken(continueToken: string | undefined): Promise<void> {
+    return this.#inTurn(async () => {
+      if ((this.#current.spec.continueToken ?? "") !== (continueToken ?? "")) {
+        await this.#write(() => ({ spec: { continueToken: continueToken ?? null } }));
+      }
+    });
+  }
+
+  /**
+   * Makes sure that the migration is there and ours.
+   * @throws as {@link update}.
+   */
+  check(): Promise<void> {
+    return this.#inTurn(() => this.#readAgain());
+  }
+
+  async #claim(): Promise<boolean> {
+    try {
+      await this.#patch({ metadata: { annotations: { [OWNER_ANNOTATION]: formatOwner(this.#options.owner) } } });
+      return true;
+    } catch (error) {
+      if (isConflict(error) || isNotFound(error)) {
+        return false;
+      }
+      throw error;
+    }
+  }
+
+  /** One write after the other: each needs the resourceVersion that the one before it left. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#writes.then(work);
+    this.#writes = turn.catch(() => undefined);
+    return turn;
+  }
+
+  async #write(
+    bodyOf: (before: StorageVersionMigration) => object,
+    subresource?: string,
+  ): Promise<StorageVersionMigration> {
+    for (;;) {
+      try {
+        return await this.#patch(bodyOf(this.#current), subresource);
+      } catch (error) {
+        if (!isConflict(error) && !isNotFound(error)) {
+          throw error;
+        }
+        await this.#readAgain();
+      }
+    }
+  }
+
+  async #patch(body: object, subresource?: string): Promise<StorageVersionMigration> {
+    const { assertLeading, client, retrier, signal } = this.#options;
+    const { uid, resourceVersion } = this.#current.metadata;
+    const metadata = { ...(body as { metadata?: object }).metadata, uid, resourceVersion };
+    const patch = { type: MERGE_PATCH, body: { ...body, metadata } };
+    const options = subresource === undefined ? { signal } : { signal, subresource };
+    const send = (): Promise<StorageVersionMigration> => {
+      assertLeading();
+      return client.patch<StorageVersionMigration>(MIGRATIONS, this.#current.metadata, patch, options);
+    };
+    this.#current = await retrier.run(send, signal);
+    return this.#current;
+  }
+
+  async #readAgain(): Promise<void> {
+    const { client, owner, retrier, signal } = this.#options;
+    const { name, uid } = this.#current.metadata;
+    const find = (): Promise<StorageVersionMigration | undefined> => client.find(MIGRATIONS, { name }, { signal });
+    const found = await retrier.run(find, signal);
+    if (found?.metadata.uid !== uid) {
+      throw new MigrationDeleted(name);
+    }
+    if (found.metadata.annotations?.[OWNER_ANNOTATION] !== formatOwner(owner)) {
+      const text = `Cannot go on: another replica took StorageVersionMigration "${name}" over`;
+      throw new KsvmError("OwnershipLost", text);
+    }
+    this.#current = found;
+  }
+}
+
+/** A write to a status that is no subresource answers 200 and does nothing: what counts is what came back. */
+function assertStored({ metadata, status }: StorageVersionMigration, wanted: readonly MigrationCondition[]): void {
+  if (!isDeepStrictEqual(status?.conditions ?? [], wanted)) {
+    const text = `Cannot write the status of StorageVersionMigration "${metadata.name}": it reads back differently`;
+    throw new KsvmError("ApiRequestFailed", `${text}; check its CRD`);
+  }
+}

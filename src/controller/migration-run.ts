@@ -1,0 +1,246 @@
+import type { Logger } from "pino";
+import { type MigrationStatus, resourceNameOf } from "../api/migration.ts";
+import { FORCE_ANNOTATION } from "../api/names.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { Counts } from "../migrator/counts.ts";
+import type { MigrationEvent } from "../migrator/events.ts";
+import { migrate } from "../migrator/migrate.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+import type { Retrier } from "../migrator/retrier.ts";
+import type { EventRecorder } from "./event-recorder.ts";
+import { eventTextOf, resultTextOf } from "./event-text.ts";
+import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "./in-tree-guard.ts";
+import type { MigrationRecord } from "./migration-record.ts";
+import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
+import type { OpenRun } from "./run-factory.ts";
+import { phaseAfterError } from "./run-verdict.ts";
+
+/** What a {@link MigrationRun} needs. */
+export interface MigrationRunOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly recorder: EventRecorder;
+  readonly record: MigrationRecord;
+  readonly retrier: Retrier;
+  readonly openRun: OpenRun;
+  /** Of this replica. */
+  readonly identity: string;
+  /** Aborted when the migration is deleted, or this replica must stop. */
+  readonly signal: AbortSignal;
+  /** Waits without standing in the way of other migrations. */
+  readonly park: (wait: () => Promise<void>) => Promise<void>;
+  /** Told whether the run only waits for somebody else's webhook, and stands in nobody's way. */
+  readonly onWaiting: (isWaiting: boolean) => void;
+  /** Told of every event of the engine. */
+  readonly onEvent: (event: MigrationEvent) => void;
+}
+
+/** Milliseconds until a migration that waits for somebody is tried again. */
+const RETRY_AFTER_MS = 5_000;
+/** How often a run looks whether it may go on, in milliseconds: its writes stop within 5 s of a deletion. */
+const LOOK_EVERY_MS = 2_000;
+/** How long a condition that nothing explains is waited for, in milliseconds: its migration may have ended just now. */
+const STUCK_GRACE_MS = 60_000;
+
+/** One StorageVersionMigration from its beginning to its end. */
+export class MigrationRun {
+  readonly #options: MigrationRunOptions;
+  readonly #resource: string;
+  #counts: Readonly<Counts> | undefined;
+  #isReported = true;
+  #isWaiting = false;
+  #runs = 0;
+
+  constructor(options: MigrationRunOptions) {
+    this.#options = options;
+    this.#resource = resourceNameOf(options.record.migration.spec.resource);
+  }
+
+  /**
+   * Migrates until that has succeeded or failed, and says so in the status.
+   * @throws the signal's reason where it is aborted; {MigrationDeleted}; {KsvmError} OwnershipLost.
+   */
+  async run(): Promise<void> {
+    const { clock, park, signal } = this.#options;
+    for (;;) {
+      const phase = await this.#attempt();
+      if (phase === undefined) {
+        return;
+      }
+      await this.#enter(phase);
+      await park(() => clock.sleep(RETRY_AFTER_MS, signal));
+    }
+  }
+
+  /** @returns the phase to wait in; `undefined` where the migration has ended */
+  async #attempt(): Promise<Phase | undefined> {
+    const { logger, signal } = this.#options;
+    try {
+      await this.#assertNoObjection();
+      await this.#enter({ type: "Running" });
+      const result = await this.#migrate();
+      logger.info({ outcome: result.outcome, counts: result.counts }, "a migration ended");
+      await this.#finish(phaseAfter(result), result);
+      return undefined;
+    } catch (error) {
+      signal.throwIfAborted();
+      // Whether the object is still there, and still ours, decides over whatever went wrong.
+      await this.#options.record.check();
+      const phase = this.#isStuckTooLong(error)
+        ? { ...phaseAfterError(error), type: "Failed" as const }
+        : phaseAfterError(error);
+      logger.warn({ err: error, phase: phase.type }, "a migration did not get through");
+      if (phase.type === "Waiting") {
+        return phase;
+      }
+      await this.#finish(phase);
+      return undefined;
+    }
+  }
+
+  async #assertNoObjection(): Promise<void> {
+    const { client, retrier, signal } = this.#options;
+    const objection = await retrier.run(() => inTreeObjection(client, this.#resource, signal), signal);
+    if (objection !== undefined) {
+      throw objection;
+    }
+  }
+
+  #isStuckTooLong(error: unknown): boolean {
+    const { clock, record } = this.#options;
+    const waiting = record.migration.status?.conditions?.find(
+      ({ type, status, reason }) => type === "Waiting" && status === "True" && reason === "StorageMigratingStuck",
+    );
+    const since = Date.parse(waiting?.lastUpdateTime ?? "");
+    return error instanceof StorageMigratingStuck && clock.now() - since > STUCK_GRACE_MS;
+  }
+
+  async #migrate(): Promise<MigrationResult> {
+    const { identity, openRun, record, signal } = this.#options;
+    this.#runs++;
+    const abort = new AbortController();
+    const ended = new AbortController();
+    const running = AbortSignal.any([signal, abort.signal]);
+    const force = record.migration.metadata.annotations?.[FORCE_ANNOTATION] === "true";
+    const run = openRun({
+      force,
+      // Of its own for every run, so that one never takes another's Lease for its own.
+      identity: `${identity}/${record.migration.metadata.uid}/${this.#runs}`,
+      signal: running,
+      emit: (event) => this.#onEvent(event, abort),
+      onPageDone: async ({ watermark, continueToken }) => {
+        await this.#report({ watermark });
+        await record.saveToken(continueToken);
+      },
+    });
+    const looking = this.#lookOut(abort, ended.signal);
+    try {
+      return await migrate(run.context, this.#resource);
+    } catch (error) {
+      signal.throwIfAborted();
+      abort.signal.throwIfAborted();
+      throw error;
+    } finally {
+      ended.abort();
+      await looking;
+      await run.close();
+      this.#setWaiting(false);
+    }
+  }
+
+  /** While a run goes on: ends it where its object is gone or somebody else is at work, and reports how far it is. */
+  async #lookOut(abort: AbortController, ended: AbortSignal): Promise<void> {
+    const { client, clock, record, retrier, signal } = this.#options;
+    const looking = AbortSignal.any([signal, ended]);
+    while (!looking.aborted && !abort.signal.aborted) {
+      await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
+      try {
+        await (this.#isReported ? record.check() : this.#report());
+        const running = await retrier.run(() => inTreeRunning(client, this.#resource, looking), looking);
+        if (running !== undefined) {
+          throw new InTreeAtWork(running.metadata.name);
+        }
+      } catch (error) {
+        if (!looking.aborted) {
+          abort.abort(error);
+        }
+      }
+    }
+  }
+
+  #onEvent(event: MigrationEvent, abort: AbortController): void {
+    const { logger, onEvent, record, recorder } = this.#options;
+    onEvent(event);
+    if (event.type === "progress") {
+      this.#counts = event.counts;
+      this.#isReported = false;
+      return;
+    }
+    logger.debug({ event }, "run event");
+    const text = eventTextOf(event);
+    if (text !== undefined) {
+      recorder.record(record.migration, text);
+    }
+    this.#follow(event)?.catch((error: unknown) => abort.abort(error));
+  }
+
+  /** A run that waits, without a freeze, for somebody's webhook shows by that it freezes again. */
+  #follow(event: MigrationEvent): Promise<void> | undefined {
+    if (event.type === "waiting") {
+      this.#setWaiting(true);
+      const { webhook, reason } = event;
+      return this.#enter({
+        type: "Waiting",
+        reason: webhook === undefined ? "WaitingForOthers" : "WaitingForWebhook",
+        message: webhook === undefined ? reason : `webhook "${webhook}" fails: ${reason}`,
+      });
+    }
+    if (event.type === "frozen" && this.#isWaiting) {
+      this.#setWaiting(false);
+      return this.#enter({ type: "Running" });
+    }
+    return undefined;
+  }
+
+  #setWaiting(isWaiting: boolean): void {
+    if (this.#isWaiting !== isWaiting) {
+      this.#isWaiting = isWaiting;
+      this.#options.onWaiting(isWaiting);
+    }
+  }
+
+  #enter(phase: Phase): Promise<void> {
+    const now = this.#time();
+    return this.#options.record.update((before) => ({
+      ...before,
+      startTime: before.startTime ?? now,
+      conditions: conditionsIn(phase, before.conditions ?? [], now),
+    }));
+  }
+
+  async #report(more: Partial<MigrationStatus> = {}): Promise<void> {
+    this.#isReported = true;
+    const progress = this.#counts === undefined ? {} : progressOf(this.#counts);
+    await this.#options.record.update((before) => ({ ...before, ...progress, ...more }));
+  }
+
+  async #finish(phase: Phase, result?: MigrationResult): Promise<void> {
+    const { record, recorder } = this.#options;
+    const now = this.#time();
+    const report = result === undefined ? {} : reportIn(result);
+    await record.saveToken(undefined);
+    await record.update((before) => ({
+      ...before,
+      ...report,
+      completionTime: before.completionTime ?? now,
+      conditions: conditionsIn(phase, before.conditions ?? [], now),
+    }));
+    recorder.record(record.migration, resultTextOf(phase, result));
+  }
+
+  #time(): string {
+    return new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
+  }
+}

@@ -1,0 +1,112 @@
+import type {
+  MigrationCondition,
+  MigrationConditionType,
+  MigrationCounts,
+  MigrationFailure,
+  MigrationStatus,
+  StorageVersionMigration,
+} from "../api/migration.ts";
+import { hasCondition } from "../api/migration.ts";
+import type { Counts, ObjectFailure } from "../migrator/counts.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+
+/** What a migration does now, and why. */
+export interface Phase {
+  readonly type: MigrationConditionType;
+  /** One word: an error code of docs/errors.md, or one of docs/migration-api.md. */
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** In which state a migration is; `Pending` where no condition is True. */
+export type MigrationState = MigrationConditionType | "Pending";
+
+/** Characters of the reason of one failure: API servers quote whole schemas. */
+const MAX_REASON_LENGTH = 1_000;
+
+/** The order of the conditions: the printer column shows the first one that is True. */
+const ORDER: readonly MigrationConditionType[] = ["Waiting", "Running", "Succeeded", "Failed"];
+
+/** The state that stands for a migration; a finished one is never anything else. */
+export function stateOf(migration: StorageVersionMigration): MigrationState {
+  const types = ["Succeeded", "Failed", "Waiting", "Running"] as const;
+  return types.find((type) => hasCondition(migration, type)) ?? "Pending";
+}
+
+/**
+ * The conditions in a phase. One that waits is Running as well, and a condition that was never True is left out.
+ * `lastUpdateTime` moves only with what the condition says.
+ *
+ * @param now RFC 3339
+ */
+export function conditionsIn(
+  phase: Phase,
+  before: readonly MigrationCondition[],
+  now: string,
+): readonly MigrationCondition[] {
+  const isTrue = (type: MigrationConditionType): boolean =>
+    type === phase.type || (type === "Running" && phase.type === "Waiting");
+  return ORDER.flatMap((type) => {
+    const old = before.find((condition) => condition.type === type);
+    if (!isTrue(type)) {
+      return old === undefined ? [] : [unlessSame(old, { type, status: "False" }, now)];
+    }
+    const why = type === phase.type ? reasonOf(phase) : {};
+    return [unlessSame(old, { type, status: "True", ...why }, now)];
+  });
+}
+
+function reasonOf({ reason, message }: Phase): Pick<MigrationCondition, "reason" | "message"> {
+  return { ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+}
+
+function unlessSame(
+  old: MigrationCondition | undefined,
+  condition: MigrationCondition,
+  now: string,
+): MigrationCondition {
+  const isSame =
+    old?.status === condition.status && old.reason === condition.reason && old.message === condition.message;
+  return isSame ? old : { ...condition, lastUpdateTime: now };
+}
+
+/** The counts of a run as the API has them. */
+export function countsOf(counts: Readonly<Counts>): MigrationCounts {
+  const { done, migrated, current, newer, gone, failed, total } = counts;
+  const remaining = total === undefined ? {} : { remaining: Math.max(0, total - done) };
+  return { migrated, skipped: current + newer + gone, failed, ...remaining };
+}
+
+/** The part of the status that says how far a run is. */
+export function progressOf(counts: Readonly<Counts>): Pick<MigrationStatus, "counts" | "progress"> {
+  const total = Math.max(counts.total ?? counts.done, counts.done);
+  return { counts: countsOf(counts), progress: `${counts.done}/${total}` };
+}
+
+/** The phase that a run ends in, where no error ended it. */
+export function phaseAfter(result: MigrationResult): Phase {
+  switch (result.outcome) {
+    case "incomplete":
+      return {
+        type: "Failed",
+        reason: "ObjectsNotMigrated",
+        message: `${result.counts?.failed ?? 0} objects could not be migrated; storedVersions was not pruned`,
+      };
+    case "nothing-to-do":
+      return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
+    case "migrated":
+    case "dry-run":
+      return { type: "Succeeded", reason: "Migrated" };
+  }
+}
+
+/** The part of the status that says what came of a run. */
+export function reportIn(result: MigrationResult): Partial<MigrationStatus> {
+  const progress = result.counts === undefined ? {} : progressOf(result.counts);
+  return result.failures.length === 0 ? progress : { ...progress, failures: result.failures.map(shortened) };
+}
+
+function shortened({ reason, ...object }: ObjectFailure): MigrationFailure {
+  const isLong = reason.length > MAX_REASON_LENGTH;
+  return { ...object, reason: isLong ? `${reason.slice(0, MAX_REASON_LENGTH)}…` : reason };
+}

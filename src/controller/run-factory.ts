@@ -1,0 +1,74 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { ApiServerFinder } from "../migrator/api-servers.ts";
+import { Pacer } from "../migrator/pacer.ts";
+import { Retrier } from "../migrator/retrier.ts";
+import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
+
+/** What differs from run to run. */
+export type RunParts = Pick<RunContext, "emit" | "signal" | "identity"> &
+  Required<Pick<RunContext, "onPageDone">> &
+  Pick<RunContext, "isDead"> & { readonly force: boolean };
+
+/** A run that can be begun. */
+export interface OpenedRun {
+  readonly context: RunContext;
+  /** Ends the connections that the run opened. */
+  close(): Promise<void>;
+}
+
+/** Makes what a run of the engine is handed. */
+export type OpenRun = (parts: RunParts) => OpenedRun;
+
+/** The settings that all runs share. */
+export interface RunFactoryOptions {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly options: Omit<MigrationOptions, "dryRun" | "force">;
+  /** Requests at the same time, in one run. */
+  readonly maxInFlight: number;
+  /** Requests per second, in one run; `Infinity` for no limit. */
+  readonly maxQps: number;
+  /** As of `ksvm migrate`, in milliseconds. */
+  readonly maxIdleMs: number;
+  readonly webhookWaitMs: number;
+  /** The API servers' addresses. @default they are found */
+  readonly apiserverEndpoints?: readonly string[] | undefined;
+  /** Refuses to sample API servers that cannot be asked one by one. @default false */
+  readonly strict?: boolean;
+}
+
+/** The runs of the installed system: as those of `ksvm migrate`. */
+export function runFactory(shared: RunFactoryOptions): OpenRun {
+  const { client, clock, maxIdleMs, maxInFlight, maxQps, options, webhookWaitMs } = shared;
+  return ({ force, ...parts }) => {
+    const retrier = new Retrier({
+      clock,
+      random: Math.random,
+      maxIdleMs,
+      webhookWaitMs,
+      onRetry: (error, delayMs) => parts.emit({ type: "retrying", reason: messageOf(error), delayMs }),
+    });
+    const finder = new ApiServerFinder({
+      ...shared,
+      retrier,
+      endpoints: shared.apiserverEndpoints,
+      strict: shared.strict ?? false,
+      timeoutMs: options.convergenceTimeoutMs,
+      onLag: (server, reason) => parts.emit({ type: "lagging", server, reason }),
+    });
+    const context: RunContext = {
+      ...parts,
+      client,
+      clock,
+      retrier,
+      findApiServers: (signal) => finder.find(signal),
+      pacer: new Pacer({ clock, maxInFlight, maxQps }),
+      options: { ...options, dryRun: false, force },
+    };
+    return { context, close: () => finder.close() };
+  };
+}

@@ -1,0 +1,77 @@
+import tap from "tap";
+import type { StorageVersionMigration } from "../../src/api/migration.ts";
+import { conditionsIn, phaseAfter, progressOf, reportIn, stateOf } from "../../src/controller/migration-status.ts";
+import { Tally } from "../../src/migrator/counts.ts";
+
+const [T1, T2] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"];
+
+function migrationWith(conditions: readonly object[]): StorageVersionMigration {
+  return { status: { conditions } } as unknown as StorageVersionMigration;
+}
+
+await tap.test("conditionsIn() keeps at most one end, and shows a wait before Running", async (t) => {
+  const running = conditionsIn({ type: "Running" }, [], T1);
+  t.strictSame(running, [{ type: "Running", status: "True", lastUpdateTime: T1 }]);
+  const waiting = conditionsIn({ type: "Waiting", reason: "R", message: "m" }, running, T2);
+  t.strictSame(waiting, [
+    { type: "Waiting", status: "True", reason: "R", message: "m", lastUpdateTime: T2 },
+    { type: "Running", status: "True", lastUpdateTime: T1 },
+  ]);
+  t.equal(stateOf(migrationWith(waiting)), "Waiting");
+  const done = conditionsIn({ type: "Succeeded", reason: "Migrated" }, waiting, T2);
+  t.strictSame(done, [
+    { type: "Waiting", status: "False", lastUpdateTime: T2 },
+    { type: "Running", status: "False", lastUpdateTime: T2 },
+    { type: "Succeeded", status: "True", reason: "Migrated", lastUpdateTime: T2 },
+  ]);
+  t.equal(stateOf(migrationWith(done)), "Succeeded");
+});
+
+await tap.test("conditionsIn() moves lastUpdateTime only with what a condition says", async (t) => {
+  const first = conditionsIn({ type: "Waiting", reason: "R", message: "m" }, [], T1);
+  t.strictSame(conditionsIn({ type: "Waiting", reason: "R", message: "m" }, first, T2), first);
+  t.equal(conditionsIn({ type: "Waiting", reason: "R", message: "n" }, first, T2)[0]?.lastUpdateTime, T2);
+});
+
+for (const [conditions, state] of [
+  [[], "Pending"],
+  [[{ type: "Running", status: "False" }], "Pending"],
+  [[{ type: "Running", status: "True" }], "Running"],
+  [
+    [
+      { type: "Running", status: "True" },
+      { type: "Failed", status: "True" },
+    ],
+    "Failed",
+  ],
+] as const) {
+  await tap.test(`stateOf() is ${state} with ${JSON.stringify(conditions)}`, async (t) => {
+    t.equal(stateOf(migrationWith(conditions)), state);
+  });
+}
+
+await tap.test("progressOf() counts what was looked at, of what there is", async (t) => {
+  const { counts } = new Tally();
+  t.strictSame(progressOf(counts), { counts: { migrated: 0, skipped: 0, failed: 0 }, progress: "0/0" });
+  Object.assign(counts, { done: 10, migrated: 4, current: 1, newer: 2, gone: 1, failed: 2, total: 25 });
+  t.strictSame(progressOf(counts), {
+    counts: { migrated: 4, skipped: 4, failed: 2, remaining: 15 },
+    progress: "10/25",
+  });
+  // The estimate may fall behind what was seen.
+  counts.total = 9;
+  t.strictSame(progressOf(counts), { counts: { migrated: 4, skipped: 4, failed: 2, remaining: 0 }, progress: "10/10" });
+});
+
+await tap.test("phaseAfter() and reportIn() fail a migration that left objects behind, with their names", async (t) => {
+  const tally = new Tally();
+  tally.add({ namespace: "ns", name: "a" }, { kind: "failed", reason: "x".repeat(5_000) });
+  const { counts, failures } = tally;
+  const result = { resource: "r", outcome: "incomplete", counts, failures, changedObjects: [] } as const;
+  t.match(phaseAfter(result), { type: "Failed", reason: "ObjectsNotMigrated", message: /^1 objects/ });
+  const report = reportIn(result);
+  t.match(report.failures, [{ namespace: "ns", name: "a" }]);
+  t.equal(report.failures?.[0]?.reason.length, 1_001);
+  t.equal(phaseAfter({ ...result, outcome: "migrated" }).type, "Succeeded");
+  t.match(phaseAfter({ ...result, outcome: "nothing-to-do" }), { type: "Succeeded", reason: "NothingToDo" });
+});

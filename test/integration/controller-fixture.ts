@@ -1,0 +1,180 @@
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { pino } from "pino";
+import type { Test } from "tap";
+import { type StorageVersionMigration, resourceNameOf, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
+import { systemClock } from "../../src/clock.ts";
+import { MigrationController, type MigrationControllerOptions } from "../../src/controller/migration-controller.ts";
+import { runFactory } from "../../src/controller/run-factory.ts";
+import { stateOf } from "../../src/controller/migration-status.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { loadKubeConfig } from "../../src/kube/config.ts";
+import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import type { MigrationOptions } from "../../src/migrator/run-context.ts";
+import { type Cluster, eventually } from "./cluster.ts";
+import { GROUP, type TestKind } from "./crd-fixture.ts";
+import { installCrds } from "./install-crds.ts";
+
+/** What a test's controller does differently. */
+export interface ControllerSettings {
+  /** @default Infinity */
+  readonly maxQps?: number;
+  /** @default 500 */
+  readonly pageSize?: number;
+  /** @default "webhook" */
+  readonly guard?: MigrationOptions["guard"];
+  /** @default true */
+  readonly manageStoredVersions?: boolean;
+  /** @default 1000 */
+  readonly settleMs?: number;
+  /** @default 300000 */
+  readonly maxFreezeIdleMs?: number;
+}
+
+/** Flags of a slow run: a hundred objects take some five seconds. */
+export const SLOW: ControllerSettings = { maxQps: 20, pageSize: 10 };
+
+/** How runs are made in tests. */
+export function openRunFor(client: ApiClient, kubeconfig: string, settings: ControllerSettings) {
+  const { maxQps = Number.POSITIVE_INFINITY, manageStoredVersions = true, ...rest } = settings;
+  return runFactory({
+    config: loadKubeConfig({ kubeconfig }),
+    client,
+    clock: systemClock,
+    options: {
+      settleMs: 1_000,
+      pageSize: 500,
+      guard: "webhook",
+      convergenceTimeoutMs: 20_000,
+      proofTimeoutMs: 20_000,
+      maxFreezeIdleMs: 300_000,
+      leaseNamespace: SYSTEM_NAMESPACE,
+      ...rest,
+      manageStoredVersions,
+    },
+    maxInFlight: 8,
+    maxQps,
+    maxIdleMs: 900_000,
+    webhookWaitMs: 3_600_000,
+  });
+}
+
+/** Installs the CRDs and the namespace of the system. */
+export async function installSystem(cluster: Cluster): Promise<void> {
+  await installCrds(cluster);
+  const namespaces = { group: "", version: "v1", resource: "namespaces" };
+  await cluster.api.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: SYSTEM_NAMESPACE } });
+}
+
+/** A controller in this process that leads without an election. It ends with the test. */
+export function startController(
+  t: Test,
+  cluster: Cluster,
+  settings: ControllerSettings & Pick<MigrationControllerOptions, "maxConcurrent" | "observe" | "onStates"> = {},
+) {
+  const { maxConcurrent = 1, observe, onStates, ...rest } = settings;
+  const abort = new AbortController();
+  const controller = new MigrationController({
+    client: cluster.api,
+    clock: systemClock,
+    logger: pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" }),
+    openRun: openRunFor(cluster.api, cluster.kubeconfig, rest),
+    identity: `test_${Math.random()}`,
+    leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },
+    maxConcurrent,
+    ...(observe === undefined ? {} : { observe }),
+    ...(onStates === undefined ? {} : { onStates }),
+  });
+  const ended = controller.run(abort.signal);
+  const stop = async (): Promise<void> => {
+    abort.abort(new Error("the test is over"));
+    await ended;
+  };
+  t.teardown(stop);
+  return { stop };
+}
+
+const ENTRY = fileURLToPath(new URL("controller-process.ts", import.meta.url));
+
+/** A replica in a process of its own, with leader election. It ends with the test. */
+export function spawnReplica(t: Test, cluster: Cluster, identity: string, settings: ControllerSettings = {}) {
+  const child = spawn(process.execPath, [ENTRY, cluster.kubeconfig, identity, JSON.stringify(settings)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let output = "";
+  child.stdout.on("data", (chunk: Buffer) => (output += chunk.toString()));
+  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
+  t.teardown(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  return { child, ended, output: () => output, isLeading: () => /leading/.test(output) };
+}
+
+/** Creates a migration of a test's CRD, or of the resource that is named. */
+export async function createMigration(
+  { api }: Cluster,
+  of: TestKind | { readonly group: string; readonly version: string; readonly resource: string },
+  annotations: Readonly<Record<string, string>> = {},
+): Promise<StorageVersionMigration> {
+  const resource = "plural" in of ? { group: GROUP, version: "v1", resource: of.plural } : of;
+  return api.create<StorageVersionMigration>(MIGRATIONS, {
+    apiVersion: "migration.k8s.io/v1alpha1",
+    kind: "StorageVersionMigration",
+    metadata: { generateName: `${resourceNameOf(resource)}-`, annotations },
+    spec: { resource },
+  });
+}
+
+/** The migration as it is now. */
+export function readMigration(
+  { api }: Cluster,
+  { metadata }: StorageVersionMigration,
+): Promise<StorageVersionMigration> {
+  return api.get(MIGRATIONS, metadata);
+}
+
+/** Waits until a migration is in one of these states, and fails the wait early where it ended in another one. */
+export async function untilState(
+  cluster: Cluster,
+  migration: StorageVersionMigration,
+  states: readonly string[],
+  timeoutMs = 40_000,
+): Promise<StorageVersionMigration> {
+  let found = migration;
+  const isThere = async (): Promise<boolean> => {
+    found = await readMigration(cluster, migration);
+    return states.includes(stateOf(found)) || ["Succeeded", "Failed"].includes(stateOf(found));
+  };
+  await eventually(isThere, `migration ${migration.metadata.name} is ${states.join(" or ")}`, timeoutMs);
+  if (!states.includes(stateOf(found))) {
+    throw new Error(`migration ${migration.metadata.name} ended otherwise: ${JSON.stringify(found.status)}`);
+  }
+  return found;
+}
+
+/** Deletes a migration. */
+export function deleteMigration({ api }: Cluster, { metadata }: StorageVersionMigration): Promise<void> {
+  return api.delete(MIGRATIONS, metadata);
+}
+
+/** Writes to the status of a migration as somebody else. */
+export function patchStatus({ api }: Cluster, { metadata }: StorageVersionMigration, status: object): Promise<unknown> {
+  return api.patch(MIGRATIONS, metadata, { type: MERGE_PATCH, body: { status } }, { subresource: "status" });
+}
+
+/** The reasons of the Events about a migration, in the order in which they came. */
+export async function eventReasons(
+  { api }: Cluster,
+  { metadata }: StorageVersionMigration,
+): Promise<readonly string[]> {
+  const events = await api.list<{
+    involvedObject: { uid: string };
+    reason: string;
+    metadata: { resourceVersion: string };
+  }>(EVENTS, { namespace: "default" });
+  const ours = events.filter(({ involvedObject }) => involvedObject.uid === metadata.uid);
+  return ours
+    .toSorted((a, b) => Number(a.metadata.resourceVersion) - Number(b.metadata.resourceVersion))
+    .map(({ reason }) => reason);
+}

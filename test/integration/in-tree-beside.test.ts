@@ -1,0 +1,111 @@
+import t from "tap";
+import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
+import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { createMigration, installSystem, SLOW, startController, untilState } from "./controller-fixture.ts";
+import { GROUP, TestKind } from "./crd-fixture.ts";
+import { untilRewriting } from "./slow-run.ts";
+import { installWebhook } from "./webhook-guard.ts";
+
+const cluster = await Cluster.start(t, IN_TREE_APISERVER);
+const { api } = cluster;
+await installSystem(cluster);
+const webhook = await installWebhook(cluster);
+t.teardown(() => webhook.uninstall());
+
+const IN_TREE = { group: "storagemigration.k8s.io", version: "v1beta1", resource: "storageversionmigrations" };
+
+/**
+ * A migration of Kubernetes' own migrator that runs. The real controller begins it half a minute later and ends it when
+ * it likes, so that the test says in its place that it runs; everything else is real.
+ */
+async function startInTreeMigration(kind: TestKind): Promise<{ end(): Promise<void> }> {
+  const ref = { name: kind.plural };
+  await api.create(IN_TREE, {
+    apiVersion: "storagemigration.k8s.io/v1beta1",
+    kind: "StorageVersionMigration",
+    metadata: ref,
+    spec: { resource: { group: GROUP, resource: kind.plural } },
+  });
+  const say = async (type: string): Promise<void> => {
+    const condition = {
+      type,
+      status: "True",
+      reason: "Test",
+      message: "",
+      lastTransitionTime: new Date().toISOString(),
+    };
+    const body = { status: { conditions: [{ ...condition }], resourceVersion: "1" } };
+    await api.patch(IN_TREE, ref, { type: MERGE_PATCH, body }, { subresource: "status" });
+  };
+  await say("Running");
+  return { end: () => api.delete(IN_TREE, ref) };
+}
+
+await t.test(
+  "a migration waits while Kubernetes' own migrator runs on the same resource, and on no other",
+  async (t) => {
+    startController(t, cluster);
+    const [kind, other] = [new TestKind("both"), new TestKind("other")];
+    await cluster.createStale(kind, 3);
+    await cluster.createStale(other, 3);
+    const inTree = await startInTreeMigration(kind);
+    const created = await createMigration(cluster, kind);
+    const waiting = await untilState(cluster, created, ["Waiting"]);
+    t.match(waiting.status?.conditions?.[0], { reason: "InTreeMigration", message: new RegExp(kind.plural) });
+    await untilState(cluster, await createMigration(cluster, other), ["Succeeded"]);
+    await assertUnfrozen(t, cluster, kind);
+    t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+    await inTree.end();
+    await untilState(cluster, created, ["Succeeded"]);
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  },
+);
+
+await t.test(
+  "a migration yields to one of Kubernetes' own migrator that begins meanwhile, and starts again",
+  async (t) => {
+    startController(t, cluster, SLOW);
+    const kind = new TestKind("yields");
+    await cluster.createStale(kind, 150);
+    const created = await createMigration(cluster, kind);
+    await untilRewriting(cluster, kind);
+    const inTree = await startInTreeMigration(kind);
+    await untilState(cluster, created, ["Waiting"]);
+    await assertUnfrozen(t, cluster, kind);
+    const left = await cluster.storedAs(kind);
+    t.ok((left["v1alpha1"] ?? 0) > 0);
+    await inTree.end();
+    await untilState(cluster, created, ["Succeeded"], 60_000);
+    t.same(await cluster.storedAs(kind), { v1: 150 });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  },
+);
+
+await t.test("a StorageMigrating that nothing explains is reported with how to clear it", async (t) => {
+  startController(t, cluster);
+  const kind = new TestKind("stuck");
+  await cluster.createStale(kind, 3);
+  const setConditions = async (status: string): Promise<void> => {
+    const crd = await cluster.crd(kind);
+    const others = (crd.status?.conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+    const condition = { type: STORAGE_MIGRATING_CONDITION, status, reason: "Running", message: "" };
+    const body = {
+      status: { conditions: [...others, { ...condition, lastTransitionTime: new Date().toISOString() }] },
+    };
+    await api.patch(CRDS, kind, { type: MERGE_PATCH, body }, { subresource: "status" });
+  };
+  await setConditions("True");
+  const created = await createMigration(cluster, kind);
+  const waiting = await untilState(cluster, created, ["Waiting"]);
+  t.match(waiting.status?.conditions?.[0], {
+    reason: "StorageMigratingStuck",
+    message: new RegExp(`ksvm unfreeze ${kind.name}`),
+  });
+  await setConditions("False");
+  await untilState(cluster, created, ["Succeeded"]);
+  await eventually(async () => storedVersionsOf(await cluster.crd(kind)).length === 1, "it is pruned");
+});
