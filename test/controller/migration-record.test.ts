@@ -1,0 +1,164 @@
+import tap from "tap";
+import type { StorageVersionMigration } from "../../src/api/migration.ts";
+import { OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { type FreezeOwner, formatOwner } from "../../src/api/owner.ts";
+import { MigrationRecord } from "../../src/controller/migration-record.ts";
+import { KsvmError } from "../../src/errors.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+type Body = Record<string, Record<string, unknown>>;
+
+/** One migration with the API server's preconditions. */
+class Store {
+  object: StorageVersionMigration | undefined;
+  /** Whether the status is a subresource: else a write to it is dropped, and answered 200. */
+  hasStatus = true;
+  writes = 0;
+  #version = 1;
+
+  constructor(conditions: readonly object[] = []) {
+    this.object = {
+      apiVersion: "migration.k8s.io/v1alpha1",
+      kind: "StorageVersionMigration",
+      metadata: { name: "m", uid: "u", resourceVersion: "1" },
+      spec: { resource: { group: "g", version: "v1", resource: "ws" } },
+      status: { conditions },
+    } as unknown as StorageVersionMigration;
+  }
+
+  readonly client = {
+    find: async () => structuredClone(this.object),
+    patch: async (_: unknown, __: unknown, { body }: { body: Body }, { subresource }: { subresource?: string }) => {
+      if (this.object === undefined)
+        throw new ApiError("PATCH m", 404, { answer: { kind: "Status", details: { name: "m" } } });
+      if (body["metadata"]?.["resourceVersion"] !== this.object.metadata.resourceVersion) {
+        throw new ApiError("PATCH m", 409, { text: "modified" });
+      }
+      this.writes++;
+      this.touch(body, subresource);
+      return structuredClone(this.object);
+    },
+  } as unknown as ApiClient;
+
+  /** Writes as the API server does for somebody. */
+  touch(body: Body, subresource?: string): void {
+    const { object } = this;
+    if (object === undefined) return;
+    const annotations = { ...object.metadata.annotations, ...(body["metadata"]?.["annotations"] as object) };
+    const metadata = { ...object.metadata, annotations, resourceVersion: String(++this.#version) };
+    const status = subresource === "status" && this.hasStatus ? { ...object.status, ...body["status"] } : object.status;
+    const spec = subresource === undefined ? { ...object.spec, ...body["spec"] } : object.spec;
+    this.object = { ...object, metadata, spec, ...(status === undefined ? {} : { status }) };
+  }
+}
+
+function optionsFor(store: Store, identity: string, assertLeading: () => void = () => undefined) {
+  const clock = new FakeClock();
+  const owner: FreezeOwner = { lease: "ns/l", identity, since: "2026-01-01T00:00:00Z" };
+  const retrier = new Retrier({ clock, random: () => 0 });
+  return { client: store.client, retrier, owner, assertLeading, signal: new AbortController().signal };
+}
+
+const REF = { name: "m", uid: "u" };
+const RUNNING = { type: "Running", status: "True" } as const;
+
+async function claimed(store: Store, identity = "a", assertLeading?: () => void): Promise<MigrationRecord> {
+  const record = await MigrationRecord.claim(optionsFor(store, identity, assertLeading), REF);
+  if (record === undefined) throw new KsvmError("Internal", "it could not be claimed");
+  return record;
+}
+
+await tap.test("MigrationRecord.claim() puts the leader's name on the migration", async (t) => {
+  const store = new Store();
+  const record = await claimed(store);
+  const expected = formatOwner({ lease: "ns/l", identity: "a", since: "2026-01-01T00:00:00Z" });
+  t.equal(store.object?.metadata.annotations?.[OWNER_ANNOTATION], expected);
+  await record.update((before) => ({ ...before, conditions: [RUNNING] }));
+  t.same(store.object?.status?.conditions, [RUNNING]);
+});
+
+await tap.test("MigrationRecord.claim() leaves a finished, a deleted and another one alone", async (t) => {
+  const finished = new Store([{ type: "Failed", status: "True" }]);
+  t.equal(await MigrationRecord.claim(optionsFor(finished, "a"), REF), undefined);
+  t.equal(finished.writes, 0);
+  const other = new Store();
+  t.equal(await MigrationRecord.claim(optionsFor(other, "a"), { ...REF, uid: "before" }), undefined);
+  other.object = undefined;
+  t.equal(await MigrationRecord.claim(optionsFor(other, "a"), REF), undefined);
+});
+
+await tap.test("MigrationRecord goes on after somebody else's edit", async (t) => {
+  const store = new Store();
+  const record = await claimed(store);
+  store.touch({ metadata: { annotations: { note: "x" } } });
+  await record.update((before) => ({ ...before, progress: "1/2" }));
+  await record.saveToken("t");
+  t.equal(store.object?.status?.progress, "1/2");
+  t.equal(store.object?.spec.continueToken, "t");
+  t.equal(store.object?.metadata.annotations?.["note"], "x");
+});
+
+await tap.test("MigrationRecord writes nothing after another replica took over", async (t) => {
+  const store = new Store();
+  const sleeper = await claimed(store, "a");
+  const other = await claimed(store, "b");
+  await other.update((before) => ({ ...before, progress: "5/9" }));
+  const { writes } = store;
+  await t.rejects(
+    sleeper.update((before) => ({ ...before, progress: "1/9" })),
+    { code: "OwnershipLost" },
+  );
+  await t.rejects(sleeper.saveToken("old"), { code: "OwnershipLost" });
+  await t.rejects(sleeper.check(), { code: "OwnershipLost" });
+  t.equal(store.writes, writes);
+  t.equal(store.object?.status?.progress, "5/9");
+});
+
+await tap.test("MigrationRecord sends nothing where this replica does not lead any more", async (t) => {
+  const store = new Store();
+  let leads = true;
+  const record = await claimed(store, "a", () => {
+    if (!leads) throw new KsvmError("OwnershipLost", "lost");
+  });
+  leads = false;
+  const { writes } = store;
+  await t.rejects(
+    record.update((before) => ({ ...before, progress: "1/9" })),
+    { code: "OwnershipLost" },
+  );
+  t.equal(store.writes, writes);
+});
+
+await tap.test("MigrationRecord says that the migration was deleted, or deleted and created again", async (t) => {
+  const gone = new Store();
+  const record = await claimed(gone);
+  gone.object = undefined;
+  await t.rejects(record.check(), { name: "MigrationDeleted", code: "NotFound" });
+  await t.rejects(
+    record.update((before) => before),
+    { name: "MigrationDeleted" },
+  );
+  const again = new Store();
+  const old = await claimed(again);
+  const { object } = again;
+  if (object !== undefined) {
+    again.object = { ...object, metadata: { ...object.metadata, uid: "new", resourceVersion: "77" } };
+  }
+  await t.rejects(
+    old.update((before) => ({ ...before, progress: "1/9" })),
+    { name: "MigrationDeleted" },
+  );
+});
+
+await tap.test("F23: MigrationRecord does not take a status that was not stored for written", async (t) => {
+  const store = new Store();
+  store.hasStatus = false;
+  const record = await claimed(store);
+  await t.rejects(
+    record.update((before) => ({ ...before, conditions: [RUNNING] })),
+    { code: "ApiRequestFailed", message: /reads back differently/ },
+  );
+});
