@@ -10,7 +10,7 @@ import { ensureBinaries } from "./control-plane/binaries.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const UNIT = [
-  "test/{api,controller,kube,migrator,webhook,certs,cli,initializer,observability}/**/*.test.ts",
+  "test/{api,controller,kube,migrator,trigger,webhook,certs,cli,initializer,observability}/**/*.test.ts",
   "test/docs/*.test.ts",
 ];
 const CLUSTER = ["test/{control-plane,contract,integration,chaos}/**/*.test.ts"];

@@ -33,3 +33,30 @@ export const MANAGED_BY = "ksvm";
 
 /** On a StorageVersionMigration, with the value `true`: objects of a CRD that is clean are rewritten all the same. */
 export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";
+
+/** On a CRD, with the value `off`: the trigger leaves it alone. */
+export const TRIGGER_ANNOTATION = "ksvm.sigs.k8s.io/trigger";
+
+/** The label on a StorageVersionMigration that says which part of this program created it. */
+export const CREATED_BY_LABEL = "ksvm.sigs.k8s.io/created-by";
+
+/** The value of {@link CREATED_BY_LABEL} on migrations of the trigger. */
+export const CREATED_BY_TRIGGER = "trigger";
+
+/** On a StorageVersionMigration: the storageVersionHash that it migrates to. */
+export const HASH_ANNOTATION = "ksvm.sigs.k8s.io/storage-version-hash";
+
+/** On a StorageVersionMigration of the trigger: how many there were for the same hash, this one included. */
+export const ATTEMPT_ANNOTATION = "ksvm.sigs.k8s.io/attempt";
+
+/** On a StorageVersionMigration, with the value `low`: it waits until no other one is pending. */
+export const PRIORITY_ANNOTATION = "ksvm.sigs.k8s.io/priority";
+
+/** On a StorageVersionMigration of a custom resource: `status.storedVersions` when it was created, with commas. */
+export const STORED_VERSIONS_ANNOTATION = "ksvm.sigs.k8s.io/stored-versions";
+
+/** On a StorageVersionMigration: `uid/resourceVersion` of the resource's StorageVersion (seed 003) before it began. */
+export const STORAGE_VERSION_ANNOTATION = "ksvm.sigs.k8s.io/storage-version";
+
+/** On a StorageState of a custom resource: `uid/generation/storedVersions` of its CRD when it was last looked at. */
+export const CRD_ANNOTATION = "ksvm.sigs.k8s.io/crd";

@@ -68,3 +68,9 @@ export const CLUSTER_ROLES: Resource = {
   version: "v1",
   resource: "clusterroles",
 };
+/** The StorageVersion API of seed 003, which is alpha and rarely served. */
+export const STORAGE_VERSIONS: Resource = {
+  group: "internal.apiserver.k8s.io",
+  version: "v1alpha1",
+  resource: "storageversions",
+};

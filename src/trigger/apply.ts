@@ -1,0 +1,166 @@
+import {
+  MIGRATION_API_VERSION,
+  resourceNameOf,
+  type StorageState,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
+import {
+  ATTEMPT_ANNOTATION,
+  CRD_ANNOTATION,
+  CREATED_BY_LABEL,
+  CREATED_BY_TRIGGER,
+  HASH_ANNOTATION,
+  MANAGED_BY,
+  MANAGED_BY_LABEL,
+  PRIORITY_ANNOTATION,
+  STORAGE_VERSION_ANNOTATION,
+  STORED_VERSIONS_ANNOTATION,
+} from "../api/names.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
+import { isConflict, isNotFound } from "../kube/client.ts";
+import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
+import type { Decision, NewMigration } from "./decide.ts";
+import type { MigrationFacts } from "./migration-facts.ts";
+import type { MigrationIndex } from "./migration-index.ts";
+import type { Situation, StateFacts } from "./next-status.ts";
+
+/** What {@link apply} works with. */
+export interface ApplyContext extends CallOptions {
+  readonly client: ApiClient;
+  readonly index: MigrationIndex;
+  /** Milliseconds after which a heartbeat is due although nothing changed. */
+  readonly heartbeatMs: number;
+}
+
+/**
+ * Does what was decided. Migrations that no longer count go first and the new one comes last, so that whatever cuts this
+ * short leaves a StorageState that says too much rather than too little.
+ * @throws {ApiError} Conflict where the StorageState was written meanwhile; {ApiError | TransportError}.
+ */
+export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
+  for (const migration of decision.remove) {
+    await remove(context, migration);
+  }
+  for (const migration of decision.disown) {
+    await annotate(context, migration, { [HASH_ANNOTATION]: null });
+  }
+  await writeState(context, situation, decision);
+  for (const migration of decision.adopt) {
+    await annotate(context, migration, marksOf(situation));
+  }
+  if (decision.create !== undefined) {
+    const created = await context.client.create<StorageVersionMigration>(MIGRATIONS, manifestOf(decision.create), {
+      signal: context.signal,
+    });
+    context.index.put(created);
+  }
+}
+
+/** Deletes the StorageState of a CRD that is no more, and the migrations of it. */
+export async function forget(
+  context: ApplyContext,
+  name: string,
+  { state, migrations }: { readonly state: StateFacts; readonly migrations: readonly MigrationFacts[] },
+): Promise<void> {
+  const { client, signal } = context;
+  for (const migration of migrations.filter(({ isOurs }) => isOurs)) {
+    await remove(context, migration);
+  }
+  await client.delete(STORAGE_STATES, { name }, { signal, preconditions: { uid: state.uid } });
+}
+
+async function remove({ client, index, signal }: ApplyContext, migration: MigrationFacts): Promise<void> {
+  await client.delete(MIGRATIONS, migration, { signal, preconditions: { uid: migration.uid } });
+  index.delete(migration);
+}
+
+/** A resourceVersion goes with it: a migration that began meanwhile is not taken for one that begins after now. */
+async function annotate(
+  { client, index, signal }: ApplyContext,
+  migration: MigrationFacts,
+  annotations: Readonly<Record<string, string | null>>,
+): Promise<void> {
+  const { name, resourceVersion, uid } = migration;
+  const body = { metadata: { uid, resourceVersion, annotations } };
+  try {
+    index.put(
+      await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { signal }),
+    );
+  } catch (error) {
+    // The watch tells of what happened to it, and it is looked at again.
+    if (!isConflict(error) && !isNotFound(error)) {
+      throw error;
+    }
+  }
+}
+
+function marksOf({ observed: { agreed, crd, storageVersion } }: Situation): Readonly<Record<string, string | null>> {
+  return {
+    [HASH_ANNOTATION]: agreed ?? null,
+    [STORED_VERSIONS_ANNOTATION]: crd?.storedVersions.join(",") ?? null,
+    [STORAGE_VERSION_ANNOTATION]: storageVersion ?? null,
+  };
+}
+
+/** The status in one write that fails where somebody wrote since; what is remembered of the CRD after it. */
+async function writeState(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
+  const { client, signal } = context;
+  const { name } = situation.observed;
+  let resourceVersion = situation.state?.resourceVersion ?? (await createState(context, situation, decision));
+  if (decision.status !== undefined || isHeartbeatDue(context, situation)) {
+    const body = { metadata: { resourceVersion }, status: statusOf(situation, decision) };
+    const patch = { type: MERGE_PATCH, body };
+    const options = { subresource: "status", signal };
+    ({ resourceVersion } = (await client.patch<StorageState>(STORAGE_STATES, { name }, patch, options)).metadata);
+  }
+  if (decision.crdRecord !== undefined && situation.state !== undefined) {
+    const body = { metadata: { resourceVersion, annotations: { [CRD_ANNOTATION]: decision.crdRecord } } };
+    await client.patch(STORAGE_STATES, { name }, { type: MERGE_PATCH, body }, { signal });
+  }
+}
+
+async function createState({ client, signal }: ApplyContext, { observed }: Situation, { crdRecord }: Decision) {
+  const { group, name, resource } = observed;
+  const annotations = crdRecord === undefined ? {} : { [CRD_ANNOTATION]: crdRecord };
+  const state = {
+    apiVersion: MIGRATION_API_VERSION,
+    kind: "StorageState",
+    metadata: { name, annotations, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } },
+    spec: { resource: { group, resource } },
+  };
+  return (await client.create<StorageState>(STORAGE_STATES, state, { signal })).metadata.resourceVersion;
+}
+
+function isHeartbeatDue({ heartbeatMs }: ApplyContext, { now, state }: Situation): boolean {
+  return !(Math.abs(now - (state?.heartbeat ?? Number.NaN)) < heartbeatMs);
+}
+
+function statusOf({ now }: Situation, { status }: Decision): NonNullable<StorageState["status"]> {
+  // The API server takes no fraction of a second that it would not show: metav1.Time has none.
+  const lastHeartbeatTime = `${new Date(now).toISOString().slice(0, 19)}Z`;
+  return status === undefined
+    ? { lastHeartbeatTime }
+    : {
+        persistedStorageVersionHashes: status.persisted,
+        currentStorageVersionHash: status.current,
+        lastHeartbeatTime,
+      };
+}
+
+function manifestOf(migration: NewMigration) {
+  const { attempt, hash, isLowPriority, resource, storageVersion, storedVersions } = migration;
+  const annotations = {
+    [HASH_ANNOTATION]: hash,
+    [ATTEMPT_ANNOTATION]: String(attempt),
+    ...(isLowPriority ? { [PRIORITY_ANNOTATION]: "low" } : {}),
+    ...(storedVersions === undefined ? {} : { [STORED_VERSIONS_ANNOTATION]: storedVersions }),
+    ...(storageVersion === undefined ? {} : { [STORAGE_VERSION_ANNOTATION]: storageVersion }),
+  };
+  const labels = { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_TRIGGER };
+  return {
+    apiVersion: MIGRATION_API_VERSION,
+    kind: "StorageVersionMigration",
+    metadata: { generateName: `${resourceNameOf(resource)}-`, labels, annotations },
+    spec: { resource },
+  };
+}

@@ -1,0 +1,80 @@
+import {
+  type CustomResourceDefinition,
+  isClean,
+  requestVersionOf,
+  servedVersionsOf,
+  storageVersionHashOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
+import { TRIGGER_ANNOTATION } from "../api/names.ts";
+
+/** What the trigger keeps of a CRD: a few words, never the object. */
+export interface CrdFacts {
+  /** `plural.group`. */
+  readonly name: string;
+  readonly uid: string;
+  readonly generation: number;
+  /** The version that requests go to; `undefined` where none is served. */
+  readonly requestVersion: string | undefined;
+  /** The storageVersionHash of its storage version. */
+  readonly hash: string;
+  /** Whether discovery shows that hash: it does not where the storage version is not served. */
+  readonly isStorageServed: boolean;
+  readonly storedVersions: readonly string[];
+  /** The hashes of storedVersions, in their order. */
+  readonly storedHashes: readonly string[];
+  /** Whether storedVersions is exactly the storage version. */
+  readonly isClean: boolean;
+  /** Whether its owner turned the trigger off by annotation. */
+  readonly isOptedOut: boolean;
+}
+
+/** What a StorageState remembers of its CRD. */
+export interface CrdRecord {
+  readonly uid: string;
+  readonly generation: number;
+  readonly storedVersions: readonly string[];
+}
+
+/**
+ * Reads what matters of a CRD.
+ * @throws {TypeError} where not exactly one version is marked as storage, which the API server never stores.
+ */
+export function crdFactsOf(crd: CustomResourceDefinition): CrdFacts {
+  const { group, names } = crd.spec;
+  const storageVersion = storageVersionOf(crd);
+  const hashOf = (version: string): string => storageVersionHashOf(group, version, names.kind);
+  const storedVersions = storedVersionsOf(crd);
+  return {
+    name: crd.metadata.name,
+    uid: crd.metadata.uid,
+    generation: crd.metadata.generation ?? 0,
+    requestVersion: requestVersionOf(crd),
+    hash: hashOf(storageVersion),
+    isStorageServed: servedVersionsOf(crd).includes(storageVersion),
+    storedVersions: [...storedVersions],
+    storedHashes: storedVersions.map(hashOf),
+    isClean: isClean(crd),
+    isOptedOut: crd.metadata.annotations?.[TRIGGER_ANNOTATION] === "off",
+  };
+}
+
+/** The value of the annotation by which a StorageState remembers its CRD. */
+export function formatCrdRecord({ uid, generation, storedVersions }: CrdRecord): string {
+  return `${uid}/${generation}/${storedVersions.join(",")}`;
+}
+
+/** Reads that annotation; `undefined` where this program did not write it. */
+export function parseCrdRecord(value: string | undefined): CrdRecord | undefined {
+  const match = /^([^/]+)\/(\d+)\/([^/]*)$/.exec(value ?? "");
+  const [, uid, generation, storedVersions] = match ?? [];
+  return uid === undefined
+    ? undefined
+    : { uid, generation: Number(generation), storedVersions: (storedVersions ?? "").split(",").filter(Boolean) };
+}
+
+/** Whether the spec of the CRD is the one that was remembered: it is the same CRD in the same generation. */
+export function isSameSpec(record: CrdRecord | undefined, crd: CrdFacts): boolean {
+  return record?.uid === crd.uid && record.generation === crd.generation;
+}

@@ -1,0 +1,150 @@
+import { UNKNOWN_HASH } from "../api/migration.ts";
+import type { Resource } from "../kube/resources.ts";
+import { formatCrdRecord, isSameSpec } from "./crd-facts.ts";
+import { hasEnded, type MigrationFacts } from "./migration-facts.ts";
+import { type Cause, isFor, isOnly, type NextStatus, nextStatusOf, proves, type Situation } from "./next-status.ts";
+import { retryOf } from "./retry-plan.ts";
+
+/** A migration to create. */
+export interface NewMigration {
+  readonly resource: Resource;
+  readonly hash: string;
+  readonly attempt: number;
+  readonly isLowPriority: boolean;
+  readonly storedVersions?: string;
+  readonly storageVersion?: string;
+}
+
+/** What is to be done about one resource, in the order of the fields. */
+export interface Decision {
+  readonly cause: Cause;
+  /** Migrations to delete. */
+  readonly remove: readonly MigrationFacts[];
+  /** Migrations of somebody else that ended for what was: they are kept, and no longer vouch for anything. */
+  readonly disown: readonly MigrationFacts[];
+  /** The new status; missing where it stays. */
+  readonly status?: Pick<NextStatus, "persisted" | "current">;
+  /** What the StorageState is to remember of its CRD; missing where that stays. */
+  readonly crdRecord?: string;
+  /** Migrations of somebody else that are taken for the one that is needed, as far as nobody touched them since. */
+  readonly adopt: readonly MigrationFacts[];
+  readonly create?: NewMigration;
+  /** Milliseconds after which to look again; missing where only an event or the next poll calls for it. */
+  readonly lookAgainMs?: number;
+  /** Why no migration runs although one is needed. */
+  readonly waiting?: string;
+}
+
+/** Milliseconds between looks at API servers that do not agree. */
+export const DISAGREEMENT_POLL_MS = 10_000;
+
+/**
+ * Decides what to do about one resource. It goes by what there is, not by what was done: a run that was cut short
+ * anywhere is put right by the next.
+ */
+export function decide(situation: Situation): Decision {
+  const next = nextStatusOf(situation);
+  const { observed, state } = situation;
+  const isNewSpell = startsAnew(next, situation);
+  const { remove, disown } = leftovers(situation, isNewSpell);
+  const isSame =
+    state !== undefined && state.current === next.current && state.persisted.join(" ") === next.persisted.join(" ");
+  const base = {
+    cause: next.cause,
+    remove,
+    disown,
+    ...(isSame ? {} : { status: { persisted: next.persisted, current: next.current } }),
+    ...crdRecordOf(situation),
+  };
+  if (observed.agreed === undefined) {
+    const waiting = observed.disagreement ?? "";
+    return { ...base, adopt: [], lookAgainMs: DISAGREEMENT_POLL_MS, waiting };
+  }
+  return isOnly(next.persisted, observed.agreed)
+    ? { ...base, adopt: [] }
+    : { ...base, ...migrationFor(situation, next, remove) };
+}
+
+/** Whether what migrations did so far no longer counts: objects may be written otherwise since. */
+function startsAnew({ cause }: NextStatus, { state }: Situation): boolean {
+  return cause === "disagreement" ? state?.current !== UNKNOWN_HASH : cause !== "completed" && cause !== "unchanged";
+}
+
+function leftovers({ migrations, observed }: Situation, isNewSpell: boolean): Pick<Decision, "remove" | "disown"> {
+  const lastEnd = migrations
+    .filter((one) => one.isOurs && hasEnded(one))
+    .toSorted(byAge)
+    .at(-1);
+  const remove = migrations.filter(
+    (one) => isLeftover(one, isFor(one, observed), isNewSpell) || (isOurFailure(one) && one !== lastEnd),
+  );
+  const disown = migrations.filter((one) => isNewSpell && !one.isOurs && proves(one, observed));
+  return { remove, disown };
+}
+
+function isLeftover({ hash, isOurs, phase }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
+  switch (phase) {
+    case "Pending":
+      return isOurs && !isForNow;
+    case "Running":
+      // Once it is known that API servers disagree, what a user starts all the same is the user's.
+      return isNewSpell || (hash !== undefined && !isForNow);
+    case "Succeeded":
+      return isOurs && (isNewSpell || !isForNow);
+    case "Failed":
+      return false;
+  }
+}
+
+/** Of these one is kept for each resource, the newest, until a later migration ends. */
+function isOurFailure({ isOurs, phase }: MigrationFacts): boolean {
+  return isOurs && phase === "Failed";
+}
+
+function byAge(a: MigrationFacts, b: MigrationFacts): number {
+  return a.createdAt - b.createdAt || a.attempt - b.attempt;
+}
+
+function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "crdRecord"> {
+  const before = state?.crd;
+  const isSame =
+    crd === undefined || (isSameSpec(before, crd) && before?.storedVersions.join(",") === crd.storedVersions.join(","));
+  return isSame ? {} : { crdRecord: formatCrdRecord(crd) };
+}
+
+/** The migration that is needed: one that is there already, one of somebody else that has not begun, or a new one. */
+function migrationFor(
+  situation: Situation,
+  next: NextStatus,
+  removed: readonly MigrationFacts[],
+): Pick<Decision, "adopt" | "create" | "lookAgainMs" | "waiting"> {
+  const { observed } = situation;
+  const unfinished = situation.migrations.filter((one) => !hasEnded(one) && !removed.includes(one));
+  if (unfinished.some((one) => isFor(one, observed))) {
+    return { adopt: [] };
+  }
+  const pending = unfinished.filter(({ phase }) => phase === "Pending");
+  if (pending.length > 0) {
+    return { adopt: pending.slice(0, 1) };
+  }
+  const retry = retryOf(situation);
+  if (retry.kind === "wait") {
+    const { lookAgainMs, reason } = retry;
+    return { adopt: retry.mark, waiting: reason, ...(lookAgainMs === undefined ? {} : { lookAgainMs }) };
+  }
+  return { adopt: [], create: newMigration(situation, next, retry.attempt) };
+}
+
+function newMigration({ observed }: Situation, { persisted, current }: NextStatus, attempt: number): NewMigration {
+  const { crd, group, resource, storageVersion, version } = observed;
+  // Nothing says that a built-in resource whose hash is what it was is stored otherwise; it was only not looked at.
+  const isOnlyUnseen = crd === undefined && persisted.length === 2 && persisted.includes(UNKNOWN_HASH);
+  return {
+    resource: { group, version, resource },
+    hash: current,
+    attempt,
+    isLowPriority: isOnlyUnseen && persisted.includes(current),
+    ...(crd === undefined ? {} : { storedVersions: crd.storedVersions.join(",") }),
+    ...(storageVersion === undefined ? {} : { storageVersion }),
+  };
+}

@@ -1,0 +1,93 @@
+import { apiVersionOf } from "../kube/resources.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
+import { isNotFound } from "../kube/client.ts";
+import type { Transport } from "../kube/transport.ts";
+import { Pacer } from "../migrator/pacer.ts";
+import type { DiscoveredResource, ServerDiscovery, UnavailableVersion } from "./survey.ts";
+
+/** How discovery is read. */
+export interface DiscoverOptions {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Reads one group; the core group is the empty name. @default all groups */
+  readonly group?: string;
+}
+
+interface GroupVersion {
+  readonly group: string;
+  readonly version: string;
+}
+
+const IN_FLIGHT = 8;
+/** An aggregated API that hangs must not hold up the others, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 5_000;
+
+/**
+ * Reads the discovery of one API server from the unaggregated endpoints, which alone have a storageVersionHash. A
+ * version that is listed and does not answer is named in `unavailable`.
+ * @throws {ApiError | TransportError} where the list of groups cannot be read.
+ */
+export async function discover(transport: Transport, options: DiscoverOptions): Promise<ServerDiscovery> {
+  const groupVersions = await groupVersionsOf(transport, options);
+  const found: (readonly DiscoveredResource[])[] = groupVersions.map(() => []);
+  const unavailable: UnavailableVersion[] = [];
+  const pacer = new Pacer({ clock: options.clock, maxInFlight: IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
+  const readAt = async ([index, groupVersion]: readonly [number, GroupVersion]): Promise<void> => {
+    try {
+      const resources = await resourcesOf(transport, groupVersion, { signal: answerWithin(options.signal) });
+      found[index] = resources.map(({ name, kind, verbs, storageVersionHash }) => ({
+        ...groupVersion,
+        resource: name,
+        kind,
+        verbs,
+        hash: storageVersionHash ?? "",
+      }));
+    } catch (error) {
+      options.signal.throwIfAborted();
+      unavailable.push({ ...groupVersion, reason: messageOf(error) });
+    }
+  };
+  await pacer.forEach([...groupVersions.entries()], readAt, options.signal);
+  return { server: transport.server, resources: found.flat(), unavailable };
+}
+
+/** The name of a version of a group, as `apiVersion` has it. */
+export function nameOfVersion({ group, version }: GroupVersion): string {
+  return apiVersionOf(group, version);
+}
+
+/** The versions that the API server lists, the preferred one of each group first. */
+async function groupVersionsOf(transport: Transport, options: DiscoverOptions): Promise<readonly GroupVersion[]> {
+  const signal = answerWithin(options.signal);
+  const groups =
+    options.group === undefined
+      ? await preferredVersions(transport, { signal })
+      : await versionsOfGroup(transport, options.group, signal);
+  return groups.flatMap(({ group, version, versions }) =>
+    [version, ...versions.filter((other) => other !== version)].map((name) => ({ group, version: name })),
+  );
+}
+
+async function versionsOfGroup(transport: Transport, group: string, signal: AbortSignal) {
+  if (group === "") {
+    return [{ group, version: "v1", versions: ["v1"] }];
+  }
+  try {
+    const { body } = await transport.request<{
+      preferredVersion: { version: string };
+      versions: readonly { version: string }[];
+    }>({ method: "GET", path: `/apis/${encodeURIComponent(group)}`, signal });
+    return [{ group, version: body.preferredVersion.version, versions: body.versions.map(({ version }) => version) }];
+  } catch (error) {
+    if (isNotFound(error)) {
+      return [];
+    }
+    throw error;
+  }
+}
+
+function answerWithin(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+}

@@ -1,0 +1,81 @@
+import { hasCondition, type StorageVersionMigration } from "../api/migration.ts";
+import {
+  ATTEMPT_ANNOTATION,
+  CREATED_BY_LABEL,
+  CREATED_BY_TRIGGER,
+  HASH_ANNOTATION,
+  STORAGE_VERSION_ANNOTATION,
+  STORED_VERSIONS_ANNOTATION,
+} from "../api/names.ts";
+import { resourceNameOf } from "../api/migration.ts";
+
+/** What the trigger keeps of a StorageVersionMigration. */
+export interface MigrationFacts {
+  readonly name: string;
+  readonly uid: string;
+  readonly resourceVersion: string;
+  /** `resource.group` of what it migrates. */
+  readonly resourceName: string;
+  /** Whether the trigger created it. */
+  readonly isOurs: boolean;
+  readonly phase: "Pending" | "Running" | "Succeeded" | "Failed";
+  /** Of the Failed condition, such as `FreezeLifted`. */
+  readonly reason?: string;
+  /** Milliseconds since the Unix epoch; NaN where it cannot be told. */
+  readonly createdAt: number;
+  /** When it ended, in milliseconds since the Unix epoch; its creation where that cannot be told. */
+  readonly endedAt: number;
+  /** The hash that it migrates to; missing where nobody vouches for it. */
+  readonly hash?: string;
+  readonly attempt: number;
+  readonly storedVersions?: string;
+  /** Of the StorageVersion before it began. */
+  readonly storageVersion?: string;
+}
+
+/** Reads what matters of a migration. */
+export function migrationFactsOf(migration: StorageVersionMigration): MigrationFacts {
+  const { metadata, spec } = migration;
+  const labels = metadata.labels ?? {};
+  const phase = phaseOf(migration);
+  const ended = migration.status?.conditions?.find(({ type, status }) => type === phase && status === "True");
+  const createdAt = Date.parse(metadata.creationTimestamp ?? "");
+  const endedAt = Date.parse(ended?.lastUpdateTime ?? "");
+  return {
+    name: metadata.name,
+    uid: metadata.uid,
+    resourceVersion: metadata.resourceVersion,
+    resourceName: resourceNameOf(spec.resource),
+    isOurs: labels[CREATED_BY_LABEL] === CREATED_BY_TRIGGER,
+    phase,
+    createdAt,
+    endedAt: Number.isNaN(endedAt) ? createdAt : endedAt,
+    ...optional("reason", ended?.reason),
+    ...annotatedFactsOf(metadata.annotations ?? {}),
+  };
+}
+
+function annotatedFactsOf(annotations: Readonly<Record<string, string>>) {
+  const attempt = Number(annotations[ATTEMPT_ANNOTATION]);
+  return {
+    attempt: Number.isInteger(attempt) && attempt > 0 ? attempt : 1,
+    ...optional("hash", annotations[HASH_ANNOTATION]),
+    ...optional("storedVersions", annotations[STORED_VERSIONS_ANNOTATION]),
+    ...optional("storageVersion", annotations[STORAGE_VERSION_ANNOTATION]),
+  };
+}
+
+/** Whether it has ended. */
+export function hasEnded({ phase }: Pick<MigrationFacts, "phase">): boolean {
+  return phase === "Succeeded" || phase === "Failed";
+}
+
+function phaseOf(migration: StorageVersionMigration): MigrationFacts["phase"] {
+  const phases = ["Succeeded", "Failed", "Running"] as const;
+  const isWaiting = hasCondition(migration, "Waiting");
+  return phases.find((type) => hasCondition(migration, type)) ?? (isWaiting ? "Running" : "Pending");
+}
+
+function optional<K extends string>(key: K, value: string | undefined): { readonly [key in K]?: string } {
+  return value === undefined ? {} : ({ [key]: value } as { readonly [key in K]: string });
+}

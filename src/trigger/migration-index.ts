@@ -1,0 +1,91 @@
+import { isNewer } from "../api/resource-version.ts";
+import type { StorageVersionMigration } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { collectionPath, MIGRATIONS } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
+
+/** What a {@link MigrationIndex} needs. */
+export interface MigrationIndexOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  /** Told of each resource with a migration that came, ended, or went. */
+  readonly onChange: (resourceName: string) => void;
+}
+
+/** Keeps a few words of every StorageVersionMigration, by a watch. */
+export class MigrationIndex {
+  readonly #options: MigrationIndexOptions;
+  readonly #byUid = new Map<string, MigrationFacts>();
+
+  constructor(options: MigrationIndexOptions) {
+    this.#options = options;
+  }
+
+  /** The migrations of a resource. */
+  of(resourceName: string): readonly MigrationFacts[] {
+    return [...this.#byUid.values()].filter((migration) => migration.resourceName === resourceName);
+  }
+
+  /** Takes in what the API server answered to a write, ahead of the watch. */
+  put(migration: StorageVersionMigration): void {
+    const facts = migrationFactsOf(migration);
+    const known = this.#byUid.get(facts.uid);
+    if (known === undefined || isNewer(facts.resourceVersion, known.resourceVersion)) {
+      this.#byUid.set(facts.uid, facts);
+    }
+  }
+
+  /** Forgets one that was deleted. */
+  delete({ uid }: Pick<MigrationFacts, "uid">): void {
+    this.#byUid.delete(uid);
+  }
+
+  /**
+   * Lists all, calls `onReady`, and keeps up until the signal is aborted or changes were missed.
+   * @throws {ApiError | TransportError} where they cannot be listed or watched.
+   */
+  async follow(onReady: () => void, signal: AbortSignal): Promise<void> {
+    const { client, clock } = this.#options;
+    const { body } = await client.transport.request<{
+      items?: readonly StorageVersionMigration[];
+      metadata: { readonly resourceVersion: string };
+    }>({ method: "GET", path: collectionPath(MIGRATIONS), signal });
+    const migrations = body.items ?? [];
+    const listed = new Set(migrations.map(({ metadata }) => metadata.uid));
+    for (const facts of [...this.#byUid.values()].filter(({ uid }) => !listed.has(uid))) {
+      this.#remove(facts);
+    }
+    migrations.forEach((migration) => this.#take(migration));
+    onReady();
+    const { resourceVersion } = body.metadata;
+    const options = { resourceVersion, signal, clock };
+    for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, options)) {
+      if (event.type === "DELETED") {
+        this.#remove(migrationFactsOf(event.object));
+      } else if ("object" in event) {
+        this.#take(event.object);
+      }
+    }
+  }
+
+  #take(migration: StorageVersionMigration): void {
+    const before = this.#byUid.get(migration.metadata.uid);
+    this.put(migration);
+    const after = this.#byUid.get(migration.metadata.uid);
+    if (after !== undefined && isOfInterest(before, after)) {
+      this.#options.onChange(after.resourceName);
+    }
+  }
+
+  #remove(facts: MigrationFacts): void {
+    this.delete(facts);
+    this.#options.onChange(facts.resourceName);
+  }
+}
+
+/** The progress of a migration, which is most of what is written about it, changes nothing. */
+function isOfInterest(before: MigrationFacts | undefined, after: MigrationFacts): boolean {
+  return before === undefined || before.phase !== after.phase || before.hash !== after.hash;
+}

@@ -1,0 +1,134 @@
+import { UNKNOWN_HASH } from "../api/migration.ts";
+import { type CrdFacts, type CrdRecord, isSameSpec } from "./crd-facts.ts";
+import type { MigrationFacts } from "./migration-facts.ts";
+import type { Observed } from "./survey.ts";
+
+/** What is stored of a resource's StorageState. */
+export interface StateFacts {
+  readonly uid: string;
+  readonly resourceVersion: string;
+  readonly persisted: readonly string[];
+  /** Empty where the status was never written. */
+  readonly current: string;
+  /** Milliseconds since the Unix epoch; NaN where there was none. */
+  readonly heartbeat: number;
+  readonly crd: CrdRecord | undefined;
+}
+
+/**
+ * Why a StorageState gets the status that it gets.
+ *
+ * - `new`: there was none, or its CRD was deleted and created again
+ * - `stale`: the heartbeat is too old, so that changes may have been missed
+ * - `changed`: the storage version is another one
+ * - `storedVersions`: the CRD lists versions that were not known of
+ * - `disagreement`: not all API servers encode alike
+ * - `completed`: every object was rewritten
+ * - `unchanged`
+ */
+export type Cause = "new" | "stale" | "changed" | "storedVersions" | "disagreement" | "completed" | "unchanged";
+
+/** The status that a StorageState ought to have. */
+export interface NextStatus {
+  readonly cause: Cause;
+  readonly persisted: readonly string[];
+  readonly current: string;
+}
+
+/** Everything that a decision on one resource goes by. */
+export interface Situation {
+  readonly observed: Observed;
+  readonly state: StateFacts | undefined;
+  /** Those of this resource. */
+  readonly migrations: readonly MigrationFacts[];
+  /** Milliseconds since the Unix epoch. */
+  readonly now: number;
+  /** Milliseconds after which a heartbeat is too old. */
+  readonly staleAfterMs: number;
+}
+
+/** The status that the StorageState ought to have. */
+export function nextStatusOf(situation: Situation): NextStatus {
+  const state = knownStateOf(situation);
+  const { agreed, crd, hashes } = situation.observed;
+  if (agreed === undefined) {
+    const known = state === undefined || isStale(situation, state) ? [UNKNOWN_HASH] : state.persisted;
+    const persisted = union(known, [...unseenHashesOf(state, crd), ...hashes]);
+    return { cause: "disagreement", persisted, current: UNKNOWN_HASH };
+  }
+  if (state === undefined) {
+    return { cause: "new", persisted: [UNKNOWN_HASH], current: agreed };
+  }
+  return nextOf(state, agreed, situation);
+}
+
+function nextOf(state: StateFacts, agreed: string, situation: Situation): NextStatus {
+  if (isStale(situation, state)) {
+    return { cause: "stale", persisted: [UNKNOWN_HASH, agreed], current: agreed };
+  }
+  const listed = union(state.persisted, unseenHashesOf(state, situation.observed.crd));
+  if (state.current !== agreed) {
+    return { cause: "changed", persisted: union(listed, [agreed]), current: agreed };
+  }
+  if (listed.length > state.persisted.length) {
+    return { cause: "storedVersions", persisted: listed, current: agreed };
+  }
+  if (!isOnly(state.persisted, agreed) && situation.migrations.some((one) => proves(one, situation.observed))) {
+    return { cause: "completed", persisted: [agreed], current: agreed };
+  }
+  return { cause: "unchanged", persisted: state.persisted, current: agreed };
+}
+
+/** The StorageState, unless it is one of an earlier CRD of the same name or was created and never filled. */
+function knownStateOf({ observed: { crd }, state }: Situation): StateFacts | undefined {
+  const isOfEarlierCrd = crd !== undefined && state?.crd !== undefined && state.crd.uid !== crd.uid;
+  return state === undefined || state.current === "" || isOfEarlierCrd ? undefined : state;
+}
+
+/**
+ * Whether nobody looked for too long. A CRD shows that nothing was missed: the generation moves with every change of its
+ * spec, and its storedVersions lists nothing but the storage version.
+ */
+function isStale({ now, observed: { crd, agreed }, staleAfterMs }: Situation, state: StateFacts): boolean {
+  const isFresh = Math.abs(now - state.heartbeat) <= staleAfterMs;
+  const isVouchedFor = crd !== undefined && crd.isClean && isSameSpec(state.crd, crd) && state.current === agreed;
+  return !isFresh && !isVouchedFor;
+}
+
+/**
+ * The versions in storedVersions, where they say something new: a change there and back between two looks. What was
+ * there at the last look is not new: with `--manage-stored-versions=false` it is never pruned.
+ */
+function unseenHashesOf(state: StateFacts | undefined, crd: CrdFacts | undefined): readonly string[] {
+  if (crd === undefined) {
+    return [];
+  }
+  const before = state?.crd?.storedVersions ?? [];
+  const isSeen = isSameSpec(state?.crd, crd) && crd.storedVersions.every((version) => before.includes(version));
+  return crd.isClean || isSeen ? [] : crd.storedHashes;
+}
+
+/**
+ * Whether a migration shows that every object is stored as `agreed` says: it was created for that very hash, after the
+ * last change that is known of (earlier ones were removed with it), and the StorageVersion is what it was before.
+ */
+export function proves(migration: MigrationFacts, { agreed, storageVersion }: Observed): boolean {
+  return migration.phase === "Succeeded" && isFor(migration, { agreed, storageVersion });
+}
+
+/** Whether a migration was created for what is observed now. */
+export function isFor(
+  migration: MigrationFacts,
+  { agreed, storageVersion }: { agreed?: string | undefined; storageVersion?: string | undefined },
+): boolean {
+  return migration.hash !== undefined && migration.hash === agreed && migration.storageVersion === storageVersion;
+}
+
+/** Whether the list is exactly the one hash. */
+export function isOnly(hashes: readonly string[], hash: string): boolean {
+  return hashes.length === 1 && hashes[0] === hash;
+}
+
+function union(hashes: readonly string[], others: readonly string[]): readonly string[] {
+  return [...new Set([...hashes, ...others])];
+}

@@ -1,0 +1,166 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { resourceNameOf } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { type ApiClient, isNotFound } from "../kube/client.ts";
+import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
+import type { ApiServers } from "../migrator/api-servers.ts";
+import { liveIdentityLeases } from "../migrator/control-plane-objects.ts";
+import { type CrdFacts, crdFactsOf } from "./crd-facts.ts";
+import { discover } from "./discover.ts";
+import {
+  resourceNameOfStorageVersion,
+  type StorageVersion,
+  type StorageVersionFacts,
+  storageVersionFactsOf,
+} from "./storage-version-facts.ts";
+import { type ServerDiscovery, type Survey, surveyOf } from "./survey.ts";
+
+/** What an {@link Observer} needs. */
+export interface ObserverOptions {
+  readonly client: ApiClient;
+  /** Finds the API servers that are live now. */
+  readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
+  readonly clock: Clock;
+  /** Groups that are left out; the core group is the empty name. */
+  readonly excludedGroups: readonly string[];
+}
+
+/** What was seen, and the CRDs that there are. */
+export interface Observation extends Survey {
+  readonly crds: ReadonlyMap<string, CrdFacts>;
+}
+
+/** Whole CRDs on one page: they may be a megabyte each. */
+const CRD_PAGE_SIZE = 10;
+const STORAGE_VERSION_PAGE_SIZE = 500;
+/**
+ * So many new connections are asked where API servers cannot be asked one by one. The proof that all of them agree is
+ * the migration's own and asks more.
+ */
+const SAMPLES = 5;
+/** Finding them may wait for one that is missing; the trigger looks again later instead, in milliseconds. */
+const FIND_TIMEOUT_MS = 15_000;
+
+/** Looks at the API servers: how they encode each resource, or those of one group. */
+export class Observer {
+  readonly #options: ObserverOptions;
+
+  constructor(options: ObserverOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Looks at everything.
+   * @throws {ApiError | TransportError} where an API server, the CRDs or the StorageVersions cannot be read;
+   *   {KsvmError} NotConverged where an API server that lives cannot be found.
+   */
+  async everything(signal: AbortSignal): Promise<Observation> {
+    const { apiServers, servers } = await this.#discover(undefined, signal);
+    // Read after discovery, so that no custom resource in it is taken for a built-in one.
+    const crds = await this.#allCrds(signal);
+    const storageVersions = await this.#allStorageVersions(signal);
+    return this.#survey(servers, { crds, storageVersions, apiServers }, signal);
+  }
+
+  /**
+   * Looks at one resource. The survey has the other resources of its group, too; of them only what discovery shows.
+   * @throws as {@link everything}.
+   */
+  async resource(name: string, signal: AbortSignal): Promise<Observation> {
+    const [resource = "", ...rest] = name.split(".");
+    const group = rest.join(".");
+    const { client } = this.#options;
+    const { apiServers, servers } = await this.#discover(group, signal);
+    const crd = group === "" ? undefined : await client.find<CustomResourceDefinition>(CRDS, { name }, { signal });
+    const crds = new Map(crd === undefined ? [] : [[name, crdFactsOf(crd)]]);
+    const path = { name: `${group === "" ? "core" : group}.${resource}` };
+    const found = await client.find<StorageVersion>(STORAGE_VERSIONS, path, { signal });
+    const storageVersions = new Map(found === undefined ? [] : [[name, storageVersionFactsOf(found)]]);
+    const only = servers.map((server) => ({
+      ...server,
+      resources: server.resources.filter((entry) => resourceNameOf(entry) === name),
+    }));
+    return this.#survey(only, { crds, storageVersions, apiServers }, signal);
+  }
+
+  async #discover(group: string | undefined, signal: AbortSignal) {
+    const { clock } = this.#options;
+    const apiServers = await this.#find(signal);
+    const options = { clock, signal, ...(group === undefined ? {} : { group }) };
+    if (apiServers.mode === "each") {
+      const servers = await Promise.all(apiServers.clients.map(({ transport }) => discover(transport, options)));
+      return { apiServers, servers };
+    }
+    const servers: ServerDiscovery[] = [];
+    for (let sample = 0; sample < SAMPLES; sample++) {
+      const { transport } = apiServers.open();
+      try {
+        servers.push(await discover(transport, options));
+      } finally {
+        await transport.close();
+      }
+    }
+    return { apiServers, servers };
+  }
+
+  async #find(signal: AbortSignal): Promise<ApiServers> {
+    const limit = AbortSignal.timeout(FIND_TIMEOUT_MS);
+    try {
+      return await this.#options.findApiServers(AbortSignal.any([signal, limit]));
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!limit.aborted) {
+        throw error;
+      }
+      const text = `Cannot find every API server within ${FIND_TIMEOUT_MS / 1_000} s`;
+      throw new KsvmError("NotConverged", text, { cause: error });
+    }
+  }
+
+  async #survey(
+    servers: readonly ServerDiscovery[],
+    known: {
+      readonly crds: ReadonlyMap<string, CrdFacts>;
+      readonly storageVersions: ReadonlyMap<string, StorageVersionFacts>;
+      readonly apiServers: ApiServers;
+    },
+    signal: AbortSignal,
+  ): Promise<Observation> {
+    const { client, clock, excludedGroups } = this.#options;
+    const { apiServers, crds, storageVersions } = known;
+    const readLeases = async (): Promise<readonly string[] | undefined> =>
+      (await liveIdentityLeases(client, clock, signal))?.map(({ name }) => name);
+    const identities = apiServers.identities ?? (storageVersions.size === 0 ? undefined : await readLeases());
+    return { ...surveyOf(servers, { crds, storageVersions, identities, excludedGroups }), crds };
+  }
+
+  async #allCrds(signal: AbortSignal): Promise<ReadonlyMap<string, CrdFacts>> {
+    const crds = new Map<string, CrdFacts>();
+    const { client } = this.#options;
+    for await (const page of client.pages<CustomResourceDefinition>(CRDS, { limit: CRD_PAGE_SIZE, signal })) {
+      for (const crd of page) {
+        crds.set(crd.metadata.name, crdFactsOf(crd));
+      }
+    }
+    return crds;
+  }
+
+  async #allStorageVersions(signal: AbortSignal): Promise<ReadonlyMap<string, StorageVersionFacts>> {
+    const found = new Map<string, StorageVersionFacts>();
+    const options = { limit: STORAGE_VERSION_PAGE_SIZE, signal };
+    try {
+      for await (const page of this.#options.client.pages<StorageVersion>(STORAGE_VERSIONS, options)) {
+        for (const one of page) {
+          found.set(resourceNameOfStorageVersion(one.metadata.name), storageVersionFactsOf(one));
+        }
+      }
+    } catch (error) {
+      // Few API servers serve it: it is alpha.
+      if (!isNotFound(error)) {
+        throw error;
+      }
+    }
+    return found;
+  }
+}

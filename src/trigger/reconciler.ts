@@ -1,0 +1,223 @@
+import type { Logger } from "pino";
+import type { StorageState } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
+import { STORAGE_STATES } from "../kube/resources.ts";
+import { apply, type ApplyContext, forget } from "./apply.ts";
+import { type Decision, decide } from "./decide.ts";
+import type { MigrationIndex } from "./migration-index.ts";
+import type { Situation, StateFacts } from "./next-status.ts";
+import type { Observation, Observer } from "./observer.ts";
+import type { TriggerReport } from "./report.ts";
+import { stateFactsOf } from "./state-facts.ts";
+import type { Observed } from "./survey.ts";
+import { logDecision, SurveyLog } from "./trigger-log.ts";
+import type { WorkQueue } from "./work-queue.ts";
+
+/** What a {@link Reconciler} works with. */
+export interface ReconcilerOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly intervalMs: number;
+  readonly observer: Observer;
+  readonly index: MigrationIndex;
+  readonly queue: WorkQueue;
+}
+
+interface Seen {
+  readonly observed: Observed;
+  readonly state: StateFacts | undefined;
+}
+
+const STATE_PAGE_SIZE = 500;
+/** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
+const CRD_LOOKS = 15;
+const CRD_LOOK_MS = 200;
+const CONFLICT_RETRY_MS = 100;
+const FIRST_RETRY_MS = 1_000;
+const LAST_RETRY_MS = 60_000;
+
+/** Brings StorageStates and migrations in line with what the API servers show, one resource after the other. */
+export class Reconciler {
+  readonly #options: ReconcilerOptions;
+  readonly #surveyLog: SurveyLog;
+  /** What the last poll saw and nobody has looked at since. */
+  readonly #polled = new Map<string, Seen>();
+  readonly #failures = new Map<string, number>();
+  /** How often API servers were seen not to have followed a CRD, in a row. */
+  readonly #crdLooks = new Map<string, number>();
+  readonly #waiting = new Map<string, string>();
+  #shared: ReadonlySet<string> = new Set();
+  #report: Omit<TriggerReport, "waiting"> = { leftOut: [], unavailable: [] };
+
+  constructor(options: ReconcilerOptions) {
+    this.#options = options;
+    this.#surveyLog = new SurveyLog(options.logger);
+  }
+
+  /** What is left out, hidden or waiting, and why. */
+  report(): TriggerReport {
+    const waiting = [...this.#waiting].map(([name, reason]) => ({ name, reason }));
+    return { ...this.#report, waiting };
+  }
+
+  /**
+   * Reads the whole of discovery, to be worked off by {@link nextOfPoll}.
+   * @throws {ApiError | TransportError | KsvmError} where it cannot be read.
+   */
+  async poll(signal: AbortSignal): Promise<void> {
+    const { clock, observer } = this.#options;
+    const observation = await observer.everything(signal);
+    const states = await this.#allStates(signal);
+    this.#surveyLog.write(observation);
+    this.#shared = new Set(observation.leftOut.filter(({ isShared }) => isShared).map(({ name }) => name));
+    this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
+    this.#polled.clear();
+    const names = new Set(observation.observed.map(({ name }) => name));
+    for (const name of [...this.#waiting.keys()].filter((one) => !names.has(one))) {
+      this.#waiting.delete(name);
+    }
+    for (const observed of observation.observed) {
+      this.#polled.set(observed.name, { observed, state: states.get(observed.name) });
+    }
+    for (const [name, state] of states) {
+      if (isOrphan(name, state, observation)) {
+        this.#options.queue.add(name);
+      }
+    }
+  }
+
+  /** Works off one resource of the last poll; `false` where none is left. */
+  async nextOfPoll(signal: AbortSignal): Promise<boolean> {
+    const [next] = this.#polled;
+    if (next === undefined) {
+      return false;
+    }
+    const [name, seen] = next;
+    this.#polled.delete(name);
+    await this.#attempt(name, () => this.#reconcile(seen, { isFresh: false, signal }), signal);
+    return true;
+  }
+
+  /** Looks at one resource now. */
+  async lookAt(name: string, signal: AbortSignal): Promise<void> {
+    if (!this.#shared.has(name)) {
+      await this.#attempt(name, () => this.#lookAt(name, signal), signal);
+    }
+  }
+
+  async #lookAt(name: string, signal: AbortSignal): Promise<void> {
+    const { client, index, observer } = this.#options;
+    // Read first, so that the write fails if anybody writes between this and the look at the API servers.
+    const found = await client.find<StorageState>(STORAGE_STATES, { name }, { signal });
+    const state = found === undefined ? undefined : stateFactsOf(found);
+    const observation = await observer.resource(name, signal);
+    const observed = observation.observed.find((one) => one.name === name);
+    this.#polled.delete(name);
+    if (observed !== undefined) {
+      await this.#reconcile({ observed, state }, { isFresh: true, signal });
+    } else if (state !== undefined && isOrphan(name, state, observation)) {
+      await forget(this.#context(signal), name, { state, migrations: index.of(name) });
+      this.#waiting.delete(name);
+    } else if (observation.crds.has(name) && observation.leftOut.length === 0) {
+      this.#hasPatience(name);
+    }
+  }
+
+  async #reconcile(
+    { observed, state }: Seen,
+    { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const { clock, index, intervalMs, logger, queue } = this.#options;
+    const { name } = observed;
+    const migrations = index.of(name);
+    const situation: Situation = { observed, state, migrations, now: clock.now(), staleAfterMs: 2 * intervalMs };
+    const decision = decide(situation);
+    if (!isFresh && needsAnotherLook(decision, observed)) {
+      queue.add(name);
+      return;
+    }
+    if (decision.cause === "disagreement" && observed.crd !== undefined && this.#hasPatience(name)) {
+      return;
+    }
+    if (decision.cause !== "disagreement") {
+      this.#crdLooks.delete(name);
+    }
+    await apply(this.#context(signal), situation, decision);
+    logDecision(logger, name, decision, this.#waiting.get(name));
+    this.#remember(name, decision);
+  }
+
+  #remember(name: string, { lookAgainMs, waiting }: Decision): void {
+    if (waiting === undefined) {
+      this.#waiting.delete(name);
+    } else {
+      this.#waiting.set(name, waiting);
+    }
+    if (lookAgainMs !== undefined) {
+      this.#options.queue.add(name, lookAgainMs);
+    }
+  }
+
+  /** Whether API servers may be given another moment to follow a CRD; they are looked at again then. */
+  #hasPatience(name: string): boolean {
+    const looks = (this.#crdLooks.get(name) ?? 0) + 1;
+    if (looks > CRD_LOOKS) {
+      return false;
+    }
+    this.#crdLooks.set(name, looks);
+    this.#options.queue.add(name, CRD_LOOK_MS);
+    return true;
+  }
+
+  #context(signal: AbortSignal): ApplyContext {
+    const { client, index, intervalMs } = this.#options;
+    // Looks between two polls write no heartbeat by themselves.
+    return { client, index, heartbeatMs: intervalMs / 2, signal };
+  }
+
+  async #attempt(name: string, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { logger, queue } = this.#options;
+    try {
+      await work();
+      this.#failures.delete(name);
+    } catch (error) {
+      if (signal.aborted) {
+        return;
+      }
+      const failures = (this.#failures.get(name) ?? 0) + 1;
+      this.#failures.set(name, failures);
+      const delayMs = isConflict(error) && failures === 1 ? CONFLICT_RETRY_MS : retryDelayMs(failures);
+      if (delayMs !== CONFLICT_RETRY_MS) {
+        logger.warn({ err: error, resource: name }, "cannot look after a resource; trying again");
+      }
+      queue.add(name, delayMs);
+    }
+  }
+
+  async #allStates(signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
+    const states = new Map<string, StateFacts>();
+    const options = { limit: STATE_PAGE_SIZE, signal };
+    for await (const page of this.#options.client.pages<StorageState>(STORAGE_STATES, options)) {
+      for (const state of page) {
+        states.set(state.metadata.name, stateFactsOf(state));
+      }
+    }
+    return states;
+  }
+}
+
+/** Whether a StorageState is of a CRD that was deleted, and its objects with it. */
+function isOrphan(name: string, state: StateFacts, { crds, observed }: Observation): boolean {
+  return state.crd !== undefined && !crds.has(name) && !observed.some((one) => one.name === name);
+}
+
+/** What a poll saw may be seconds old: too old for a word that all is done, and for one that a CRD is not followed. */
+function needsAnotherLook({ cause }: Decision, { crd }: Observed): boolean {
+  return cause === "completed" || (cause === "disagreement" && crd !== undefined);
+}
+
+function retryDelayMs(failures: number): number {
+  return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (failures - 1));
+}

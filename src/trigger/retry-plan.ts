@@ -1,0 +1,59 @@
+import type { MigrationFacts } from "./migration-facts.ts";
+import { isFor, type Situation } from "./next-status.ts";
+
+/** Whether a migration that failed is tried again. */
+export type Retry =
+  | { readonly kind: "now"; readonly attempt: number }
+  | {
+      readonly kind: "wait";
+      readonly reason: string;
+      /** Missing where only a change of the CRD or a user ends the wait. */
+      readonly lookAgainMs?: number;
+      /** Failed migrations of somebody else that are to remember what they failed for. */
+      readonly mark: readonly MigrationFacts[];
+    };
+
+/** The first retry comes after a minute, each later one after twice as long, and never later than six hours. */
+const FIRST_RETRY_MS = 60_000;
+const LAST_RETRY_MS = 6 * 3_600_000;
+
+/** Milliseconds between the end of the `attempt`th failed migration and the next one. */
+export function retryDelayMs(attempt: number): number {
+  return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempt - 1));
+}
+
+/** Whether the newest failure for what is observed now is behind us. */
+export function retryOf(situation: Situation): Retry {
+  const { migrations, now, observed } = situation;
+  const failures = migrations.filter(({ phase }) => phase === "Failed").toSorted((a, b) => a.endedAt - b.endedAt);
+  const lifted = failures.findLast((one) => isFinal(one, situation));
+  if (lifted !== undefined) {
+    const mark = lifted.hash === undefined ? [lifted] : [];
+    return { kind: "wait", reason: `somebody lifted the freeze of "${lifted.name}"`, mark };
+  }
+  const last = failures.findLast((one) => isFor(one, observed) && hasSameStoredVersions(one, situation));
+  if (last === undefined) {
+    return { kind: "now", attempt: 1 };
+  }
+  const lookAgainMs = last.endedAt + retryDelayMs(last.attempt) - now;
+  return lookAgainMs > 0
+    ? { kind: "wait", reason: `"${last.name}" failed (attempt ${last.attempt})`, lookAgainMs, mark: [] }
+    : { kind: "now", attempt: last.attempt + 1 };
+}
+
+function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }: Situation): boolean {
+  return crd === undefined || migration.storedVersions === crd.storedVersions.join(",");
+}
+
+/**
+ * A freeze that somebody lifted is not put back by itself, until the storage version or storedVersions is another one
+ * (DESIGN.md, "Break-glass is final"). A migration that nobody marked failed for what is there now.
+ */
+function isFinal(migration: MigrationFacts, situation: Situation): boolean {
+  const { agreed, crd } = situation.observed;
+  if (migration.reason !== "FreezeLifted" || crd === undefined) {
+    return false;
+  }
+  const isUnmarked = migration.hash === undefined;
+  return isUnmarked || (migration.hash === agreed && hasSameStoredVersions(migration, situation));
+}

@@ -1,0 +1,16 @@
+import type { StorageState } from "../api/migration.ts";
+import { CRD_ANNOTATION } from "../api/names.ts";
+import { parseCrdRecord } from "./crd-facts.ts";
+import type { StateFacts } from "./next-status.ts";
+
+/** Reads what matters of a StorageState. */
+export function stateFactsOf({ metadata, status }: StorageState): StateFacts {
+  return {
+    uid: metadata.uid,
+    resourceVersion: metadata.resourceVersion,
+    persisted: status?.persistedStorageVersionHashes ?? [],
+    current: status?.currentStorageVersionHash ?? "",
+    heartbeat: Date.parse(status?.lastHeartbeatTime ?? ""),
+    crd: parseCrdRecord(metadata.annotations?.[CRD_ANNOTATION]),
+  };
+}

@@ -1,0 +1,52 @@
+import { storageVersionHashOf } from "../api/crd.ts";
+import type { ObjectMeta } from "../api/meta.ts";
+import { resourceNameOf } from "../api/migration.ts";
+
+/**
+ * A StorageVersion (seed 003) as it was built: the seed's agreedEncodingVersion is commonEncodingVersion.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/api/apiserverinternal/v1alpha1/types.go
+ */
+export interface StorageVersion {
+  readonly metadata: ObjectMeta;
+  readonly status?: {
+    readonly commonEncodingVersion?: string;
+    readonly storageVersions?: readonly { readonly apiServerID: string; readonly encodingVersion: string }[];
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+  };
+}
+
+/** What the trigger keeps of a StorageVersion. */
+export interface StorageVersionFacts {
+  /** `uid/resourceVersion`: it changes with everything that an API server reports. */
+  readonly key: string;
+  /** The version that all API servers encode with; missing where they do not say so, or not all alike. */
+  readonly common?: string;
+  readonly entries: readonly { readonly server: string; readonly encodingVersion: string }[];
+}
+
+/** Reads what matters of a StorageVersion. */
+export function storageVersionFactsOf({ metadata, status }: StorageVersion): StorageVersionFacts {
+  const { commonEncodingVersion = "", storageVersions = [], conditions = [] } = status ?? {};
+  const isEqual = conditions.some((condition) => condition.type === ALL_EQUAL && condition.status === "True");
+  return {
+    key: `${metadata.uid}/${metadata.resourceVersion}`,
+    entries: storageVersions.map(({ apiServerID, encodingVersion }) => ({ server: apiServerID, encodingVersion })),
+    ...(isEqual && commonEncodingVersion !== "" ? { common: commonEncodingVersion } : {}),
+  };
+}
+
+const ALL_EQUAL = "AllEncodingVersionsEqual";
+
+/** The name of the resource that a StorageVersion is about: it is called `<group>.<resource>`, or `core.<resource>`. */
+export function resourceNameOfStorageVersion(name: string): string {
+  const dot = name.lastIndexOf(".");
+  const group = name.slice(0, Math.max(0, dot));
+  return resourceNameOf({ group: group === "core" ? "" : group, resource: name.slice(dot + 1) });
+}
+
+/** The hash that discovery shows for objects of a kind that are encoded in this version, such as `apps/v1`. */
+export function hashOfEncoding(encodingVersion: string, kind: string): string {
+  const slash = encodingVersion.indexOf("/");
+  return storageVersionHashOf(encodingVersion.slice(0, Math.max(0, slash)), encodingVersion.slice(slash + 1), kind);
+}

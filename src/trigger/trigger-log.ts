@@ -1,0 +1,55 @@
+import type { Logger } from "pino";
+import type { Decision } from "./decide.ts";
+import { nameOfVersion } from "./discover.ts";
+import type { Survey } from "./survey.ts";
+
+/** Logs what a survey left out, once for as long as it stays the same. */
+export class SurveyLog {
+  readonly #logger: Logger;
+  #leftOut = "";
+  #unavailable = "";
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  /** Logs what is different from the last time. */
+  write({ leftOut, observed, unavailable }: Survey): void {
+    this.#logger.debug({ resources: observed.length, leftOut: leftOut.length }, "read discovery");
+    // There are about a hundred subresources, which nobody misses.
+    const resources = leftOut
+      .filter(({ name }) => !name.includes("/"))
+      .map(({ name, reason }) => ({ resource: name, reason }));
+    if (JSON.stringify(resources) !== this.#leftOut) {
+      this.#leftOut = JSON.stringify(resources);
+      this.#logger.info({ resources, subresources: leftOut.length - resources.length }, "resources are left out");
+    }
+    const versions = unavailable.map((version) => ({
+      groupVersion: nameOfVersion(version),
+      server: version.server,
+      reason: version.reason,
+    }));
+    if (JSON.stringify(versions) !== this.#unavailable) {
+      this.#unavailable = JSON.stringify(versions);
+      this.#logger.warn({ versions }, "API servers do not show every group; StorageStates of the others are kept up");
+    }
+  }
+}
+
+/** Logs what was done about a resource, and a reason to wait that was not there `before`. */
+export function logDecision(logger: Logger, resource: string, decision: Decision, before: string | undefined): void {
+  const { cause, create, remove, status, waiting } = decision;
+  if (status !== undefined) {
+    const { current, persisted } = status;
+    logger.info({ resource, cause, current, persisted }, "StorageState written");
+  }
+  if (remove.length > 0) {
+    logger.info({ resource, cause, migrations: remove.map(({ name }) => name) }, "migrations deleted");
+  }
+  if (create !== undefined) {
+    logger.info({ resource, cause, hash: create.hash, attempt: create.attempt }, "migration created");
+  }
+  if (waiting !== undefined && waiting !== before) {
+    logger.warn({ resource, reason: waiting }, "a migration waits");
+  }
+}

@@ -1,0 +1,178 @@
+import type { Logger } from "pino";
+import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
+import { followNames, keepFollowing } from "./follow.ts";
+import { MigrationIndex } from "./migration-index.ts";
+import { Observer, type ObserverOptions } from "./observer.ts";
+import { Reconciler } from "./reconciler.ts";
+import type { TriggerReport } from "./report.ts";
+import { resourceNameOfStorageVersion } from "./storage-version-facts.ts";
+import { WorkQueue } from "./work-queue.ts";
+
+/** What a {@link Trigger} needs. */
+export interface TriggerOptions extends ObserverOptions {
+  readonly logger: Logger;
+  /** Milliseconds between two looks at the whole of discovery (`--trigger-interval`). @default 600000 (10 minutes) */
+  readonly intervalMs?: number;
+}
+
+/** Seed 001: "10 minutes is a good middle ground". */
+export const DEFAULT_INTERVAL_MS = 600_000;
+const POLL_RETRY_MS = 10_000;
+const WATCH_RETRY_MS = 1_000;
+
+/**
+ * Creates StorageVersionMigrations where objects may be stored in another version than the current one, and keeps
+ * StorageStates (seeds 001 and 003). One runs at a time: who leads.
+ */
+export class Trigger {
+  readonly #options: TriggerOptions;
+  readonly #queue: WorkQueue;
+  readonly #index: MigrationIndex;
+  readonly #reconciler: Reconciler;
+  /** On the monotonic clock. */
+  #pollAt = Number.NEGATIVE_INFINITY;
+  #hasPolled = false;
+  #isIdle = false;
+  /** Resolved when a watch began for the first time. */
+  readonly #following = {
+    migrations: Promise.withResolvers<void>(),
+    crds: Promise.withResolvers<void>(),
+    storageVersions: Promise.withResolvers<void>(),
+  };
+
+  constructor(options: TriggerOptions) {
+    this.#options = options;
+    const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS } = options;
+    this.#queue = new WorkQueue(clock);
+    this.#index = new MigrationIndex({ client, clock, onChange: (name) => this.#queue.add(name) });
+    this.#reconciler = new Reconciler({
+      client,
+      clock,
+      logger,
+      intervalMs,
+      observer: new Observer(options),
+      index: this.#index,
+      queue: this.#queue,
+    });
+  }
+
+  /** What is left out, hidden or waiting, and why. */
+  report(): TriggerReport {
+    return this.#reconciler.report();
+  }
+
+  /** Whether discovery was read, everything in it was looked after, and nothing is due. */
+  get isIdle(): boolean {
+    return this.#isIdle;
+  }
+
+  /** Works until the signal is aborted, and ends promptly then. Failures are logged and tried again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const aborted = Promise.withResolvers<void>();
+    signal.addEventListener("abort", () => aborted.resolve(), { once: true });
+    const work = async (): Promise<void> => {
+      // What changes while discovery is read must not be missed, so the watches come first.
+      const following = Object.values(this.#following).map(({ promise }) => promise);
+      await Promise.race([Promise.all(following), aborted.promise]);
+      await this.#work(signal);
+    };
+    await Promise.all([
+      this.#follow("StorageVersionMigrations", () => this.#followMigrations(signal), signal),
+      this.#follow("CustomResourceDefinitions", () => this.#followCrds(signal), signal),
+      this.#follow("StorageVersions", () => this.#followStorageVersions(signal), signal),
+      work(),
+    ]);
+  }
+
+  /** Reads the whole of discovery as soon as what is under way is done. */
+  pollSoon(): void {
+    this.#pollAt = Number.NEGATIVE_INFINITY;
+    this.#queue.wake();
+  }
+
+  async #work(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    while (!signal.aborted) {
+      // Only the whole of discovery shows which resources share their objects, so it comes first.
+      const name = this.#hasPolled ? this.#queue.take() : undefined;
+      if (name !== undefined) {
+        await this.#reconciler.lookAt(name, signal);
+      } else if (clock.monotonic() >= this.#pollAt) {
+        await this.#poll(signal);
+      } else if (!(await this.#reconciler.nextOfPoll(signal))) {
+        await this.#rest(signal);
+      }
+    }
+  }
+
+  async #rest(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    const untilPoll = this.#pollAt - clock.monotonic();
+    if (!this.#hasPolled) {
+      await clock.sleep(untilPoll, signal).catch(() => undefined);
+      return;
+    }
+    this.#isIdle = true;
+    await this.#queue.wait(untilPoll, signal);
+    this.#isIdle = false;
+  }
+
+  async #poll(signal: AbortSignal): Promise<void> {
+    const { clock, logger, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
+    try {
+      this.#pollAt = clock.monotonic() + intervalMs;
+      await this.#reconciler.poll(signal);
+      this.#hasPolled = true;
+    } catch (error) {
+      if (!signal.aborted) {
+        logger.warn({ err: error }, "cannot read discovery; trying again");
+        this.#pollAt = clock.monotonic() + Math.min(intervalMs, POLL_RETRY_MS);
+      }
+    }
+  }
+
+  #followMigrations(signal: AbortSignal): Promise<void> {
+    return this.#index.follow(() => this.#onFollowing("migrations"), signal);
+  }
+
+  #followCrds(signal: AbortSignal): Promise<void> {
+    return followNames({
+      ...this.#options,
+      resource: CRDS,
+      signal,
+      onStart: () => this.#onFollowing("crds"),
+      onChange: (name) => this.#queue.add(name),
+    });
+  }
+
+  async #followStorageVersions(signal: AbortSignal): Promise<void> {
+    await followNames({
+      ...this.#options,
+      resource: STORAGE_VERSIONS,
+      signal,
+      onStart: () => this.#onFollowing("storageVersions"),
+      onChange: (name) => this.#queue.add(resourceNameOfStorageVersion(name)),
+    });
+    // Not served: there is nothing to follow.
+    this.#following.storageVersions.resolve();
+  }
+
+  /** Whatever happened before a watch began was not seen. */
+  #onFollowing(what: "migrations" | "crds" | "storageVersions"): void {
+    this.#following[what].resolve();
+    if (this.#hasPolled) {
+      this.pollSoon();
+    }
+  }
+
+  #follow(what: string, follow: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { clock, logger, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
+    return keepFollowing(follow, {
+      clock,
+      signal,
+      // The StorageVersion API is rarely served; where it appears, the next poll sees it first.
+      pauseMs: what === "StorageVersions" ? Math.min(intervalMs, POLL_RETRY_MS) : WATCH_RETRY_MS,
+      onError: (error) => logger.warn({ err: error }, `cannot follow ${what}; trying again`),
+    });
+  }
+}

@@ -1,0 +1,39 @@
+import tap from "tap";
+import { WorkQueue } from "../../src/trigger/work-queue.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+function sleepForever(): Promise<void> {
+  return new Promise(() => undefined);
+}
+
+await tap.test("WorkQueue hands out each name once, when it is due, the longest due first", async (t) => {
+  const clock = new FakeClock();
+  const queue = new WorkQueue(clock);
+  queue.add("later", 100);
+  queue.add("now");
+  clock.advance(1);
+  queue.add("next");
+  queue.add("now", 50);
+  t.same([queue.take(), queue.take(), queue.take()], ["now", "next", undefined]);
+  clock.advance(100);
+  queue.add("later");
+  t.same([queue.take(), queue.take()], ["later", undefined]);
+});
+
+await tap.test("WorkQueue.wait() ends when a name is due, is added, or the time is up", async (t) => {
+  const clock = new FakeClock();
+  const queue = new WorkQueue(clock);
+  const { signal } = new AbortController();
+  queue.add("a", 100);
+  await queue.wait(1_000, signal);
+  t.same(clock.sleeps, [100]);
+  t.equal(queue.take(), "a");
+  await queue.wait(1_000, signal);
+  t.same(clock.sleeps, [100, 1_000]);
+
+  const stuck = new WorkQueue({ monotonic: () => 0, now: () => 0, sleep: sleepForever });
+  const waiting = stuck.wait(1_000, signal);
+  stuck.add("b");
+  await waiting;
+  t.equal(stuck.take(), "b");
+});
