@@ -1,0 +1,61 @@
+import t from "tap";
+import type { ApiserverOptions } from "../control-plane/apiserver.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { installCrds } from "./install-crds.ts";
+import { STORAGE_STATES } from "../../src/kube/resources.ts";
+import { MigrationApi, startTrigger } from "./trigger-harness.ts";
+
+// A rolling upgrade of two API servers. The migration controller does not run: the test plays it.
+
+const SERVED = {
+  featureGates: { DynamicResourceAllocation: true },
+  runtimeConfig: { "resource.k8s.io/v1beta1": true },
+};
+const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.33" };
+const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.36" };
+const NAME = "deviceclasses.resource.k8s.io";
+
+const cluster = await Cluster.start(t, { ...OLD, apiservers: 2 });
+await installCrds(cluster);
+const { api, controlPlane } = cluster;
+const migration = new MigrationApi(cluster);
+const endpoints = controlPlane.apiservers.map(({ url }) => url);
+
+await t.test("API servers that disagree stop migrations, and the trigger goes on when they agree", async (t) => {
+  const started = startTrigger(t, cluster, { endpoints });
+  const { trigger } = started;
+  await started.settled();
+  await migration.completeAll();
+  await eventually(async () => (await migration.hashes(NAME))?.persisted[0] !== "Unknown", "the first migration ended");
+  const before = await migration.hashes(NAME);
+  const secrets = await migration.hashes("secrets");
+  const old = before?.current ?? "";
+  t.same(before, { persisted: [old], current: old });
+  // A migration that is under way when the upgrade begins.
+  await api.delete(STORAGE_STATES, { name: NAME });
+  const known = await migration.migrations(NAME);
+  trigger.pollSoon();
+  const running = await migration.nextMigration(NAME, known);
+  await migration.setCondition(running, "Running");
+
+  await controlPlane.restartApiserver(1, NEW);
+  trigger.pollSoon();
+  await eventually(async () => (await migration.hashes(NAME))?.current === "Unknown", "the disagreement is recorded");
+  const during = await migration.hashes(NAME);
+  const current = during?.persisted.find((hash) => hash !== old && hash !== "Unknown") ?? "";
+  t.same(new Set(during?.persisted), new Set(["Unknown", old, current]), "all their hashes are listed");
+  t.not(current, "");
+  t.same(await migration.migrations(NAME), [], "the migration that ran is deleted and no other one created");
+  t.match(
+    trigger.report().waiting.find(({ name }) => name === NAME)?.reason,
+    /API servers encode it as .* and /,
+    "and it says why it waits",
+  );
+  t.same(await migration.hashes("secrets"), secrets, "what they agree on is left as it is");
+
+  await controlPlane.restartApiserver(0, NEW);
+  const next = await migration.nextMigration(NAME);
+  t.equal((await migration.hashes(NAME))?.current, current);
+  await migration.setCondition(next, "Succeeded");
+  await migration.waitForHashes(NAME, { persisted: [current], current });
+});
