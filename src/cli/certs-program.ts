@@ -10,17 +10,8 @@ import {
   certsStatusCommand,
   type CertsStatusOptions,
 } from "./certs-command.ts";
-import type { ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
+import { type CommandParts, durationOption, withGlobalOptions } from "./common-options.ts";
 import { parseEndpoints } from "./parse-options.ts";
-
-/** What all commands of the program share. */
-export interface CommandParts {
-  readonly io: CliIo;
-  readonly onExit: (code: ExitCode) => void;
-  readonly withGlobalOptions: (command: Command) => Command;
-  readonly durationOption: (flags: string, description: string, defaultMs: number) => Option;
-}
 
 type Parsed = Readonly<Record<string, unknown>> & {
   readonly logLevel: LoggerOptions["level"];
@@ -37,14 +28,14 @@ export function addCerts(program: Command, parts: CommandParts): void {
     const logger = createLogger({ level, format, destination: parts.io.stderr });
     parts.onExit(await certsCommand(parts.io, { ...certsOptionsOf(parsed), ...changes }, logger));
   };
-  addKeepOptions(certs.command("ensure"), parts)
+  addKeepOptions(certs.command("ensure"))
     .description("Create the certificates where there are none, renew what is due, take the next steps of a rotation.")
     .action((parsed: Parsed) => run(parsed, { rotateNow: false, wait: false }));
-  addKeepOptions(certs.command("rotate"), parts)
+  addKeepOptions(certs.command("rotate"))
     .description("Take every step of a rotation that is due, to the end, and wait where that needs time.")
     .option("--now", "rotate the CA and the serving certificate though nothing is due")
     .action((parsed: Parsed) => run(parsed, { rotateNow: parsed["now"] === true, wait: true }));
-  addWhereOptions(certs.command("status"), parts)
+  addWhereOptions(certs.command("status"))
     .description("Show the certificates and how far a rotation is; change nothing.")
     .addOption(new Option("-o, --output <format>", "how to print").choices(CERTS_FORMATS).default("text"))
     .action(async (options: CertsStatusOptions) => {
@@ -52,21 +43,39 @@ export function addCerts(program: Command, parts: CommandParts): void {
     });
 }
 
-function addWhereOptions(command: Command, { withGlobalOptions }: CommandParts): Command {
+function addWhereOptions(command: Command): Command {
   return withGlobalOptions(command)
     .option("--namespace <namespace>", "where the Secret and the Service are", SYSTEM_NAMESPACE)
-    .option("--secret <name>", "the Secret that holds the certificates", "ksvm-webhook-tls")
+    .option("--secret <name>", "the Secret that holds the certificates", DEFAULT_SECRET)
     .option("--webhook-configuration <name>", "the configuration whose caBundle is kept", WEBHOOK_NAME)
+    .addOption(renewBeforeOption());
+}
+
+function addKeepOptions(command: Command): Command {
+  return addIssueOptions(addWhereOptions(command))
     .addOption(
-      new Option("--renew-before <share>", "the share of a lifetime, at its end, in which a certificate is renewed")
-        .argParser(parseShare)
-        .default(1 / 3, "1/3"),
+      durationOption("--timeout <duration>", "how long API servers and replicas are waited for after that", 300_000),
+    )
+    .option(
+      "--apiserver-endpoints <urls>",
+      "the URL of each API server, with commas between; else they are found",
+      parseEndpoints,
     );
 }
 
-function addKeepOptions(command: Command, parts: CommandParts): Command {
-  const { durationOption } = parts;
-  return addWhereOptions(command, parts)
+/** Name of the Secret that holds the certificates. */
+export const DEFAULT_SECRET = "ksvm-webhook-tls";
+
+/** When certificates are renewed. */
+export function renewBeforeOption(): Option {
+  return new Option("--renew-before <share>", "the share of a lifetime, at its end, in which a certificate is renewed")
+    .argParser(parseShare)
+    .default(1 / 3, "1/3");
+}
+
+/** The options of everybody who issues certificates: the controller must agree on them with the certificate job. */
+export function addIssueOptions(command: Command): Command {
+  return command
     .option("--service <name>", "the Service that API servers call", "ksvm-webhook")
     .option("--cluster-domain <domain>", "the DNS domain of the cluster", "cluster.local")
     .option(
@@ -100,14 +109,6 @@ function addKeepOptions(command: Command, parts: CommandParts): Command {
         "how long replicas have to take a new certificate into use before the old CA leaves",
         90_000,
       ),
-    )
-    .addOption(
-      durationOption("--timeout <duration>", "how long API servers and replicas are waited for after that", 300_000),
-    )
-    .option(
-      "--apiserver-endpoints <urls>",
-      "the URL of each API server, with commas between; else they are found",
-      parseEndpoints,
     )
     .option(
       "--replica-endpoints <addresses>",

@@ -58,3 +58,26 @@ export function parseEndpoints(text: string): readonly string[] {
     return url.origin;
   });
 }
+
+/**
+ * Reads API groups with commas between; `core` is the one without a name.
+ * @throws {InvalidArgumentError} where one is no DNS name.
+ */
+export function parseGroups(text: string): readonly string[] {
+  return text.split(",").map((part) => {
+    const group = part.trim();
+    if (!/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/.test(group)) {
+      throw new InvalidArgumentError('Expected API groups with commas between, such as "example.com,core".');
+    }
+    return group === "core" ? "" : group;
+  });
+}
+
+/** Reads the URL of the webhook. @throws {InvalidArgumentError} where API servers would not take it. */
+export function parseWebhookUrl(text: string): string {
+  const url = URL.parse(text);
+  if (url?.protocol !== "https:" || url.search !== "" || url.hash !== "" || url.username !== "") {
+    throw new InvalidArgumentError('Expected an https URL without a query, such as "https://192.0.2.1:9443/validate".');
+  }
+  return url.href;
+}

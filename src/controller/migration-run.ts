@@ -126,6 +126,7 @@ export class MigrationRun {
     const force = record.migration.metadata.annotations?.[FORCE_ANNOTATION] === "true";
     const run = openRun({
       force,
+      resource: this.#resource,
       // Of its own for every run, so that one never takes another's Lease for its own.
       identity: `${identity}/${record.migration.metadata.uid}/${this.#runs}`,
       signal: running,

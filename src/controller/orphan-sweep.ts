@@ -77,8 +77,9 @@ async function sweepOne(options: OrphanSweepOptions, { crdName, owner }: Orphan)
   const keepCheckpoint = lease.checkpoint !== undefined;
   try {
     // A run that began meanwhile holds the Lease, so the freeze is still the dead one's, or gone.
-    await unfreeze(options, crdName, owner);
-    await removePolicyGuard(options, crdName, (found) => found.lease === owner.lease);
+    const fenced = { ...options, client: options.client.fencedBy(() => lease.confirm(options.signal)) };
+    await unfreeze(fenced, crdName, owner);
+    await removePolicyGuard(fenced, crdName, (found) => found.lease === owner.lease);
   } finally {
     await lease.release({ keepCheckpoint }, AbortSignal.timeout(RELEASE_TIMEOUT_MS));
   }

@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
+import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
@@ -10,7 +11,11 @@ import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
 /** What differs from run to run. */
 export type RunParts = Pick<RunContext, "emit" | "signal" | "identity"> &
   Required<Pick<RunContext, "onPageDone">> &
-  Pick<RunContext, "isDead"> & { readonly force: boolean };
+  Pick<RunContext, "isDead"> & {
+    readonly force: boolean;
+    /** `plural.group` */
+    readonly resource: string;
+  };
 
 /** A run that can be begun. */
 export interface OpenedRun {
@@ -39,12 +44,16 @@ export interface RunFactoryOptions {
   readonly apiserverEndpoints?: readonly string[] | undefined;
   /** Refuses to sample API servers that cannot be asked one by one. @default false */
   readonly strict?: boolean;
+  /** Told of every wait because of `maxQps`, in milliseconds. @default nobody is told */
+  readonly onWait?: (ms: number) => void;
+  /** Told how many requests a run may have under way, whenever that changes. @default nobody is told */
+  readonly onLimit?: (resource: string, limit: number) => void;
 }
 
 /** The runs of the installed system: as those of `ksvm migrate`. */
 export function runFactory(shared: RunFactoryOptions): OpenRun {
   const { client, clock, maxIdleMs, maxInFlight, maxQps, options, webhookWaitMs } = shared;
-  return ({ force, ...parts }) => {
+  return ({ force, resource, ...parts }) => {
     const retrier = new Retrier({
       clock,
       random: Math.random,
@@ -60,13 +69,14 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       timeoutMs: options.convergenceTimeoutMs,
       onLag: (server, reason) => parts.emit({ type: "lagging", server, reason }),
     });
+    const limiter = new Limiter({ maxInFlight, onChange: (limit) => shared.onLimit?.(resource, limit) });
     const context: RunContext = {
       ...parts,
       client,
       clock,
       retrier,
       findApiServers: (signal) => finder.find(signal),
-      pacer: new Pacer({ clock, maxInFlight, maxQps }),
+      pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait: shared.onWait }),
       options: { ...options, dryRun: false, force },
     };
     return { context, close: () => finder.close() };

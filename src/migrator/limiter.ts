@@ -2,6 +2,8 @@
 export interface LimiterOptions {
   /** It never allows more requests at the same time, at least 1. */
   readonly maxInFlight: number;
+  /** Told of every limit, the first one included. @default nobody is told */
+  readonly onChange?: ((limit: number) => void) | undefined;
 }
 
 /** Requests at the same time to begin with, and to measure the baseline with. */
@@ -27,6 +29,7 @@ const BASELINE_LIFETIME_MS = 15_000;
  */
 export class Limiter {
   readonly #max: number;
+  readonly #onChange: LimiterOptions["onChange"];
   #limit: number;
   /** The limit to return to once the baseline is measured; missing where that is not going on. */
   #limitAfterProbe: number | undefined;
@@ -36,9 +39,11 @@ export class Limiter {
   #hasShrunk = false;
   #latencies: number[] = [];
 
-  constructor({ maxInFlight }: LimiterOptions) {
+  constructor({ maxInFlight, onChange }: LimiterOptions) {
     this.#max = Math.max(1, maxInFlight);
+    this.#onChange = onChange;
     this.#limit = this.#low;
+    onChange?.(this.#limit);
     this.#limitAfterProbe = this.#limit;
   }
 
@@ -99,6 +104,7 @@ export class Limiter {
     this.#limit = Math.min(this.#max, Math.max(1, limit));
     this.#changedAt = now;
     this.#latencies = [];
+    this.#onChange?.(this.#limit);
   }
 }
 

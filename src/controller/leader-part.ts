@@ -1,0 +1,140 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import { keepCertificates } from "../certs/keep-certificates.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { LeaderElector } from "../kube/leader-election.ts";
+import { ApiServerFinder } from "../migrator/api-servers.ts";
+import { Retrier } from "../migrator/retrier.ts";
+import type { Heartbeat } from "../observability/heartbeat.ts";
+import type { Metrics } from "../observability/metrics.ts";
+import { observeMigration } from "../observability/observe-migration.ts";
+import { Trigger } from "../trigger/trigger.ts";
+import { MigrationController, type RunObserver } from "./migration-controller.ts";
+import { runFactory } from "./run-factory.ts";
+import type { ControllerSettings } from "./settings.ts";
+
+/** What a {@link LeaderPart} needs. */
+export interface LeaderPartOptions {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly settings: ControllerSettings;
+  /** Unique to this replica. */
+  readonly identity: string;
+  readonly leadership: LeaderElector;
+  /** Beats with every event of a migration, and rests while there is none. */
+  readonly heartbeat: Heartbeat;
+}
+
+/** What one replica does at a time: it migrates, decides what is to be migrated, and sees to the certificates. */
+export class LeaderPart {
+  readonly #options: LeaderPartOptions;
+  #runs = 0;
+
+  constructor(options: LeaderPartOptions) {
+    this.#options = options;
+  }
+
+  /** Leads until the signal is aborted; then every run ends cleanly. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger, metrics, settings } = this.#options;
+    const { maxIdleMs, webhookWaitMs } = settings.runs;
+    const onRetry = (error: unknown, delayMs: number): void =>
+      logger.debug({ reason: messageOf(error), delayMs }, "Trying again");
+    const retrier = new Retrier({ clock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
+    const finder = new ApiServerFinder({
+      ...this.#options,
+      retrier,
+      endpoints: settings.runs.apiserverEndpoints,
+      strict: settings.runs.strict ?? false,
+      timeoutMs: settings.runs.options.convergenceTimeoutMs,
+      onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
+    });
+    try {
+      await Promise.all([
+        this.#migrate(signal),
+        this.#trigger(finder, signal),
+        this.#keepCertificates(finder, { retrier, signal }),
+      ]);
+    } finally {
+      metrics.migrations.reset();
+      await finder.close();
+    }
+  }
+
+  async #migrate(signal: AbortSignal): Promise<void> {
+    const { config, client, clock, metrics, settings } = this.#options;
+    const openRun = runFactory({
+      ...settings.runs,
+      config,
+      client,
+      clock,
+      onWait: (ms) => metrics.rateLimited.inc(ms / 1_000),
+      onLimit: (resource, limit) => metrics.inFlightLimit.set({ resource }, limit),
+    });
+    const controller = new MigrationController({
+      ...this.#options,
+      openRun,
+      maxConcurrent: settings.concurrentMigrations,
+      observe: (resource) => this.#observe(resource),
+      onStates: (states) => {
+        for (const [state, count] of Object.entries(states)) {
+          metrics.migrations.set({ state }, count);
+        }
+      },
+    });
+    await controller.run(signal);
+  }
+
+  #observe(resource: string): RunObserver {
+    const { clock, heartbeat, metrics } = this.#options;
+    const observer = observeMigration(metrics, resource, { clock });
+    this.#runs++;
+    heartbeat.beat();
+    return {
+      event: (event) => {
+        heartbeat.beat();
+        observer.event(event);
+      },
+      end: () => {
+        this.#runs--;
+        observer.end();
+        if (this.#runs === 0) {
+          heartbeat.rest();
+        }
+      },
+    };
+  }
+
+  async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
+    const { client, clock, logger, settings } = this.#options;
+    if (settings.trigger !== undefined) {
+      const findApiServers = (within: AbortSignal) => finder.find(within);
+      await new Trigger({ client, clock, logger, findApiServers, ...settings.trigger }).run(signal);
+    }
+  }
+
+  async #keepCertificates(
+    finder: ApiServerFinder,
+    { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const { client, clock, logger, settings } = this.#options;
+    const isOwn = settings.runs.options.manageStoredVersions !== false && settings.webhook.certificates === "own";
+    if (isOwn) {
+      const findApiServers = (within: AbortSignal) => finder.find(within);
+      await keepCertificates({
+        settings: settings.certificates,
+        client,
+        clock,
+        logger,
+        findApiServers,
+        retrier,
+        signal,
+      });
+    }
+  }
+}

@@ -1,0 +1,122 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import { CONTROLLER_LEASE } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { LeaderElector } from "../kube/leader-election.ts";
+import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
+import { Heartbeat } from "../observability/heartbeat.ts";
+import type { Metrics } from "../observability/metrics.ts";
+import { removeWebhook } from "../webhook/remove-configuration.ts";
+import { LeaderPart } from "./leader-part.ts";
+import { ProgressIndex } from "./progress-index.ts";
+import type { ControllerSettings } from "./settings.ts";
+import { WebhookPart } from "./webhook-part.ts";
+
+/** What {@link serve} needs. */
+export interface ServeOptions {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly settings: ControllerSettings;
+  /** Unique to this replica: host name and a random part. */
+  readonly identity: string;
+  /** Ends the server. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * One replica of the installed system, until the signal is aborted: every replica serves the webhook, one migrates. Then
+ * runs end cleanly, the Lease is given up, and the webhook answers until nobody sends it anything any more.
+ *
+ * @throws {Error} of node:net where an address cannot be had.
+ */
+export function serve(options: ServeOptions): Promise<void> {
+  return new Replica(options).run();
+}
+
+class Replica {
+  readonly #options: ServeOptions;
+  /** A part that fails takes the others with it: a replica does all of its work or none. */
+  readonly #failed = new AbortController();
+  readonly #signal: AbortSignal;
+  readonly #heartbeat: Heartbeat;
+  readonly #progress: ProgressIndex;
+  /** Missing where nothing is frozen. */
+  readonly #webhook: WebhookPart | undefined;
+
+  constructor(options: ServeOptions) {
+    const { clock, settings } = options;
+    const { maxIdleMs, options: runOptions, webhookWaitMs } = settings.runs;
+    this.#options = options;
+    this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
+    // A run that waits says so again and again, until its time is up.
+    this.#heartbeat = new Heartbeat({ clock, maxSilenceMs: maxIdleMs + webhookWaitMs });
+    this.#progress = new ProgressIndex(options);
+    if (runOptions.manageStoredVersions !== false) {
+      this.#webhook = new WebhookPart({ ...options, progressOf: (crdName) => this.#progress.of(crdName) });
+    }
+  }
+
+  async run(): Promise<void> {
+    const { identity, logger } = this.#options;
+    const health = await this.#startHealth();
+    logger.info({ url: health.url, identity }, "Started a replica");
+    const parts = [this.#lead(), this.#progress.run(this.#signal), this.#serveWebhook()];
+    try {
+      await Promise.all(parts.map((part) => part.catch((error: unknown) => this.#fail(error))));
+    } finally {
+      await Promise.allSettled(parts);
+      await health.close();
+      logger.info("Stopped");
+    }
+  }
+
+  #fail(error: unknown): never {
+    this.#failed.abort(error);
+    throw error;
+  }
+
+  #startHealth(): Promise<HealthServer> {
+    const { logger, metrics, settings } = this.#options;
+    const webhook = this.#webhook;
+    addProcessMetrics(metrics.registry);
+    metrics.leader.set(0);
+    const shutdown = { name: "shutdown", check: () => (this.#signal.aborted ? "shutting down" : undefined) };
+    return startHealthServer({
+      ...settings.health,
+      liveness: [{ name: "migrations", check: () => this.#heartbeat.check() }],
+      readiness: webhook === undefined ? [shutdown] : [{ name: "webhook", check: () => webhook.ready() }, shutdown],
+      registry: metrics.registry,
+      logger,
+    });
+  }
+
+  async #lead(): Promise<void> {
+    const { client, clock, identity, logger, metrics, settings } = this.#options;
+    const elector = new LeaderElector({
+      client,
+      clock,
+      namespace: settings.namespace,
+      name: CONTROLLER_LEASE,
+      identity,
+      onError: (error) => logger.warn({ reason: messageOf(error) }, "Cannot take or renew the Lease of the leader"),
+    });
+    const leader = new LeaderPart({ ...this.#options, leadership: elector, heartbeat: this.#heartbeat });
+    await elector.run(
+      this.#signal,
+      (leading) => leader.run(leading),
+      (isLeading) => {
+        metrics.leader.set(isLeading ? 1 : 0);
+        logger.info({ identity }, isLeading ? "Leading: this replica migrates" : "Not leading any more");
+      },
+    );
+  }
+
+  #serveWebhook(): Promise<void> {
+    return this.#webhook?.run(this.#signal) ?? removeWebhook({ ...this.#options, signal: this.#signal });
+  }
+}

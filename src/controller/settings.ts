@@ -1,0 +1,35 @@
+import type { CertificateSettings } from "../certs/ensure.ts";
+import type { RunFactoryOptions } from "./run-factory.ts";
+
+/** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */
+export const CERTIFICATE_SOURCES = ["own", "files"] as const;
+
+/** How the API servers reach the webhook, and with which certificate it serves. */
+export interface WebhookSettings {
+  /** The address to listen on. */
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  /** Where API servers call it, with its path. @default the Service */
+  readonly url?: string | undefined;
+  readonly certificates: (typeof CERTIFICATE_SOURCES)[number];
+  /** The folder with tls.crt and tls.key, for `files`. */
+  readonly certDir: string;
+  /** Milliseconds that it goes on answering after it was told to stop. */
+  readonly drainMs: number;
+}
+
+/** The settings of `ksvm controller`. */
+export interface ControllerSettings {
+  /** Where the Lease of the leader, the Service and the Secret are. */
+  readonly namespace: string;
+  readonly webhook: WebhookSettings;
+  readonly certificates: CertificateSettings;
+  /** The address of /livez, /readyz and /metrics. */
+  readonly health: { readonly host: string; readonly port: number };
+  /** How runs are made; `options.manageStoredVersions` false leaves the webhook out. */
+  readonly runs: Omit<RunFactoryOptions, "config" | "client" | "clock">;
+  readonly concurrentMigrations: number;
+  /** `undefined` where migrations are created by users alone. */
+  readonly trigger: { readonly intervalMs: number; readonly excludedGroups: readonly string[] } | undefined;
+}

@@ -1,0 +1,109 @@
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { caBundleOf } from "../certs/ca-bundle.ts";
+import type { CertificateSource } from "../certs/certificate-source.ts";
+import { FileSource } from "../certs/file-source.ts";
+import { SecretSource } from "../certs/secret-source.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { Metrics } from "../observability/metrics.ts";
+import { VALIDATE_PATH } from "../webhook/app.ts";
+import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
+import type { ProgressOf } from "../webhook/freeze-rule.ts";
+import { startWebhookServer, type WebhookServer } from "../webhook/server.ts";
+import { ServingCertificate } from "../webhook/serving-certificate.ts";
+import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
+import type { ControllerSettings } from "./settings.ts";
+
+/** What a {@link WebhookPart} needs. */
+export interface WebhookPartOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly settings: ControllerSettings;
+  readonly progressOf: ProgressOf;
+}
+
+/** What every replica does for the freeze: it serves the webhook and keeps its configuration and its certificate. */
+export class WebhookPart {
+  readonly #options: WebhookPartOptions;
+  readonly #certificate = new ServingCertificate();
+  readonly #source: CertificateSource;
+  readonly #keeper: ConfigurationKeeper;
+  #server: WebhookServer | undefined;
+  /** Base64, as the configuration has it. */
+  #caBundle: string | undefined;
+
+  constructor(options: WebhookPartOptions) {
+    const { client, clock, logger, settings } = options;
+    this.#options = options;
+    this.#keeper = new ConfigurationKeeper({ client, clock, logger, wanted: () => this.#wanted() });
+    this.#source = this.#sourceOf(settings);
+  }
+
+  /** Why no reviews can be answered here; `undefined` where they can. */
+  ready(): string | undefined {
+    return this.#server === undefined ? "the server has not started" : this.#server.ready();
+  }
+
+  /**
+   * Serves until the signal is aborted, and drains then. What watches the certificate and the configuration ends when the
+   * last review was answered.
+   * @throws {Error} of node:net where the address cannot be had.
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    const { settings } = this.#options;
+    const { drainMs, host, port } = settings.webhook;
+    const server = await startWebhookServer({ ...this.#options, certificate: this.#certificate, host, port, drainMs });
+    this.#server = server;
+    this.#options.logger.info({ url: server.url }, "Serving the webhook");
+    const drained = new AbortController();
+    const stopped = new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve(), { once: true });
+      if (signal.aborted) {
+        resolve();
+      }
+    })
+      .then(() => server.close())
+      .finally(() => drained.abort());
+    await Promise.all([stopped, this.#source.run(drained.signal), this.#keeper.run(drained.signal)]);
+  }
+
+  #sourceOf({ certificates, webhook }: ControllerSettings): CertificateSource {
+    const { client, clock, logger } = this.#options;
+    const shared = { certificate: this.#certificate, clock, logger };
+    if (webhook.certificates === "files") {
+      const [certFile, keyFile] = [join(webhook.certDir, "tls.crt"), join(webhook.certDir, "tls.key")];
+      return new FileSource({ ...shared, certFile, keyFile });
+    }
+    const ref = { namespace: certificates.namespace, name: certificates.secret };
+    return new SecretSource({ ...shared, client, ref, onSecret: (secret) => this.#trust(caBundleOf(secret)) });
+  }
+
+  #trust(caBundle: string | undefined): void {
+    if (caBundle !== undefined && caBundle !== this.#caBundle) {
+      this.#caBundle = caBundle;
+      this.#keeper.refresh();
+    }
+  }
+
+  /** The caBundle of a mounted pair is its owner's business: cert-manager's cainjector writes it, or an administrator. */
+  #wanted() {
+    const { webhook } = this.#options.settings;
+    if (webhook.certificates === "files") {
+      return webhookConfigurationOf({ clientConfig: this.#clientConfig() });
+    }
+    return this.#caBundle === undefined
+      ? undefined
+      : webhookConfigurationOf({ clientConfig: { ...this.#clientConfig(), caBundle: this.#caBundle } });
+  }
+
+  #clientConfig(): WebhookClientConfig {
+    const { certificates, webhook } = this.#options.settings;
+    const { namespace, service: name } = certificates;
+    return webhook.url === undefined
+      ? { service: { namespace, name, path: VALIDATE_PATH, port: 443 } }
+      : { url: webhook.url };
+  }
+}

@@ -1,0 +1,53 @@
+import type { Logger } from "pino";
+import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { WARN_POLICY_NAME } from "./warn-policy.ts";
+
+/** What {@link removeWebhook} needs. */
+export interface RemoveWebhookOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+/** A replica with other settings may still be going, and put back what was taken away. */
+const LOOK_AGAIN_MS = 60_000;
+const RETRY_MS = 5_000;
+
+/**
+ * Takes away what the ConfigurationKeeper keeps, where nothing is to be frozen any more, and sees to it that it stays
+ * away until the signal is aborted. Only what carries our label is taken away.
+ */
+export async function removeWebhook(options: RemoveWebhookOptions): Promise<void> {
+  const { clock, logger, signal } = options;
+  while (!signal.aborted) {
+    let pauseMs = LOOK_AGAIN_MS;
+    try {
+      await removeOnce(options);
+    } catch (error) {
+      pauseMs = RETRY_MS;
+      if (!signal.aborted) {
+        logger.warn({ reason: messageOf(error) }, "Cannot remove the webhook's configuration; trying again");
+      }
+    }
+    await clock.sleep(pauseMs, signal).catch(() => undefined);
+  }
+}
+
+async function removeOnce({ client, logger, signal }: RemoveWebhookOptions): Promise<void> {
+  for (const [resource, name] of [
+    [WEBHOOK_CONFIGURATIONS, WEBHOOK_NAME],
+    [POLICY_BINDINGS, WARN_POLICY_NAME],
+    [POLICIES, WARN_POLICY_NAME],
+  ] as const) {
+    const found = await client.find<KubeObject>(resource, { name }, { signal });
+    if (found?.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY) {
+      await client.delete(resource, { name }, { signal });
+      logger.info({ resource: resource.resource, name }, "Removed an object that freezes needed");
+    }
+  }
+}
