@@ -41,13 +41,21 @@ export async function spawnController(
 ): Promise<Replica> {
   const { webhookPort, flags = [], listenPort = webhookPort } = options;
   const healthPort = await freePort();
+  const known = {
+    kubeconfig: cluster.kubeconfig,
+    "log-level": "info",
+    "log-format": "json",
+    "webhook-host": "127.0.0.1",
+    "webhook-port": listenPort,
+    "webhook-url": `https://127.0.0.1:${webhookPort}/validate`,
+    "replica-endpoints": `127.0.0.1:${listenPort}`,
+    "health-host": "127.0.0.1",
+    "health-port": healthPort,
+    "shutdown-drain": "1s",
+  };
   const args = [
     "controller",
-    ...["--kubeconfig", cluster.kubeconfig, "--log-level", "info", "--log-format", "json"],
-    ...["--webhook-host", "127.0.0.1", "--webhook-port", `${listenPort}`],
-    ...["--webhook-url", `https://127.0.0.1:${webhookPort}/validate`],
-    ...["--health-host", "127.0.0.1", "--health-port", `${healthPort}`, "--shutdown-drain", "1s"],
-    ...["--replica-endpoints", `127.0.0.1:${listenPort}`],
+    ...Object.entries(known).map(([flag, value]) => `--${flag}=${value}`),
     ...QUICK_FLAGS,
     ...flags,
   ];
