@@ -10,6 +10,7 @@ import { installWebhook } from "./webhook-guard.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
+const root = t;
 await installSystem(cluster);
 const webhook = await installWebhook(cluster);
 t.teardown(() => webhook.uninstall());
@@ -29,10 +30,9 @@ await t.test("ksvm migrate works from here where no controller runs, though the 
   t.same(await migrationNames(), []);
 });
 
-const replica = spawnReplica(t, cluster, "a", SLOW);
-await eventually(async () => replica.isLeading(), "a replica leads");
-
 await t.test("ksvm migrate creates a StorageVersionMigration and follows it where a controller runs", async (t) => {
+  const replica = spawnReplica(root, cluster, "a", SLOW);
+  await eventually(async () => replica.isLeading(), "a replica leads");
   const kind = new TestKind("follow");
   await cluster.createStale(kind, 60);
   const run = await cluster.ksvm(["migrate", kind.name, "-o", "json"]);
