@@ -1,8 +1,6 @@
 import { resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { PRIORITY_ANNOTATION } from "../api/names.ts";
 import { type MigrationState, stateOf } from "./migration-status.ts";
-
-/** On a StorageVersionMigration, with the value `low`: it waits until no other one is pending. */
-const PRIORITY_ANNOTATION = "ksvm.sigs.k8s.io/priority";
 
 /** What the controller keeps of a migration. */
 export interface QueuedMigration {

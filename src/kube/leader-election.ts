@@ -102,7 +102,7 @@ export class LeaderElector {
    * aborted when leadership is lost, before anybody else can have it, or when `signal` is; only after `lead` has ended is
    * the Lease given up, or competed for again.
    *
-   * @param onChange told when leadership begins and ends
+   * @param onChange told when leadership begins, and when it is lost or its work has ended
    * @throws whatever `lead` throws while it leads.
    */
   async run(
@@ -136,6 +136,8 @@ export class LeaderElector {
     const ended = new AbortController();
     const renewing = this.#renewUntil(ended.signal, lost);
     onChange?.(true);
+    // Told when it is lost, not when the work has ended: cleaning up may take long where no API server answers.
+    lost.signal.addEventListener("abort", () => onChange?.(false), { once: true });
     try {
       await lead(AbortSignal.any([signal, lost.signal]));
     } catch (error) {
@@ -145,7 +147,9 @@ export class LeaderElector {
     } finally {
       ended.abort();
       await renewing;
-      onChange?.(false);
+      if (!lost.signal.aborted) {
+        onChange?.(false);
+      }
       await this.#release(lost.signal.aborted);
     }
   }

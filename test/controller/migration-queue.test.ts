@@ -1,4 +1,5 @@
 import tap from "tap";
+import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
 import { nextOf, type QueuedMigration, queuedOf } from "../../src/controller/migration-queue.ts";
 
 function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
@@ -41,7 +42,7 @@ await tap.test("queuedOf() reads a migration", async (t) => {
     uid: "u",
     resourceVersion: "1",
     creationTimestamp: "2026-01-01T00:00:00Z",
-    annotations: { "ksvm.sigs.k8s.io/priority": "low" },
+    annotations: { [PRIORITY_ANNOTATION]: "low" },
   };
   const migration = { apiVersion: "v", kind: "k", metadata, spec: { resource: { version: "v1", resource: "pods" } } };
   t.same(queuedOf(migration), {

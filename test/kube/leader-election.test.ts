@@ -219,6 +219,26 @@ await tap.test("LeaderElector gives the Lease up when it is told to stop, once i
   t.match(store.lease?.spec, { holderIdentity: "", leaseDurationSeconds: 1 });
 });
 
+await tap.test("LeaderElector tells at once that it leads no more, however long its work takes to end", async (t) => {
+  const [store, clock] = [new LeaseStore(), new ManualClock()];
+  let isCut = false;
+  const client = store.client(() => (isCut ? "down" : "ok"));
+  const a = replica(store, clock, "a", { client, workAfterEnd: () => clock.sleep(60_000) });
+  await clock.advance(1_000);
+  isCut = true;
+  await clock.advance(12_000);
+  t.same(a.state.changes, [true, false]);
+  isCut = false;
+  await clock.advance(50_000);
+  t.same(a.state.changes, [true, false], "it does not compete before its work has ended");
+  await clock.advance(15_000);
+  t.same(a.state.changes, [true, false, true]);
+  a.stop();
+  await clock.advance(60_000);
+  await a.ended;
+  t.same(a.state.changes, [true, false, true, false]);
+});
+
 await tap.test("LeaderElector throws what its work throws, and gives the Lease up first", async (t) => {
   const [store, clock] = [new LeaseStore(), new ManualClock()];
   const common = { clock, namespace: "ns", name: "lease", identity: "a" };

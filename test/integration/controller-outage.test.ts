@@ -1,0 +1,35 @@
+import t from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { createMigration, installSystem, spawnReplica, untilState } from "./controller-fixture.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { untilRewriting } from "./slow-run.ts";
+import { installWebhook } from "./webhook-guard.ts";
+
+/** Longer than a leader may go without a renewal, in milliseconds. */
+const OUTAGE_MS = 14_000;
+
+const cluster = await Cluster.start(t);
+await installSystem(cluster);
+const webhook = await installWebhook(cluster);
+t.teardown(() => webhook.uninstall());
+
+await t.test("an outage of the API server costs the leader its Lease, and the migration nothing", async (t) => {
+  const kind = new TestKind("outage");
+  await cluster.createStale(kind, 100);
+  const replica = spawnReplica(t, cluster, "a", { maxQps: 15, pageSize: 10 });
+  const created = await createMigration(cluster, kind);
+  await untilRewriting(cluster, kind);
+  const [apiserver] = cluster.controlPlane.apiservers;
+  await apiserver?.kill();
+  await eventually(async () => replica.output().includes("lost"), "it leads no more", 40_000);
+  await new Promise((resolve) => setTimeout(resolve, OUTAGE_MS - 10_000));
+  apiserver?.start();
+  await apiserver?.waitReady();
+  const ended = await untilState(cluster, created, ["Succeeded"], 60_000);
+  t.same(await cluster.storedAs(kind), { v1: 100 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  t.ok((ended.status?.counts?.migrated ?? 100) < 100, "it went on where it was");
+  await assertUnfrozen(t, cluster, kind);
+});
