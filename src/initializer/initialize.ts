@@ -3,7 +3,8 @@ import { MIGRATION_API_VERSION, resourceNameOf, type StorageVersionMigration } f
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isConflict, isNotFound, type KubeObject } from "../kube/client.ts";
+import { type ApiClient, isConflict, type KubeObject } from "../kube/client.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import {
   APPLY_PATCH,
   apiVersionOf,
@@ -28,8 +29,9 @@ export const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";
 
 const FIELD_MANAGER = "ksvm-init";
 const PAGE_SIZE = 500;
-const SERVED_POLL_MS = 200;
-const SERVED_TIMEOUT_MS = 60_000;
+/** How long a CRD may take to be served, or to be gone. */
+const CRD_TIMEOUT_MS = 60_000;
+const CRD_POLL_MS = 200;
 
 /** What {@link initialize} needs. */
 export interface InitContext {
@@ -68,7 +70,9 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   for (const crd of shippedCrds()) {
     crds.push({ name: crd.metadata.name, result: await applyCrd(context, crd) });
   }
-  await untilServed(context);
+  for (const resource of [MIGRATIONS, STORAGE_STATES]) {
+    await whenServed(context, () => context.client.listMetadata(resource, { limit: 1, signal: context.signal }));
+  }
   const { migratable, skipped } = await discoverMigratable(context);
   const owner = await findOwner(context);
   const deleted = await deleteEarlier(context);
@@ -96,12 +100,10 @@ async function replaceOthers(
   return others.map(({ namespace: where, name }) => ({ namespace: where, name }));
 }
 
-async function applyCrd(
-  { client, retrier, signal }: InitContext,
-  crd: ShippedCrd,
-): Promise<"created" | "updated" | "unchanged"> {
+async function applyCrd(context: InitContext, crd: ShippedCrd): Promise<"created" | "updated" | "unchanged"> {
+  const { client, retrier, signal } = context;
   const ref = { name: crd.metadata.name };
-  const before = await retrier.run(() => client.find<KubeObject>(CRDS, ref, { signal }), signal);
+  const before = await findCrdToStay(context, ref.name);
   const patch = { type: APPLY_PATCH, body: crd };
   const options = { fieldManager: FIELD_MANAGER, force: true, signal };
   const after = await retrier.run(() => client.patch<KubeObject>(CRDS, ref, patch, options), signal);
@@ -111,29 +113,40 @@ async function applyCrd(
   return before.metadata.resourceVersion === after.metadata.resourceVersion ? "unchanged" : "updated";
 }
 
-/** An API server serves the objects of a CRD some time after it took the CRD. */
-async function untilServed({ client, clock, retrier, signal }: InitContext): Promise<void> {
-  const deadline = clock.monotonic() + SERVED_TIMEOUT_MS;
-  for (const resource of [MIGRATIONS, STORAGE_STATES]) {
-    while (!(await isServed({ client, retrier, signal }, resource))) {
-      if (clock.monotonic() >= deadline) {
-        const text = `Cannot initialize: "${resourceNameOf(resource)}" is still not served after ${SERVED_TIMEOUT_MS / 1_000} s`;
-        throw new KsvmError("NotConverged", text);
-      }
-      await clock.sleep(SERVED_POLL_MS, signal);
+/** A CRD that is being deleted takes what is written to it along: it is waited for until it is gone. */
+async function findCrdToStay(
+  { client, clock, retrier, signal }: InitContext,
+  name: string,
+): Promise<KubeObject | undefined> {
+  const deadline = clock.monotonic() + CRD_TIMEOUT_MS;
+  for (;;) {
+    const found = await retrier.run(() => client.find<KubeObject>(CRDS, { name }, { signal }), signal);
+    if (found?.metadata.deletionTimestamp === undefined) {
+      return found;
     }
+    if (clock.monotonic() >= deadline) {
+      const text = `Cannot initialize: CustomResourceDefinition "${name}" is being deleted, for ${CRD_TIMEOUT_MS / 1_000} s by now`;
+      throw new KsvmError("Conflict", text);
+    }
+    await clock.sleep(CRD_POLL_MS, signal);
   }
 }
 
-async function isServed({ client, retrier, signal }: Omit<InitContext, "clock">, resource: Resource): Promise<boolean> {
-  try {
-    await retrier.run(() => client.listMetadata(resource, { limit: 1, signal }), signal);
-    return true;
-  } catch (error) {
-    if (isNotFound(error)) {
-      return false;
+/**
+ * Sends a request about objects of the CRDs until it is served: an API server serves them some time after it took the
+ * CRD, and each one in its own time.
+ */
+async function whenServed<T>({ clock, retrier, signal }: InitContext, send: () => Promise<T>): Promise<T> {
+  const deadline = clock.monotonic() + CRD_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return await retrier.run(send, signal);
+    } catch (error) {
+      if (failureKindOf(error) !== "unserved" || clock.monotonic() >= deadline) {
+        throw error;
+      }
     }
-    throw error;
+    await clock.sleep(CRD_POLL_MS, signal);
   }
 }
 
@@ -157,13 +170,14 @@ function ownerReferenceTo({ group, version }: Resource, kind: string, metadata: 
   return { apiVersion: apiVersionOf(group, version), kind, name, uid };
 }
 
-async function deleteEarlier({ client, retrier, signal }: InitContext): Promise<number> {
+async function deleteEarlier(context: InitContext): Promise<number> {
+  const { client, retrier, signal } = context;
   const labelSelector = `${INIT_LABEL}=${INIT_LABEL_VALUE}`;
   const earlier: PartialObjectMetadata[] = [];
   let continueToken: string | undefined;
   do {
     const options = { labelSelector, limit: PAGE_SIZE, continueToken, signal };
-    const page = await retrier.run(() => client.listMetadata(MIGRATIONS, options), signal);
+    const page = await whenServed(context, () => client.listMetadata(MIGRATIONS, options));
     earlier.push(...page.items);
     continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
   } while (continueToken !== undefined);
@@ -181,11 +195,7 @@ async function deleteEarlier({ client, retrier, signal }: InitContext): Promise<
   return earlier.length;
 }
 
-async function createMigration(
-  { client, retrier, signal }: InitContext,
-  resource: Resource,
-  owner: OwnerReference,
-): Promise<string> {
+async function createMigration(context: InitContext, resource: Resource, owner: OwnerReference): Promise<string> {
   const migration = {
     apiVersion: MIGRATION_API_VERSION,
     kind: "StorageVersionMigration",
@@ -197,6 +207,7 @@ async function createMigration(
     spec: { resource: { group: resource.group, version: resource.version, resource: resource.resource } },
   };
   // Where an answer is lost, a second one is created: it waits for the first, and then finds nothing to do.
+  const { client, signal } = context;
   const create = (): Promise<StorageVersionMigration> => client.create(MIGRATIONS, migration, { signal });
-  return (await retrier.run(create, signal)).metadata.name;
+  return (await whenServed(context, create)).metadata.name;
 }

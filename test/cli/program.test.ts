@@ -43,7 +43,9 @@ const NOBODY = "http://127.0.0.1:1";
 await tap.test("runProgram() ends with 1 and one line when the API server is too old", async (t) => {
   // The oldest API server that the tests can start is newer.
   const server = await startServer(t, (_, response) => sendJson(response, 200, { gitVersion: "v1.29.15" }));
-  for (const command of [["plan"], ["migrate", "widgets.example.com"]]) {
+  const widgets = "widgets.example.com";
+  const commands = [["plan"], ["migrate", widgets], ["init"], ["status"], ["unfreeze", widgets]];
+  for (const command of commands) {
     t.same(await run([...command, "--kubeconfig", kubeconfig(t, server.url)]), {
       code: 1,
       stdout: "",
@@ -54,7 +56,7 @@ await tap.test("runProgram() ends with 1 and one line when the API server is too
   }
   t.same(
     server.seen.map(({ method, path }) => `${method} ${path}`),
-    ["GET /version", "GET /version"],
+    commands.map(() => "GET /version"),
     "nothing else was asked, nothing was changed",
   );
 });
@@ -86,6 +88,11 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
   ["a rate is below 0", ["migrate", "a.b", "--max-qps", "-1"], 2, /^error: /],
   ["a guard is unknown", ["migrate", "a.b", "--guard", "none"], 2, /auto, webhook, policy/],
   ["an endpoint is no https URL", ["migrate", "a.b", "--apiserver-endpoints", "a"], 2, /Expected https URLs/],
+  ["a status output is unknown", ["status", "-o", "wide"], 2, /^error: .*'wide' is invalid.*table, json, yaml/],
+  ["an init output is unknown", ["init", "-o", "yaml"], 2, /^error: .*'yaml' is invalid.*text, json/],
+  ["init is given a name", ["init", "widgets.example.com"], 2, /^error: too many arguments for 'init'/],
+  ["unfreeze is given no name", ["unfreeze"], 2, /^error: missing required argument 'name'/],
+  ["unfreeze is given two names", ["unfreeze", "a.b", "c.d"], 2, /^error: too many arguments for 'unfreeze'/],
   ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
   ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
 ];
@@ -116,7 +123,10 @@ await tap.test("runProgram() ends with 1 when the API server refuses the user", 
   t.match(await run(["plan", "--kubeconfig", kubeconfig(t, server.url)]), { code: 1, stderr: /\[Forbidden\]\n$/ });
 });
 
-const helps: readonly (readonly string[])[] = [["--help"], ["plan", "--help"], ["migrate", "--help"]];
+const helps: readonly (readonly string[])[] = [
+  ["--help"],
+  ...["plan", "migrate", "init", "status", "unfreeze"].map((command) => [command, "--help"]),
+];
 
 for (const args of helps) {
   await tap.test(`runProgram() ends with 0 when asked for ${args.join(" ")}`, async (t) => {

@@ -1,0 +1,45 @@
+import { once } from "node:events";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import tap from "tap";
+
+import { statusCommand } from "../../src/cli/status-command.ts";
+import { kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+
+const MIGRATION = {
+  metadata: { name: "widgets-x1", creationTimestamp: "2026-01-01T00:00:00Z" },
+  spec: { resource: { group: "example.com", version: "v1", resource: "widgets" } },
+  status: { conditions: [{ type: "Running", status: "True" }], progress: "5/9" },
+};
+
+// A stand-in: the test is about what a terminal is sent; test/integration/status.test.ts asks a real API server.
+const answers: Readonly<Record<string, unknown>> = {
+  "/version": { gitVersion: "v1.36.3" },
+  "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { metadata: {}, items: [MIGRATION] },
+  "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
+};
+
+for (const [output, expected] of [
+  ["table", /widgets-x1 .*Running +5\/9/],
+  ["json", /^\{"migrations":\[\{"name":"widgets-x1",.*\n$/],
+  ["yaml", /^---\nmigrations:\n {2}- name: widgets-x1\n/],
+] as const) {
+  await tap.test(`statusCommand() goes on showing ${output} on a terminal until it is interrupted`, async (t) => {
+    const server = await startServer(t, ({ path }, response) =>
+      path in answers ? sendJson(response, 200, answers[path]) : sendStatus(response, 404),
+    );
+    const stdout = Object.assign(new PassThrough(), { isTTY: true, columns: 160, rows: 40 });
+    const interruption = new AbortController();
+    const io = { stdout, stderr: new PassThrough(), signal: interruption.signal };
+    let shown = "";
+    stdout.on("data", (chunk: Buffer) => (shown += chunk.toString()));
+    const kubeconfig = join(t.testdir({ config: kubeconfigFor(server.url) }), "config");
+    const ended = statusCommand(io, undefined, { kubeconfig, output, watch: true });
+    while (!expected.test(shown)) {
+      await once(stdout, "data");
+    }
+    interruption.abort(new Error("Ctrl-C"));
+    t.equal(await ended, 130);
+    t.match(shown, expected);
+  });
+}

@@ -1,0 +1,93 @@
+import { globSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import tap from "tap";
+import { parse, parseAllDocuments } from "yaml";
+
+import { buildProgram } from "../../src/cli/program.ts";
+import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+
+const root = new URL("../../", import.meta.url);
+
+function read(path: string): string {
+  return readFileSync(new URL(path, root), "utf8");
+}
+
+const { version, bin, files } = JSON.parse(read("package.json")) as {
+  readonly version: string;
+  readonly bin: Readonly<Record<string, string>>;
+  readonly files: readonly string[];
+};
+const manifests = globSync("deploy/**/*.yaml", { cwd: fileURLToPath(root) });
+
+await tap.test(
+  "deploy/base/webhook.yaml is the configuration that the program means, without a caBundle",
+  async (t) => {
+    const service = { namespace: "kube-storage-migration", name: "ksvm-webhook", path: VALIDATE_PATH, port: 443 };
+    const expected = webhookConfigurationOf({ clientConfig: { service, caBundle: "" } });
+    const { webhooks, ...rest } = parse(read("deploy/base/webhook.yaml")) as typeof expected;
+    t.same(webhooks, [{ ...expected.webhooks[0], clientConfig: { service } }]);
+    t.same(rest, {
+      apiVersion: expected.apiVersion,
+      kind: expected.kind,
+      metadata: { ...expected.metadata, labels: { ...expected.metadata.labels, "app.kubernetes.io/name": "ksvm" } },
+    });
+  },
+);
+
+/** The arguments of every container, wherever a manifest nests it. */
+function* argumentsIn(value: unknown): Generator<readonly string[]> {
+  if (Array.isArray(value)) {
+    for (const item of value) yield* argumentsIn(item);
+  } else if (typeof value === "object" && value !== null) {
+    if ("image" in value && "args" in value) yield value.args as readonly string[];
+    for (const item of Object.values(value)) yield* argumentsIn(item);
+  }
+}
+
+await tap.test("the manifests pass only arguments that the program takes", async (t) => {
+  const io = { stdout: process.stdout, stderr: process.stderr, signal: new AbortController().signal };
+  const program = buildProgram(io, () => undefined);
+  const commands = new Map(program.commands.map((command) => [command.name(), command]));
+  let checked = 0;
+  for (const path of manifests) {
+    for (const args of parseAllDocuments(read(path)).flatMap((document) => [...argumentsIn(document.toJS())])) {
+      const [name = "", ...rest] = args;
+      const words = rest.filter((arg) => !arg.startsWith("-"));
+      const command = words.reduce<typeof program | undefined>(
+        (found, word) => found?.commands.find((sub) => sub.name() === word),
+        commands.get(name),
+      );
+      const known = command?.options.map(({ long }) => long) ?? [];
+      for (const flag of rest.filter((arg) => arg.startsWith("-") && command !== undefined)) {
+        t.ok(known.includes(flag.split("=")[0]), `${path}: ${name} ${flag}`);
+        checked++;
+      }
+    }
+  }
+  t.ok(checked > 0);
+});
+
+await tap.test("the manifests name the image of this version", async (t) => {
+  for (const path of ["deploy/base/kustomization.yaml", "deploy/initializer/kustomization.yaml"]) {
+    t.same((parse(read(path)) as { images: unknown }).images, [{ name: "ksvm", newTag: version }], path);
+  }
+});
+
+await tap.test("the image runs the program that the package names, as nobody in particular", async (t) => {
+  const dockerfile = read("Dockerfile");
+  t.match(dockerfile, new RegExp(`^ENTRYPOINT \\["node", "/app/${bin["ksvm"]}"\\]$`, "m"));
+  t.match(dockerfile, /^USER 65532:65532$/m);
+  t.same(new Set([...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, image]) => image)), new Set(["node:24-slim"]));
+  const ignored = read(".dockerignore");
+  const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, sources = ""]) =>
+    sources.split(" "),
+  );
+  for (const source of copied) {
+    t.match(ignored, new RegExp(`^!${source.replaceAll(".", "\\.")}$`, "m"), source);
+  }
+});
+
+await tap.test("the package holds the CRDs that ksvm init installs", async (t) => {
+  t.ok(files.includes("deploy"));
+});

@@ -1,0 +1,275 @@
+import { pino } from "pino";
+import t from "tap";
+import { Agent, request } from "undici";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import type { StorageVersionMigration } from "../../src/api/migration.ts";
+import type { KubeObject, NewObject } from "../../src/kube/client.ts";
+import { type Access, describeAccess, isAllowed } from "../../src/kube/access.ts";
+import { loadKubeConfig } from "../../src/kube/config.ts";
+import {
+  CRDS,
+  LEASES,
+  MIGRATIONS,
+  POLICIES,
+  SECRETS,
+  STORAGE_STATES,
+  WEBHOOK_CONFIGURATIONS,
+} from "../../src/kube/resources.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
+import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { startWebhookServer } from "../../src/webhook/server.ts";
+import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
+import { render } from "../deploy/kustomize.ts";
+import { issueServing } from "../webhook/issue-serving.ts";
+import { assertNoTraces } from "./assert-no-traces.ts";
+import { Cluster } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import {
+  applyAll,
+  applyBase,
+  NAMESPACE,
+  pointWebhookAt,
+  renderWithImage,
+  startAsServiceAccount,
+  tokenOf,
+} from "./installation.ts";
+
+const JOBS = { group: "batch", version: "v1", resource: "jobs" };
+const CRON_JOBS = { group: "batch", version: "v1", resource: "cronjobs" };
+const PODS = { group: "", version: "v1", resource: "pods" };
+const DEPLOYMENTS = { group: "apps", version: "v1", resource: "deployments" };
+const ROLES = { group: "rbac.authorization.k8s.io", version: "v1", resource: "clusterroles" };
+
+interface PodTemplate {
+  readonly metadata?: object;
+  readonly spec: { readonly containers: readonly { readonly image: string }[] };
+}
+
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+await applyBase(cluster);
+
+async function podTemplates(): Promise<Readonly<Record<string, PodTemplate>>> {
+  const ref = { namespace: NAMESPACE };
+  const deployment = await api.get<{ spec: { template: PodTemplate } }>(DEPLOYMENTS, {
+    ...ref,
+    name: "ksvm-controller",
+  });
+  const cronJob = async (name: string): Promise<PodTemplate> =>
+    (await api.get<{ spec: { jobTemplate: { spec: { template: PodTemplate } } } }>(CRON_JOBS, { ...ref, name })).spec
+      .jobTemplate.spec.template;
+  return {
+    controller: deployment.spec.template,
+    certificates: await cronJob("ksvm-certificates"),
+    init: await cronJob("ksvm-init"),
+  };
+}
+
+/** Which of these a service account may do, as RBAC errors spell them. */
+async function allowedOf(serviceAccount: string, accesses: readonly Access[]): Promise<readonly string[]> {
+  const kubeconfig = await startAsServiceAccount(cluster, serviceAccount);
+  const transport = new Transport(loadKubeConfig({ kubeconfig }));
+  const allowed: string[] = [];
+  for (const access of accesses) {
+    if (await isAllowed(transport, access)) allowed.push(describeAccess(access));
+  }
+  await transport.close();
+  return allowed;
+}
+
+await t.test("the installation can be applied again and again with a new image", async (t) => {
+  // Regression test for https://github.com/knative/operator/issues/2008: the template of a Job never changes.
+  for (const newTag of ["1", "2", "3"]) {
+    const image = { newName: "mirror.example/tools/ksvm", newTag };
+    await applyAll(api, await renderWithImage(t, "deploy/base", image));
+    await applyAll(api, await renderWithImage(t, "deploy/initializer", image));
+    const images = Object.values(await podTemplates()).flatMap(({ spec }) => spec.containers.map((c) => c.image));
+    t.same(new Set(images), new Set([`mirror.example/tools/ksvm:${newTag}`]));
+  }
+  const { spec, metadata } = (await podTemplates())["certificates"] ?? { spec: { containers: [] } };
+  const job = (image: string): NewObject => ({
+    apiVersion: "batch/v1",
+    kind: "Job",
+    metadata: { name: "direct", namespace: NAMESPACE },
+    spec: { template: { metadata, spec: { ...spec, containers: spec.containers.map((c) => ({ ...c, image })) } } },
+  });
+  await applyAll(api, [job("ksvm:1")]);
+  await t.rejects(applyAll(api, [job("ksvm:2")]), /field is immutable/, "negative control: a Job cannot");
+  await api.delete(JOBS, { name: "direct", namespace: NAMESPACE });
+});
+
+await t.test("every pod passes the restricted Pod Security Standard, which the namespace enforces", async (t) => {
+  const create = (name: string, template: PodTemplate): Promise<unknown> => {
+    const pod = {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { ...template.metadata, name, namespace: NAMESPACE },
+      spec: template.spec,
+    };
+    return api.create(PODS, pod, { dryRun: true });
+  };
+  // The controller manager creates the account "default"; these pods name their own.
+  for (const [name, template] of Object.entries(await podTemplates())) {
+    await t.resolves(create(name, template), name);
+  }
+  const { certificates } = await podTemplates();
+  const careless = { ...certificates, spec: { ...certificates?.spec, securityContext: {} } } as PodTemplate;
+  await t.rejects(create("careless", careless), /violates PodSecurity "restricted/, "negative control");
+});
+
+await t.test("the webhook has no caBundle until somebody fills it in, and applying again keeps it", async (t) => {
+  const read = () =>
+    api.get<{ webhooks: { clientConfig: { caBundle?: string } }[] }>(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+  t.equal((await read()).webhooks[0]?.clientConfig.caBundle, undefined);
+  const caBundle = Buffer.from(cluster.controlPlane.ca).toString("base64");
+  const body = [{ op: "add", path: "/webhooks/0/clientConfig/caBundle", value: caBundle }];
+  await api.patch(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }, { type: "application/json-patch+json", body });
+  await applyBase(cluster);
+  t.equal((await read()).webhooks[0]?.clientConfig.caBundle, caBundle);
+});
+
+for (const overlay of ["cert-manager", "files"]) {
+  await t.test(`the overlay ${overlay} leaves the certificate job and its rights out`, async (t) => {
+    const documents = await render(`deploy/overlays/${overlay}`);
+    const text = JSON.stringify(documents);
+    t.notMatch(text, /storage-migrator-certificates|CronJob/);
+    t.match(text, /"--certificates=files"/);
+    t.notMatch(text, /"caBundle"/);
+    t.equal(/inject-ca-from":"kube-storage-migration\/ksvm-webhook"/.test(text), overlay === "cert-manager");
+    // Nothing here serves cert-manager's own kinds.
+    const known = documents.filter(({ apiVersion }) => apiVersion?.startsWith("cert-manager.io") !== true);
+    await t.resolves(applyAll(api, known, { dryRun: true }));
+  });
+}
+
+await t.test("ksvm init runs with the rights of its service account and no more", async (t) => {
+  const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator-init");
+  const run = await cluster.ksvm(["init", "--kubeconfig", kubeconfig]);
+  t.equal(run.code, 0, run.stderr);
+  const [migration] = await api.list<StorageVersionMigration>(MIGRATIONS);
+  t.match(migration?.metadata.ownerReferences, [{ kind: "ClusterRole", name: "system:storage-migrator" }]);
+  // As on the first day, when the CRDs are not there yet.
+  for (const { resource, group } of [MIGRATIONS, STORAGE_STATES]) {
+    await api.delete(CRDS, { name: `${resource}.${group}` });
+  }
+  const again = await cluster.ksvm(["init", "--kubeconfig", kubeconfig]);
+  t.equal(again.code, 0, again.stderr);
+  t.match(again.stdout, /created CustomResourceDefinition "storageversionmigrations/);
+  const tooMuch: readonly Access[] = [
+    { verb: "patch", resource: SECRETS },
+    { verb: "get", resource: SECRETS, namespace: NAMESPACE },
+    { verb: "delete", resource: DEPLOYMENTS },
+    { verb: "delete", resource: CRDS },
+    { verb: "patch", resource: CRDS, name: "widgets.example.com" },
+  ];
+  t.same(await allowedOf("storage-migrator-init", tooMuch), []);
+});
+
+await t.test("the whole life of one CRD runs with the rights of the controller", async (t) => {
+  const { caBundle, certificate } = await issueServing();
+  const logger = pino({ level: "silent" });
+  const options = { host: "127.0.0.1", port: 0, certificate, metrics: new Metrics(), logger, drainMs: 0 };
+  const server = await startWebhookServer(options);
+  t.teardown(() => server.close());
+  await pointWebhookAt(cluster, { url: `${server.url}${VALIDATE_PATH}`, caBundle });
+  const kind = new TestKind("life");
+  await cluster.createStale(kind, 40);
+
+  const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
+  const asController = ["--lease-namespace", NAMESPACE, "--kubeconfig", kubeconfig];
+  const run = await cluster.migrate([kind.name, ...asController]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, /guarded by webhook.*40 rewritten; storedVersions is \[v1\]/s);
+  t.same(await cluster.storedAs(kind), { v1: 40 });
+  await assertNoTraces(t, cluster, kind);
+  t.match(await cluster.ksvm(["status", "--kubeconfig", kubeconfig]), { code: 0, stdout: /no CRD is frozen/ });
+  t.match(await cluster.ksvm(["unfreeze", kind.name, "--kubeconfig", kubeconfig]), {
+    code: 0,
+    stdout: /nothing to do/,
+  });
+
+  // RBAC refuses whoever writes rights that he does not have himself; a write that changes nothing passes.
+  const roles = await cluster.migrate(["clusterroles.rbac.authorization.k8s.io", ...asController]);
+  t.equal(roles.code, 0, roles.stdout + roles.stderr);
+});
+
+await t.test("the controller may do nothing that it does not need", async (t) => {
+  const tooMuch: readonly Access[] = [
+    { verb: "create", resource: SECRETS, namespace: "default" },
+    { verb: "update", resource: SECRETS, namespace: NAMESPACE, name: "another" },
+    { verb: "delete", resource: SECRETS, namespace: NAMESPACE },
+    { verb: "create", resource: PODS, namespace: NAMESPACE },
+    { verb: "create", resource: CRDS },
+    { verb: "delete", resource: CRDS },
+    { verb: "create", resource: POLICIES },
+    { verb: "delete", resource: WEBHOOK_CONFIGURATIONS },
+    { verb: "watch", resource: WEBHOOK_CONFIGURATIONS, name: "of-somebody-else" },
+    { verb: "watch", resource: SECRETS },
+    { verb: "watch", resource: SECRETS, namespace: NAMESPACE, name: "another" },
+    { verb: "create", resource: LEASES, namespace: "kube-system" },
+    { verb: "update", resource: LEASES, namespace: "kube-system" },
+    { verb: "escalate", resource: ROLES },
+    { verb: "bind", resource: ROLES },
+    { verb: "impersonate", resource: { group: "", resource: "users" } },
+  ];
+  t.same(await allowedOf("storage-migrator", tooMuch), []);
+  const needed: readonly Access[] = [
+    ...["get", "watch"].map((verb) => ({ verb, resource: SECRETS, namespace: NAMESPACE, name: "ksvm-webhook-tls" })),
+    ...["get", "create", "patch", "update"].map((verb) => ({ verb, resource: LEASES, namespace: NAMESPACE })),
+    ...["watch", "create", "delete"].map((verb) => ({ verb, resource: MIGRATIONS })),
+    { verb: "patch", resource: MIGRATIONS, subresource: "status" },
+    ...["watch", "create", "patch"].map((verb) => ({ verb, resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME })),
+    ...["watch", "create", "patch"].map((verb) => ({ verb, resource: POLICIES, name: WARN_POLICY_NAME })),
+    { verb: "update", resource: SECRETS, namespace: NAMESPACE, name: "ksvm-webhook-tls" },
+    { verb: "create", resource: { group: "", resource: "events" }, namespace: "default" },
+  ];
+  t.same(await allowedOf("storage-migrator", needed), needed.map(describeAccess));
+});
+
+await t.test("the certificate job may write one Secret and one caBundle", async (t) => {
+  const named = { namespace: NAMESPACE, name: "ksvm-webhook-tls" };
+  const needed: readonly Access[] = [
+    { verb: "get", resource: SECRETS, ...named },
+    { verb: "update", resource: SECRETS, ...named },
+    { verb: "create", resource: SECRETS, namespace: NAMESPACE },
+    { verb: "patch", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME },
+    { verb: "list", resource: LEASES, namespace: "kube-system" },
+    { verb: "list", resource: { group: "discovery.k8s.io", resource: "endpointslices" }, namespace: "default" },
+    { verb: "list", resource: { group: "discovery.k8s.io", resource: "endpointslices" }, namespace: NAMESPACE },
+  ];
+  const tooMuch: readonly Access[] = [
+    { verb: "get", resource: SECRETS, namespace: NAMESPACE, name: "another" },
+    { verb: "list", resource: SECRETS, namespace: NAMESPACE },
+    { verb: "create", resource: SECRETS, namespace: "default" },
+    { verb: "patch", resource: WEBHOOK_CONFIGURATIONS, name: "of-somebody-else" },
+    { verb: "patch", resource: CRDS },
+    { verb: "list", resource: PODS },
+  ];
+  const allowed = await allowedOf("storage-migrator-certificates", [...needed, ...tooMuch]);
+  t.same(allowed, needed.map(describeAccess));
+});
+
+/** The uid of a priority level, by which answers name it. */
+async function uidOf(name: string): Promise<string | undefined> {
+  const levels = { group: "flowcontrol.apiserver.k8s.io", version: "v1", resource: "prioritylevelconfigurations" };
+  return (await api.get<KubeObject>(levels, { name })).metadata.uid;
+}
+
+await t.test("rewriting goes behind everybody else, Leases do not wait with it", async (t) => {
+  const token = await tokenOf(cluster, "storage-migrator");
+  const agent = new Agent({ connect: { ca: cluster.controlPlane.ca } });
+  t.teardown(() => agent.close());
+  const levelOf = async (path: string): Promise<unknown> => {
+    const url = `${cluster.controlPlane.apiservers[0]?.url}${path}`;
+    const answer = await request(url, { dispatcher: agent, headers: { authorization: `Bearer ${token}` } });
+    await answer.body.dump();
+    return answer.headers["x-kubernetes-pf-prioritylevel-uid"];
+  };
+  t.equal(await levelOf("/apis/example.com/v1/widgets?limit=1"), await uidOf("ksvm-rewrite"));
+  t.equal(await levelOf("/api/v1/namespaces/default/configmaps/a"), await uidOf("ksvm-rewrite"));
+  t.equal(await levelOf("/apis/migration.k8s.io/v1alpha1/storagestates"), await uidOf("workload-low"));
+  t.equal(await levelOf("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/a"), await uidOf("workload-low"));
+  const lease = `/apis/coordination.k8s.io/v1/namespaces/${NAMESPACE}/leases/a`;
+  t.equal(await levelOf(lease), await uidOf("leader-election"));
+});

@@ -1,0 +1,108 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import type { Test } from "tap";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import type { ApiClient, NewObject } from "../../src/kube/client.ts";
+import { resourcesOf } from "../../src/kube/discovery.ts";
+import { APPLY_PATCH, type Resource, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { kubeconfigText } from "../control-plane/kubeconfig.ts";
+import { render } from "../deploy/kustomize.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** Where everything of deploy/base lives. */
+export const NAMESPACE = "kube-storage-migration";
+
+/** What tells one image from another. */
+export interface Image {
+  readonly newName: string;
+  readonly newTag: string;
+}
+
+/**
+ * Renders a folder of deploy/ under an overlay that chooses the image, as docs/install.md has users do.
+ * @param folder relative to the project, such as `deploy/base`
+ */
+export async function renderWithImage(t: Test, folder: string, image: Image): Promise<readonly NewObject[]> {
+  const overlay = mkdtempSync(join(tmpdir(), "ksvm-overlay-"));
+  t.teardown(() => rmSync(overlay, { recursive: true, force: true }));
+  const base = relative(overlay, join(import.meta.dirname, "../..", folder));
+  const kustomization = { resources: [base], images: [{ name: "ksvm", ...image }] };
+  writeFileSync(join(overlay, "kustomization.yaml"), JSON.stringify(kustomization));
+  return render(overlay);
+}
+
+/**
+ * Applies documents one by one, in their order, as `kubectl apply --server-side` does. Nobody runs pods on these control
+ * planes, so nothing of it starts by itself.
+ */
+export async function applyAll(
+  api: ApiClient,
+  documents: readonly NewObject[],
+  options: { readonly dryRun?: boolean } = {},
+): Promise<void> {
+  for (const document of documents) {
+    await api.patch(
+      await resourceOf(api, document),
+      nameOf(document),
+      { type: APPLY_PATCH, body: document },
+      { fieldManager: "kubectl", ...options },
+    );
+  }
+}
+
+/** Applies deploy/base as it is shipped. */
+export async function applyBase({ api }: Pick<Cluster, "api">): Promise<void> {
+  await applyAll(api, await render("deploy/base"));
+}
+
+/** Where the objects of a document's kind live. */
+export async function resourceOf(api: ApiClient, { apiVersion = "", kind }: NewObject): Promise<Resource> {
+  const [version = "", group = ""] = apiVersion.split("/").toReversed();
+  const found = (await resourcesOf(api.transport, { group, version })).find(
+    (entry) => entry.kind === kind && !entry.name.includes("/"),
+  );
+  if (found === undefined) throw new Error(`Cannot apply: nothing serves ${kind} of ${apiVersion}`);
+  return { group, version, resource: found.name };
+}
+
+function nameOf({ metadata: { name = "", namespace } }: NewObject): { name: string; namespace?: string } {
+  return namespace === undefined ? { name } : { name, namespace };
+}
+
+/** A token of a service account of the installation (TokenRequest), as its pods would get. */
+export async function tokenOf({ controlPlane }: Cluster, serviceAccount: string): Promise<string> {
+  const path = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/${serviceAccount}/token`;
+  const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", spec: {} };
+  const { status, body } = await controlPlane.request(path, { method: "POST", body: request });
+  const { token } = (body as { status?: { token?: string } }).status ?? {};
+  if (token === undefined) throw new Error(`Cannot get a token of "${serviceAccount}": ${status}`);
+  return token;
+}
+
+/**
+ * The path of a kubeconfig with the token of a service account of the installation: whatever uses it has exactly the
+ * rights that deploy/ gives.
+ */
+export async function startAsServiceAccount(
+  cluster: Cluster,
+  serviceAccount: string,
+  apiserverIndex = 0,
+): Promise<string> {
+  const { apiservers, ca, dir } = cluster.controlPlane;
+  const token = await tokenOf(cluster, serviceAccount);
+  const path = join(dir, `${serviceAccount}-${apiserverIndex}.kubeconfig`);
+  const server = apiservers[apiserverIndex]?.url ?? "";
+  writeFileSync(path, kubeconfigText(server, ca, { name: serviceAccount, token }), { mode: 0o600 });
+  return path;
+}
+
+/** Has API servers call the installed webhook at a URL: nothing routes to Services here. */
+export async function pointWebhookAt(
+  { api }: Pick<Cluster, "api">,
+  { url, caBundle }: { readonly url: string; readonly caBundle?: string },
+): Promise<void> {
+  const value = { url, ...(caBundle === undefined ? {} : { caBundle }) };
+  const body = [{ op: "replace", path: "/webhooks/0/clientConfig", value }];
+  await api.patch(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }, { type: "application/json-patch+json", body });
+}
