@@ -12,7 +12,7 @@ import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
 import type { FreezeVerdict, ProgressOf } from "./freeze-rule.ts";
 import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
-import { type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
+import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
 import { refusal, type Reviewed, reviewBody } from "./review.ts";
 
 export { VALIDATE_PATH } from "./http-statuses.ts";
@@ -62,6 +62,7 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
   const limits = {
     bodyLimit: options.bodyLimit ?? DEFAULT_BODY_LIMIT,
     bodyTimeoutMs: options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS,
+    buffers: new BodyBuffers(),
   };
   const app = Fastify({
     ...(logger === undefined ? { logger: false } : { loggerInstance: logger }),
@@ -92,6 +93,8 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
   return app;
 }
 
+const NO_BODY: ReceivedBody = { bytes: Buffer.alloc(0), release: () => undefined };
+
 function answerReview(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -99,8 +102,9 @@ function answerReview(
   limits: BodyLimits,
 ): ReviewAnswer {
   // Nothing was read where there is no body at all.
-  const body = (request.body as ReceivedBody | null | undefined) ?? { bytes: Buffer.alloc(0) };
+  const body = (request.body as ReceivedBody | null | undefined) ?? NO_BODY;
   const reviewed = reviewBody(body, { bodyLimit: limits.bodyLimit, progressOf: options.progressOf });
+  body.release();
   const { status, answer, decision } = tell(reviewed, request, options);
   options.metrics?.webhookReviews.inc({ decision });
   options.metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);

@@ -9,9 +9,13 @@ export interface BodyLimits {
 }
 
 /** The bytes of a body, or, of one that is over the limit, how it began. */
-export type ReceivedBody =
+export type ReceivedBody = (
   | { readonly bytes: Buffer }
-  | { readonly bytes: undefined; readonly head: Buffer; readonly length: number };
+  | { readonly bytes: undefined; readonly head: Buffer; readonly length: number }
+) & {
+  /** Gives the memory back, once; nobody may look at it after that. */
+  readonly release: () => void;
+};
 
 /** Why no body came; `statusCode` is the HTTP status to answer. */
 export class BodyError extends Error {
@@ -41,10 +45,9 @@ const DISCARDED_LIMITS = 4;
 export async function receiveBody(
   payload: Readable,
   contentLength: number | undefined,
-  limits: BodyLimits,
+  { bodyLimit, bodyTimeoutMs, buffers }: BodyLimits & { readonly buffers: BodyBuffers },
 ): Promise<ReceivedBody> {
-  const { bodyLimit, bodyTimeoutMs } = limits;
-  const collector = new Collector(contentLength ?? 0, bodyLimit);
+  const collector = new Collector(contentLength ?? 0, bodyLimit, buffers);
   const { promise, resolve, reject } = Promise.withResolvers<ReceivedBody>();
   const timer = setTimeout(() => reject(new BodyError(408, "the body came too slowly")), bodyTimeoutMs);
   const onData = (chunk: Buffer): void => {
@@ -53,45 +56,89 @@ export async function receiveBody(
       reject(new BodyError(413, "the body goes on far beyond the limit"));
     }
   };
-  const onEnd = (): void => resolve(collector.result());
   const onClose = (): void => reject(new BodyError(400, "the body broke off"));
+  const onEnd = (): void => {
+    payload.off("close", onClose);
+    resolve(collector.result());
+  };
   payload.on("data", onData).once("end", onEnd).once("error", onClose).once("close", onClose);
   try {
     return await promise;
+  } catch (error) {
+    collector.discard();
+    throw error;
   } finally {
     clearTimeout(timer);
     payload.off("data", onData).off("end", onEnd).off("close", onClose).pause();
   }
 }
 
+/**
+ * Buffers that are used again: a review of a megabyte after the other would otherwise leave megabytes of garbage, which
+ * count for little in the heap and are collected late.
+ */
+export class BodyBuffers {
+  readonly #free: Buffer[] = [];
+
+  /** One of `length` bytes or more. */
+  take(length: number): Buffer {
+    const index = this.#free.findIndex((buffer) => buffer.length >= length);
+    const [found] = index === -1 ? [] : this.#free.splice(index, 1);
+    return found ?? Buffer.allocUnsafeSlow(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
+  }
+
+  /** Takes one back; nobody may look at it any more. The largest ones are worth most and stay. */
+  give(buffer: Buffer): void {
+    this.#free.push(buffer);
+    this.#free.sort((a, b) => a.length - b.length);
+    if (this.#free.length > MAX_FREE_BUFFERS) {
+      this.#free.shift();
+    }
+  }
+}
+
+/** Buffers for as many reviews at once, and for those of nearly the same size. */
+const MAX_FREE_BUFFERS = 4;
+const BUFFER_STEP = 256 * 1_024;
+
 /** Puts a body together in one buffer, as long as it is within the limit. */
 class Collector {
   /** Bytes that have come. */
   length = 0;
   readonly #limit: number;
+  readonly #buffers: BodyBuffers;
   #buffer: Buffer;
 
   /** Memory that is only announced is not touched, and so not used, before the bytes come. */
-  constructor(announced: number, limit: number) {
+  constructor(announced: number, limit: number, buffers: BodyBuffers) {
     this.#limit = limit;
-    this.#buffer = Buffer.allocUnsafe(Math.min(Math.max(announced, HEAD_BYTES), limit));
+    this.#buffers = buffers;
+    this.#buffer = buffers.take(Math.min(Math.max(announced, HEAD_BYTES), limit));
   }
 
   add(chunk: Buffer): void {
     const end = this.length + chunk.length;
     if (end > this.#buffer.length && end <= this.#limit) {
-      const larger = Buffer.allocUnsafe(Math.min(Math.max(end, 2 * this.#buffer.length), this.#limit));
+      const larger = this.#buffers.take(Math.min(Math.max(end, 2 * this.#buffer.length), this.#limit));
       this.#buffer.copy(larger, 0, 0, this.length);
+      this.discard();
       this.#buffer = larger;
     }
-    chunk.copy(this.#buffer, Math.min(this.length, this.#buffer.length));
+    if (this.length < this.#buffer.length) {
+      chunk.copy(this.#buffer, this.length);
+    }
     this.length = end;
   }
 
   result(): ReceivedBody {
+    const release = (): void => this.discard();
     if (this.length <= this.#limit) {
-      return { bytes: this.#buffer.subarray(0, this.length) };
+      return { bytes: this.#buffer.subarray(0, this.length), release };
     }
-    return { bytes: undefined, head: Buffer.from(this.#buffer.subarray(0, HEAD_BYTES)), length: this.length };
+    return { bytes: undefined, head: this.#buffer.subarray(0, HEAD_BYTES), length: this.length, release };
+  }
+
+  discard(): void {
+    this.#buffers.give(this.#buffer);
   }
 }
