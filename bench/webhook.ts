@@ -25,7 +25,7 @@ const CONNECTIONS = 4;
 /** Connections of the load after which peak memory is read once more, with the large review. */
 const BURST = 32;
 const SIZES = [2_000, 1_000_000];
-/** As deploy/ sets it: the webhook makes garbage of a few kilobytes at a time, for which the default of 16 is too much. */
+/** As docs/webhook.md advises: what is young and lives is a few kilobytes, and Node's default keeps 16 MiB for it. */
 const NODE_FLAGS = ["--max-semi-space-size=1"];
 
 interface Webhook extends LoadTarget {
