@@ -71,6 +71,8 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
     // What still comes on a connection that is open while the server closes is answered, not turned away.
     return503OnClosing: false,
   });
+  // A logger for each request would carry its number; what is logged here carries the review's uid.
+  app.setChildLoggerFactory((parent) => parent);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", (request: FastifyRequest, payload: IncomingMessage) =>
     receiveBody(payload, contentLengthOf(request), limits),

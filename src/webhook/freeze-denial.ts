@@ -43,6 +43,11 @@ export const DENIAL_TEMPLATES: Readonly<Record<FreezeMark, string>> = {
     '"kubectl edit crd {crdName} --subresource=status"',
 };
 
+const PARTS: Readonly<Record<FreezeMark, readonly DenialPart[]>> = {
+  annotation: cut(DENIAL_TEMPLATES.annotation),
+  condition: cut(DENIAL_TEMPLATES.condition),
+};
+
 /** A longer text of an annotation is cut: a denial is read by a person, and anybody who may edit the CRD can write one. */
 const MAX_QUOTED = 200;
 
@@ -54,11 +59,16 @@ export function denialMessage(mark: FreezeMark, facts: DenialFacts, migration: M
   return sentence + migrationClause(migration);
 }
 
+/** A part of a sentence: words, or the place of a fact. */
+export type DenialPart = { readonly text: string } | { readonly fact: keyof DenialFacts };
+
 /** A sentence cut at its facts, to be put together again in another language. */
-export function denialParts(
-  mark: FreezeMark,
-): readonly ({ readonly text: string } | { readonly fact: keyof DenialFacts })[] {
-  return DENIAL_TEMPLATES[mark]
+export function denialParts(mark: FreezeMark): readonly DenialPart[] {
+  return PARTS[mark];
+}
+
+function cut(template: string): readonly DenialPart[] {
+  return template
     .split(/(\{\w+\})/)
     .filter((part) => part !== "")
     .map((part) => (isFact(part) ? { fact: part.slice(1, -1) as keyof DenialFacts } : { text: part }));

@@ -4,6 +4,7 @@ import tap from "tap";
 import { buildProgram } from "../../src/cli/program.ts";
 import { EXIT } from "../../src/cli/exit-codes.ts";
 import { ERROR_CODES } from "../../src/errors.ts";
+import { STATUS_TEXTS } from "../../src/webhook/http-statuses.ts";
 
 const root = new URL("../../", import.meta.url);
 
@@ -98,4 +99,13 @@ await tap.test("the README has exactly two set-up commands, and they are targets
   const commands = [...tryIt.matchAll(/^(make [a-z-]+)/gm)].map(([, command]) => command);
   t.same(commands, ["make demo", "make test"]);
   t.match(read("Makefile"), /^demo:.*\n(.*\n)*test:/m);
+});
+
+await tap.test("docs/webhook.md lists exactly the HTTP statuses that there are", async (t) => {
+  const [, table = ""] = read("docs/webhook.md").split("## HTTP statuses");
+  const documented = [...(table.split("\n## ")[0] ?? "").matchAll(/^\| (\d{3}) \|/gm)].map(([, status]) =>
+    Number(status),
+  );
+  // 200 is a verdict or a review over the limit, 503 an answer of /readyz.
+  t.same(documented, [200, ...Object.keys(STATUS_TEXTS).map(Number), 503]);
 });
