@@ -1,0 +1,131 @@
+import tap from "tap";
+import { caBundleOf, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
+import { issueCa, issueServing } from "../../src/certs/issue.ts";
+import { certificatesIn, contentsOf, factsOf, type SecretObject } from "../../src/certs/secret-contents.ts";
+import { changeOf, type IssueOptions } from "../../src/certs/rotation-writes.ts";
+
+const now = new Date(Math.floor(Date.now() / 1_000) * 1_000);
+const HOUR_MS = 3_600_000;
+const [old, next] = await Promise.all([issueCa({ now, lifetimeMs: HOUR_MS }), issueCa({ now, lifetimeMs: HOUR_MS })]);
+const names = { dnsNames: ["a.b.svc"], ipAddresses: ["192.0.2.1"] };
+const serving = await issueServing({ ca: old, now, lifetimeMs: HOUR_MS, ...names });
+const TEXTS = { "tls.crt": serving.certPem, "tls.key": serving.keyPem, "ca.crt": old.certPem, "ca.key": old.keyPem };
+const INTRODUCED = {
+  ...TEXTS,
+  "ca.crt": old.certPem + next.certPem,
+  "next-ca.crt": next.certPem,
+  "next-ca.key": next.keyPem,
+};
+
+function secretOf(texts: Record<string, string>, changes: Partial<SecretObject> = {}): SecretObject {
+  const data = Object.fromEntries(
+    Object.entries(texts).map(([key, text]) => [key, Buffer.from(text).toString("base64")]),
+  );
+  const labels = { "app.kubernetes.io/managed-by": "ksvm" };
+  return { type: "kubernetes.io/tls", metadata: { namespace: "ns", name: "tls", labels }, data, ...changes };
+}
+
+const [oldPrint, nextPrint] = [old, next].map(({ certPem }) => certificatesIn(certPem)[0]?.fingerprint256);
+
+await tap.test("contentsOf() finds the CA that the key belongs to, and the next one", (t) => {
+  const contents = contentsOf(secretOf(INTRODUCED));
+  t.equal(contents.signer?.certificate.fingerprint256, oldPrint);
+  t.equal(contents.next?.certificate.fingerprint256, nextPrint);
+  t.match(factsOf(contents, ["a.b.svc", "192.0.2.1"]), {
+    bundle: [oldPrint, nextPrint],
+    serving: { issuer: oldPrint, coversNames: true, notAfter: now.getTime() + HOUR_MS },
+    seenAt: undefined,
+  });
+  for (const name of ["other.b.svc", "192.0.2.2"]) t.equal(factsOf(contents, [name]).serving?.coversNames, false, name);
+  t.end();
+});
+
+const damages: readonly [name: string, texts: Record<string, string>, missing: object][] = [
+  ["a key of another certificate", { "tls.key": old.keyPem }, { serving: undefined }],
+  ["a certificate that is cut off", { "tls.crt": serving.certPem.slice(0, 300) }, { serving: undefined }],
+  ["a CA's key that is no key", { "ca.key": "nonsense" }, { signer: undefined }],
+  ["a CA that is none", { "ca.crt": serving.certPem, "ca.key": serving.keyPem }, { signer: undefined }],
+  ["an empty bundle", { "ca.crt": "" }, { signer: undefined, bundle: [], next: undefined }],
+  ["a next CA that is not in the bundle", { "ca.crt": old.certPem }, { next: undefined }],
+  ["a next CA without its key", { "next-ca.key": "" }, { next: undefined }],
+];
+
+for (const [name, texts, missing] of damages) {
+  await tap.test(`contentsOf() takes ${name} for missing`, (t) => {
+    t.match(contentsOf(secretOf({ ...INTRODUCED, ...texts })), missing);
+    t.end();
+  });
+}
+
+function seenAtOf(text: string): number | undefined {
+  const metadata = { ...secretOf({}).metadata, annotations: { "ksvm.sigs.k8s.io/ca-seen-at": text } };
+  return contentsOf(secretOf(TEXTS, { metadata })).seenAt;
+}
+
+await tap.test("contentsOf() reads the moments, and no others", (t) => {
+  t.equal(seenAtOf("2026-01-01T00:00:00.000Z"), Date.parse("2026-01-01T00:00:00Z"));
+  t.equal(seenAtOf("soon"), undefined);
+  t.end();
+});
+
+await tap.test("contentsOf() refuses what is somebody else's, and takes what is empty", (t) => {
+  const metadata = { namespace: "ns", name: "tls" };
+  t.throws(() => contentsOf(secretOf(TEXTS, { metadata })), { code: "CertificateSecretUnusable" });
+  t.throws(() => contentsOf(secretOf(TEXTS, { type: "Opaque" })), { code: "CertificateSecretUnusable" });
+  t.match(contentsOf(secretOf({ "tls.crt": "", "tls.key": "\n" }, { metadata })), { bundle: [], signer: undefined });
+  t.end();
+});
+
+await tap.test("caBundleOf() is the base64 of certificates alone", (t) => {
+  const text = `# CAs\n${old.certPem}\n${old.keyPem}${next.certPem}`;
+  const bundle = caBundleOf(secretOf({ "ca.crt": text })) ?? "";
+  t.equal(Buffer.from(bundle, "base64").toString(), old.certPem + next.certPem);
+  t.ok(trustsAll(bundle, certificatesIn(next.certPem)));
+  t.notOk(trustsAll(caBundleOf(secretOf(TEXTS)) ?? "", certificatesIn(next.certPem)));
+  t.equal(caBundleOf(secretOf({ "ca.crt": old.keyPem })), undefined);
+  t.equal(caBundleOf({ data: {} }), undefined);
+  t.equal(caBundleOf(undefined), undefined);
+  t.end();
+});
+
+await tap.test("publishedBundleOf() goes by our webhook's name", (t) => {
+  const webhook = { name: "crd.kube-storage-version-migrator.io", clientConfig: { caBundle: "YQ==" } };
+  t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: "other" }, webhook] }), "YQ==");
+  t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: webhook.name }] }), "");
+  t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: "other" }] }), undefined);
+  t.equal(publishedBundleOf(undefined), undefined);
+  t.end();
+});
+
+await tap.test("changeOf() walks a rotation through: each step leaves what the next one expects", async (t) => {
+  const options: IssueOptions & { now: Date } = {
+    namespace: "b",
+    service: "a",
+    caLifetimeMs: 2 * HOUR_MS,
+    servingLifetimeMs: HOUR_MS,
+    now,
+  };
+  let texts: Record<string, string> = {};
+  const after = async (step: Parameters<typeof changeOf>[0]) => {
+    const change = await changeOf(step, contentsOf(secretOf(texts)), options);
+    const all = Object.entries({ ...texts, ...change.data });
+    texts = Object.fromEntries(all.filter((entry): entry is [string, string] => entry[1] !== undefined));
+    return factsOf(contentsOf(secretOf(texts)), ["a.b.svc"]);
+  };
+  const created = await after("create");
+  t.same(created.bundle, [created.signer?.fingerprint]);
+  t.match(created.serving, { issuer: created.signer?.fingerprint, coversNames: true });
+  const introduced = await after("introduceCa");
+  t.same(introduced.bundle, [created.signer?.fingerprint, introduced.next?.fingerprint]);
+  t.equal(introduced.serving?.fingerprint, created.serving?.fingerprint, "what is served stays");
+  const switched = await after("switchCa");
+  t.equal(switched.signer?.fingerprint, introduced.next?.fingerprint);
+  t.match(switched, { next: undefined, bundle: introduced.bundle, serving: { issuer: switched.signer?.fingerprint } });
+  const dropped = await after("dropOldCas");
+  t.same(dropped.bundle, [switched.signer?.fingerprint]);
+  t.equal(dropped.serving?.fingerprint, switched.serving?.fingerprint);
+  const renewed = await after("renewServing");
+  t.not(renewed.serving?.fingerprint, dropped.serving?.fingerprint);
+  t.same(Object.keys(texts).toSorted(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+  await t.rejects(changeOf("switchCa", contentsOf(secretOf(texts)), options), TypeError);
+});

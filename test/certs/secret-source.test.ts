@@ -1,0 +1,75 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { pino } from "pino";
+import tap from "tap";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { SecretSource } from "../../src/certs/secret-source.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
+import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+
+// The server here is local: a real API server cannot be made to stop sending events on a watch that stays open.
+// test/integration/certs.test.ts has the real one.
+
+const issue = () =>
+  issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now: new Date(), lifetimeMs: 3_600_000 });
+const [first, second] = await Promise.all([issue(), issue()]);
+const ref = { namespace: "ns", name: "tls" };
+
+function secretWith({ certPem, keyPem }: { certPem: string; keyPem: string }, resourceVersion: string) {
+  const [certificate, key] = [certPem, keyPem].map((text) => Buffer.from(text).toString("base64"));
+  return { metadata: { ...ref, resourceVersion }, data: { "tls.crt": certificate, "tls.key": key } };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let tries = 0; tries < 1_000 && !condition(); tries++) await delay(10);
+  if (!condition()) throw new Error("Cannot see in ten seconds what was waited for");
+}
+
+await tap.test(
+  "SecretSource outlasts that it may not read yet, a watch that fell silent, and a bad pair",
+  async (t) => {
+    let answer: "forbidden" | "missing" | object = "forbidden";
+    const server = await startServer(t, ({ query }, response) => {
+      if (answer === "forbidden") return sendStatus(response, 403, { message: "secrets is forbidden" });
+      // From here on the watch never says a word.
+      if (query.has("watch")) return response.flushHeaders();
+      return answer === "missing" ? sendStatus(response, 404) : sendJson(response, 200, answer);
+    });
+    const certificate = new ServingCertificate();
+    const results: string[] = [];
+    certificate.subscribe(({ result }) => results.push(result));
+    const log: string[] = [];
+    const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
+    const abort = new AbortController();
+    const client = new ApiClient(server.transport());
+    const source = new SecretSource({ certificate, logger, client, ref, resyncMs: 20 });
+    const ended = source.run(abort.signal);
+    await until(() => log.length >= 2);
+    t.equal(certificate.current, undefined);
+    answer = "missing";
+    await delay(50);
+    answer = { metadata: ref, data: { "tls.crt": "", "tls.key": "" } };
+    await delay(50);
+    t.same(results, [], "nobody has filled it: there is nothing to turn down");
+    answer = secretWith(first, "1");
+    await until(() => certificate.current?.certPem === first.certPem);
+    answer = secretWith({ certPem: second.certPem, keyPem: first.keyPem }, "2");
+    await until(() => results.includes("rejected"));
+    await delay(100);
+    t.same(results, ["loaded", "rejected"], "turned down once, not at every look");
+    t.equal(certificate.current?.certPem, first.certPem, "the last good pair stays");
+    answer = secretWith(second, "3");
+    await until(() => certificate.current?.certPem === second.certPem);
+    const watch = server.seen.find(({ query }) => query.has("watch"));
+    t.equal(watch?.path, "/api/v1/namespaces/ns/secrets");
+    t.equal(watch?.query.get("fieldSelector"), "metadata.name=tls");
+    abort.abort(new Error("enough"));
+    await ended;
+    const keys = [first, second].flatMap(({ keyPem }) => keyPem.split("\n").filter((line) => line.length > 40));
+    t.same(
+      keys.filter((line) => log.join("").includes(line)),
+      [],
+      "no key is in the log",
+    );
+  },
+);
