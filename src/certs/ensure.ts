@@ -67,6 +67,8 @@ export type EnsureResult =
 /** How long those that are only looked at once, as somebody will look again later, may take, in milliseconds. */
 const ONE_LOOK_MS = 10_000;
 const POLL_MS = 1_000;
+/** When it is worth while to look at replicas again that did not follow, in milliseconds. */
+const LOOK_AGAIN_MS = 60_000;
 /** So many others at once would have to win. */
 const MAX_CONFLICTS = 50;
 
@@ -238,7 +240,7 @@ class Work {
       }
       const reason = `${others.join(", ")} serve a certificate of the old CA`;
       if (wait !== true) {
-        return { state: "waiting", reason, until: clock.now() };
+        return { state: "waiting", reason, until: clock.now() + LOOK_AGAIN_MS };
       }
       if (clock.monotonic() >= deadline) {
         const text = `Cannot drop the old CA: ${reason}; both CAs stay trusted, run again`;

@@ -22,7 +22,10 @@ const DAY_MS = 86_400_000;
 
 /** Adds `ksvm certs` with its three commands. */
 export function addCerts(program: Command, parts: CommandParts): void {
-  const certs = program.command("certs").description("Keep the certificates of the webhook in a Secret.");
+  const certs = program
+    .command("certs")
+    .description("Keep the certificates of the webhook in a Secret.")
+    .helpCommand(false);
   const run = async (parsed: Parsed, changes: Partial<CertsOptions>): Promise<void> => {
     const { logLevel: level, logFormat: format } = parsed;
     const logger = createLogger({ level, format, destination: parts.io.stderr });

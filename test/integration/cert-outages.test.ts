@@ -51,7 +51,7 @@ await t.test(
     const secret = { apiVersion: "v1", kind: "Secret", type: "kubernetes.io/tls", metadata };
     await api.create(CRDS, manifest("v1"));
     await api.create(SECRETS, { ...secret, data: await fill(8_000) });
-    const webhook = await serveFromSecret(t, cluster, metadata.name);
+    const webhook = await serveFromSecret(t, cluster, { secret: metadata.name });
     await eventually(async () => webhook.certificate.current !== undefined, "it is served");
     await webhook.register(Buffer.from(ca.certPem).toString("base64"));
     const frozen = { name };

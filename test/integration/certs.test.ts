@@ -144,7 +144,7 @@ await t.test("a Secret of somebody else is refused in one line and left alone", 
 });
 
 await t.test("F30: a server that starts without a Secret becomes ready without a restart", async (t) => {
-  const webhook = await serveFromSecret(t, cluster, "later");
+  const webhook = await serveFromSecret(t, cluster, { secret: "later" });
   t.equal(webhook.certificate.unusable(), "there is no serving certificate yet");
   await ensure(cluster, { settings: { ...SETTINGS, secret: "later" } });
   await eventually(async () => webhook.certificate.unusable() === undefined, "it has one", 5_000);
@@ -193,7 +193,7 @@ await t.test(
     const kubeconfig = controlPlane.kubeconfigFor("certs");
     const options = { secret: "scoped", kubeconfig };
     await eventually(async () => (await certs("ensure", [], options)).code === 0, "RBAC is in force");
-    const webhook = await serveFromSecret(t, cluster, "scoped");
+    const webhook = await serveFromSecret(t, cluster, { secret: "scoped" });
     await webhook.register(caBundleOf(await readTheSecret(cluster, "scoped")) ?? "");
     const { code, stdout, stderr } = await certs("rotate", ["--now", "--log-level", "info"], options);
     t.equal(code, 0, stderr);
