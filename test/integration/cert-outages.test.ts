@@ -3,7 +3,15 @@ import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { caBundleOf } from "../../src/certs/ca-bundle.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { CRDS, MERGE_PATCH, SECRETS } from "../../src/kube/resources.ts";
-import { createNamespace, FLAGS, installOwn, NAMESPACE, readTheSecret, serveFromSecret } from "./certs-fixture.ts";
+import {
+  createNamespace,
+  FLAGS,
+  installOwn,
+  NAMESPACE,
+  readTheSecret,
+  serveFromSecret,
+  serveOnFreshConnections,
+} from "./certs-fixture.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 import { createFrozen, sendStorageChange, StorageChangeLoad, untilDenied } from "./storage-change-load.ts";
@@ -51,7 +59,11 @@ await t.test(
     const secret = { apiVersion: "v1", kind: "Secret", type: "kubernetes.io/tls", metadata };
     await api.create(CRDS, manifest("v1"));
     await api.create(SECRETS, { ...secret, data: await fill(8_000) });
-    const webhook = await serveFromSecret(t, cluster, { secret: metadata.name });
+    const webhook = await serveFromSecret(t, cluster, {
+      secret: metadata.name,
+      // A connection that is open outlives the certificate.
+      serve: serveOnFreshConnections(() => undefined),
+    });
     await eventually(async () => webhook.certificate.current !== undefined, "it is served");
     await webhook.register(Buffer.from(ca.certPem).toString("base64"));
     const frozen = { name };
