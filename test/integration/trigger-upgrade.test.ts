@@ -93,15 +93,19 @@ async function hashesByName(): Promise<Map<string, string>> {
   return new Map(states.map(({ metadata, status }) => [metadata.name, status?.currentStorageVersionHash ?? ""]));
 }
 
-/** Waits until every StorageState says that all objects are stored in the current version. */
-async function untilAllPersisted(): Promise<void> {
+/** Waits until there are StorageStates, and every one says that all objects are stored in the current version. */
+async function untilAllPersisted(names: readonly string[]): Promise<void> {
   await eventually(
     async () => {
       const states = await migration.states();
-      return states.every(({ status }) => {
-        const { currentStorageVersionHash: current, persistedStorageVersionHashes: persisted = [] } = status ?? {};
-        return current !== "Unknown" && persisted.length === 1 && persisted[0] === current;
-      });
+      const isThere = (name: string): boolean => states.some(({ metadata }) => metadata.name === name);
+      return (
+        names.every(isThere) &&
+        states.every(({ status }) => {
+          const { currentStorageVersionHash: current, persistedStorageVersionHashes: persisted = [] } = status ?? {};
+          return current !== "Unknown" && persisted.length === 1 && persisted[0] === current;
+        })
+      );
     },
     "every StorageState has the current hash alone",
     90_000,
@@ -117,24 +121,26 @@ await t.test("after an upgrade the resources whose storage version changed are m
   // The real migration controller carries out what the trigger asks for.
   startController(t, cluster, { maxConcurrent: 16, guard: "policy" });
   const { trigger } = startTrigger(t, cluster);
-  await untilAllPersisted();
+  await untilAllPersisted([...CHANGED, kind.name, "configmaps"]);
   t.same(await cluster.storedAs(kind), { v1: 3 }, "the stale CRD was migrated, too");
 
   const before = { hashes: await hashesByName(), stored: await storedVersions(), objects: await readAll(kind) };
   const migrations = await migration.migrations();
-  t.same(new Set(Object.values(before.stored)), new Set(["storage.k8s.io/v1beta1", "resource.k8s.io/v1beta1"]));
+  t.same(new Set(Object.values(before.stored)), new Set(["storage.k8s.io/v1beta1", "resource.k8s.io/v1beta2"]));
   await controlPlane.restartApiserver(0, NEW);
   trigger.pollSoon();
   await eventually(
     async () => (await hashesByName()).get(CHANGED[0] ?? "") !== before.hashes.get(CHANGED[0] ?? ""),
     "the change of the hash is seen",
   );
-  await untilAllPersisted();
+  await untilAllPersisted(CHANGED);
 
   const after = await hashesByName();
   const changed = [...before.hashes].filter(([name, hash]) => after.get(name) !== hash).map(([name]) => name);
   t.same(new Set(changed), new Set(CHANGED), "exactly these have another hash");
   t.same(new Set(Object.values(await storedVersions())), new Set(["storage.k8s.io/v1", "resource.k8s.io/v1"]));
+  // A custom resource is not served for a moment after a restart.
+  await cluster.waitForVersion(kind, "v1");
   t.same(await readAll(kind), before.objects, "every object is read back equal");
   const known = new Set(migrations.map(({ metadata }) => metadata.uid));
   const since = (await migration.migrations()).filter(({ metadata }) => !known.has(metadata.uid));

@@ -5,7 +5,7 @@ import tap from "tap";
 
 import type { KubeObject } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import { CRDS } from "../../src/kube/resources.ts";
+import { ACCEPT_METADATA, CRDS } from "../../src/kube/resources.ts";
 import { type WatchEvent, watchObject } from "../../src/kube/watch.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { type LocalServer, sendStatus, startServer } from "./local-server.ts";
@@ -70,6 +70,22 @@ await tap.test("watchObject() asks for one object, from the given resourceVersio
     timeoutSeconds: "290",
   });
 });
+
+await tap.test(
+  "watchObject() without a name asks for all objects, by their metadata where that is asked for",
+  async (t) => {
+    const server = await serverWith(t, (response) => response.write(line("ADDED", "11")));
+    const abort = new AbortController();
+    const options = { resourceVersion: "10", accept: ACCEPT_METADATA, signal: abort.signal };
+    for await (const event of watchObject<KubeObject>(server.transport(), CRDS, options)) {
+      t.equal(event.type, "ADDED");
+      abort.abort(new Error("seen enough"));
+    }
+    const [request] = server.seen;
+    t.equal(request?.query.has("fieldSelector"), false);
+    t.equal(request?.headers.accept, ACCEPT_METADATA);
+  },
+);
 
 await tap.test("watchObject() resumes from the last resourceVersion when the connection is cut", async (t) => {
   const server = await serverWith(
