@@ -1,8 +1,9 @@
 import { apiVersionOf } from "../kube/resources.ts";
 import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
 import { isNotFound } from "../kube/client.ts";
+import { TransportError } from "../kube/errors.ts";
 import type { Transport } from "../kube/transport.ts";
 import { Pacer } from "../migrator/pacer.ts";
 import type { DiscoveredResource, ServerDiscovery, UnavailableVersion } from "./survey.ts";
@@ -30,7 +31,7 @@ const ANSWER_TIMEOUT_MS = 5_000;
  * @throws {ApiError | TransportError} where the list of groups cannot be read.
  */
 export async function discover(transport: Transport, options: DiscoverOptions): Promise<ServerDiscovery> {
-  const groupVersions = await groupVersionsOf(transport, options);
+  const groupVersions = await answered(transport, options, () => groupVersionsOf(transport, options));
   const found: (readonly DiscoveredResource[])[] = groupVersions.map(() => []);
   const unavailable: UnavailableVersion[] = [];
   const pacer = new Pacer({ clock: options.clock, maxInFlight: IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
@@ -56,6 +57,16 @@ export async function discover(transport: Transport, options: DiscoverOptions): 
 /** The name of a version of a group, as `apiVersion` has it. */
 export function nameOfVersion({ group, version }: GroupVersion): string {
   return apiVersionOf(group, version);
+}
+
+/** A time limit that ran out names neither the API server nor what it was asked. */
+async function answered<T>({ server }: Transport, { signal }: DiscoverOptions, ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error instanceof KsvmError ? error : new TransportError("GET /apis", server, error);
+  }
 }
 
 /** The versions that the API server lists, the preferred one of each group first. */

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { StorageState } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
@@ -191,6 +192,7 @@ export class Reconciler {
       const delayMs = isConflict(error) && failures === 1 ? CONFLICT_RETRY_MS : retryDelayMs(failures);
       if (delayMs !== CONFLICT_RETRY_MS) {
         logger.warn({ err: error, resource: name }, "cannot look after a resource; trying again");
+        this.#waiting.set(name, messageOf(error));
       }
       queue.add(name, delayMs);
     }

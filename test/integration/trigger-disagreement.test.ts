@@ -1,6 +1,8 @@
 import t from "tap";
+import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { GROUP, TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
 import { STORAGE_STATES } from "../../src/kube/resources.ts";
 import { MigrationApi, startTrigger } from "./trigger-harness.ts";
@@ -58,4 +60,29 @@ await t.test("API servers that disagree stop migrations, and the trigger goes on
   t.equal((await migration.hashes(NAME))?.current, current);
   await migration.setCondition(next, "Succeeded");
   await migration.waitForHashes(NAME, { persisted: [current], current });
+});
+
+await t.test("a CRD is migrated only when every API server can be asked", async (t) => {
+  const { trigger, ...started } = startTrigger(t, cluster, { endpoints });
+  await started.settled();
+  const kind = new TestKind("paused");
+  await cluster.createCrd(kind, { storage: "v1alpha1" });
+  await migration.setCondition(await migration.nextMigration(kind.name), "Succeeded");
+  const hashes = ["v1alpha1", "v1"].map((version) => storageVersionHashOf(GROUP, version, kind.kind));
+  const [old = "", current = ""] = hashes;
+  await migration.waitForHashes(kind.name, { persisted: [old], current: old });
+  const known = await migration.migrations(kind.name);
+  const second = controlPlane.apiservers[1];
+  second?.pause();
+  await cluster.setVersions(kind, { storage: "v1" });
+  await eventually(
+    async () =>
+      trigger.report().waiting.some(({ name, reason }) => name === kind.name && reason.includes(endpoints[1] ?? "?")),
+    "the trigger names the API server that does not answer",
+  );
+  t.same(await migration.migrations(kind.name), known, "nothing begins meanwhile");
+  t.same(await migration.hashes(kind.name), { persisted: [old], current: old });
+  second?.resume();
+  await migration.nextMigration(kind.name, known);
+  t.same(await migration.hashes(kind.name), { persisted: [old, current], current });
 });
