@@ -46,8 +46,13 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
     case "incomplete":
       return `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts)}; nothing was pruned`;
     case "dry-run":
-      return `dry-run: ${result.counts?.done ?? 0} objects would be accepted, nothing was changed`;
+      return `dry-run: ${result.counts?.done ?? 0} objects would be accepted${changedPart(result.counts)}, nothing was changed`;
   }
+}
+
+function changedPart(counts: Readonly<Counts> | undefined): string {
+  const changed = counts?.changed ?? 0;
+  return changed === 0 ? "" : ` (${changed} of them changed by admission)`;
 }
 
 /** The objects that could not be migrated, a line each. */
@@ -74,10 +79,9 @@ const COUNT_WORDS = [
 
 /** `5000 rewritten, 3 deleted meanwhile`. */
 export function describeCounts(counts: Readonly<Counts> | undefined): string {
-  const changed = (counts?.changed ?? 0) === 0 ? "" : ` (${counts?.changed} of them changed by admission)`;
   const parts = COUNT_WORDS.flatMap(([field, words]) => {
     const count = counts?.[field] ?? 0;
-    return count === 0 ? [] : [`${count} ${words}${field === "migrated" ? changed : ""}`];
+    return count === 0 ? [] : [`${count} ${words}${field === "migrated" ? changedPart(counts) : ""}`];
   });
   return parts.length === 0 ? "no objects" : parts.join(", ");
 }

@@ -1,4 +1,10 @@
-import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import {
+  type CustomResourceDefinition,
+  isClean,
+  servedVersionsOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner, isSameOwner } from "../api/owner.ts";
 import { formatCheckpoint, type ResumePoint, resumePointOf } from "./checkpoint.ts";
@@ -11,7 +17,7 @@ import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
 import { pruneStoredVersions } from "./prune.ts";
-import { readCrd } from "./read-crd.ts";
+import { findCrd, readCrd } from "./read-crd.ts";
 import { crdResourceOf } from "./request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { RewritePass } from "./rewrite-pass.ts";
@@ -67,6 +73,7 @@ export class CrdRun {
     const monitor = this.#monitor(expected, crd);
     await this.#evidence.settle(apiServers, silent, crd);
     await this.#rewrite(crd);
+    await this.#reportForeignPrune(crd);
     const storedVersions = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
     if (storedVersions !== undefined) {
       const removed = storedVersionsOf(crd).filter((version) => !storedVersions.includes(version));
@@ -188,6 +195,17 @@ export class CrdRun {
       ...token,
     };
     await this.#parts.lease.saveCheckpoint(formatCheckpoint(checkpoint));
+  }
+
+  /** Nothing of this run rests on storedVersions, so it goes on; but whoever did that rested on less. */
+  async #reportForeignPrune(before: CustomResourceDefinition): Promise<void> {
+    const { client, emit, retrier, signal } = this.#context;
+    const { crdName } = this.#parts;
+    const after = await retrier.run(() => findCrd(client, crdName, { signal }), signal);
+    if (!isClean(before) && after !== undefined && isClean(after)) {
+      const message = `somebody else pruned storedVersions of "${crdName}" while objects were being rewritten`;
+      emit({ type: "warning", message });
+    }
   }
 
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<readonly string[]> {

@@ -71,6 +71,10 @@ const results: readonly [result: MigrationResult, text: string][] = [
     result({ outcome: "dry-run", counts: counts({ done: 7 }) }),
     "dry-run: 7 objects would be accepted, nothing was changed",
   ],
+  [
+    result({ outcome: "dry-run", counts: counts({ done: 7, changed: 2 }) }),
+    "dry-run: 7 objects would be accepted (2 of them changed by admission), nothing was changed",
+  ],
 ];
 
 for (const [value, text] of results) {

@@ -1,0 +1,18 @@
+import t, { type Test } from "tap";
+
+/** How many tests of a file run at the same time: most of them wait, for a settle time or a webhook. */
+const JOBS = 4;
+t.jobs = JOBS;
+
+/** Registers a test that runs beside others of its file, each on a kind of its own. */
+export function parallel(title: string, test: (t: Test) => Promise<unknown>): void {
+  void t.test(title, { buffered: true }, test);
+}
+
+/**
+ * Registers a test that changes what others see, such as a webhook under our name: it begins when those before it have
+ * ended, and those after it begin when it has.
+ */
+export function alone(title: string, test: (t: Test) => Promise<unknown>): void {
+  void t.test(title, { buffered: false }, test);
+}
