@@ -27,7 +27,7 @@ export async function untilDiscoveryShows({ cluster, kind }: Scenario, version: 
       return resources.find(({ name }) => name === kind.plural)?.storageVersionHash === hash;
     },
     `discovery shows ${version} as the storage version`,
-    20_000,
+    60_000,
     0,
   );
 }

@@ -9,8 +9,8 @@ import { Scenario } from "./scenario.ts";
 
 const seed = announcedSeed("kill-migrator.test.ts");
 const cluster = await Cluster.start(t);
-const KILLS = IS_LONG ? 20 : 4;
-const OBJECTS = 300;
+const KILLS = IS_LONG ? 20 : 3;
+const OBJECTS = IS_LONG ? 300 : 200;
 const SLOW = ["--max-qps", "100", "--page-size", "20"];
 
 /** After which line of a run, and how much later, it is killed. Most of a run's time is progress. */

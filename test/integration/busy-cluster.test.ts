@@ -6,6 +6,7 @@ import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { alone, parallel } from "./parallel.ts";
 import { rejectUpdates } from "./reject-updates.ts";
 import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 
@@ -34,7 +35,7 @@ function keep(work: (round: number) => Promise<unknown>): () => Promise<number> 
   };
 }
 
-await t.test(
+parallel(
   "F14: a controller that writes the status of every object all the time does not keep it from ending",
   async (t) => {
     const kind = new TestKind("churn");
@@ -52,51 +53,62 @@ await t.test(
   },
 );
 
-await t.test(
-  "F15: objects that are deleted and created in mid-run are neither failures nor brought back",
-  async (t) => {
-    const kind = new TestKind("comings");
-    const run = await startSlowRun(cluster, kind);
-    const stop = keep(async (round) => {
-      const name = `w${(round * 7) % SLOW_RUN_OBJECTS}`;
-      await api.delete(kind.resource("v1"), { name, namespace: "default" });
-      // Every other one comes back, with another uid.
-      if (round % 2 === 0) {
-        await api.create(kind.resource("v1"), kind.object(name, "v1")).catch((error: unknown) => {
-          if (!isConflict(error)) throw error;
-        });
-      }
-    });
-    const { code, stderr } = await run.ended;
-    await stop();
-    t.equal(code, 0, stderr);
-    const listed = (await api.listMetadata(kind.resource("v1"))).items.length;
-    t.same(await cluster.storedAs(kind), { v1: listed });
-    t.ok(listed < SLOW_RUN_OBJECTS, "what was deleted stays deleted");
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-  },
-);
+parallel("F15: objects that are deleted and created in mid-run are neither failures nor brought back", async (t) => {
+  const kind = new TestKind("comings");
+  const run = await startSlowRun(cluster, kind);
+  const stop = keep(async (round) => {
+    const name = `w${(round * 7) % SLOW_RUN_OBJECTS}`;
+    await api.delete(kind.resource("v1"), { name, namespace: "default" });
+    // Every other one comes back, with another uid.
+    if (round % 2 === 0) {
+      await api.create(kind.resource("v1"), kind.object(name, "v1")).catch((error: unknown) => {
+        if (!isConflict(error)) throw error;
+      });
+    }
+  });
+  const { code, stderr } = await run.ended;
+  await stop();
+  t.equal(code, 0, stderr);
+  const listed = (await api.listMetadata(kind.resource("v1"))).items.length;
+  t.same(await cluster.storedAs(kind), { v1: listed });
+  t.ok(listed < SLOW_RUN_OBJECTS, "what was deleted stays deleted");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+});
 
-await t.test(
-  "F16: an object that is being deleted and cannot be written is named, and nothing is pruned",
-  async (t) => {
-    const kind = new TestKind("stuck");
-    await cluster.createCrd(kind, { storage: "v1alpha1" });
-    const ref = { name: "held", namespace: "default" };
-    const object = kind.object("held", "v1alpha1");
-    await api.create(kind.resource("v1alpha1"), { ...object, metadata: { ...ref, finalizers: ["example.com/hold"] } });
-    await api.delete(kind.resource("v1alpha1"), ref);
-    await cluster.setVersions(kind, { storage: "v1" });
-    await rejectUpdates(cluster, kind, { expression: "false", message: "frozen solid" });
-    await eventually(async () => (await cluster.migrate([kind.name, "--dry-run"])).code === 3, "the rule is in force");
-    const run = await cluster.migrate([kind.name]);
-    t.equal(run.code, 3);
-    t.match(run.stderr, /default\/held: .*frozen solid/);
-    t.same(await cluster.storedAs(kind), { v1alpha1: 1 });
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-    await assertUnfrozen(t, cluster, kind);
-  },
-);
+parallel("F16: an object that is being deleted and cannot be written is named, and nothing is pruned", async (t) => {
+  const kind = new TestKind("stuck");
+  await cluster.createCrd(kind, { storage: "v1alpha1" });
+  const ref = { name: "held", namespace: "default" };
+  const object = kind.object("held", "v1alpha1");
+  await api.create(kind.resource("v1alpha1"), { ...object, metadata: { ...ref, finalizers: ["example.com/hold"] } });
+  await api.delete(kind.resource("v1alpha1"), ref);
+  await cluster.setVersions(kind, { storage: "v1" });
+  await rejectUpdates(cluster, kind, { expression: "false", message: "frozen solid" });
+  await eventually(async () => (await cluster.migrate([kind.name, "--dry-run"])).code === 3, "the rule is in force");
+  const run = await cluster.migrate([kind.name]);
+  t.equal(run.code, 3);
+  t.match(run.stderr, /default\/held: .*frozen solid/);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 1 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+parallel("F25: a second run is a no-op, and a CRD that is gone is one clear line", async (t) => {
+  const kind = new TestKind("idem");
+  await cluster.createStale(kind, 2);
+  t.equal((await cluster.migrate([kind.name])).code, 0);
+  t.match(await cluster.migrate([kind.name]), { code: 0, stdout: /nothing to do/, stderr: "" });
+  await api.delete({ group: "apiextensions.k8s.io", version: "v1", resource: "customresourcedefinitions" }, kind);
+  await eventually(
+    async () =>
+      cluster.crd(kind).then(
+        () => false,
+        (error: unknown) => isNotFound(error),
+      ),
+    "the CRD is gone",
+  );
+  t.match(await cluster.migrate([kind.name]), { code: 1, stderr: /^error: Cannot find .*\[ResourceNotFound\]\n$/ });
+});
 
 /** An administrator whom the API server gives next to nothing at a time, and refuses what is beyond it. */
 async function throttle(user: string): Promise<void> {
@@ -135,7 +147,7 @@ async function throttle(user: string): Promise<void> {
   );
 }
 
-await t.test("F17: an API server that answers 429 is given time", async (t) => {
+alone("F17: an API server that answers 429 is given time", async (t) => {
   const kind = new TestKind("narrow");
   await cluster.createStale(kind, 60);
   await throttle("throttled");
@@ -147,7 +159,7 @@ await t.test("F17: an API server that answers 429 is given time", async (t) => {
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("F18: continue tokens that expire (410) in mid-run cost nothing and lose nothing", async (t) => {
+alone("F18: continue tokens that expire (410) in mid-run cost nothing and lose nothing", async (t) => {
   const kind = new TestKind("expired");
   const run = await startSlowRun(cluster, kind);
   const { stored } = cluster.controlPlane;
@@ -163,21 +175,4 @@ await t.test("F18: continue tokens that expire (410) in mid-run cost nothing and
   t.ok(expired > 0, `${expired} tokens expired`);
   t.match(stdout, new RegExp(`: ${SLOW_RUN_OBJECTS} rewritten`), "each object was written once");
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
-});
-
-await t.test("F25: a second run is a no-op, and a CRD that is gone is one clear line", async (t) => {
-  const kind = new TestKind("idem");
-  await cluster.createStale(kind, 2);
-  t.equal((await cluster.migrate([kind.name])).code, 0);
-  t.match(await cluster.migrate([kind.name]), { code: 0, stdout: /nothing to do/, stderr: "" });
-  await api.delete({ group: "apiextensions.k8s.io", version: "v1", resource: "customresourcedefinitions" }, kind);
-  await eventually(
-    async () =>
-      cluster.crd(kind).then(
-        () => false,
-        (error: unknown) => isNotFound(error),
-      ),
-    "the CRD is gone",
-  );
-  t.match(await cluster.migrate([kind.name]), { code: 1, stderr: /^error: Cannot find .*\[ResourceNotFound\]\n$/ });
 });

@@ -154,7 +154,8 @@ export class Cluster {
 export async function eventually(
   condition: () => Promise<boolean>,
   what: string,
-  timeoutMs = 20_000,
+  // Generous: it is only used up where something is wrong, or the machine is busy with others.
+  timeoutMs = 60_000,
   pauseMs = 50,
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;

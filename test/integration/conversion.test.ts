@@ -4,11 +4,12 @@ import { messageOf } from "../../src/errors.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
+import { parallel } from "./parallel.ts";
 import { TestKind } from "./crd-fixture.ts";
 
 const cluster = await Cluster.start(t);
 
-await t.test("migrate works through a conversion webhook", async (t) => {
+parallel("migrate works through a conversion webhook", async (t) => {
   const webhook = await serveConversion(t);
   const kind = new TestKind("convert");
   await cluster.createStale(kind, 20, { conversion: conversionBy(webhook) });
@@ -28,8 +29,8 @@ await t.test("migrate works through a conversion webhook", async (t) => {
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test(
-  "migrate does not wipe managedFields when the conversion webhook fails in mid-run (kubernetes#136919)",
+parallel(
+  "F10: migrate does not wipe managedFields when the conversion webhook fails in mid-run (kubernetes#136919)",
   async (t) => {
     const webhook = await serveConversion(t);
     const kind = new TestKind("fields");
@@ -65,8 +66,8 @@ await t.test(
   },
 );
 
-await t.test(
-  "one object that cannot be converted makes lists fail: the rest is migrated, and it is named",
+parallel(
+  "A list that fails as a whole, by one object that cannot be converted: the rest is migrated, and it is named",
   async (t) => {
     let isBroken = true;
     const webhook = await serveConversion(t, (name) => isBroken && name === "w3");
@@ -85,28 +86,31 @@ await t.test(
   },
 );
 
-await t.test("a list that no served version can give is waited for, and its message is shown", async (t) => {
-  let isBroken = true;
-  const webhook = await serveConversion(t, (name) => isBroken && name === "w3");
-  const kind = new TestKind("unlistable");
-  await cluster.createStale(kind, 8, { conversion: conversionBy(webhook) });
-  await cluster.setVersions(kind, { storage: "v1", unserved: ["v1alpha1"] });
-  let output = "";
-  const ended = cluster.migrate([kind.name], {
-    onStdout: (text) => {
-      output += text;
-    },
-  });
-  await eventually(async () => /trying again .*w3 cannot be converted/.test(output), "the run waits and says why");
-  t.same(await cluster.storedAs(kind), { v1alpha1: 8 });
-  isBroken = false;
-  const { code, stderr } = await ended;
-  t.equal(code, 0, stderr);
-  t.same(await cluster.storedAs(kind), { v1: 8 });
-});
+parallel(
+  "A list that fails as a whole, in every served version: it is waited for, and its message is shown",
+  async (t) => {
+    let isBroken = true;
+    const webhook = await serveConversion(t, (name) => isBroken && name === "w3");
+    const kind = new TestKind("unlistable");
+    await cluster.createStale(kind, 8, { conversion: conversionBy(webhook) });
+    await cluster.setVersions(kind, { storage: "v1", unserved: ["v1alpha1"] });
+    let output = "";
+    const ended = cluster.migrate([kind.name], {
+      onStdout: (text) => {
+        output += text;
+      },
+    });
+    await eventually(async () => /trying again .*w3 cannot be converted/.test(output), "the run waits and says why");
+    t.same(await cluster.storedAs(kind), { v1alpha1: 8 });
+    isBroken = false;
+    const { code, stderr } = await ended;
+    t.equal(code, 0, stderr);
+    t.same(await cluster.storedAs(kind), { v1: 8 });
+  },
+);
 
-await t.test(
-  "an apply that fails because managedFields name a missing version falls back (kubernetes#111937)",
+parallel(
+  "An apply that fails because managedFields name a missing version falls back (kubernetes#111937)",
   async (t) => {
     const kind = new TestKind("skipped");
     const versions = ["v1alpha1", "v1", "v2"];

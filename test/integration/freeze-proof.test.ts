@@ -1,14 +1,24 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { CRD_FIELD_MANAGER, FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { isSameOwner } from "../../src/api/owner.ts";
 import { systemClock } from "../../src/clock.ts";
-import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import {
+  CRDS,
+  MERGE_PATCH,
+  POLICIES,
+  POLICY_BINDINGS,
+  type Resource,
+  WEBHOOK_CONFIGURATIONS,
+} from "../../src/kube/resources.ts";
 import { freeze, unfreeze } from "../../src/migrator/freeze.ts";
 import { proveFreeze } from "../../src/migrator/freeze-proof.ts";
 import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/migrator/guard-install.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
+import { lastVersionsChangeOf } from "../../src/migrator/settle.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { alone, parallel } from "./parallel.ts";
 import { serveWebhook } from "./serve-webhook.ts";
 import { type CrdShape, TestKind } from "./crd-fixture.ts";
 
@@ -41,7 +51,7 @@ const SHAPES: readonly { readonly title: string; readonly shape: CrdShape }[] = 
 ];
 
 for (const { title, shape } of SHAPES) {
-  await t.test(`proveFreeze() tells a freeze in force from every lookalike, on a CRD with ${title}`, async (t) => {
+  parallel(`proveFreeze() tells a freeze in force from every lookalike, on a CRD with ${title}`, async (t) => {
     const kind = new TestKind("proof");
     const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
     const guard = policyGuardOf(kind.name);
@@ -72,7 +82,43 @@ for (const { title, shape } of SHAPES) {
   });
 }
 
-await t.test("migrate does nothing where the webhook is to guard and is not installed", async (t) => {
+/** Whether the policy of a guard is there, and its binding. */
+function areThere({ name }: { readonly name: string }): Promise<readonly boolean[]> {
+  const isThere = async (resource: Resource): Promise<boolean> => (await api.find(resource, { name })) !== undefined;
+  return Promise.all([POLICIES, POLICY_BINDINGS].map(isThere));
+}
+
+parallel("Settle counts from the newest of: the freeze itself never owns spec, so it is no change of it", async (t) => {
+  const kind = new TestKind("managed");
+  const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
+  const created = await cluster.createCrd(kind, { storage: "v1" });
+  await freeze(context, kind.name, owner);
+  const frozen = await cluster.crd(kind);
+  const own = frozen.metadata.managedFields?.filter(({ manager }) => manager === CRD_FIELD_MANAGER) ?? [];
+  t.same(
+    own.map(({ fieldsV1 }) => Object.keys(fieldsV1 ?? {})),
+    [["f:metadata"]],
+  );
+  t.ok(lastVersionsChangeOf(frozen));
+  t.equal(lastVersionsChangeOf(frozen), lastVersionsChangeOf(created));
+  await unfreeze(context, kind.name, owner);
+});
+
+parallel("The policy guard is one for each CRD, and is removed only by its owner", async (t) => {
+  const [kind, other] = [new TestKind("owned"), new TestKind("other")];
+  const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
+  const [guard, otherGuard] = [policyGuardOf(kind.name), policyGuardOf(other.name)];
+  await installGuard(context, kind.name, guard, owner);
+  await installGuard(context, other.name, otherGuard, { ...owner, lease: `kube-system/${other.name}` });
+  await removePolicyGuard(context, kind.name, (found) => found.identity === "somebody else");
+  t.same(await areThere(guard), [true, true]);
+  await removePolicyGuard(context, kind.name, (found) => isSameOwner(found, owner));
+  t.same(await areThere(guard), [false, false]);
+  t.same(await areThere(otherGuard), [true, true], "the one of another CRD stays");
+  await removePolicyGuard(context, other.name, () => true);
+});
+
+alone("migrate does nothing where the webhook is to guard and is not installed", async (t) => {
   const kind = new TestKind("bare");
   await cluster.createStale(kind, 3);
   const run = await cluster.migrate([kind.name, "--guard", "webhook", "--proof-timeout", "1s"]);
@@ -83,7 +129,7 @@ await t.test("migrate does nothing where the webhook is to guard and is not inst
   await assertUnfrozen(t, cluster, kind);
 });
 
-await t.test("migrate does nothing where a guard under our name denies everything", async (t) => {
+alone("migrate does nothing where a guard under our name denies everything", async (t) => {
   const kind = new TestKind("deny");
   await cluster.createStale(kind, 3);
   // It lets real writes pass, so that the run gets as far as the proof, and its own freeze can be lifted again.
@@ -131,7 +177,7 @@ await t.test("migrate does nothing where a guard under our name denies everythin
   await assertUnfrozen(t, cluster, kind);
 });
 
-await t.test("migrate refuses a user who may not do all of it, before it changes anything", async (t) => {
+alone("migrate refuses a user who may not do all of it, before it changes anything", async (t) => {
   const kind = new TestKind("reader");
   await cluster.createStale(kind, 3);
   const before = await cluster.crd(kind);
@@ -148,7 +194,7 @@ await t.test("migrate refuses a user who may not do all of it, before it changes
   t.equal((await cluster.crd(kind)).metadata.resourceVersion, before.metadata.resourceVersion);
 });
 
-await t.test("migrate and plan say in one line that a name does not exist", async (t) => {
+alone("migrate and plan say in one line that a name does not exist", async (t) => {
   for (const command of ["migrate", "plan"]) {
     for (const name of ["nothing.example.com", "nothing", "nothing.apps"]) {
       const run = await cluster.ksvm([command, name]);

@@ -2,12 +2,15 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { KsvmError } from "../../src/errors.ts";
 import { CRDS, LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/migrator/lease-acquire.ts";
+import { type Checkpoint, formatCheckpoint } from "../../src/migrator/checkpoint.ts";
+import { type Lease, leaseNameOf } from "../../src/migrator/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/migrator/run-lease.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { parallel } from "./parallel.ts";
 import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
@@ -18,7 +21,7 @@ function rewrittenBy(stdout: string): number {
   return Number(/(\d+) rewritten/.exec(stdout)?.[1] ?? 0);
 }
 
-await t.test("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes", async (t) => {
+parallel("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes", async (t) => {
   const kind = new TestKind("ctrlc");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
@@ -41,7 +44,7 @@ await t.test("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes"
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("after kill -9 the next run takes over the freeze, and writes no object twice", async (t) => {
+parallel("after kill -9 the next run takes over the freeze, and writes no object twice", async (t) => {
   const kind = new TestKind("killed");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
@@ -61,7 +64,7 @@ await t.test("after kill -9 the next run takes over the freeze, and writes no ob
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("a second run refuses while the first one lives", async (t) => {
+parallel("a second run refuses while the first one lives", async (t) => {
   const kind = new TestKind("twice");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const first = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--max-qps", "8", "--page-size", "5", kind.name]);
@@ -76,7 +79,7 @@ await t.test("a second run refuses while the first one lives", async (t) => {
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("a checkpoint that was tampered with is not believed", async (t) => {
+parallel("a checkpoint that was tampered with is not believed", async (t) => {
   const kind = new TestKind("forged");
   await cluster.createStale(kind, 20);
   const { api } = cluster;
@@ -96,7 +99,53 @@ await t.test("a checkpoint that was tampered with is not believed", async (t) =>
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("a freeze of somebody else is left alone and reported", async (t) => {
+parallel("W is not reused: one beyond what etcd has is void, as after a restore from a backup", async (t) => {
+  const kind = new TestKind("restored");
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
+  await untilRewriting(cluster, kind);
+  run.child.kill("SIGINT");
+  await run.ended;
+  // As it would be had it been written at a later revision than etcd counts to now; true to the letter otherwise.
+  const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
+  const { metadata } = await cluster.api.get<Lease>(LEASES, lease);
+  const { continueToken: _, ...left } = JSON.parse(metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "") as Checkpoint;
+  const checkpoint = formatCheckpoint({ ...left, watermark: "999999999999" });
+  const body = { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: checkpoint } } };
+  await cluster.api.patch(LEASES, lease, { type: MERGE_PATCH, body });
+  const again = await cluster.migrate([kind.name]);
+  t.equal(again.code, 0, again.stderr);
+  t.match(again.stdout, /resuming an earlier run at resourceVersion 999999999999/, "negative control: it was read");
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "and not believed");
+  await assertNoTraces(t, cluster, kind);
+});
+
+parallel("W is not reused: a run on a built-in resource that was interrupted begins at the start", async (t) => {
+  const configMaps = { group: "", version: "v1", resource: "configmaps" };
+  const objects = Array.from({ length: 30 }, (_, index) => ({
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name: `interrupted${index}`, namespace: "default" },
+  }));
+  await cluster.createObjects(configMaps, objects);
+  const interrupt = new AbortController();
+  const first = await cluster.migrate(["configmaps", "--max-qps", "10", "--page-size", "5", "-o", "json"], {
+    signal: interrupt.signal,
+    onStdout: (text) => {
+      // Some pages are done by then.
+      if (/"done":[1-9]\d/.test(text)) interrupt.abort(new KsvmError("Interrupted", "enough"));
+    },
+  });
+  t.equal(first.code, 130, "it was interrupted");
+  const again = await cluster.migrate(["configmaps"]);
+  t.equal(again.code, 0, again.stderr);
+  // The bytes may have been written under an old encryption key after the watermark: no hash shows that.
+  t.notMatch(again.stdout, /resuming/);
+  const looked = Number(/(\d+) stored in the storage version before/.exec(again.stdout)?.[1]);
+  t.ok(looked >= objects.length, `${looked} objects were looked at`);
+});
+
+parallel("a freeze of somebody else is left alone and reported", async (t) => {
   const kind = new TestKind("foreign");
   await cluster.createStale(kind, 3);
   const body = { metadata: { annotations: { [MIGRATING_ANNOTATION]: "by-hand" } } };
@@ -111,7 +160,7 @@ await t.test("a freeze of somebody else is left alone and reported", async (t) =
   t.match(plan.stdout, /blocked/);
 });
 
-await t.test("Two writers: a run that wakes up after another took over does nothing any more", async (t) => {
+parallel("Two writers: a run that wakes up after another took over does nothing any more", async (t) => {
   const kind = new TestKind("asleep");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const sleeper = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
@@ -122,7 +171,7 @@ await t.test("Two writers: a run that wakes up after another took over does noth
   const ownerNow = async (): Promise<string | undefined> => freezeOwnerOf(await cluster.crd(kind))?.identity;
   const before = await ownerNow();
   const hasTakenOver = async (): Promise<boolean> => ![undefined, before].includes(await ownerNow());
-  await eventually(hasTakenOver, "the second run has taken over", 40_000);
+  await eventually(hasTakenOver, "the second run has taken over");
   const owner = await ownerNow();
   sleeper.child.kill("SIGCONT");
   const late = await sleeper.ended;

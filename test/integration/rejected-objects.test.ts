@@ -6,6 +6,7 @@ import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { mutateUpdates } from "./mutate-updates.ts";
+import { parallel } from "./parallel.ts";
 import { rejectUpdates } from "./reject-updates.ts";
 
 const cluster = await Cluster.start(t);
@@ -29,7 +30,7 @@ async function rejectUpdatesOf(kind: TestKind, name: string): Promise<() => Prom
 }
 
 /** The case in which the in-tree controller 1.36.3 prunes all the same, and the two old objects become unreadable. */
-await t.test(
+parallel(
   "F4, F6: migrate does not prune where an object was rejected, and a second run tries only what is left",
   async (t) => {
     const kind = new TestKind("reject");
@@ -60,7 +61,7 @@ await t.test(
   },
 );
 
-await t.test("migrate goes on where an object is invalid by a schema that was tightened later", async (t) => {
+parallel("migrate goes on where an object is invalid by a schema that was tightened later", async (t) => {
   const kind = new TestKind("strict");
   await cluster.createStale(kind, 3);
   const specSchema = { type: "object", properties: { size: { type: "integer" } }, required: ["owner"] };
@@ -71,7 +72,7 @@ await t.test("migrate goes on where an object is invalid by a schema that was ti
   t.same(await cluster.storedAs(kind), { v1: 3 });
 });
 
-await t.test(
+parallel(
   "Objects that somebody's mutating admission changes during the rewrite are counted and named, and none other changes",
   async (t) => {
     const kind = new TestKind("mutated");

@@ -4,6 +4,7 @@ import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { parallel } from "./parallel.ts";
 import { GROUP, TestKind, versionsOf } from "./crd-fixture.ts";
 import { conversionBy, serveConversion, serveWebhook } from "./serve-webhook.ts";
 
@@ -21,7 +22,7 @@ function startRun(args: readonly string[]) {
   return { seen, ended };
 }
 
-await t.test("a conversion webhook that is down is waited for by its name, and does not fail the run", async (t) => {
+parallel("F9: a conversion webhook that is down is waited for by its name, and does not fail the run", async (t) => {
   const webhook = await serveConversion(t);
   const kind = new TestKind("down");
   await cluster.createStale(kind, 5, { conversion: conversionBy(webhook) });
@@ -36,8 +37,8 @@ await t.test("a conversion webhook that is down is waited for by its name, and d
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test(
-  "an operator's own admission webhook that has no endpoints yet is waited for, with the freeze lifted",
+parallel(
+  "F8: an operator's own admission webhook that has no endpoints yet is waited for, with the freeze lifted",
   async (t) => {
     const webhook = await serveWebhook(t, ({ request }: { request: { uid: string } }) => ({
       apiVersion: "admission.k8s.io/v1",
@@ -87,25 +88,28 @@ await t.test(
   },
 );
 
-await t.test("the freeze never blocks the update of the CRD that repairs its own conversion webhook", async (t) => {
-  const [broken, repaired] = [await serveConversion(t), await serveConversion(t)];
-  const kind = new TestKind("repair");
-  await cluster.createStale(kind, 5, { conversion: conversionBy(broken) });
-  broken.setDown(true);
-  const { seen, ended } = startRun([kind.name, "--max-freeze-idle", "3s"]);
-  await eventually(async () => /with the freeze lifted meanwhile/.test(seen.output), "the run lifted its freeze");
-  t.notOk(hasFreezeAnnotation(await cluster.crd(kind)));
-  // The upgrade that brings the new webhook makes another version the storage version, too: a freeze would deny it.
-  const upgrade = { spec: { versions: versionsOf({ storage: "v1alpha1" }), conversion: conversionBy(repaired) } };
-  await t.resolves(api.patch(CRDS, kind, { type: MERGE_PATCH, body: upgrade }), "the repair is accepted");
-  const { code, stderr } = await ended;
-  t.equal(code, 0, stderr);
-  t.same(await cluster.storedAs(kind), { v1alpha1: 5 });
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1"], "what is stored, after all, is what is listed");
-  await assertNoTraces(t, cluster, kind);
-});
+parallel(
+  "Long waits do not hold the freeze: it never blocks the update of the CRD that repairs its own conversion webhook",
+  async (t) => {
+    const [broken, repaired] = [await serveConversion(t), await serveConversion(t)];
+    const kind = new TestKind("repair");
+    await cluster.createStale(kind, 5, { conversion: conversionBy(broken) });
+    broken.setDown(true);
+    const { seen, ended } = startRun([kind.name, "--max-freeze-idle", "3s"]);
+    await eventually(async () => /with the freeze lifted meanwhile/.test(seen.output), "the run lifted its freeze");
+    t.notOk(hasFreezeAnnotation(await cluster.crd(kind)));
+    // The upgrade that brings the new webhook makes another version the storage version, too: a freeze would deny it.
+    const upgrade = { spec: { versions: versionsOf({ storage: "v1alpha1" }), conversion: conversionBy(repaired) } };
+    await t.resolves(api.patch(CRDS, kind, { type: MERGE_PATCH, body: upgrade }), "the repair is accepted");
+    const { code, stderr } = await ended;
+    t.equal(code, 0, stderr);
+    t.same(await cluster.storedAs(kind), { v1alpha1: 5 });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1"], "what is stored, after all, is what is listed");
+    await assertNoTraces(t, cluster, kind);
+  },
+);
 
-await t.test("a webhook that never comes back ends the run with its name, after the stated time", async (t) => {
+parallel("a webhook that never comes back ends the run with its name, after the stated time", async (t) => {
   const webhook = await serveConversion(t);
   const kind = new TestKind("never");
   await cluster.createStale(kind, 5, { conversion: conversionBy(webhook) });
