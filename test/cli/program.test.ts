@@ -40,7 +40,7 @@ function kubeconfig(t: Tap, server: string): string {
 
 const NOBODY = "http://127.0.0.1:1";
 
-await tap.test("runProgram() ends with 1 and one line when the API server is too old", async (t) => {
+await tap.test("Supported: runProgram() ends with 1 and one line when the API server is too old", async (t) => {
   // The oldest API server that the tests can start is newer.
   const server = await startServer(t, (_, response) => sendJson(response, 200, { gitVersion: "v1.29.15" }));
   const widgets = "widgets.example.com";

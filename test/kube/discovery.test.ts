@@ -37,7 +37,7 @@ const answers: readonly [name: string, body: unknown, found: string][] = [
 ];
 
 for (const [name, body, found] of answers) {
-  await tap.test(`assertSupportedServer() throws ServerUnsupported when the server ${name}`, async (t) => {
+  await tap.test(`Supported: assertSupportedServer() throws ServerUnsupported when the server ${name}`, async (t) => {
     const server = await startServer(t, (_, response) => sendJson(response, 200, body));
     await t.rejects(assertSupportedServer(server.transport()), {
       code: "ServerUnsupported",

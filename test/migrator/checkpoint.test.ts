@@ -36,7 +36,7 @@ const otherCrds: readonly [name: string, crd: ReturnType<typeof crdWith>][] = [
 ];
 
 for (const [name, crd] of otherCrds) {
-  await tap.test(`resumePointOf() believes nothing when the CRD has ${name}`, (t) => {
+  await tap.test(`W is not reused: resumePointOf() believes nothing when the CRD has ${name}`, (t) => {
     t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), crd, SERVERS), undefined);
     t.end();
   });

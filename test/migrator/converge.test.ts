@@ -22,10 +22,13 @@ const cases: readonly [title: string, hash: string | undefined, isStorageServed:
 ];
 
 for (const [title, storageVersionHash, isStorageServed, lags] of cases) {
-  await tap.test(`lagReason() is ${lags ? "a reason" : "undefined"} where discovery ${title}`, async (t) => {
-    const found = storageVersionHash === undefined ? FOUND : { ...FOUND, storageVersionHash };
-    t.equal(lagReason({ ...TARGET, isStorageServed }, found) !== undefined, lags);
-  });
+  await tap.test(
+    `The hash is opaque: lagReason() is ${lags ? "a reason" : "undefined"} where discovery ${title}`,
+    async (t) => {
+      const found = storageVersionHash === undefined ? FOUND : { ...FOUND, storageVersionHash };
+      t.equal(lagReason({ ...TARGET, isStorageServed }, found) !== undefined, lags);
+    },
+  );
 }
 
 await tap.test("lagReason() is a reason where discovery does not list the resource", async (t) => {

@@ -100,13 +100,16 @@ await tap.test("CrdMonitor bridges a gap in the watch where the generation did n
   t.same(broken, []);
 });
 
-await tap.test("CrdMonitor begins again at step 1 after a gap with a moved generation, harmless or not", async (t) => {
-  const { monitor, broken, signal } = await monitorOn(t, crd("15", 3), expire);
-  monitor.start(crd("10", 1));
-  await until(() => broken.length > 0);
-  t.ok(broken[0] instanceof StartAgain);
-  await t.rejects(monitor.verifyUpTo(crd("15", 3), signal), { code: "WatchFailed" });
-});
+await tap.test(
+  "A watch gap with a moved generation makes CrdMonitor begin again at step 1, harmless or not",
+  async (t) => {
+    const { monitor, broken, signal } = await monitorOn(t, crd("15", 3), expire);
+    monitor.start(crd("10", 1));
+    await until(() => broken.length > 0);
+    t.ok(broken[0] instanceof StartAgain);
+    await t.rejects(monitor.verifyUpTo(crd("15", 3), signal), { code: "WatchFailed" });
+  },
+);
 
 await tap.test("CrdMonitor ends the run when it may not watch", async (t) => {
   const server = await startServer(t, (_, response) => sendStatus(response, 403));

@@ -1,0 +1,34 @@
+import { existsSync, readFileSync } from "node:fs";
+import tap from "tap";
+
+const root = new URL("../../", import.meta.url);
+const text = readFileSync(new URL("docs/tested-cases.md", root), "utf8");
+const ROW = /^\|([^|]*)\| `(test\/[^`]+)` \| ([^|]+) \|$/gm;
+const rows = [...text.matchAll(ROW)].map(([, name = "", file = "", title = ""]) => ({
+  name: name.trim(),
+  file,
+  title,
+}));
+
+await tap.test("docs/tested-cases.md is read in full", async (t) => {
+  const lines = text.split("\n").filter((line) => line.startsWith("|") && line.includes("test/"));
+  t.ok(rows.length > 40);
+  t.equal(rows.length, lines.length, "every row has a file and a title");
+});
+
+/** The source of a test file, `undefined` where there is none. */
+function sourceOf(file: string): string | undefined {
+  const url = new URL(file, root);
+  return existsSync(url) ? readFileSync(url, "utf8") : undefined;
+}
+
+await tap.test("docs/tested-cases.md names tests that there are", async (t) => {
+  for (const { file, title } of rows) {
+    t.ok(sourceOf(file)?.includes(title), `${file}: ${title}`);
+  }
+});
+
+await tap.test("docs/tested-cases.md names a case once, and each case has a test", async (t) => {
+  const names = rows.map(({ name }) => name).filter((name) => name !== "");
+  t.same(names.toSorted(), [...new Set(names)].toSorted());
+});
