@@ -5,7 +5,7 @@ import { Cluster } from "../integration/cluster.ts";
 import { createFrozen, describeLoad, StorageChangeLoad, untilDenied } from "../integration/storage-change-load.ts";
 import { IS_LONG } from "./random.ts";
 
-const ROTATIONS = IS_LONG ? 20 : 5;
+const ROTATIONS = IS_LONG ? 20 : 3;
 
 await t.test(`${ROTATIONS} rotations under a steady load of storage changes: every answer is a denial`, async (t) => {
   const cluster = await Cluster.start(t);
