@@ -42,8 +42,8 @@ export interface WebhookAppOptions {
 /**
  * 16 MiB. The API server reads request bodies of up to 3 MiB, and a review holds two objects: the new one, and the one
  * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded anew: managedFields
- * are added, and each `<`, `>` and `&` takes six bytes instead of one. Measured with a CRD of five versions at the limit
- * of either (docs/webhook.md), the largest review that came of text as people write it had 7 MiB.
+ * are added, and each `<`, `>` and `&` takes six bytes instead of one. With a CRD of five versions at the limits of both,
+ * descriptions in prose made a review of 4.8 MiB (docs/webhook.md): the limit is three times that.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/config.go (MaxRequestBodyBytes)
  */

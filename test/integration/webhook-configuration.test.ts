@@ -168,35 +168,30 @@ await t.test(
   },
 );
 
-await t.test(
-  "F31: while something empties the caBundle in a loop it is repaired, and no migration prunes unproven",
-  async (t) => {
-    const kind = new TestKind("reset");
-    await cluster.createStale(kind, 3);
-    await keep(t);
-    await eventually(isRight, "the configuration is there");
-    const longest = { ms: 0 };
-    let resets = 0;
-    const stop = new AbortController();
-    const resetting = (async () => {
-      while (!stop.signal.aborted) {
-        const [hook] = (await live())?.webhooks ?? [];
-        await change({ webhooks: [{ ...hook, clientConfig: { url: hook?.clientConfig.url, caBundle: "" } }] });
-        resets++;
-        const begun = performance.now();
-        await eventually(isRight, "the caBundle is put right", 20_000);
-        longest.ms = Math.max(longest.ms, performance.now() - begun);
-        await sleep(300);
-      }
-    })();
-    await sleep(4_000);
-    stop.abort();
-    await resetting;
-    t.ok(resets >= 2, `${resets} resets`);
-    t.comment(`put right after ${Math.round(longest.ms)} ms at the most, ${resets} times`);
-    t.ok(longest.ms < 10_000, "soon, on however slow a machine");
-  },
-);
+await t.test("F31: while something empties the caBundle in a loop it is repaired each time", async (t) => {
+  await keep(t);
+  await eventually(isRight, "the configuration is there");
+  const longest = { ms: 0 };
+  let resets = 0;
+  const stop = new AbortController();
+  const resetting = (async () => {
+    while (!stop.signal.aborted) {
+      const [hook] = (await live())?.webhooks ?? [];
+      await change({ webhooks: [{ ...hook, clientConfig: { url: hook?.clientConfig.url, caBundle: "" } }] });
+      resets++;
+      const begun = performance.now();
+      await eventually(isRight, "the caBundle is put right", 20_000);
+      longest.ms = Math.max(longest.ms, performance.now() - begun);
+      await sleep(300);
+    }
+  })();
+  await sleep(4_000);
+  stop.abort();
+  await resetting;
+  t.ok(resets >= 2, `${resets} resets`);
+  t.comment(`put right after ${Math.round(longest.ms)} ms at the most, ${resets} times`);
+  t.ok(longest.ms < 10_000, "soon, on however slow a machine");
+});
 
 await t.test("F31: a migration does not prune while the caBundle stays empty", async (t) => {
   const kind = new TestKind("unproven");
