@@ -2,6 +2,7 @@ import type { KubeConfig } from "@kubernetes/client-node";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
@@ -44,7 +45,7 @@ export interface RunFactoryOptions {
   readonly apiserverEndpoints?: readonly string[] | undefined;
   /** Refuses to sample API servers that cannot be asked one by one. @default false */
   readonly strict?: boolean;
-  /** Told of every wait because of `maxQps`, in milliseconds. @default nobody is told */
+  /** Told of every wait because of `maxQps` or a 429, in milliseconds. @default nobody is told */
   readonly onWait?: (ms: number) => void;
   /** Told how many requests a run may have under way, whenever that changes. @default nobody is told */
   readonly onLimit?: (resource: string, limit: number) => void;
@@ -59,7 +60,12 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       random: Math.random,
       maxIdleMs,
       webhookWaitMs,
-      onRetry: (error, delayMs) => parts.emit({ type: "retrying", reason: messageOf(error), delayMs }),
+      onRetry: (error, delayMs) => {
+        if (error instanceof ApiError && error.status === 429) {
+          shared.onWait?.(delayMs);
+        }
+        parts.emit({ type: "retrying", reason: messageOf(error), delayMs });
+      },
     });
     const finder = new ApiServerFinder({
       ...shared,
