@@ -111,8 +111,9 @@ export class LeaderPart {
   }
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
-    const { client, clock, logger, settings } = this.#options;
+    const { clock, leadership, logger, settings } = this.#options;
     if (settings.trigger !== undefined) {
+      const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
       const findApiServers = (within: AbortSignal) => finder.find(within);
       await new Trigger({ client, clock, logger, findApiServers, ...settings.trigger }).run(signal);
     }

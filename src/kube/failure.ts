@@ -71,7 +71,20 @@ export function failedWebhookOf(error: unknown): string | undefined {
   const admission = /failed calling webhook "([^"]+)"/.exec(error.said)?.[1];
   // A webhook that was reached and cannot convert one object fails in other words.
   const conversion = /(conversion webhook for .+?) failed: Post /.exec(error.said)?.[1];
-  return admission ?? conversion;
+  return admission ?? conversion ?? (isReinitializing(error) ? REINITIALIZING : undefined);
+}
+
+/** What stands for the name of the webhook that keeps a resource from being set up: the answer does not tell it. */
+const REINITIALIZING = "the conversion webhook, without which the API server cannot set up the resource";
+
+/**
+ * A 429 that is not overload: the watch cache of a custom resource cannot be filled, as where its conversion webhook is
+ * down. For a moment every CRD that was changed answers so.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go
+ */
+export function isReinitializing(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 429 && error.said.includes("(re)initializing");
 }
 
 /** Whether an object cannot be decoded or its managedFields name a version that the CRD no longer has. */

@@ -1,5 +1,5 @@
 import type { Clock } from "../clock.ts";
-import { failureKindOf } from "../kube/failure.ts";
+import { failureKindOf, isReinitializing } from "../kube/failure.ts";
 import type { Limiter } from "./limiter.ts";
 
 /** How much work may be under way. */
@@ -70,7 +70,7 @@ export class Pacer {
       return answer;
     } catch (error) {
       const kind = failureKindOf(error);
-      if (kind === "transient") {
+      if (kind === "transient" && !isReinitializing(error)) {
         limiter?.failed(begunAt, clock.monotonic());
       } else if (kind !== undefined) {
         limiter?.answered(begunAt, clock.monotonic());

@@ -2,7 +2,14 @@ import { InvalidArgumentError } from "commander";
 import * as fc from "fast-check";
 import tap from "tap";
 
-import { parseDuration, parseEndpoints, parseQps, wholeNumber } from "../../src/cli/parse-options.ts";
+import {
+  parseDuration,
+  parseEndpoints,
+  parseGroups,
+  parseQps,
+  parseWebhookUrl,
+  wholeNumber,
+} from "../../src/cli/parse-options.ts";
 
 const durations: readonly [text: string, ms: number][] = [
   ["0", 0],
@@ -50,6 +57,12 @@ const invalid: readonly [name: string, parse: Parser, texts: readonly string[]][
     parseEndpoints,
     ["", ",", "https://a,", "http://a", "10.0.0.1:6443", "https://", "ftp://a", "https://a b"],
   ],
+  ["parseGroups", parseGroups, ["", "apps,", "Apps", "a b", "example.com/v1"]],
+  [
+    "parseWebhookUrl",
+    parseWebhookUrl,
+    ["", "http://a/validate", "a:9443/validate", "https://a/?x=1", "https://a/#x", "https://u:p@a/"],
+  ],
 ];
 
 for (const [name, parse, texts] of invalid) {
@@ -81,5 +94,15 @@ await tap.test("parseEndpoints() keeps the origin of each URL", (t) => {
     "https://[::1]:6443",
     "https://a",
   ]);
+  t.end();
+});
+
+await tap.test("parseGroups() takes the core group by its name in words", (t) => {
+  t.same(parseGroups("core, apps,events.k8s.io"), ["", "apps", "events.k8s.io"]);
+  t.end();
+});
+
+await tap.test("parseWebhookUrl() keeps the path", (t) => {
+  t.equal(parseWebhookUrl("https://192.0.2.1:9443/validate"), "https://192.0.2.1:9443/validate");
   t.end();
 });

@@ -10,6 +10,7 @@ import {
   isAdmissionDenial,
   isConversionRefusal,
   isInvalidGroupVersion,
+  isReinitializing,
 } from "../../src/kube/failure.ts";
 
 function answer(status: number, fields: Partial<Status> = {}): ApiError {
@@ -88,6 +89,16 @@ const messages: readonly [message: string, webhook: string | undefined, isRefusa
   ["conversion webhook for example.com/v1, Kind=Widget returned 1 objects, expected 2", undefined, true],
   ["etcdserver: request timed out", undefined, false],
 ];
+
+await tap.test(
+  "a 429 of a resource that is being set up is waiting for its conversion webhook, not overload",
+  async (t) => {
+    const setUp = answer(429, { message: "storage is (re)initializing" });
+    t.match(failedWebhookOf(setUp), /^the conversion webhook/);
+    t.ok(isReinitializing(setUp));
+    t.notOk(isReinitializing(answer(429, { message: "Too many requests, please try again later." })));
+  },
+);
 
 for (const [message, webhook, isRefusal] of messages) {
   await tap.test(`failedWebhookOf() and isConversionRefusal() judge: ${message}`, async (t) => {

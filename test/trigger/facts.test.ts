@@ -3,7 +3,6 @@ import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { MigrationCondition } from "../../src/api/migration.ts";
 import { crdFactsOf, formatCrdRecord, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
-import { excludedGroupsOf } from "../../src/trigger/excluded-groups.ts";
 import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
 import { retryDelayMs } from "../../src/trigger/retry-plan.ts";
 import {
@@ -122,9 +121,4 @@ await tap.test("a StorageVersion is read as the API server writes it", async (t)
 await tap.test("retryDelayMs() doubles up to six hours", async (t) => {
   t.same([1, 2, 3].map(retryDelayMs), [60_000, 120_000, 240_000]);
   t.equal(retryDelayMs(100), 6 * 3_600_000);
-});
-
-await tap.test("excludedGroupsOf() reads names of groups, the core group by its name in words", async (t) => {
-  t.same(excludedGroupsOf("core, apps,events.k8s.io"), ["", "apps", "events.k8s.io"]);
-  t.same(excludedGroupsOf(""), []);
 });
