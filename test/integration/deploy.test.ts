@@ -43,7 +43,7 @@ const ROLES = { group: "rbac.authorization.k8s.io", version: "v1", resource: "cl
 
 interface PodTemplate {
   readonly metadata?: object;
-  readonly spec: { readonly containers: readonly { readonly image: string }[] };
+  readonly spec: { readonly containers: readonly { readonly image: string; readonly args: readonly string[] }[] };
 }
 
 const cluster = await Cluster.start(t);
@@ -64,6 +64,16 @@ async function podTemplates(): Promise<Readonly<Record<string, PodTemplate>>> {
     certificates: await cronJob("ksvm-certificates"),
     init: await cronJob("ksvm-init"),
   };
+}
+
+/** The caBundle of the installed webhook. */
+async function caBundle(): Promise<string | undefined> {
+  const ref = { name: WEBHOOK_NAME };
+  const { webhooks } = await api.get<{ webhooks: { clientConfig: { caBundle?: string } }[] }>(
+    WEBHOOK_CONFIGURATIONS,
+    ref,
+  );
+  return webhooks[0]?.clientConfig.caBundle;
 }
 
 /** Which of these a service account may do, as RBAC errors spell them. */
@@ -119,15 +129,31 @@ await t.test("every pod passes the restricted Pod Security Standard, which the n
 });
 
 await t.test("the webhook has no caBundle until somebody fills it in, and applying again keeps it", async (t) => {
-  const read = () =>
-    api.get<{ webhooks: { clientConfig: { caBundle?: string } }[] }>(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
-  t.equal((await read()).webhooks[0]?.clientConfig.caBundle, undefined);
-  const caBundle = Buffer.from(cluster.controlPlane.ca).toString("base64");
-  const body = [{ op: "add", path: "/webhooks/0/clientConfig/caBundle", value: caBundle }];
+  t.equal(await caBundle(), undefined);
+  const filled = Buffer.from(cluster.controlPlane.ca).toString("base64");
+  const body = [{ op: "add", path: "/webhooks/0/clientConfig/caBundle", value: filled }];
   await api.patch(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }, { type: "application/json-patch+json", body });
   await applyBase(cluster);
-  t.equal((await read()).webhooks[0]?.clientConfig.caBundle, caBundle);
+  t.equal(await caBundle(), filled);
 });
+
+for (const account of ["storage-migrator-certificates", "storage-migrator"]) {
+  await t.test(`the certificate job runs with the rights of ${account}`, async (t) => {
+    const args = (await podTemplates())["certificates"]?.spec.containers[0]?.args ?? [];
+    const kubeconfig = await startAsServiceAccount(cluster, account);
+    const ref = { namespace: NAMESPACE, name: "ksvm-webhook-tls" };
+    await api.delete(SECRETS, ref);
+    const run = await cluster.ksvm([...args, "--kubeconfig", kubeconfig]);
+    t.equal(run.code, 0, run.stderr);
+    const secret = await api.get<{ data: Record<string, string> }>(SECRETS, ref);
+    t.equal(await caBundle(), secret.data["ca.crt"]);
+    // Written once, so that the next run has to replace it.
+    const quick = ["--apiserver-dwell", "1s", "--replica-dwell", "1s"];
+    const again = await cluster.ksvm(["certs", "rotate", "--now", ...quick, "--kubeconfig", kubeconfig]);
+    t.equal(again.code, 0, again.stderr);
+    t.not((await api.get<{ data: Record<string, string> }>(SECRETS, ref)).data["ca.crt"], secret.data["ca.crt"]);
+  });
+}
 
 for (const overlay of ["cert-manager", "files"]) {
   await t.test(`the overlay ${overlay} leaves the certificate job and its rights out`, async (t) => {
@@ -167,12 +193,12 @@ await t.test("ksvm init runs with the rights of its service account and no more"
 });
 
 await t.test("the whole life of one CRD runs with the rights of the controller", async (t) => {
-  const { caBundle, certificate } = await issueServing();
+  const { caBundle: ca, certificate } = await issueServing();
   const logger = pino({ level: "silent" });
   const options = { host: "127.0.0.1", port: 0, certificate, metrics: new Metrics(), logger, drainMs: 0 };
   const server = await startWebhookServer(options);
   t.teardown(() => server.close());
-  await pointWebhookAt(cluster, { url: `${server.url}${VALIDATE_PATH}`, caBundle });
+  await pointWebhookAt(cluster, { url: `${server.url}${VALIDATE_PATH}`, caBundle: ca });
   const kind = new TestKind("life");
   await cluster.createStale(kind, 40);
 
