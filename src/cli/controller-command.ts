@@ -7,6 +7,7 @@ import { systemClock } from "../clock.ts";
 import { serve } from "../controller/serve.ts";
 import type { ControllerSettings, WebhookSettings } from "../controller/settings.ts";
 import { Metrics } from "../observability/metrics.ts";
+import { observeRequests } from "../observability/observe-requests.ts";
 import type { MigrationOptions } from "../migrator/run-context.ts";
 import { type ConnectOptions, connect } from "./connect.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
@@ -46,9 +47,7 @@ const CERTIFICATE_TIMEOUT_MS = 300_000;
  */
 export async function controllerCommand(io: CliIo, options: ControllerOptions, logger: Logger): Promise<ExitCode> {
   const metrics = new Metrics();
-  const connection = await connect(options, io.signal, (method, status, seconds) => {
-    metrics.requestDuration.observe({ method, code: status }, seconds);
-  });
+  const connection = await connect(options, io.signal, observeRequests(metrics));
   try {
     await serve({
       ...connection,

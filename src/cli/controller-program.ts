@@ -83,6 +83,7 @@ function controllerOptionsOf(options: Readonly<Record<string, unknown>>): Contro
     options;
   return {
     ...durationsOf(rest),
+    leaseNamespace: rest["namespace"],
     manageStoredVersions: rest["manageStoredVersions"] === "true",
     triggerIntervalMs: triggerInterval,
     shutdownDrainMs: shutdownDrain,

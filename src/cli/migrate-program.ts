@@ -20,12 +20,15 @@ export function addMigrate(program: Command, { io, onExit }: CommandParts): void
         .choices(MIGRATE_FORMATS)
         .default("text"),
     );
-  addMigrateTuning(command).action(
-    async (names: string[], options: MigrateOptions & LogOptions & Readonly<Record<string, unknown>>) => {
-      const logger = createLogger({ level: options.logLevel, format: options.logFormat, destination: io.stderr });
-      onExit(await migrateCommand(io, names, migrateOptionsOf(options), logger));
-    },
+  const tuned = addMigrateTuning(command).option(
+    "--lease-namespace <namespace>",
+    "where the Lease of the run is kept",
+    "kube-system",
   );
+  tuned.action(async (names: string[], options: MigrateOptions & LogOptions & Readonly<Record<string, unknown>>) => {
+    const logger = createLogger({ level: options.logLevel, format: options.logFormat, destination: io.stderr });
+    onExit(await migrateCommand(io, names, migrateOptionsOf(options), logger));
+  });
 }
 
 /** The options that every migration goes by, whoever runs it. */
@@ -78,8 +81,7 @@ export function addMigrateTuning(command: Command): Command {
         "how long a run may get no further before it lifts the freeze meanwhile",
         300_000,
       ),
-    )
-    .option("--lease-namespace <namespace>", "where the Lease of the run is kept", "kube-system");
+    );
 }
 
 /** commander names an option after its flag and leaves a switch out that is off. */

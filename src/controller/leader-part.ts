@@ -10,6 +10,7 @@ import { Retrier } from "../migrator/retrier.ts";
 import type { Heartbeat } from "../observability/heartbeat.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import { observeMigration } from "../observability/observe-migration.ts";
+import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController, type RunObserver } from "./migration-controller.ts";
 import { runFactory } from "./run-factory.ts";
@@ -73,7 +74,8 @@ export class LeaderPart {
       config,
       client,
       clock,
-      onWait: (ms) => metrics.rateLimited.inc(ms / 1_000),
+      onRetry: observeRetries(metrics),
+      onWait: observePacing(metrics),
       onLimit: (resource, limit) => metrics.inFlightLimit.set({ resource }, limit),
     });
     const controller = new MigrationController({

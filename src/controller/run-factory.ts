@@ -2,7 +2,6 @@ import type { KubeConfig } from "@kubernetes/client-node";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
@@ -45,7 +44,9 @@ export interface RunFactoryOptions {
   readonly apiserverEndpoints?: readonly string[] | undefined;
   /** Refuses to sample API servers that cannot be asked one by one. @default false */
   readonly strict?: boolean;
-  /** Told of every wait because of `maxQps` or a 429, in milliseconds. @default nobody is told */
+  /** Told of every failure that is retried. @default nobody is told */
+  readonly onRetry?: (error: unknown, delayMs: number) => void;
+  /** Told of every wait because of `maxQps`, in milliseconds. @default nobody is told */
   readonly onWait?: (ms: number) => void;
   /** Told how many requests a run may have under way, whenever that changes. @default nobody is told */
   readonly onLimit?: (resource: string, limit: number) => void;
@@ -61,9 +62,7 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       maxIdleMs,
       webhookWaitMs,
       onRetry: (error, delayMs) => {
-        if (error instanceof ApiError && error.status === 429) {
-          shared.onWait?.(delayMs);
-        }
+        shared.onRetry?.(error, delayMs);
         parts.emit({ type: "retrying", reason: messageOf(error), delayMs });
       },
     });

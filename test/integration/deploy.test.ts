@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import t from "tap";
 import { Agent, request } from "undici";
+import { storedVersionsOf } from "../../src/api/crd.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { KubeObject, NewObject } from "../../src/kube/client.ts";
@@ -23,17 +24,20 @@ import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
 import { render } from "../deploy/kustomize.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
-import { Cluster } from "./cluster.ts";
+import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import {
   applyAll,
   applyBase,
+  endInstallJob,
+  INSTALL_JOB,
   NAMESPACE,
   pointWebhookAt,
   renderWithImage,
   startAsServiceAccount,
   tokenOf,
 } from "./installation.ts";
+import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "./replica.ts";
 
 const JOBS = { group: "batch", version: "v1", resource: "jobs" };
 const CRON_JOBS = { group: "batch", version: "v1", resource: "cronjobs" };
@@ -44,6 +48,10 @@ const ROLES = { group: "rbac.authorization.k8s.io", version: "v1", resource: "cl
 interface PodTemplate {
   readonly metadata?: object;
   readonly spec: { readonly containers: readonly { readonly image: string; readonly args: readonly string[] }[] };
+}
+
+interface InstallJob {
+  readonly spec: { readonly ttlSecondsAfterFinished: number; readonly template: PodTemplate };
 }
 
 const cluster = await Cluster.start(t);
@@ -62,6 +70,7 @@ async function podTemplates(): Promise<Readonly<Record<string, PodTemplate>>> {
   return {
     controller: deployment.spec.template,
     certificates: await cronJob("ksvm-certificates"),
+    install: (await api.get<InstallJob>(JOBS, INSTALL_JOB)).spec.template,
     init: await cronJob("ksvm-init"),
   };
 }
@@ -92,11 +101,13 @@ await t.test("the installation can be applied again and again with a new image",
   // Regression test for https://github.com/knative/operator/issues/2008: the template of a Job never changes.
   for (const newTag of ["1", "2", "3"]) {
     const image = { newName: "mirror.example/tools/ksvm", newTag };
+    await endInstallJob(api);
     await applyAll(api, await renderWithImage(t, "deploy/base", image));
     await applyAll(api, await renderWithImage(t, "deploy/initializer", image));
     const images = Object.values(await podTemplates()).flatMap(({ spec }) => spec.containers.map((c) => c.image));
     t.same(new Set(images), new Set([`mirror.example/tools/ksvm:${newTag}`]));
   }
+  t.equal((await api.get<InstallJob>(JOBS, INSTALL_JOB)).spec.ttlSecondsAfterFinished, 0);
   const { spec, metadata } = (await podTemplates())["certificates"] ?? { spec: { containers: [] } };
   const job = (image: string): NewObject => ({
     apiVersion: "batch/v1",
@@ -139,7 +150,7 @@ await t.test("the webhook has no caBundle until somebody fills it in, and applyi
 
 for (const account of ["storage-migrator-certificates", "storage-migrator"]) {
   await t.test(`the certificate job runs with the rights of ${account}`, async (t) => {
-    const args = (await podTemplates())["certificates"]?.spec.containers[0]?.args ?? [];
+    const args = (await podTemplates())["install"]?.spec.containers[0]?.args ?? [];
     const kubeconfig = await startAsServiceAccount(cluster, account);
     const ref = { namespace: NAMESPACE, name: "ksvm-webhook-tls" };
     await api.delete(SECRETS, ref);
@@ -159,7 +170,7 @@ for (const overlay of ["cert-manager", "files"]) {
   await t.test(`the overlay ${overlay} leaves the certificate job and its rights out`, async (t) => {
     const documents = await render(`deploy/overlays/${overlay}`);
     const text = JSON.stringify(documents);
-    t.notMatch(text, /storage-migrator-certificates|CronJob/);
+    t.notMatch(text, /storage-migrator-certificates|CronJob|"Job"/);
     t.match(text, /"--certificates=files"/);
     t.notMatch(text, /"caBundle"/);
     t.equal(/inject-ca-from":"kube-storage-migration\/ksvm-webhook"/.test(text), overlay === "cert-manager");
@@ -219,6 +230,34 @@ await t.test("the whole life of one CRD runs with the rights of the controller",
   const roles = await cluster.migrate(["clusterroles.rbac.authorization.k8s.io", ...asController]);
   t.equal(roles.code, 0, roles.stdout + roles.stderr);
 });
+
+await t.test(
+  "ksvm controller takes a CRD from a change of its storage version to pruned with its rights alone",
+  async (t) => {
+    const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
+    const replica = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags: ONLY_CUSTOM });
+    await untilReady(replica);
+    const kind = new TestKind("unattended");
+    await cluster.createStale(kind, 20);
+    const isPruned = async (): Promise<boolean> => storedVersionsOf(await cluster.crd(kind)).join() === "v1";
+    await eventually(isPruned, `storedVersions is pruned:\n${replica.log()}`);
+    t.same(await cluster.storedAs(kind), { v1: 20 });
+    replica.kill("SIGTERM");
+    t.equal(await replica.ended, 0, replica.log());
+    await assertNoTraces(t, cluster, kind);
+    t.notMatch(replica.log(), /forbidden/i, "RBAC refused nothing");
+
+    const flags = [...ONLY_CUSTOM, "--manage-stored-versions=false"];
+    const off = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags });
+    const isGone = async (): Promise<boolean> =>
+      (await api.find(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })) === undefined;
+    await eventually(isGone, `the webhook's configuration is gone:\n${off.log()}`);
+    off.kill("SIGTERM");
+    t.equal(await off.ended, 0, off.log());
+    t.notMatch(off.log(), /forbidden/i, "nor here");
+    await applyBase(cluster);
+  },
+);
 
 await t.test("the controller may do nothing that it does not need", async (t) => {
   const tooMuch: readonly Access[] = [

@@ -7,7 +7,7 @@ import { MERGE_PATCH, CRDS, MIGRATIONS, STORAGE_STATES, WEBHOOK_CONFIGURATIONS }
 import { Cluster, eventually } from "./cluster.ts";
 import { installSystem } from "./controller-fixture.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { freePort, spawnController, untilReady } from "./replica.ts";
+import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "./replica.ts";
 
 const cluster = await Cluster.start(tap);
 const { api } = cluster;
@@ -27,15 +27,6 @@ async function isPruned(kind: TestKind): Promise<boolean> {
   const crd = await cluster.crd(kind);
   return storedVersionsOf(crd).join() === "v1" && !hasFreezeAnnotation(crd);
 }
-
-// One group is enough to see the trigger; all built-in resources would be migrated once, too.
-const ONLY_CUSTOM = [
-  "--trigger-exclude-groups",
-  "core,apps,autoscaling,batch,policy,networking.k8s.io,rbac.authorization.k8s.io,storage.k8s.io,scheduling.k8s.io," +
-    "coordination.k8s.io,node.k8s.io,discovery.k8s.io,flowcontrol.apiserver.k8s.io,admissionregistration.k8s.io," +
-    "apiextensions.k8s.io,apiregistration.k8s.io,certificates.k8s.io,events.k8s.io,resource.k8s.io,migration.k8s.io," +
-    "authentication.k8s.io,authorization.k8s.io",
-];
 
 await tap.test("two replicas: from a change of the storage version to pruned, by itself", async (t) => {
   const webhookPort = await freePort();
