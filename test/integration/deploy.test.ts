@@ -85,6 +85,10 @@ async function caBundle(): Promise<string | undefined> {
   return webhooks[0]?.clientConfig.caBundle;
 }
 
+async function isWebhookGone(): Promise<boolean> {
+  return (await api.find(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })) === undefined;
+}
+
 /** Which of these a service account may do, as RBAC errors spell them. */
 async function allowedOf(serviceAccount: string, accesses: readonly Access[]): Promise<readonly string[]> {
   const kubeconfig = await startAsServiceAccount(cluster, serviceAccount);
@@ -249,9 +253,7 @@ await t.test(
 
     const flags = [...ONLY_CUSTOM, "--manage-stored-versions=false"];
     const off = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags });
-    const isGone = async (): Promise<boolean> =>
-      (await api.find(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })) === undefined;
-    await eventually(isGone, `the webhook's configuration is gone:\n${off.log()}`);
+    await eventually(isWebhookGone, `the webhook's configuration is gone:\n${off.log()}`);
     off.kill("SIGTERM");
     t.equal(await off.ended, 0, off.log());
     t.notMatch(off.log(), /forbidden/i, "nor here");
