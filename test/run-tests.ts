@@ -135,7 +135,8 @@ function sum(all: readonly Counts[]): Counts {
 async function runCluster(files: readonly string[]): Promise<Counts> {
   try {
     // Built here, so that minutes of compiling do not count against a test's timeout.
-    await ensureBinaries(["etcd", "kube-apiserver"]);
+    const inTree = files.some((file) => file.includes("in-tree")) ? (["kube-controller-manager"] as const) : [];
+    await ensureBinaries(["etcd", "kube-apiserver", ...inTree]);
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
     return { passed: 0, failed: files.length, skipped: 0 };
