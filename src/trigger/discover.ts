@@ -47,7 +47,7 @@ export async function discover(transport: Transport, options: DiscoverOptions): 
       }));
     } catch (error) {
       options.signal.throwIfAborted();
-      unavailable.push({ ...groupVersion, reason: messageOf(error) });
+      unavailable.push({ ...groupVersion, reason: messageOf(error), isMissing: isNotFound(error) });
     }
   };
   await pacer.forEach([...groupVersions.entries()], readAt, options.signal);

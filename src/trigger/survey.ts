@@ -17,6 +17,8 @@ export interface UnavailableVersion {
   readonly group: string;
   readonly version: string;
   readonly reason: string;
+  /** Whether the API server says that it does not serve it (404). */
+  readonly isMissing: boolean;
 }
 
 /** What one API server shows. */
@@ -73,7 +75,7 @@ export interface Survey {
 /** Puts together what the API servers show. Resources of a group that one of them does not show are in no list. */
 export function surveyOf(servers: readonly ServerDiscovery[], context: SurveyContext): Survey {
   const unavailable = servers.flatMap(({ server, unavailable: versions }) =>
-    versions.map((version) => ({ ...version, server })),
+    versions.filter((version) => !isOfAnotherRelease(version, servers)).map((version) => ({ ...version, server })),
   );
   const hidden = new Set(unavailable.map(({ group }) => group));
   const found = byName(servers);
@@ -90,6 +92,17 @@ export function surveyOf(servers: readonly ServerDiscovery[], context: SurveyCon
   }
   const { kept, shared } = withoutShared(observed);
   return { observed: kept, leftOut: [...leftOut, ...shared], unavailable };
+}
+
+/**
+ * API servers share the list of groups, so that in the middle of an upgrade the older ones list versions that only the
+ * newer ones serve.
+ */
+function isOfAnotherRelease({ group, version, isMissing }: UnavailableVersion, servers: readonly ServerDiscovery[]) {
+  return (
+    isMissing &&
+    servers.some(({ resources }) => resources.some((entry) => entry.group === group && entry.version === version))
+  );
 }
 
 /** The entries of each resource, one list for each API server. */

@@ -52,8 +52,21 @@ await tap.test("surveyOf() names what it leaves out, and why", async (t) => {
   );
 });
 
+await tap.test("surveyOf() takes a version that only a newer API server serves for what it is", async (t) => {
+  // In the middle of an upgrade: the older one lists v1, because both list what either serves, and answers 404.
+  const missing = { group: "apps", version: "v1", reason: "404", isMissing: true };
+  const older = server([entry("deployments", "old", { version: "v1beta1" })], { unavailable: [missing] });
+  const newer = server([entry("deployments", "new"), entry("deployments", "new", { version: "v1beta1" })]);
+  const { observed, unavailable } = surveyOf([older, newer], CONTEXT);
+  t.same(unavailable, []);
+  t.same(new Set(observed[0]?.hashes), new Set(["old", "new"]));
+  t.equal(observed[0]?.agreed, undefined);
+  t.equal(observed[0]?.version, "v1beta1", "objects are rewritten in a version that both serve");
+  t.same(surveyOf([older, older], CONTEXT).observed, [], "nobody shows it: its handler may not be ready yet");
+});
+
 await tap.test("surveyOf() says nothing of a group that one API server does not show", async (t) => {
-  const hidden = { group: "apps", version: "v1", reason: "down" };
+  const hidden = { group: "apps", version: "v1", reason: "down", isMissing: false };
   const { observed, leftOut, unavailable } = surveyOf(
     [
       server([entry("deployments", "A"), entry("jobs", "J", { group: "batch" })]),
