@@ -9,7 +9,7 @@ export interface PolicyObject {
   readonly metadata: {
     readonly name: string;
     readonly labels: Readonly<Record<string, string>>;
-    readonly annotations: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
   };
   readonly spec: Readonly<Record<string, unknown>>;
 }

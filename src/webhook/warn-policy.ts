@@ -31,7 +31,7 @@ const WARNING = [
 export function warnPolicy(): FreezePolicy {
   const common = {
     apiVersion: "admissionregistration.k8s.io/v1",
-    metadata: { name: WARN_POLICY_NAME, labels: { [MANAGED_BY_LABEL]: MANAGED_BY }, annotations: {} },
+    metadata: { name: WARN_POLICY_NAME, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } },
   } as const;
   return {
     policy: {
