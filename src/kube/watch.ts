@@ -108,14 +108,23 @@ async function* openWatch<T extends KubeObject>(
   }
 }
 
-/** node:readline would swallow the stream's error, and a cut connection would look like a watch that ended well. */
+/**
+ * node:readline would swallow the stream's error, and a cut connection would look like a watch that ended well. Pieces of a
+ * line are joined once it is whole: a CRD of a megabyte comes in some sixty.
+ */
 async function* linesOf(stream: Readable): AsyncGenerator<string, void> {
-  let rest = "";
+  let pieces: string[] = [];
   stream.setEncoding("utf8");
   for await (const chunk of stream) {
-    const lines = (rest + String(chunk)).split("\n");
-    rest = lines.pop() ?? "";
-    yield* lines.filter((line) => line !== "");
+    const [first = "", ...others] = String(chunk).split("\n");
+    pieces.push(first);
+    for (const next of others) {
+      const line = pieces.join("");
+      pieces = [next];
+      if (line !== "") {
+        yield line;
+      }
+    }
   }
 }
 
