@@ -1,6 +1,6 @@
-import type { ObjectMeta, PartialObjectMetadataList } from "../api/meta.ts";
+import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { ApiError } from "./errors.ts";
-import { ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
+import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
 import type { Fence, Transport } from "./transport.ts";
 
 /** Which object, and until when. */
@@ -23,6 +23,8 @@ export interface WriteOptions extends CallOptions {
   readonly force?: boolean;
   /** Such as `status`. */
   readonly subresource?: string;
+  /** Such as {@link ACCEPT_METADATA}, where the rest of the answer is of no use. @default the whole object */
+  readonly accept?: string;
 }
 
 /** The shape that every object of the API has. */
@@ -71,6 +73,26 @@ export class ApiClient {
   async find<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
     try {
       return await this.get<T>(resource, ref, options);
+    } catch (error) {
+      if (isNotFound(error)) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Reads the metadata of one object, `undefined` where it does not exist.
+   * @throws {ApiError | TransportError}
+   */
+  async findMetadata(
+    resource: Resource,
+    ref: ObjectRef,
+    options: CallOptions = {},
+  ): Promise<PartialObjectMetadata | undefined> {
+    const request = { method: "GET", path: objectPath(resource, ref), accept: ACCEPT_METADATA } as const;
+    try {
+      return (await this.transport.request<PartialObjectMetadata>({ ...request, signal: options.signal })).body;
     } catch (error) {
       if (isNotFound(error)) {
         return undefined;
@@ -170,6 +192,7 @@ export class ApiClient {
       query: writeQuery(options),
       body: patch.body,
       contentType: patch.type,
+      ...(options.accept === undefined ? {} : { accept: options.accept }),
       signal: options.signal,
     });
     return response.body;

@@ -1,12 +1,12 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isNotFound } from "../kube/client.ts";
-import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
+import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
 import { liveIdentityLeases } from "../migrator/control-plane-objects.ts";
-import { type CrdFacts, crdFactsOf } from "./crd-facts.ts";
+import type { CrdFacts } from "./crd-facts.ts";
+import { CrdIndex } from "./crd-index.ts";
 import { discover } from "./discover.ts";
 import {
   resourceNameOfStorageVersion,
@@ -31,8 +31,6 @@ export interface Observation extends Survey {
   readonly crds: ReadonlyMap<string, CrdFacts>;
 }
 
-/** Whole CRDs on one page: they may be a megabyte each. */
-const CRD_PAGE_SIZE = 10;
 const STORAGE_VERSION_PAGE_SIZE = 500;
 /**
  * So many new connections are asked where API servers cannot be asked one by one. The proof that all of them agree is
@@ -45,9 +43,11 @@ const FIND_TIMEOUT_MS = 15_000;
 /** Looks at the API servers: how they encode each resource, or those of one group. */
 export class Observer {
   readonly #options: ObserverOptions;
+  readonly #crds: CrdIndex;
 
   constructor(options: ObserverOptions) {
     this.#options = options;
+    this.#crds = new CrdIndex(options.client);
   }
 
   /**
@@ -58,7 +58,7 @@ export class Observer {
   async everything(signal: AbortSignal): Promise<Observation> {
     const { apiServers, servers } = await this.#discover(undefined, signal);
     // Read after discovery, so that no custom resource in it is taken for a built-in one.
-    const crds = await this.#allCrds(signal);
+    const crds = await this.#crds.all(signal);
     const storageVersions = await this.#allStorageVersions(signal);
     return this.#survey(servers, { crds, storageVersions, apiServers }, signal);
   }
@@ -72,8 +72,8 @@ export class Observer {
     const group = rest.join(".");
     const { client } = this.#options;
     const { apiServers, servers } = await this.#discover(group, signal);
-    const crd = group === "" ? undefined : await client.find<CustomResourceDefinition>(CRDS, { name }, { signal });
-    const crds = new Map(crd === undefined ? [] : [[name, crdFactsOf(crd)]]);
+    const crd = group === "" ? undefined : await this.#crds.find(name, signal);
+    const crds = new Map(crd === undefined ? [] : [[name, crd]]);
     const path = { name: `${group === "" ? "core" : group}.${resource}` };
     const found = await client.find<StorageVersion>(STORAGE_VERSIONS, path, { signal });
     const storageVersions = new Map(found === undefined ? [] : [[name, storageVersionFactsOf(found)]]);
@@ -133,17 +133,6 @@ export class Observer {
       (await liveIdentityLeases(client, clock, signal))?.map(({ name }) => name);
     const identities = apiServers.identities ?? (storageVersions.size === 0 ? undefined : await readLeases());
     return { ...surveyOf(servers, { crds, storageVersions, identities, excludedGroups }), crds };
-  }
-
-  async #allCrds(signal: AbortSignal): Promise<ReadonlyMap<string, CrdFacts>> {
-    const crds = new Map<string, CrdFacts>();
-    const { client } = this.#options;
-    for await (const page of client.pages<CustomResourceDefinition>(CRDS, { limit: CRD_PAGE_SIZE, signal })) {
-      for (const crd of page) {
-        crds.set(crd.metadata.name, crdFactsOf(crd));
-      }
-    }
-    return crds;
   }
 
   async #allStorageVersions(signal: AbortSignal): Promise<ReadonlyMap<string, StorageVersionFacts>> {

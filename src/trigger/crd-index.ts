@@ -1,0 +1,81 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import type { PartialObjectMetadata } from "../api/meta.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { CRDS } from "../kube/resources.ts";
+import { type CrdFacts, crdFactsOf } from "./crd-facts.ts";
+
+/** The part of {@link ApiClient} that is needed. */
+export type CrdReader = Pick<ApiClient, "find" | "findMetadata" | "listMetadata">;
+
+interface Known {
+  readonly resourceVersion: string;
+  readonly facts: CrdFacts;
+}
+
+const PAGE_SIZE = 500;
+
+/**
+ * What the trigger keeps of each CRD. A CRD may be a megabyte, and the trigger looks at it again and again, so its
+ * metadata is read first, and the whole object, one at a time, only where its resourceVersion is another one.
+ */
+export class CrdIndex {
+  readonly #client: CrdReader;
+  readonly #known = new Map<string, Known>();
+
+  constructor(client: CrdReader) {
+    this.#client = client;
+  }
+
+  /**
+   * One CRD as it is now; `undefined` where there is none.
+   * @throws {ApiError | TransportError}
+   */
+  async find(name: string, signal: AbortSignal): Promise<CrdFacts | undefined> {
+    const found = await this.#client.findMetadata(CRDS, { name }, { signal });
+    return found === undefined ? this.#forget(name) : this.#factsOf(found, signal);
+  }
+
+  /**
+   * All CRDs, each as it is now.
+   * @throws {ApiError | TransportError}
+   */
+  async all(signal: AbortSignal): Promise<ReadonlyMap<string, CrdFacts>> {
+    const all = new Map<string, CrdFacts>();
+    let continueToken: string | undefined;
+    do {
+      const page = await this.#client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, signal });
+      for (const item of page.items) {
+        const facts = await this.#factsOf(item, signal);
+        if (facts !== undefined) {
+          all.set(facts.name, facts);
+        }
+      }
+      continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
+    } while (continueToken !== undefined);
+    for (const name of [...this.#known.keys()].filter((known) => !all.has(known))) {
+      this.#known.delete(name);
+    }
+    return all;
+  }
+
+  /** Of one that changes just now the newer state; `undefined` where it is deleted just now. */
+  async #factsOf({ metadata }: PartialObjectMetadata, signal: AbortSignal): Promise<CrdFacts | undefined> {
+    const { name, resourceVersion, uid } = metadata;
+    const known = this.#known.get(name);
+    if (known?.resourceVersion === resourceVersion && known.facts.uid === uid) {
+      return known.facts;
+    }
+    const crd = await this.#client.find<CustomResourceDefinition>(CRDS, { name }, { signal });
+    if (crd === undefined) {
+      return this.#forget(name);
+    }
+    const facts = crdFactsOf(crd);
+    this.#known.set(name, { resourceVersion: crd.metadata.resourceVersion, facts });
+    return facts;
+  }
+
+  #forget(name: string): undefined {
+    this.#known.delete(name);
+    return undefined;
+  }
+}
