@@ -1,5 +1,5 @@
 import { POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
-import type { Cluster } from "./cluster.ts";
+import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 
 /**
@@ -29,4 +29,21 @@ export async function rejectUpdates(
     await api.delete(POLICY_BINDINGS, { name: plural });
     await api.delete(POLICIES, { name: plural });
   };
+}
+
+/** Rejects every update of one object, and waits until that is in force. */
+export async function rejectUpdatesOf(cluster: Cluster, kind: TestKind, name: string): Promise<() => Promise<void>> {
+  const expression = `object.metadata.name != "${name}"`;
+  const allow = await rejectUpdates(cluster, kind, { expression, message: "this one stays as it is" });
+  const ref = { name, namespace: "default" };
+  const touch = { type: "application/merge-patch+json", body: { metadata: { labels: { touched: "yes" } } } };
+  await eventually(
+    () =>
+      cluster.api.patch(kind.resource("v1alpha1"), ref, touch, { dryRun: true }).then(
+        () => false,
+        () => true,
+      ),
+    "the rule is in force",
+  );
+  return allow;
 }

@@ -7,27 +7,10 @@ import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { mutateUpdates } from "./mutate-updates.ts";
 import { parallel } from "./parallel.ts";
-import { rejectUpdates } from "./reject-updates.ts";
+import { rejectUpdatesOf } from "./reject-updates.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-
-/** Rejects every update of one object, and waits until that is in force. */
-async function rejectUpdatesOf(kind: TestKind, name: string): Promise<() => Promise<void>> {
-  const expression = `object.metadata.name != "${name}"`;
-  const allow = await rejectUpdates(cluster, kind, { expression, message: "this one stays as it is" });
-  const ref = { name, namespace: "default" };
-  const touch = { type: "application/merge-patch+json", body: { metadata: { labels: { touched: "yes" } } } };
-  await eventually(
-    () =>
-      api.patch(kind.resource("v1alpha1"), ref, touch, { dryRun: true }).then(
-        () => false,
-        () => true,
-      ),
-    "the rule is in force",
-  );
-  return allow;
-}
 
 /** The case in which the in-tree controller 1.36.3 prunes all the same, and the two old objects become unreadable. */
 parallel(
@@ -35,7 +18,7 @@ parallel(
   async (t) => {
     const kind = new TestKind("reject");
     await cluster.createStale(kind, 10);
-    const allow = await rejectUpdatesOf(kind, "w3");
+    const allow = await rejectUpdatesOf(cluster, kind, "w3");
 
     const tried = await cluster.migrate([kind.name, "--dry-run"]);
     t.equal(tried.code, 3);

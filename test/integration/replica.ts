@@ -44,6 +44,18 @@ export const ONLY_CUSTOM = [
     "authentication.k8s.io,authorization.k8s.io",
 ] as const;
 
+/** What a replica is started with. */
+export interface ReplicaOptions {
+  /** Where API servers call the webhook. */
+  readonly webhookPort: number;
+  /** Where it is served. @default webhookPort */
+  readonly listenPort?: number;
+  /** @default none */
+  readonly flags?: readonly string[];
+  /** The module to start. @default that of src */
+  readonly main?: string;
+}
+
 /**
  * Starts `ksvm controller` with flags of its own. API servers call `webhookPort` on loopback, which stands for the
  * Service. It ends with the test.
@@ -51,9 +63,9 @@ export const ONLY_CUSTOM = [
 export async function spawnController(
   t: Test,
   cluster: Pick<Cluster, "kubeconfig">,
-  options: { readonly webhookPort: number; readonly flags?: readonly string[]; readonly listenPort?: number },
+  options: ReplicaOptions,
 ): Promise<Replica> {
-  const { webhookPort, flags = [], listenPort = webhookPort } = options;
+  const { webhookPort, flags = [], listenPort = webhookPort, main = MAIN } = options;
   const healthPort = await freePort();
   const known = {
     kubeconfig: cluster.kubeconfig,
@@ -74,7 +86,7 @@ export async function spawnController(
     ...flags,
   ];
   // tap has every Node it starts, by NODE_OPTIONS, load modules of its own that double the memory with source maps.
-  const command = ["-u", "NODE_OPTIONS", process.execPath, MAIN, ...args];
+  const command = ["-u", "NODE_OPTIONS", process.execPath, main, ...args];
   const child = spawn("env", command, { stdio: ["ignore", "ignore", "pipe"] });
   let log = "";
   child.stderr.on("data", (chunk: Buffer) => (log += chunk.toString()));

@@ -22,15 +22,20 @@ const FLIP = [
   { op: "replace", path: "/spec/versions/1/storage", value: false },
 ];
 
-/** A frozen CRD with two versions, the second one stored, and about `kib` KiB of schema. */
-export async function createFrozen({ api }: Cluster, word: string, kib = 0): Promise<TestKind> {
-  const kind = new TestKind(word);
+/** A schema that adds `kib` KiB to a CRD with two versions, by its descriptions; any further field is kept. */
+export function largeSchema(kib: number): object {
   const text = "What this field is for, at length. ".repeat(75);
   const count = Math.floor((kib * 1_024) / (2 * text.length));
   const properties = Object.fromEntries(
     Array.from({ length: count }, (_, index) => [`field${index}`, { type: "string", description: text }]),
   );
-  await api.create(CRDS, kind.manifest({ storage: "v1", specSchema: { type: "object", properties } }));
+  return { type: "object", properties, "x-kubernetes-preserve-unknown-fields": true };
+}
+
+/** A frozen CRD with two versions, the second one stored, and about `kib` KiB of schema. */
+export async function createFrozen({ api }: Cluster, word: string, kib = 0): Promise<TestKind> {
+  const kind = new TestKind(word);
+  await api.create(CRDS, kind.manifest({ storage: "v1", specSchema: largeSchema(kib) }));
   await api.patch(CRDS, kind, {
     type: MERGE_PATCH,
     body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } },
@@ -39,8 +44,8 @@ export async function createFrozen({ api }: Cluster, word: string, kib = 0): Pro
 }
 
 /** Sends one storage change of a CRD. */
-export function sendStorageChange(controlPlane: ControlPlane, { name }: Pick<TestKind, "name">) {
-  const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`;
+export function sendStorageChange(controlPlane: ControlPlane, { name }: Pick<TestKind, "name">, query = "") {
+  const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}${query}`;
   return controlPlane.request(path, {
     method: "PATCH",
     contentType: "application/json-patch+json",
@@ -49,9 +54,11 @@ export function sendStorageChange(controlPlane: ControlPlane, { name }: Pick<Tes
   });
 }
 
-/** Waits until the webhook is in force. */
+/** Waits until the webhook is in force. A dry-run changes nothing where it is not yet. */
 export async function untilDenied({ controlPlane }: Cluster, kind: Pick<TestKind, "name">): Promise<void> {
-  await eventually(async () => (await sendStorageChange(controlPlane, kind)).status === 403, "the webhook is in force");
+  const isDenied = async (): Promise<boolean> =>
+    (await sendStorageChange(controlPlane, kind, "?dryRun=All")).status === 403;
+  await eventually(isDenied, `a storage change of ${kind.name} is denied`);
 }
 
 /** So many are under way at most: a machine that is busy with something else is not to be buried. */
