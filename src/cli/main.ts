@@ -7,7 +7,7 @@ import { EXIT } from "./exit-codes.ts";
 // requests that come and go and leave nothing behind. This halves the memory for some 0.02 ms of CPU a request. It has to be
 // set before the program is loaded, which is large; other than --max-semi-space-size these take effect in a running process.
 setFlagsFromString("--semi-space-growth-factor=1");
-setFlagsFromString("--heap-growing-percent=50");
+setFlagsFromString("--heap-growing-percent=25");
 const { runProgram } = await import("./program.ts");
 
 const interruption = new AbortController();
