@@ -4,9 +4,17 @@ import { type ApiClient, isNotFound } from "../kube/client.ts";
 import { resourcesOf } from "../kube/discovery.ts";
 import { ApiError } from "../kube/errors.ts";
 import { LEASES, MIGRATIONS } from "../kube/resources.ts";
+import type { Retrier } from "../migrator/retrier.ts";
 
 interface LeaderLease {
   readonly spec?: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number };
+}
+
+/** What {@link isControllerRunning} needs. */
+export interface FindControllerOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
 }
 
 const POLL_MS = 500;
@@ -15,18 +23,22 @@ const POLL_MS = 500;
  * Whether a controller carries out StorageVersionMigrations in this cluster: it has the CRD, and the Lease of the leader
  * is being renewed. That is judged by watching it, never by comparing clocks. A user who may not read the Lease is told
  * that there is none.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}; {KsvmError} RetryBudgetExceeded.
  */
-export async function isControllerRunning(client: ApiClient, clock: Clock, signal: AbortSignal): Promise<boolean> {
-  const first = await readLease(client, signal);
-  if (!isHeld(first) || !(await isServed(client, signal))) {
+export async function isControllerRunning(
+  { client, clock, retrier }: FindControllerOptions,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const read = (): Promise<LeaderLease | undefined> => retrier.run(() => readLease(client, signal), signal);
+  const first = await read();
+  if (!isHeld(first) || !(await retrier.run(() => isServed(client, signal), signal))) {
     return false;
   }
   const deadline = clock.monotonic() + (first?.spec?.leaseDurationSeconds ?? 15) * 1_000;
   const before = JSON.stringify(first?.spec);
   while (clock.monotonic() < deadline) {
     await clock.sleep(POLL_MS, signal);
-    const now = await readLease(client, signal);
+    const now = await read();
     if (JSON.stringify(now?.spec) !== before) {
       return isHeld(now);
     }

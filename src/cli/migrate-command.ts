@@ -65,7 +65,9 @@ export async function migrateCommand(
   try {
     // A dry-run changes nothing, so it needs nobody's leave.
     const isLocal = options.standalone || options.dryRun;
-    const follows = !isLocal && (await isControllerRunning(connection.client, systemClock, io.signal));
+    const retrier = retrierFor(options, (event) => logger.debug({ event }, "looking for a controller"));
+    const look = { client: connection.client, clock: systemClock, retrier };
+    const follows = !isLocal && (await isControllerRunning(look, io.signal));
     const session = { io, options, connection, logger, follows };
     const codes: ExitCode[] = [];
     for (const name of options.allStale ? await staleCrds(connection.client, io) : [...new Set(names)]) {
