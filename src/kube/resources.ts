@@ -13,6 +13,9 @@ export const ACCEPT_METADATA = "application/json;as=PartialObjectMetadata;g=meta
 /** `metav1.PartialObjectMetadataList`. */
 export const ACCEPT_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/** RFC 6902. */
+export const JSON_PATCH = "application/json-patch+json";
+/** RFC 7386. */
 export const MERGE_PATCH = "application/merge-patch+json";
 /** Server-side apply. JSON is YAML. */
 export const APPLY_PATCH = "application/apply-patch+yaml";

@@ -4,7 +4,7 @@ import { hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { ACCEPT_METADATA, CRDS, MERGE_PATCH } from "../kube/resources.ts";
+import { ACCEPT_METADATA, CRDS, JSON_PATCH } from "../kube/resources.ts";
 import { type Check, type CheckFailure, checkFailureOf } from "./ask-all.ts";
 import { labelChangePatch, storageChangePatch } from "./freeze-probe.ts";
 import { freezeLifted } from "./crd-expectation.ts";
@@ -95,7 +95,7 @@ function dryRun(
   body: unknown,
   signal: AbortSignal,
 ): Promise<unknown> {
-  const patch = { type: MERGE_PATCH, body };
+  const patch = { type: JSON_PATCH, body };
   const options = { dryRun: true, fieldManager: CRD_FIELD_MANAGER, accept: ACCEPT_METADATA, signal };
   return client.patch(CRDS, { name: crd.metadata.name }, patch, options);
 }
