@@ -23,6 +23,10 @@ demo: $(INSTALLED) ## Migrate a real CRD on a real API server, step by step, in 
 test: $(TAP_BUILT) ## Run all tests: unit, contract and integration
 	@node test/run-tests.ts
 
+.PHONY: test-kubernetes
+test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kubernetes (KUBERNETES_VERSION=1.30.14 FILES=...)
+	@KUBERNETES_VERSION=$(or $(KUBERNETES_VERSION),1.30.14) node test/run-tests.ts $(or $(FILES),cluster)
+
 .PHONY: chaos
 chaos: $(TAP_BUILT) ## Do harm to migrations and check that nothing is lost, at length (SEED=1 FILES=test/chaos/proxy.test.ts)
 	@CHAOS=long node test/run-tests.ts $(or $(FILES),$(wildcard test/chaos/*.test.ts))

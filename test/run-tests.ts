@@ -7,6 +7,7 @@ import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
 
 import { ensureBinaries } from "./control-plane/binaries.ts";
+import { needOf } from "./needs.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const UNIT = [
@@ -110,13 +111,14 @@ function find(patterns: readonly string[]): readonly string[] {
   return globSync(patterns, { cwd: ROOT }).toSorted();
 }
 
-/** The files to run: all of them, `unit`, or those named. */
+/** The files to run: all of them, `unit`, `cluster`, or those named. */
 function chooseFiles(args: readonly string[]): {
   readonly unit: readonly string[];
   readonly cluster: readonly string[];
 } {
   if (args.length === 0) return { unit: find(UNIT), cluster: find(CLUSTER) };
   if (args.length === 1 && args[0] === "unit") return { unit: find(UNIT), cluster: [] };
+  if (args.length === 1 && args[0] === "cluster") return { unit: [], cluster: find(CLUSTER) };
   const named = args.map((arg) => relative(ROOT, resolve(arg)));
   const isUnit = (file: string): boolean => UNIT.some((pattern) => matchesGlob(file, pattern));
   return { unit: named.filter(isUnit), cluster: named.filter((file) => !isUnit(file)) };
@@ -147,8 +149,13 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
 }
 
 async function runAll(args: readonly string[]): Promise<number> {
-  const { unit, cluster } = chooseFiles(args);
+  const { unit, cluster: chosen } = chooseFiles(args);
+  const cluster = chosen.filter((file) => needOf(file) === undefined);
   const all: Counts[] = [];
+  for (const file of chosen.filter((other) => !cluster.includes(other))) {
+    console.log(`SKIP ${file}: ${needOf(file)}`);
+    all.push({ passed: 0, failed: 0, skipped: 1 });
+  }
   if (unit.length > 0) all.push(await runTap(unit, [`--jobs=${availableParallelism()}`, "--timeout=60"]));
   if (cluster.length > 0 && !interrupted) all.push(await runCluster(cluster));
   const { passed, failed, skipped } = sum(all);

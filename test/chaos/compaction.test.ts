@@ -1,4 +1,5 @@
 import t from "tap";
+import { isAtLeast } from "../control-plane/features.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { ChaosProxy } from "./chaos-proxy.ts";
 import { resultOf } from "./ksvm-process.ts";
@@ -9,7 +10,7 @@ const seed = announcedSeed("compaction.test.ts");
 const OBJECTS = IS_LONG ? 50_000 : 3_000;
 const INTERVAL_S = IS_LONG ? 10 : 1;
 // From snapshots of its own an API server serves pages that etcd has forgotten, and no token would expire.
-const featureGates = { ListFromCacheSnapshot: false };
+const featureGates = isAtLeast(34) ? { ListFromCacheSnapshot: false } : {};
 const cluster = await Cluster.start(t, { compactionInterval: `${INTERVAL_S}s`, featureGates });
 
 await t.test(

@@ -3,7 +3,8 @@ import { randomBytes } from "node:crypto";
 import { accessSync, constants, existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
-import { readVersions } from "./versions.ts";
+import { ensureModule } from "./other-version.ts";
+import { readVersions, type Versions } from "./versions.ts";
 
 /** In build order: the smallest first, so that a broken toolchain shows early. */
 const PACKAGES = {
@@ -51,16 +52,22 @@ function findAsset(folder: string, name: BinaryName): string {
 }
 
 async function ensureBuilt(name: BinaryName): Promise<string> {
-  const versions = readVersions();
-  const folder = `${versions.kubernetes}-etcd${versions.etcd}-${process.platform}-${process.arch}`;
-  const path = join(CACHE_DIR, "bin", folder, name);
+  const asked = readVersions();
+  // etcd has a version of its own: go.mod names one, and it serves every version of Kubernetes.
+  const versions = name === "etcd" ? { ...asked, kubernetes: asked.pinnedKubernetes } : asked;
+  const folder = join(
+    CACHE_DIR,
+    "bin",
+    `${versions.kubernetes}-etcd${versions.etcd}-${process.platform}-${process.arch}`,
+  );
+  const path = join(folder, name);
   if (existsSync(path)) return path;
   requireGo(versions.go);
-  mkdirSync(join(CACHE_DIR, "bin", folder), { recursive: true });
+  mkdirSync(folder, { recursive: true });
   // Two processes may build the same program at once; each renames its own finished file, so none runs half a file.
   const unfinished = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   try {
-    await build(name, unfinished, versions.kubernetes);
+    await build(name, unfinished, versions);
     renameSync(unfinished, path);
   } finally {
     rmSync(unfinished, { force: true });
@@ -77,15 +84,17 @@ function requireGo(oldest: string): void {
   );
 }
 
-async function build(name: BinaryName, output: string, kubernetes: string): Promise<void> {
+async function build(name: BinaryName, output: string, { kubernetes, pinnedKubernetes }: Versions): Promise<void> {
+  const isPinned = kubernetes === pinnedKubernetes;
+  const cwd = isPinned ? import.meta.dirname : await ensureModule(kubernetes, join(CACHE_DIR, "modules"));
   const [major = "", minor = ""] = kubernetes.slice(1).split(".");
   const version = "k8s.io/component-base/version";
   const ldflags = `-s -w -X ${version}.gitVersion=${kubernetes} -X ${version}.gitMajor=${major} -X ${version}.gitMinor=${minor}`;
   const child = spawn(
     "go",
-    ["build", "-mod=readonly", "-trimpath", "-ldflags", ldflags, "-o", output, PACKAGES[name]],
+    ["build", `-mod=${isPinned ? "readonly" : "mod"}`, "-trimpath", "-ldflags", ldflags, "-o", output, PACKAGES[name]],
     {
-      cwd: import.meta.dirname,
+      cwd,
       env: { ...process.env, CGO_ENABLED: "0" },
       stdio: ["ignore", "ignore", "pipe"],
     },

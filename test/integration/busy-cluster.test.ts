@@ -3,6 +3,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { isConflict, isNotFound } from "../../src/kube/client.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
+import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -13,7 +14,7 @@ import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 const cluster = await Cluster.start(t, {
   compactionInterval: "2s",
   // From snapshots of its own an API server serves pages that etcd has forgotten, and no token would expire.
-  featureGates: { ListFromCacheSnapshot: false },
+  featureGates: isAtLeast(34) ? { ListFromCacheSnapshot: false } : {},
   extraArgs: ["--max-requests-inflight=20", "--max-mutating-requests-inflight=20"],
   users: [{ name: "throttled" }],
 });

@@ -4,9 +4,12 @@ import t, { type Test } from "tap";
 const JOBS = 4;
 t.jobs = JOBS;
 
-/** Registers a test that runs beside others of its file, each on a kind of its own. */
-export function parallel(title: string, test: (t: Test) => Promise<unknown>): void {
-  void t.test(title, { buffered: true }, test);
+/**
+ * Registers a test that runs beside others of its file, each on a kind of its own.
+ * @param skip why it cannot run
+ */
+export function parallel(title: string, test: (t: Test) => Promise<unknown>, skip: string | false = false): void {
+  void t.test(title, { buffered: true, skip }, test);
 }
 
 /**

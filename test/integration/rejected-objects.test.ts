@@ -2,6 +2,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { Counts } from "../../src/migrator/counts.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
+import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -94,6 +95,7 @@ parallel(
     t.strictSame(await Promise.all(names.map(read)), expected, "the generation moved exactly where admission wrote");
     await assertNoTraces(t, cluster, kind);
   },
+  unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
 );
 
 interface Mutable {

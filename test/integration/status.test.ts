@@ -1,16 +1,18 @@
 import t from "tap";
+import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import type { ClusterStatus } from "../../src/migrator/cluster-status.ts";
+import { isAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
 import { startSlowRun } from "./slow-run.ts";
 
 const IN_TREE = { group: "storagemigration.k8s.io", version: "v1beta1", resource: "storageversionmigrations" };
+const HAS_IN_TREE = isAtLeast(35);
 const cluster = await Cluster.start(t, {
-  featureGates: { StorageVersionMigrator: true },
-  runtimeConfig: { "storagemigration.k8s.io/v1beta1": true },
+  ...(HAS_IN_TREE ? IN_TREE_APISERVER : {}),
 });
 const { api } = cluster;
 
@@ -75,16 +77,19 @@ await t.test("status shows migrations of ours and of Kubernetes' own migrator", 
   ]);
   const running = await createMigration(kind, [{ type: "Running", status: "True" }]);
   await setStatus(running, { progress: "20/50", counts: { migrated: 19, skipped: 0, failed: 1, remaining: 30 } });
-  await api.create(IN_TREE, {
-    apiVersion: "storagemigration.k8s.io/v1beta1",
-    kind: "StorageVersionMigration",
-    metadata: { name: kind.plural },
-    spec: { resource: { group: "example.com", resource: kind.plural } },
-  });
+  if (HAS_IN_TREE) {
+    await api.create(IN_TREE, {
+      apiVersion: "storagemigration.k8s.io/v1beta1",
+      kind: "StorageVersionMigration",
+      metadata: { name: kind.plural },
+      spec: { resource: { group: "example.com", resource: kind.plural } },
+    });
+  }
+  const inTree = { name: kind.plural, controller: "in-tree", state: "Pending", resource: kind.name };
   const { migrations } = await statusOf(kind.name);
   t.match(migrations, [
     { name: running, controller: "ksvm", state: "Running", progress: "20/50", counts: { failed: 1 } },
-    { name: kind.plural, controller: "in-tree", state: "Pending", resource: kind.name },
+    ...(HAS_IN_TREE ? [inTree] : []),
     { name: failed, controller: "ksvm", state: "Failed", message: "FreezeLifted: why" },
   ]);
   t.match(await cluster.ksvm(["status", running]), { code: 0, stdout: /ksvm +Running +20\/50 +1 +\d+s/ });

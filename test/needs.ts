@@ -1,0 +1,15 @@
+import { matchesGlob } from "node:path";
+import { unlessAtLeast } from "./control-plane/features.ts";
+
+/** Files of tests whose cluster an older Kubernetes cannot make. Single tests say so by their `skip`. */
+const NEEDS = [
+  { files: "test/integration/in-tree-*.test.ts", minor: 36, what: "the in-tree controller as it is now" },
+  { files: "test/integration/trigger-{upgrade,disagreement}.test.ts", minor: 36, what: "it emulates 1.33 and 1.36" },
+] as const;
+
+/** Why a file of tests cannot run on the control plane that was asked for; `undefined` where it can. */
+export function needOf(file: string): string | undefined {
+  const need = NEEDS.find(({ files }) => matchesGlob(file, files));
+  const reason = need !== undefined && unlessAtLeast(need.minor, need.what);
+  return reason === false ? undefined : reason;
+}
