@@ -9,9 +9,9 @@ import { holdCreates } from "./slow-creates.ts";
 
 const seed = announcedSeed("late-writes.test.ts");
 // A request may be under way for as long as the API server's --request-timeout; the settle time has to match it.
-const REQUEST_TIMEOUT_S = 20;
+const REQUEST_TIMEOUT_S = 30;
 /** A migration begins while they are held, on a slow machine, too. */
-const HELD_MS = 16_000;
+const HELD_MS = 26_000;
 const HELD_WRITES = 20;
 /** How often the storage version changes again under late writes. */
 const ROUNDS = IS_LONG ? 3 : 0;

@@ -8,7 +8,7 @@ import { Scenario } from "./scenario.ts";
 import { holdCreates } from "./slow-creates.ts";
 
 const seed = announcedSeed("paused-apiserver.test.ts");
-const REQUEST_TIMEOUT_S = 5;
+const REQUEST_TIMEOUT_S = 8;
 const cluster = await Cluster.start(t, { apiservers: 2, requestTimeout: `${REQUEST_TIMEOUT_S}s` });
 const { controlPlane } = cluster;
 const [first, second] = controlPlane.apiservers;
@@ -20,7 +20,7 @@ const PATIENT = [...FLAGS, "--proof-timeout", "60s"];
 const OBJECTS = 150;
 const SLOW = ["--max-qps", "60", "--page-size", "20"];
 const HELD_WRITES = 40;
-const HELD_MS = 3_500;
+const HELD_MS = 5_000;
 
 t.teardown(() => {
   first.resume();
