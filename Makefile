@@ -75,7 +75,7 @@ cluster-down: $(INSTALLED) ## End them
 	@node test/control-plane/cluster-down.ts
 
 .PHONY: binaries
-binaries: $(INSTALLED) ## Build etcd, kube-apiserver and kube-controller-manager, or find them built
+binaries: $(INSTALLED) ## Build etcd, kubectl, kube-apiserver and kube-controller-manager, or find them
 	@node test/control-plane/build.ts
 
 .PHONY: clean

@@ -138,7 +138,8 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
   try {
     // Built here, so that minutes of compiling do not count against a test's timeout.
     const inTree = files.some((file) => file.includes("in-tree")) ? (["kube-controller-manager"] as const) : [];
-    await ensureBinaries(["etcd", "kube-apiserver", ...inTree]);
+    const kubectl = files.some((file) => /deploy|kubectl/.test(file)) ? (["kubectl"] as const) : [];
+    await ensureBinaries(["etcd", "kube-apiserver", ...inTree, ...kubectl]);
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
     return { passed: 0, failed: files.length, skipped: 0 };

@@ -9,6 +9,7 @@ import { readVersions, type Versions } from "./versions.ts";
 /** In build order: the smallest first, so that a broken toolchain shows early. */
 const PACKAGES = {
   etcd: "go.etcd.io/etcd/server/v3",
+  kubectl: "k8s.io/kubernetes/cmd/kubectl",
   "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
   "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 } as const;
@@ -80,7 +81,7 @@ function requireGo(oldest: string): void {
   if (found.error === undefined) return;
   const wanted = oldest.split(".").slice(0, 2).join(".");
   throw new Error(
-    `Cannot build the control plane: no Go toolchain found on PATH and KUBEBUILDER_ASSETS is not set; install Go ${wanted} or newer, or point KUBEBUILDER_ASSETS at a folder with etcd and kube-apiserver`,
+    `Cannot build the control plane: no Go toolchain found on PATH and KUBEBUILDER_ASSETS is not set; install Go ${wanted} or newer, or point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl`,
   );
 }
 

@@ -1,7 +1,7 @@
 // Builds what the tests run against ahead of time: node test/control-plane/build.ts [name…]
 import { type BinaryName, ensureBinaries } from "./binaries.ts";
 
-const known: readonly BinaryName[] = ["etcd", "kube-apiserver", "kube-controller-manager"];
+const known: readonly BinaryName[] = ["etcd", "kubectl", "kube-apiserver", "kube-controller-manager"];
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !(known as readonly string[]).includes(name));
 

@@ -20,7 +20,8 @@ export interface KsvmResult {
   readonly stderr: string;
 }
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+/** The program as it is in src/. */
+export const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 /** A real control plane with what the integration tests do to it. Ends with the test. */
 export class Cluster {

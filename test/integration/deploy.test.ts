@@ -21,7 +21,6 @@ import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";
 import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
-import { render } from "../deploy/kustomize.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -37,6 +36,7 @@ import {
   startAsServiceAccount,
   tokenOf,
 } from "./installation.ts";
+import { render } from "./kubectl.ts";
 import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "./replica.ts";
 
 const JOBS = { group: "batch", version: "v1", resource: "jobs" };

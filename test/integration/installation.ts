@@ -7,8 +7,8 @@ import { type ApiClient, isNotFound, type NewObject } from "../../src/kube/clien
 import { resourcesOf } from "../../src/kube/discovery.ts";
 import { APPLY_PATCH, objectPath, type Resource, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { kubeconfigText } from "../control-plane/kubeconfig.ts";
-import { render } from "../deploy/kustomize.ts";
 import type { Cluster } from "./cluster.ts";
+import { render } from "./kubectl.ts";
 
 /** Where everything of deploy/base lives. */
 export const NAMESPACE = "kube-storage-migration";

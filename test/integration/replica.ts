@@ -1,10 +1,7 @@
 import { spawn } from "node:child_process";
 import { createServer, type AddressInfo } from "node:net";
-import { fileURLToPath } from "node:url";
 import type { Test } from "tap";
-import { type Cluster, eventually } from "./cluster.ts";
-
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+import { type Cluster, eventually, MAIN } from "./cluster.ts";
 
 /** One `ksvm controller` in a process of its own. */
 export interface Replica {

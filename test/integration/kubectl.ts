@@ -1,0 +1,59 @@
+import { spawn } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseAllDocuments } from "yaml";
+import type { NewObject } from "../../src/kube/client.ts";
+import { ensureBinaries } from "../control-plane/binaries.ts";
+import { type Cluster, type KsvmResult, MAIN } from "./cluster.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+/** Above every --timeout that a test gives. */
+const TIMEOUT_MS = 120_000;
+
+/** Runs kubectl in the project's folder; `input` is what `-f -` reads. */
+export type Kubectl = (args: readonly string[], input?: unknown) => Promise<KsvmResult>;
+
+/** kubectl as an administrator of the cluster has it, with the plugin `kubectl-ksvm` on PATH and a home of its own. */
+export async function kubectlOf({ controlPlane, kubeconfig }: Cluster): Promise<Kubectl> {
+  const home = join(controlPlane.dir, "home");
+  const bin = join(home, "bin");
+  mkdirSync(bin, { recursive: true });
+  const plugin = `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`;
+  writeFileSync(join(bin, "kubectl-ksvm"), plugin, { mode: 0o755 });
+  const env = { PATH: bin, HOME: home, KUBECONFIG: kubeconfig };
+  const { kubectl } = await ensureBinaries(["kubectl"]);
+  return (args, input) => run(kubectl, args, { env, input });
+}
+
+/**
+ * Renders a folder of deploy/, as `kubectl apply -k` does.
+ * @param folder relative to the project, or absolute
+ */
+export async function render(folder: string): Promise<readonly NewObject[]> {
+  const { kubectl } = await ensureBinaries(["kubectl"]);
+  const { code, stdout, stderr } = await run(kubectl, ["kustomize", folder]);
+  if (code !== 0) throw new Error(`Cannot render "${folder}": ${stderr}`);
+  return parseAllDocuments(stdout).map((document) => document.toJS() as NewObject);
+}
+
+function run(
+  program: string,
+  args: readonly string[],
+  { env, input = "" }: { readonly env?: NodeJS.ProcessEnv; readonly input?: unknown } = {},
+): Promise<KsvmResult> {
+  const child = spawn(program, args, {
+    cwd: ROOT,
+    env: env ?? process.env,
+    timeout: TIMEOUT_MS,
+    killSignal: "SIGKILL",
+  });
+  let [stdout, stderr] = ["", ""];
+  child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
+  child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+  // A program that does not read what it is given is no failure.
+  child.stdin.on("error", () => undefined);
+  child.stdin.end(typeof input === "string" ? input : JSON.stringify(input));
+  return new Promise((resolve, reject) => {
+    child.on("error", reject).on("close", (code) => resolve({ code, stdout, stderr }));
+  });
+}
