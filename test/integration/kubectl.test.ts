@@ -1,0 +1,124 @@
+import { readFileSync } from "node:fs";
+import t, { type Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { Cluster, eventually, type KsvmResult } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { kubectlOf } from "./kubectl.ts";
+import { freePort, spawnController, untilReady } from "./replica.ts";
+
+const cluster = await Cluster.start(t);
+const kubectl = await kubectlOf(cluster);
+
+/** kubectl, where it is to succeed without a warning. @returns what it prints */
+async function succeed(t: Test, args: readonly string[], input?: unknown): Promise<string> {
+  const { code, stdout, stderr } = await kubectl(args, input);
+  t.same({ code, stderr }, { code: 0, stderr: "" }, `kubectl ${args.join(" ")}`);
+  return stdout;
+}
+
+/** Creates a migration by the manifest that docs/migration-api.md shows. @returns its name */
+async function createMigration(t: Test, { plural }: TestKind): Promise<string> {
+  const docs = readFileSync(new URL("../../docs/migration-api.md", import.meta.url), "utf8");
+  const [, manifest = ""] = /```yaml\n(.*?)```/s.exec(docs) ?? [];
+  t.match(manifest, /^ {2}generateName: widgets\.example\.com-$/m);
+  const created = await succeed(t, ["create", "-f", "-"], manifest.replaceAll("widgets", plural));
+  const [, name = ""] = /^storageversionmigration\.migration\.k8s\.io\/(\S+) created\n$/.exec(created) ?? [];
+  t.match(name, new RegExp(`^${plural}\\.example\\.com-\\w{5}$`));
+  return name;
+}
+
+/** Cells of a table as kubectl prints it, a line for each row. */
+function cellsOf(table: string): readonly (readonly string[])[] {
+  return table
+    .trimEnd()
+    .split("\n")
+    .map((line) => line.split(/ {2,}/));
+}
+
+for (const time of ["", " again"]) {
+  await t.test(`kubectl apply --server-side -k applies deploy/base and deploy/initializer${time}`, async (t) => {
+    for (const folder of ["deploy/base", "deploy/initializer"]) {
+      const lines = (await succeed(t, ["apply", "--server-side", "-k", folder])).trimEnd().split("\n");
+      t.ok(lines.length > 3 && lines.every((line) => line.endsWith(" serverside-applied")), folder);
+    }
+  });
+}
+
+const root = t;
+const migrated = new TestKind("waited");
+
+await t.test("kubectl create starts a migration; kubectl wait, get and describe tell of it", async (t) => {
+  // A hundred objects take some five seconds.
+  const flags = ["--trigger", "off", "--max-qps", "20", "--page-size", "10"];
+  const controller = await spawnController(root, cluster, { webhookPort: await freePort(), flags });
+  await untilReady(controller);
+  await cluster.createStale(migrated, 20);
+  const name = await createMigration(t, migrated);
+  const waited = await succeed(t, ["wait", "--for=condition=Succeeded", `migrations/${name}`, "--timeout=60s"]);
+  t.equal(waited, `storageversionmigration.migration.k8s.io/${name} condition met\n`);
+  t.same(storedVersionsOf(await cluster.crd(migrated)), ["v1"]);
+  t.same(await cluster.storedAs(migrated), { v1: 20 });
+
+  const [header, row] = cellsOf(await succeed(t, ["get", "migrations"]));
+  t.same(header, ["NAME", "RESOURCE", "GROUP", "STATE", "PROGRESS", "AGE"]);
+  t.same(row?.slice(0, 5), [name, migrated.plural, "example.com", "Succeeded", "20/20"]);
+  t.match(row?.[5], /^\d+s$/);
+
+  const described = await succeed(t, ["describe", "migration", name]);
+  const events = described.slice(described.indexOf("\nEvents:"));
+  for (const reason of ["Frozen", "Converged", "Pruned", "Unfrozen", "Migrated"]) {
+    t.match(events, new RegExp(`^ +Normal +${reason} +\\S+ +ksvm `, "m"));
+  }
+  t.match(await succeed(t, ["explain", "migrations.spec.resource"]), /The resource whose objects are rewritten/);
+});
+
+await t.test("kubectl ksvm is ksvm: its output and its exit codes", async (t) => {
+  t.match(await succeed(t, ["plugin", "list"]), /\/kubectl-ksvm\n/);
+  const [, status] = cellsOf(await succeed(t, ["ksvm", "status", migrated.name]));
+  t.match(status?.join(" "), /Succeeded 20\/20/);
+  const [, plan] = cellsOf(await succeed(t, ["ksvm", "plan", migrated.name]));
+  t.match(plan?.join(" "), new RegExp(`^${migrated.name} .* none`));
+  t.match(await kubectl(["ksvm", "plan", "nobodies.example.com"]), { code: 1, stdout: "", stderr: /ResourceNotFound/ });
+  t.match(await kubectl(["ksvm", "plan", "--nonsense"]), { code: 2, stdout: "", stderr: /unknown option/ });
+});
+
+function assertDenied(t: Test, { code, stderr }: KsvmResult, kind: TestKind): void {
+  t.equal(code, 1);
+  t.match(
+    stderr,
+    new RegExp(`StorageVersionFrozen: cannot change the storage version of .*"${kind.name}" from "v1" to`),
+  );
+  t.match(stderr, new RegExp(`"ksvm status ${kind.name}" shows how far it is`));
+}
+
+await t.test("a frozen CRD: kubectl patch and apply are denied with the reason, annotate warns", async (t) => {
+  const kind = new TestKind("frozen");
+  const apply = ["apply", "--server-side", "-f", "-"];
+  await succeed(t, apply, kind.manifest({ storage: "v1alpha1" }));
+  await cluster.waitForVersion(kind, "v1alpha1");
+  await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(300, "v1alpha1"));
+  await succeed(t, apply, kind.manifest({ storage: "v1" }));
+  const name = await createMigration(t, kind);
+  await eventually(() => cluster.crd(kind).then(hasFreezeAnnotation), "the CRD is frozen");
+
+  const back = ["v1alpha1", "v1"].map((version, index) => ({
+    op: "replace",
+    path: `/spec/versions/${index}/storage`,
+    value: version === "v1alpha1",
+  }));
+  assertDenied(t, await kubectl(["patch", "crd", kind.name, "--type=json", "-p", JSON.stringify(back)]), kind);
+  assertDenied(t, await kubectl(apply, kind.manifest({ storage: "v1alpha1" })), kind);
+  await succeed(t, apply, kind.manifest({ storage: "v1" }));
+  await succeed(t, ["label", "crd", kind.name, "touched=true"]);
+  t.ok(hasFreezeAnnotation(await cluster.crd(kind)), "applying the same again leaves the freeze alone");
+
+  const lifted = await kubectl(["annotate", "crd", kind.name, `${MIGRATING_ANNOTATION}-`]);
+  t.equal(lifted.code, 0);
+  t.match(lifted.stderr, new RegExp(`^Warning: .*the freeze of CustomResourceDefinition ${kind.name} is lifted while`));
+  await succeed(t, ["wait", "--for=condition=Failed", `migrations/${name}`, "--timeout=60s"]);
+  const [, row] = cellsOf(await succeed(t, ["get", "migration", name]));
+  t.equal(row?.[3], "Failed");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+});
