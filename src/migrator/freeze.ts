@@ -33,8 +33,10 @@ export function freeze(context: FreezeContext, crdName: string, owner: FreezeOwn
 }
 
 /**
- * Takes this owner's freeze off. One that is gone already, or that belongs to somebody else by now, is left alone.
- * @returns whether there was one to take off
+ * Takes this owner's freeze off. One that belongs to somebody else by now is left alone. Of one that is gone already the
+ * owner is taken off: whoever lifts a freeze with kubectl takes one annotation off, and the other would name a run that
+ * is over for good.
+ * @returns whether there was a freeze to take off
  * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
  */
 export async function unfreeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<boolean> {
@@ -42,8 +44,9 @@ export async function unfreeze(context: FreezeContext, crdName: string, owner: F
   try {
     await updateCrd(context, crdName, (crd) => {
       const found = freezeOwnerOf(crd);
-      lifted = hasFreezeAnnotation(crd) && found !== undefined && isSameOwner(found, owner);
-      return lifted ? { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null } : undefined;
+      const isOurs = found !== undefined && isSameOwner(found, owner);
+      lifted = isOurs && hasFreezeAnnotation(crd);
+      return isOurs ? { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null } : undefined;
     });
   } catch (error) {
     // The CRD was deleted, and its annotation with it.

@@ -1,4 +1,5 @@
 import type { Test } from "tap";
+import { OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import type { KubeObject } from "../../src/kube/client.ts";
 import { policyGuardOf } from "../../src/migrator/guard-install.ts";
@@ -9,7 +10,9 @@ import type { TestKind } from "./crd-fixture.ts";
 /** However a run ends, the CRD is not frozen and nobody guards it any more. */
 export async function assertUnfrozen(t: Test, cluster: Cluster, kind: TestKind): Promise<void> {
   const policy = policyGuardOf(kind.name);
-  t.notOk(hasFreezeAnnotation(await cluster.crd(kind)), "no annotation is left");
+  const crd = await cluster.crd(kind);
+  t.notOk(hasFreezeAnnotation(crd), "no annotation is left");
+  t.equal(crd.metadata.annotations?.[OWNER_ANNOTATION], undefined, "no owner is left");
   t.equal(await cluster.api.find(POLICIES, policy), undefined, "no policy is left");
   t.equal(await cluster.api.find(POLICY_BINDINGS, policy), undefined, "no policy binding is left");
 }

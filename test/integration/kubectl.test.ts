@@ -3,6 +3,7 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually, type KsvmResult } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { kubectlOf } from "./kubectl.ts";
@@ -121,4 +122,5 @@ await t.test("a frozen CRD: kubectl patch and apply are denied with the reason, 
   const [, row] = cellsOf(await succeed(t, ["get", "migration", name]));
   t.equal(row?.[3], "Failed");
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
 });
