@@ -107,12 +107,12 @@ await t.test("a StorageState is named after its resource", async (t) => {
   await t.rejects(api.create(STORAGE_STATES, wrong), { status: 422, message: /<resource>\.<group>/ });
 });
 
-await t.test("kubectl get shows resource, state, progress and age", async (t) => {
+await t.test("kubectl get shows resource, state, progress, reason and age", async (t) => {
   const ref = { name: "shown" };
   await api.create(MIGRATIONS, migration({ group: "example.com", version: "v1", resource: "widgets" }, ref));
   const conditions = [
     { type: "Running", status: "False" },
-    { type: "Succeeded", status: "True" },
+    { type: "Succeeded", status: "True", reason: "NothingToDo" },
   ];
   const body = { status: { conditions, progress: "7/7" } };
   await api.patch(MIGRATIONS, ref, { type: MERGE_PATCH, body }, { subresource: "status" });
@@ -126,7 +126,7 @@ await t.test("kubectl get shows resource, state, progress and age", async (t) =>
   });
   t.same(
     table.columnDefinitions.map(({ name }) => name),
-    ["Name", "Resource", "Group", "State", "Progress", "Age"],
+    ["Name", "Resource", "Group", "State", "Progress", "Reason", "Age"],
   );
-  t.same(table.rows[0]?.cells.slice(0, 5), ["shown", "widgets", "example.com", "Succeeded", "7/7"]);
+  t.same(table.rows[0]?.cells.slice(0, 6), ["shown", "widgets", "example.com", "Succeeded", "7/7", "NothingToDo"]);
 });
