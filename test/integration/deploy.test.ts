@@ -31,8 +31,8 @@ import {
   endInstallJob,
   INSTALL_JOB,
   NAMESPACE,
+  overlayWithImage,
   pointWebhookAt,
-  renderWithImage,
   startAsServiceAccount,
   tokenOf,
 } from "./installation.ts";
@@ -106,8 +106,8 @@ await t.test("the installation can be applied again and again with a new image",
   for (const newTag of ["1", "2", "3"]) {
     const image = { newName: "mirror.example/tools/ksvm", newTag };
     await endInstallJob(api);
-    await applyAll(api, await renderWithImage(t, "deploy/base", image));
-    await applyAll(api, await renderWithImage(t, "deploy/initializer", image));
+    await applyAll(api, await render(overlayWithImage(t, "deploy/base", image)));
+    await applyAll(api, await render(overlayWithImage(t, "deploy/initializer", image)));
     const images = Object.values(await podTemplates()).flatMap(({ spec }) => spec.containers.map((c) => c.image));
     t.same(new Set(images), new Set([`mirror.example/tools/ksvm:${newTag}`]));
   }

@@ -20,16 +20,17 @@ export interface Image {
 }
 
 /**
- * Renders a folder of deploy/ under an overlay that chooses the image, as docs/install.md has users do.
+ * Writes an overlay of a folder of deploy/ that chooses the image, as docs/install.md has users do.
  * @param folder relative to the project, such as `deploy/base`
+ * @returns its path
  */
-export async function renderWithImage(t: Test, folder: string, image: Image): Promise<readonly NewObject[]> {
+export function overlayWithImage(t: Test, folder: string, image: Image): string {
   const overlay = mkdtempSync(join(tmpdir(), "ksvm-overlay-"));
   t.teardown(() => rmSync(overlay, { recursive: true, force: true }));
   const base = relative(overlay, join(import.meta.dirname, "../..", folder));
   const kustomization = { resources: [base], images: [{ name: "ksvm", ...image }] };
   writeFileSync(join(overlay, "kustomization.yaml"), JSON.stringify(kustomization));
-  return render(overlay);
+  return overlay;
 }
 
 /**

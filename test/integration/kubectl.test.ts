@@ -6,6 +6,7 @@ import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually, type KsvmResult } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { INSTALL_JOB, NAMESPACE, overlayWithImage } from "./installation.ts";
 import { kubectlOf } from "./kubectl.ts";
 import { freePort, spawnController, untilReady } from "./replica.ts";
 
@@ -46,6 +47,22 @@ for (const time of ["", " again"]) {
     }
   });
 }
+
+await t.test(
+  "kubectl apply with another image stops at the Job of the installation alone, while it is there",
+  async (t) => {
+    const overlay = overlayWithImage(t, "deploy/base", { newName: "mirror.example/tools/ksvm", newTag: "2" });
+    const apply = ["apply", "--server-side", "-k", overlay];
+    const { code, stderr } = await kubectl(apply);
+    t.equal(code, 1);
+    t.match(stderr, new RegExp(`^The Job "${INSTALL_JOB.name}" is invalid: .*: field is immutable\n$`));
+    const path = "jsonpath={.spec.template.spec.containers[0].image}";
+    const image = await succeed(t, ["-n", NAMESPACE, "get", "deployment", "ksvm-controller", "-o", path]);
+    t.equal(image, "mirror.example/tools/ksvm:2");
+    await succeed(t, ["-n", NAMESPACE, "delete", "job", INSTALL_JOB.name]);
+    await succeed(t, apply);
+  },
+);
 
 const root = t;
 const migrated = new TestKind("waited");
