@@ -141,3 +141,24 @@ await t.test("a frozen CRD: kubectl patch and apply are denied with the reason, 
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
 });
+
+await t.test("F11: kubectl apply after the old version left the CRD", async (t) => {
+  const kind = new TestKind("dropped");
+  const apply = ["apply", "--server-side", "-f", "-"];
+  await cluster.createCrd(kind, { storage: "v1alpha1" });
+  for (const name of ["moved", "left"]) await succeed(t, apply, kind.object(name, "v1alpha1"));
+  await cluster.setVersions(kind, { storage: "v1" });
+  await succeed(t, ["ksvm", "migrate", kind.name]);
+  await succeed(t, apply, kind.object("moved", "v1"));
+  await cluster.setVersions(kind, { storage: "v1", versions: ["v1"] });
+  await cluster.waitForVersion(kind, "v1alpha1", false);
+
+  await succeed(t, apply, kind.object("moved", "v1"));
+  const left = kind.object("left", "v1");
+  const refused = await kubectl(apply, left);
+  t.match(refused, { code: 1, stderr: /request to convert CR to an invalid group\/version: example\.com\/v1alpha1/ });
+  await succeed(t, ["label", kind.plural, "left", "written=true"]);
+  const path = "jsonpath={.metadata.managedFields}";
+  t.equal(await succeed(t, ["get", kind.plural, "left", "--show-managed-fields", "-o", path]), "", "they are empty");
+  await succeed(t, [...apply, "--force-conflicts"], left);
+});
