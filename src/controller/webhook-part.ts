@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { caBundleOf } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
+import { PublishedTrust } from "../certs/published-trust.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -21,7 +22,7 @@ export interface WebhookPartOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  readonly settings: ControllerSettings;
+  readonly settings: Pick<ControllerSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
 }
 
@@ -29,6 +30,7 @@ export interface WebhookPartOptions {
 export class WebhookPart {
   readonly #options: WebhookPartOptions;
   readonly #certificate = new ServingCertificate();
+  readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
   #server: WebhookServer | undefined;
@@ -38,11 +40,20 @@ export class WebhookPart {
   constructor(options: WebhookPartOptions) {
     const { client, clock, logger, settings } = options;
     this.#options = options;
-    this.#keeper = new ConfigurationKeeper({ client, clock, logger, wanted: () => this.#wanted() });
+    // The roots of API servers' own machines may vouch for a URL that users chose, hardly for the name of a Service.
+    const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
+    this.#trust = new PublishedTrust({ certificate: this.#certificate, isBundleOptional, clock, logger });
+    this.#keeper = new ConfigurationKeeper({
+      client,
+      clock,
+      logger,
+      wanted: () => this.#wanted(),
+      onConfiguration: (live) => this.#trust.saw(live),
+    });
     this.#source = this.#sourceOf(settings);
   }
 
-  /** Why no reviews can be answered here; `undefined` where they can. */
+  /** Why no reviews are to be sent here; `undefined` where they are welcome. */
   ready(): string | undefined {
     return this.#server === undefined ? "the server has not started" : this.#server.ready();
   }
@@ -53,9 +64,15 @@ export class WebhookPart {
    * @throws {Error} of node:net where the address cannot be had.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const { settings } = this.#options;
-    const { drainMs, host, port } = settings.webhook;
-    const server = await startWebhookServer({ ...this.#options, certificate: this.#certificate, host, port, drainMs });
+    const { drainMs, host, port } = this.#options.settings.webhook;
+    const server = await startWebhookServer({
+      ...this.#options,
+      certificate: this.#certificate,
+      lacking: () => this.#trust.lacking(),
+      host,
+      port,
+      drainMs,
+    });
     this.#server = server;
     this.#options.logger.info({ url: server.url }, "Serving the webhook");
     const drained = new AbortController();
@@ -70,7 +87,7 @@ export class WebhookPart {
     await Promise.all([stopped, this.#source.run(drained.signal), this.#keeper.run(drained.signal)]);
   }
 
-  #sourceOf({ certificates, webhook }: ControllerSettings): CertificateSource {
+  #sourceOf({ certificates, webhook }: WebhookPartOptions["settings"]): CertificateSource {
     const { client, clock, logger } = this.#options;
     const shared = { certificate: this.#certificate, clock, logger };
     if (webhook.certificates === "files") {
@@ -78,10 +95,10 @@ export class WebhookPart {
       return new FileSource({ ...shared, certFile, keyFile });
     }
     const ref = { namespace: certificates.namespace, name: certificates.secret };
-    return new SecretSource({ ...shared, client, ref, onSecret: (secret) => this.#trust(caBundleOf(secret)) });
+    return new SecretSource({ ...shared, client, ref, onSecret: (secret) => this.#publish(caBundleOf(secret)) });
   }
 
-  #trust(caBundle: string | undefined): void {
+  #publish(caBundle: string | undefined): void {
     if (caBundle !== undefined && caBundle !== this.#caBundle) {
       this.#caBundle = caBundle;
       this.#keeper.refresh();

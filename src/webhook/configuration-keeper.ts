@@ -17,6 +17,8 @@ export interface ConfigurationKeeperOptions {
    * before there is a CA. Without a `caBundle` that field is left to whoever writes it.
    */
   readonly wanted: () => WebhookConfiguration | undefined;
+  /** Told of the configuration whenever it was read, `undefined` where there is none. @default nobody */
+  readonly onConfiguration?: (live: KubeObject | undefined) => void;
   /** Milliseconds after which everything is looked at although nothing was heard of it. @default 300000 */
   readonly resyncMs?: number;
 }
@@ -29,7 +31,7 @@ export interface ConfigurationKeeperOptions {
 export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
 
-  constructor({ wanted, ...options }: ConfigurationKeeperOptions) {
+  constructor({ wanted, onConfiguration, ...options }: ConfigurationKeeperOptions) {
     const { policy, binding } = warnPolicy();
     const name = WARN_POLICY_NAME;
     this.#keepers = [
@@ -39,6 +41,7 @@ export class ConfigurationKeeper {
         name: WEBHOOK_NAME,
         wanted,
         replacement: webhooksOf,
+        onRead: onConfiguration,
       }),
       new ObjectKeeper({ ...options, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
       new ObjectKeeper({

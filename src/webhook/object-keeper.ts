@@ -23,6 +23,8 @@ export interface ObjectKeeperOptions {
   readonly wanted: () => WantedObject | undefined;
   /** The body of a merge patch that takes out of the live object what was added to it. */
   readonly replacement: (live: KubeObject, wanted: WantedObject) => object;
+  /** Told of the object whenever it was read, `undefined` where there is none. @default nobody */
+  readonly onRead?: ((live: KubeObject | undefined) => void) | undefined;
   /** Milliseconds after which the object is looked at although nothing was heard of it. @default 300000 */
   readonly resyncMs?: number;
 }
@@ -77,6 +79,9 @@ export class ObjectKeeper {
       this.kick();
       const options = { name, resourceVersion: metadata.resourceVersion ?? "0", signal, clock };
       for await (const event of watchObject(client.transport, resource, options)) {
+        if ("object" in event) {
+          this.#options.onRead?.(event.type === "DELETED" ? undefined : event.object);
+        }
         const wanted = this.#options.wanted();
         if (event.type !== "BOOKMARK" && !("object" in event && wanted && this.#isRight(event, wanted))) {
           this.kick();
@@ -90,16 +95,15 @@ export class ObjectKeeper {
   }
 
   async #repair(signal: AbortSignal): Promise<void> {
-    const { client, logger, resource, name } = this.#options;
-    const wanted = this.#options.wanted();
-    if (wanted === undefined) {
-      return;
-    }
+    const { client, logger, resource, name, onRead } = this.#options;
     const found = await client.find<KubeObject>(resource, { name }, { signal });
-    if (isAsWanted(found, wanted)) {
+    onRead?.(found);
+    const wanted = this.#options.wanted();
+    if (wanted === undefined || isAsWanted(found, wanted)) {
       return;
     }
     const applied = await this.#apply(wanted, found, signal);
+    onRead?.(applied);
     logger.info({ resource: resource.resource, name, wasMissing: found === undefined }, "Put an object right");
     if (!isAsWanted(applied, wanted)) {
       await this.#replace(applied, wanted, signal);

@@ -15,6 +15,8 @@ export interface WebhookServerOptions
   readonly port: number;
   /** Where the server gets its pair, now and later. Without one it listens, is not ready, and ends every handshake. */
   readonly certificate: ServingCertificate;
+  /** What a server with a certificate still lacks to be ready. @default nothing */
+  readonly lacking?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
   readonly logger: FastifyBaseLogger;
   /**
@@ -129,7 +131,8 @@ class DrainingServer implements WebhookServer {
     if (this.#closed !== undefined) {
       return "the server is shutting down";
     }
-    return this.#options.certificate.unusable();
+    const { certificate, lacking } = this.#options;
+    return certificate.unusable() ?? lacking?.();
   }
 
   close(): Promise<void> {

@@ -1,13 +1,17 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import tap from "tap";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { resourceNameOf, type StorageState, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { MERGE_PATCH, CRDS, MIGRATIONS, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { installSystem } from "./controller-fixture.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "./replica.ts";
+import { freePort, ONLY_CUSTOM, type Replica, spawnController, untilReady } from "./replica.ts";
 
 const cluster = await Cluster.start(tap);
 const { api } = cluster;
@@ -134,3 +138,70 @@ await tap.test("--manage-stored-versions=false leaves nothing behind", async (t)
   t.equal(await onAgain.ended, 0);
   t.notOk(await frozenSeen(kind));
 });
+
+interface Registered {
+  readonly metadata: { readonly resourceVersion: string };
+  readonly webhooks: readonly { readonly clientConfig: object }[];
+}
+
+function registered(): Promise<Registered> {
+  return api.get<Registered>(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+}
+
+/** Writes the caBundle as whoever mounts a pair has to. */
+async function setCaBundle(caBundle: string): Promise<void> {
+  const webhooks = (await registered()).webhooks.map((webhook) => ({
+    ...webhook,
+    clientConfig: { ...webhook.clientConfig, caBundle },
+  }));
+  await api.patch(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }, { type: MERGE_PATCH, body: { webhooks } });
+}
+
+async function untilLacking(replicas: readonly Replica[], lacking: RegExp): Promise<void> {
+  for (const replica of replicas) {
+    const says = async (): Promise<boolean> => lacking.test((await replica.health("/readyz")).text);
+    await eventually(says, `a replica is not ready for ${lacking}:\n${replica.log()}`, 20_000);
+  }
+}
+
+await tap.test(
+  "F30: a replica becomes ready once a caBundle was read that vouches for its certificate, and stays so",
+  async (t) => {
+    await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+    const certDir = t.testdir({});
+    const flags = ["--certificates", "files", "--cert-dir", certDir, "--trigger", "off"];
+    const spawn = async (): Promise<Replica> =>
+      spawnController(t, cluster, { webhookPort: await freePort(), byService: true, flags });
+    const [ours, other] = await Promise.all([issueServing(), issueServing()]);
+    const both = await Promise.all([spawn(), spawn()]);
+    await untilLacking(both, /^\[-\]webhook failed: there is no serving certificate yet$/m);
+    writeFileSync(join(certDir, "tls.key"), ours.pair.keyPem);
+    writeFileSync(join(certDir, "tls.crt"), ours.pair.certPem);
+    const configuration = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
+    const isEmpty = new RegExp(`^\\[-\\]webhook failed: the caBundle of ${configuration} is empty$`, "m");
+    await untilLacking(both, isEmpty);
+    await setCaBundle(other.caBundle);
+    await untilLacking(
+      both,
+      new RegExp(`: the caBundle of ${configuration} does not vouch for the serving certificate: none`),
+    );
+    t.equal((await both[0].health("/livez")).status, 200, "nothing that a restart would mend");
+    await setCaBundle(ours.caBundle);
+    await Promise.all(both.map((replica) => untilReady(replica)));
+
+    await setCaBundle("");
+    const { resourceVersion } = (await registered()).metadata;
+    const third = await spawn();
+    await untilLacking([third], isEmpty);
+    // By now the others have read the empty one, too.
+    await sleep(1_000);
+    for (const replica of both) t.equal((await replica.health("/readyz")).status, 200, replica.log());
+    t.equal((await registered()).metadata.resourceVersion, resourceVersion, "negative control: nobody repaired it");
+    await setCaBundle(ours.caBundle);
+    await untilReady(third);
+    for (const replica of [...both, third]) {
+      replica.kill("SIGTERM");
+      t.equal(await replica.ended, 0, replica.log());
+    }
+  },
+);

@@ -45,6 +45,8 @@ export const ONLY_CUSTOM = [
 export interface ReplicaOptions {
   /** Where API servers call the webhook. */
   readonly webhookPort: number;
+  /** Has API servers call the Service instead, which nothing here leads to. @default false */
+  readonly byService?: boolean;
   /** Where it is served. @default webhookPort */
   readonly listenPort?: number;
   /** @default none */
@@ -62,7 +64,7 @@ export async function spawnController(
   cluster: Pick<Cluster, "kubeconfig">,
   options: ReplicaOptions,
 ): Promise<Replica> {
-  const { webhookPort, flags = [], listenPort = webhookPort, main = MAIN } = options;
+  const { webhookPort, byService = false, flags = [], listenPort = webhookPort, main = MAIN } = options;
   const healthPort = await freePort();
   const known = {
     kubeconfig: cluster.kubeconfig,
@@ -70,7 +72,7 @@ export async function spawnController(
     "log-format": "json",
     "webhook-host": "127.0.0.1",
     "webhook-port": listenPort,
-    "webhook-url": `https://127.0.0.1:${webhookPort}/validate`,
+    ...(byService ? {} : { "webhook-url": `https://127.0.0.1:${webhookPort}/validate` }),
     "replica-endpoints": `127.0.0.1:${listenPort}`,
     "health-host": "127.0.0.1",
     "health-port": healthPort,

@@ -1,3 +1,5 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import pino from "pino";
@@ -6,6 +8,8 @@ import { Agent, request } from "undici";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { systemClock } from "../../src/clock.ts";
+import { WebhookPart } from "../../src/controller/webhook-part.ts";
+import type { WebhookSettings } from "../../src/controller/settings.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
@@ -16,13 +20,14 @@ import { startWebhookServer } from "../../src/webhook/server.ts";
 import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
 import { type WebhookConfiguration, webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
+import { createNamespace, ensure, SETTINGS } from "./certs-fixture.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 
 const logger = pino({ level: "silent" });
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-const { certificate, caBundle } = await issueServing();
+const { certificate, caBundle, pair } = await issueServing();
 const serving = { host: "127.0.0.1", certificate, logger, drainMs: 0 };
 const webhook = await startWebhookServer({ ...serving, port: 0, metrics: new Metrics() });
 t.teardown(() => webhook.close());
@@ -220,6 +225,63 @@ await t.test("whoever takes the freeze off is warned, and not kept from it", asy
   );
   t.equal(await lift("&fieldManager=ksvm-freeze"), undefined, "the migration itself is not warned");
 });
+
+/** What every replica runs, without anything that leads. It ends with the test. */
+function startPart(t: Test, changes: Partial<WebhookSettings>): WebhookPart {
+  const served = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
+  const settings = { certificates: SETTINGS, webhook: { ...served, ...changes } };
+  const options = { client: api, clock: systemClock, logger, metrics: new Metrics(), progressOf: () => undefined };
+  const part = new WebhookPart({ ...options, settings });
+  const stop = new AbortController();
+  const ended = part.run(stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await ended;
+    await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+  });
+  return part;
+}
+
+function untilLacking(part: WebhookPart, lacking: RegExp): Promise<void> {
+  return eventually(async () => lacking.test(part.ready() ?? ""), `it is not ready for ${lacking}: ${part.ready()}`);
+}
+
+await t.test("F30: a replica that starts while no API server answers becomes ready by itself later", async (t) => {
+  const [apiserver] = cluster.controlPlane.apiservers;
+  await apiserver?.kill();
+  const certDir = t.testdir({});
+  writeFileSync(join(certDir, "tls.crt"), pair.certPem);
+  writeFileSync(join(certDir, "tls.key"), pair.keyPem);
+  const part = startPart(t, { certificates: "files", certDir });
+  await untilLacking(part, /has not been read yet$/);
+  await apiserver?.restart();
+  await untilLacking(part, /the caBundle of .* is empty$/);
+  const [hook] = (await live())?.webhooks ?? [];
+  await change({ webhooks: [{ ...hook, clientConfig: { ...hook?.clientConfig, caBundle } }] });
+  await eventually(async () => part.ready() === undefined, "it is ready");
+});
+
+await t.test(
+  "F30: own certificates need no replica that is ready or leads, whatever empties the caBundle",
+  async (t) => {
+    await createNamespace(api);
+    const part = startPart(t, {});
+    await untilLacking(part, /^there is no serving certificate yet$/);
+    t.equal(await live(), undefined);
+    // What the Job of the installation runs; there is no configuration that it could write to.
+    t.match(await ensure(cluster), { state: "current" });
+    await eventually(async () => part.ready() === undefined, "it is ready");
+    t.match(await ensure(cluster, { rotateNow: true }), { state: "waiting" });
+    const answers = new Set<string | undefined>();
+    const end = performance.now() + 2_000;
+    while (performance.now() < end) {
+      const [hook] = (await live())?.webhooks ?? [];
+      await change({ webhooks: [{ ...hook, clientConfig: { ...hook?.clientConfig, caBundle: "" } }] });
+      answers.add(part.ready());
+    }
+    t.same([...answers], [undefined], "it stays ready");
+  },
+);
 
 await t.test("F27: with every replica stopped, all works but a storage change of a frozen CRD", async (t) => {
   await keep(t);

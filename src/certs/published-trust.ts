@@ -1,0 +1,92 @@
+import type { Logger } from "pino";
+import { WEBHOOK_NAME } from "../api/names.ts";
+import { isNewer } from "../api/resource-version.ts";
+import type { Clock } from "../clock.ts";
+import type { ServingCertificate } from "../webhook/serving-certificate.ts";
+import { type BundleHolder, publishedBundleOf } from "./ca-bundle.ts";
+import { distrustOf } from "./trust-chain.ts";
+
+/** What a {@link PublishedTrust} needs. */
+export interface PublishedTrustOptions {
+  readonly certificate: Pick<ServingCertificate, "current">;
+  /**
+   * Whether a configuration without a caBundle may be meant so: API servers then go by the roots of their own machines,
+   * which nobody here can see.
+   */
+  readonly isBundleOptional: boolean;
+  readonly clock: Pick<Clock, "now">;
+  readonly logger: Logger;
+}
+
+const CONFIGURATION = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
+
+/**
+ * Whether a webhook configuration was read from the API server whose caBundle vouches for the certificate that is served.
+ * Once that was so it stays so: if every replica took itself out of the Service because somebody emptied the caBundle, or
+ * while a rotation is under way, that would be an outage of its own.
+ */
+export class PublishedTrust {
+  readonly #options: PublishedTrustOptions;
+  #isProven = false;
+  #resourceVersion: string | undefined;
+  /** The caBundle, empty where it is not set; or why there can be none. */
+  #published: string | { readonly problem: string } = { problem: `${CONFIGURATION} has not been read yet` };
+  #told: string | undefined;
+
+  constructor(options: PublishedTrustOptions) {
+    this.#options = options;
+  }
+
+  /** Takes note of the configuration as it was read; `undefined` where there is none. */
+  saw(configuration: BundleHolder | undefined): void {
+    const { resourceVersion } = configuration?.metadata ?? {};
+    if (resourceVersion !== undefined) {
+      // An answer may come after the event of a watch that is newer.
+      if (this.#resourceVersion !== undefined && isNewer(this.#resourceVersion, resourceVersion)) {
+        return;
+      }
+      this.#resourceVersion = resourceVersion;
+    }
+    const missing = configuration === undefined ? "does not exist" : "has no webhook of this name";
+    this.#published = publishedBundleOf(configuration) ?? { problem: `${CONFIGURATION} ${missing}` };
+    // At once: something may be about to empty it again.
+    this.lacking();
+  }
+
+  /** What is still to be so; `undefined` for good once nothing was. */
+  lacking(): string | undefined {
+    if (this.#isProven) {
+      return undefined;
+    }
+    const problem = this.#problem();
+    this.#isProven = problem === undefined;
+    this.#tell(problem);
+    return problem;
+  }
+
+  #problem(): string | undefined {
+    const { certificate, clock, isBundleOptional } = this.#options;
+    const caBundle = this.#published;
+    if (typeof caBundle !== "string") {
+      return caBundle.problem;
+    }
+    if (certificate.current === undefined) {
+      return "there is no serving certificate yet";
+    }
+    if (caBundle === "") {
+      return isBundleOptional ? undefined : `the caBundle of ${CONFIGURATION} is empty`;
+    }
+    const distrust = distrustOf({ caBundle, certPem: certificate.current.certPem, now: clock.now() });
+    return distrust && `the caBundle of ${CONFIGURATION} does not vouch for the serving certificate: ${distrust}`;
+  }
+
+  #tell(problem: string | undefined): void {
+    const { logger } = this.#options;
+    if (problem === undefined) {
+      logger.info("The webhook configuration vouches for the serving certificate");
+    } else if (problem !== this.#told) {
+      logger.info({ reason: problem }, "Not ready for reviews yet");
+    }
+    this.#told = problem;
+  }
+}
