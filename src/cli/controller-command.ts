@@ -48,6 +48,9 @@ const CERTIFICATE_TIMEOUT_MS = 300_000;
 export async function controllerCommand(io: CliIo, options: ControllerOptions, logger: Logger): Promise<ExitCode> {
   const metrics = new Metrics();
   const connection = await connect(options, io.signal, observeRequests(metrics));
+  if (options.manageStoredVersions !== false) {
+    io.onMayFreeze?.();
+  }
   try {
     await serve({
       ...connection,

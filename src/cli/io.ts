@@ -10,4 +10,6 @@ export interface CliIo {
   readonly stdin?: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   /** Aborted by Ctrl-C or SIGTERM, with a KsvmError of code Interrupted. */
   readonly signal: AbortSignal;
+  /** Told once CRDs may be frozen from here. @default nobody */
+  readonly onMayFreeze?: () => void;
 }

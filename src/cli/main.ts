@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { setFlagsFromString } from "node:v8";
-import { KsvmError } from "../errors.ts";
 import { EXIT } from "./exit-codes.ts";
+import { Interruption } from "./interruption.ts";
 
 // By default V8 lets the space for new objects grow to 128 MiB and the rest of the heap to several times what is in use, for
 // requests that come and go and leave nothing behind. This halves the memory for some 0.02 ms of CPU a request. It has to be
@@ -17,10 +17,7 @@ function onSignal(signal: NodeJS.Signals): void {
   if (interruption.signal.aborted) {
     process.exit(EXIT.interrupted);
   }
-  process.stderr.write(
-    `received ${signal}, ending cleanly; once more to end at once, which may leave a freeze behind\n`,
-  );
-  interruption.abort(new KsvmError("Interrupted", "Interrupted: nothing was pruned, run again to resume"));
+  interruption.abort(new Interruption(signal));
 }
 
 process.on("SIGINT", onSignal);

@@ -68,6 +68,9 @@ export async function migrateCommand(
     const retrier = retrierFor(options, (event) => logger.debug({ event }, "looking for a controller"));
     const look = { client: connection.client, clock: systemClock, retrier };
     const follows = !isLocal && (await isControllerRunning(look, io.signal));
+    if (!follows && !options.dryRun) {
+      io.onMayFreeze?.();
+    }
     const session = { io, options, connection, logger, follows };
     const codes: ExitCode[] = [];
     for (const name of options.allStale ? await staleCrds(connection.client, io) : [...new Set(names)]) {

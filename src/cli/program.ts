@@ -1,10 +1,11 @@
 import { Command, CommanderError, Option } from "commander";
 import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { addCerts } from "./certs-program.ts";
-import { withGlobalOptions } from "./common-options.ts";
+import { type LogOptions, withGlobalOptions } from "./common-options.ts";
 import { addController } from "./controller-program.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import type { CliIo } from "./io.ts";
+import { InterruptionNotice } from "./interruption-notice.ts";
 import { initCommand, type InitCommandOptions, INIT_FORMATS } from "./init-command.ts";
 import { addMigrate } from "./migrate-program.ts";
 import { planCommand, type PlanOptions } from "./plan-command.ts";
@@ -22,9 +23,11 @@ import { programVersion } from "./version.ts";
  */
 export async function runProgram(args: readonly string[], io: CliIo): Promise<ExitCode> {
   let exitCode: ExitCode = EXIT.done;
-  const program = buildProgram(io, (code) => {
+  const notice = new InterruptionNotice(io);
+  const program = buildProgram({ ...io, onMayFreeze: () => notice.mayFreeze() }, (code) => {
     exitCode = code;
   });
+  program.hook("preAction", (_program, command) => notice.listen(command.opts<LogOptions>()));
   try {
     await program.parseAsync(args, { from: "user" });
     return exitCode;

@@ -1,12 +1,14 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import tap from "tap";
 
+import { Interruption } from "../../src/cli/interruption.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+import { kubeconfigFor, type SeenRequest, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 interface Run {
   readonly code: number | null;
@@ -24,9 +26,11 @@ async function run(args: readonly string[], signal: AbortSignal = new AbortContr
   return { code, stdout: out, stderr: err };
 }
 
-async function runProcess(args: readonly string[]): Promise<Run> {
-  const main = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
-  const child = spawn(process.execPath, [main, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+const MAIN = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
+
+async function runProcess(args: readonly string[], onStart?: (child: ChildProcess) => void): Promise<Run> {
+  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  onStart?.(child);
   const code = new Promise<number | null>((resolve) => child.on("close", resolve));
   const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
   return { code: await code, stdout, stderr };
@@ -151,16 +155,106 @@ await tap.test("main.ts ends with 2 and one line when the arguments are wrong", 
   t.match(stderr, /^error: [^\n]* \[Usage\]\n$/);
 });
 
+/** A server that calls `interrupt` at the first request that `answer` has no answer to. */
+async function interrupting(t: Tap, answer: (request: SeenRequest) => unknown, interrupt: () => unknown) {
+  let interrupted = false;
+  const server = await startServer(t, async (request, response) => {
+    const body = answer(request);
+    if (body !== undefined) return sendJson(response, 200, body);
+    if (!interrupted) {
+      interrupted = true;
+      return interrupt();
+    }
+    // Whatever comes after the interruption is refused, and what was asked together with the first not before it.
+    await sleep(200);
+    return sendStatus(response, 403, {});
+  });
+  return ["--kubeconfig", kubeconfig(t, server.url)];
+}
+
+const VERSION = { gitVersion: "v1.36.0" };
+
+/** Nothing but /version: a controller, too, is looked for in vain. */
+function version({ path }: SeenRequest): unknown {
+  return path === "/version" ? VERSION : undefined;
+}
+
+/** A cluster in which a controller leads, up to the moment when a migration is to be created. */
+function controllerRunning(): (request: SeenRequest) => unknown {
+  let renewals = 0;
+  return (request) => {
+    if (request.path.includes("/leases/")) {
+      return { spec: { holderIdentity: "a", leaseDurationSeconds: 15, renewTime: `${renewals++}` } };
+    }
+    return request.path === "/apis/migration.k8s.io/v1alpha1"
+      ? { resources: [{ name: "storageversionmigrations" }] }
+      : version(request);
+  };
+}
+
+const ENDING = "ending cleanly; once more to end at once";
+const FREEZE = ", which may leave a freeze behind";
+const CRD = "widgets.example.com";
+const nothing = (): undefined => undefined;
+
+const interruptions: readonly [
+  name: string,
+  args: readonly string[],
+  answer: (request: SeenRequest) => unknown,
+  line: string,
+][] = [
+  ["plan", ["plan"], version, ENDING],
+  ["status -w", ["status", "-w"], version, ENDING],
+  ["certs rotate", ["certs", "rotate"], version, ENDING],
+  ["migrate before it is connected", ["migrate", CRD, "--standalone"], nothing, ENDING],
+  ["migrate", ["migrate", CRD, "--standalone"], version, ENDING + FREEZE],
+  ["migrate --dry-run", ["migrate", CRD, "--dry-run"], version, ENDING],
+  ["migrate that follows a controller", ["migrate", CRD], controllerRunning(), ENDING],
+];
+
+for (const [name, args, answer, line] of interruptions) {
+  await tap.test(`runProgram() says what a second signal does to ${name}`, async (t) => {
+    const interruption = new AbortController();
+    const flags = await interrupting(t, answer, () => interruption.abort(new Interruption("SIGTERM")));
+    const { code, stderr } = await run([...args, ...flags], interruption.signal);
+    t.equal(code, 130);
+    const [first, ...rest] = stderr.trimEnd().split("\n");
+    t.equal(first, `received SIGTERM, ${line}`);
+    t.ok(rest.length <= 1 && rest.every((text) => /^error: Interrupted.* \[Interrupted\]$/.test(text)), stderr);
+  });
+}
+
+await tap.test("runProgram() logs an interruption as it logs everything else", async (t) => {
+  for (const level of ["warn", "error"]) {
+    const interruption = new AbortController();
+    const flags = await interrupting(t, version, () => interruption.abort(new Interruption("SIGTERM")));
+    const args = ["migrate", CRD, "--standalone", "--log-format", "json", "--log-level", level, ...flags];
+    const { code, stderr } = await run(args, interruption.signal);
+    t.equal(code, 130);
+    const [error = "", ...logged] = stderr.trimEnd().split("\n").toReversed();
+    t.match(error, /^error: Interrupted.* \[Interrupted\]$/);
+    const line = { level: 40, time: Number, signal: "SIGTERM", msg: `Received a signal, ${ENDING}${FREEZE}` };
+    t.match(
+      logged.map((text): unknown => JSON.parse(text)),
+      level === "warn" ? [line] : [],
+    );
+  }
+});
+
+async function interruptProcess(t: Tap, args: readonly string[]): Promise<Run> {
+  const started: { kill?: () => unknown } = {};
+  const flags = await interrupting(t, version, () => started.kill?.());
+  return runProcess([...args, ...flags], (child) => (started.kill = () => child.kill("SIGINT")));
+}
+
 await tap.test("main.ts ends with 130 when it is interrupted", async (t) => {
-  // A real API server would have answered before the signal.
-  const started: { kill?: () => void } = {};
-  const server = await startServer(t, () => started.kill?.());
-  const main = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
-  const args = [main, "plan", "--kubeconfig", kubeconfig(t, server.url)];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
-  started.kill = () => child.kill("SIGINT");
-  const code = new Promise<number | null>((resolve) => child.on("close", resolve));
-  const stderr = await text(child.stderr);
-  t.equal(await code, 130);
-  t.match(stderr, /^received SIGINT, ending cleanly[^\n]*\nerror: Interrupted[^\n]* \[Interrupted\]\n$/);
+  const { code, stderr } = await interruptProcess(t, ["plan"]);
+  t.equal(code, 130);
+  t.match(stderr, new RegExp(`^received SIGINT, ${ENDING}\nerror: Interrupted[^\n]* \\[Interrupted\\]\n$`));
+});
+
+await tap.test("main.ts ends with 130 when it is interrupted, and logs JSON where it is to", async (t) => {
+  const { code, stderr } = await interruptProcess(t, ["plan", "--log-format", "json"]);
+  t.equal(code, 130);
+  t.match(JSON.parse(stderr.split("\n")[0] ?? ""), { signal: "SIGINT", msg: `Received a signal, ${ENDING}` });
 });

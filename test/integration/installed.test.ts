@@ -27,6 +27,12 @@ function frozenSeen(kind: TestKind): Promise<boolean> {
   return cluster.crd(kind).then(hasFreezeAnnotation);
 }
 
+/** What a replica logged when it got a signal; every line of its log has to be JSON. */
+function signalLineOf(replica: Replica): object | undefined {
+  const lines = replica.log().trimEnd().split("\n");
+  return lines.map((line) => JSON.parse(line) as { signal?: string }).find(({ signal }) => signal !== undefined);
+}
+
 async function isPruned(kind: TestKind): Promise<boolean> {
   const crd = await cluster.crd(kind);
   return storedVersionsOf(crd).join() === "v1" && !hasFreezeAnnotation(crd);
@@ -90,6 +96,7 @@ await tap.test("two replicas: from a change of the storage version to pruned, by
   await t.test("the leader told to stop hands over at once", async (tt) => {
     first.kill("SIGTERM");
     tt.equal(await first.ended, 0, first.log());
+    tt.match(signalLineOf(first), { signal: "SIGTERM", msg: /may leave a freeze behind/ });
     await eventually(() => Promise.resolve(second.isLeading()), `the second replica leads:\n${second.log()}`, 20_000);
   });
 });
@@ -126,6 +133,7 @@ await tap.test("--manage-stored-versions=false leaves nothing behind", async (t)
   t.notOk(hasFreezeAnnotation(crd));
   off.kill("SIGTERM");
   t.equal(await off.ended, 0);
+  t.match(signalLineOf(off), { signal: "SIGTERM", msg: /once more to end at once$/ }, "it freezes nothing");
 
   const onAgain = await spawnController(t, cluster, { webhookPort, flags: [...ONLY_CUSTOM] });
   await untilReady(onAgain);
