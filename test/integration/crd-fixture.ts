@@ -16,6 +16,8 @@ export interface CrdShape {
   readonly conversion?: object;
   /** The schema of `spec`. @default anything goes */
   readonly specSchema?: object;
+  /** Of the CRD. @default none */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 export const GROUP = "example.com";
@@ -41,7 +43,7 @@ export class TestKind {
     return {
       apiVersion: "apiextensions.k8s.io/v1",
       kind: "CustomResourceDefinition",
-      metadata: { name },
+      metadata: { name, ...(shape.annotations === undefined ? {} : { annotations: shape.annotations }) },
       spec: {
         group: GROUP,
         scope: shape.scope ?? "Namespaced",

@@ -238,9 +238,7 @@ await t.test(
 
 await t.test("CRDs and groups can be left out", async (t) => {
   const kind = new TestKind("optedout");
-  await cluster.createCrd(kind, { storage: "v1" });
-  const body = { metadata: { annotations: { [TRIGGER_ANNOTATION]: "off" } } };
-  await api.patch(CRDS, kind, { type: MERGE_PATCH, body });
+  await cluster.createCrd(kind, { storage: "v1", annotations: { [TRIGGER_ANNOTATION]: "off" } });
   const running = startTrigger(t, cluster, { excludedGroups: ["apps"] });
   await running.settled();
   t.equal(await migration.state(kind.name), undefined);

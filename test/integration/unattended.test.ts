@@ -9,7 +9,7 @@ import {
 } from "../../src/api/migration.ts";
 import { ATTEMPT_ANNOTATION, TRIGGER_ANNOTATION } from "../../src/api/names.ts";
 import { stateOf } from "../../src/controller/migration-status.ts";
-import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import type { ClusterStatus, MigrationLine } from "../../src/migrator/cluster-status.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -60,9 +60,7 @@ async function migrationsOf(kind: TestKind): Promise<readonly StorageVersionMigr
 /** A stale CRD that the trigger leaves to the user. */
 async function createOptedOut(word: string, count: number): Promise<TestKind> {
   const kind = new TestKind(word);
-  await cluster.createCrd(kind, { storage: "v1alpha1" });
-  const body = { metadata: { annotations: { [TRIGGER_ANNOTATION]: "off" } } };
-  await api.patch(CRDS, kind, { type: MERGE_PATCH, body });
+  await cluster.createCrd(kind, { storage: "v1alpha1", annotations: { [TRIGGER_ANNOTATION]: "off" } });
   await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(count, "v1alpha1"));
   await cluster.setVersions(kind, { storage: "v1" });
   return kind;
