@@ -1,31 +1,18 @@
-import type { KubeConfig } from "@kubernetes/client-node";
-import type { Logger } from "pino";
 import { keepCertificates } from "../certs/keep-certificates.ts";
-import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { Heartbeat } from "../observability/heartbeat.ts";
-import type { Metrics } from "../observability/metrics.ts";
 import { observeMigration } from "../observability/observe-migration.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController, type RunObserver } from "./migration-controller.ts";
+import type { ReplicaOptions } from "./replica-options.ts";
 import { runFactory } from "./run-factory.ts";
-import type { ControllerSettings } from "./settings.ts";
 
 /** What a {@link LeaderPart} needs. */
-export interface LeaderPartOptions {
-  readonly config: KubeConfig;
-  readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly metrics: Metrics;
-  readonly settings: ControllerSettings;
-  /** Unique to this replica. */
-  readonly identity: string;
+export interface LeaderPartOptions extends ReplicaOptions {
   readonly leadership: LeaderElector;
   /** Beats with every event of a migration, and rests while there is none. */
   readonly heartbeat: Heartbeat;

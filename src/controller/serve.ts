@@ -1,29 +1,16 @@
-import type { KubeConfig } from "@kubernetes/client-node";
-import type { Logger } from "pino";
 import { CONTROLLER_LEASE } from "../api/migration.ts";
-import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
 import { LeaderElector } from "../kube/leader-election.ts";
 import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
 import { Heartbeat } from "../observability/heartbeat.ts";
-import type { Metrics } from "../observability/metrics.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { LeaderPart } from "./leader-part.ts";
 import { ProgressIndex } from "./progress-index.ts";
-import type { ControllerSettings } from "./settings.ts";
+import type { ReplicaOptions } from "./replica-options.ts";
 import { WebhookPart } from "./webhook-part.ts";
 
 /** What {@link serve} needs. */
-export interface ServeOptions {
-  readonly config: KubeConfig;
-  readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly metrics: Metrics;
-  readonly settings: ControllerSettings;
-  /** Unique to this replica: host name and a random part. */
-  readonly identity: string;
+export interface ServeOptions extends ReplicaOptions {
   /** Ends the server. */
   readonly signal: AbortSignal;
 }

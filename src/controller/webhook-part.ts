@@ -1,27 +1,20 @@
 import { join } from "node:path";
-import type { Logger } from "pino";
 import { caBundleOf } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
 import { SecretSource } from "../certs/secret-source.ts";
-import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
-import type { Metrics } from "../observability/metrics.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
 import type { ProgressOf } from "../webhook/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
+import type { ReplicaOptions } from "./replica-options.ts";
 import type { ControllerSettings } from "./settings.ts";
 
 /** What a {@link WebhookPart} needs. */
-export interface WebhookPartOptions {
-  readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly metrics: Metrics;
+export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clock" | "logger" | "metrics"> {
   readonly settings: Pick<ControllerSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
 }

@@ -2,7 +2,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import { MIGRATIONS } from "../../src/kube/resources.ts";
+import { MIGRATIONS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import {
@@ -15,11 +15,9 @@ import {
   startController,
   untilState,
 } from "./controller-fixture.ts";
-import { TestKind } from "./crd-fixture.ts";
+import { GROUP, TestKind } from "./crd-fixture.ts";
 import { serveWebhook } from "./serve-webhook.ts";
 import { installWebhook } from "./webhook-guard.ts";
-import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { GROUP } from "./crd-fixture.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
