@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 
-import { startWatchdog } from "../test/control-plane/watchdog.ts";
+import { endWithThisProcess } from "../test/control-plane/watchdog.ts";
 
 const MAIN = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
 const REPORT_USAGE = new URL("report-usage.mjs", import.meta.url).href;
@@ -34,13 +34,12 @@ export async function runKsvm(args: readonly string[], options: RunKsvmOptions):
   const { kubeconfig, signal, program = MAIN } = options;
   signal.throwIfAborted();
   const startedAt = performance.now();
-  // Detached, Ctrl-C in the terminal reaches the benchmark only; the watchdog ends ksvm if that is killed.
+  // Detached, Ctrl-C in the terminal reaches the benchmark only; and ksvm ends if that is killed.
   const child = spawn(process.execPath, ["--import", REPORT_USAGE, program, ...args, "--kubeconfig", kubeconfig], {
     detached: true,
     stdio: ["ignore", "pipe", "pipe", "pipe"],
   });
-  const watchdog = startWatchdog();
-  watchdog.watch(child.pid === undefined ? [] : [child.pid]);
+  endWithThisProcess(child);
   const kill = (): void => void child.kill("SIGKILL");
   signal.addEventListener("abort", kill, { once: true });
   const texts = [1, 2, 3].map((fd) => textOf(child.stdio[fd] as Readable));
@@ -51,7 +50,6 @@ export async function runKsvm(args: readonly string[], options: RunKsvmOptions):
     return { code, stdout, stderr, seconds, usage: usage === "" ? undefined : (JSON.parse(usage) as Usage) };
   } finally {
     signal.removeEventListener("abort", kill);
-    watchdog.disarm();
   }
 }
 

@@ -7,6 +7,7 @@ import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
 
 import { ensureBinaries } from "./control-plane/binaries.ts";
+import { endWithThisProcess } from "./control-plane/watchdog.ts";
 import { needOf } from "./needs.ts";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -95,7 +96,9 @@ function indented(text: string): string {
 
 async function runTap(files: readonly string[], options: readonly string[]): Promise<Counts> {
   const args = ["node_modules/.bin/tap", "--reporter=tap", ...options, ...files];
-  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+  // In a process group of its own: tap itself does not end the tests that it started.
+  const child = spawn(process.execPath, args, { cwd: ROOT, detached: true, stdio: ["ignore", "pipe", "inherit"] });
+  endWithThisProcess(child, { withGroup: true });
   children.add(child);
   const recorder = new Recorder(files);
   child.stdout.pipe(recorder.parser);
@@ -166,10 +169,12 @@ async function runAll(args: readonly string[]): Promise<number> {
 
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.on(signal, () => {
-    // Without a child there is nothing to wait for; with one, its tests still stop the servers they started.
+    // Without a child there is nothing to wait for.
     if (children.size === 0 || interrupted) process.exit(130);
     interrupted = true;
-    for (const child of children) child.kill(signal);
+    for (const { pid, exitCode } of children) {
+      if (pid !== undefined && exitCode === null) process.kill(-pid, signal);
+    }
   });
 }
 

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import type { Test } from "tap";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
+import { endWithThisProcess } from "../control-plane/watchdog.ts";
 
 /** One line that `ksvm migrate -o json` writes. */
 export type KsvmLine =
@@ -31,6 +32,7 @@ export class KsvmProcess {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
+    endWithThisProcess(child);
     let stderr = "";
     let rest = "";
     child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));

@@ -8,6 +8,7 @@ import tap from "tap";
 
 import { Interruption } from "../../src/cli/interruption.ts";
 import { runProgram } from "../../src/cli/program.ts";
+import { endWithThisProcess } from "../control-plane/watchdog.ts";
 import { kubeconfigFor, type SeenRequest, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 interface Run {
@@ -30,6 +31,7 @@ const MAIN = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
 
 async function runProcess(args: readonly string[], onStart?: (child: ChildProcess) => void): Promise<Run> {
   const child = spawn(process.execPath, [MAIN, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  endWithThisProcess(child);
   onStart?.(child);
   const code = new Promise<number | null>((resolve) => child.on("close", resolve));
   const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);

@@ -125,6 +125,26 @@ await tap.test("a killed parent leaves no process and no folder", async (t) => {
   t.notOk(existsSync(dir));
 });
 
+await tap.test("a killed parent takes the children along that are to end with it", async (t) => {
+  const module = JSON.stringify(new URL("watchdog.ts", import.meta.url).href);
+  const script = `
+    import { spawn } from "node:child_process";
+    import { endWithThisProcess } from ${module};
+    const child = spawn("sleep", ["600"], { stdio: "ignore" });
+    endWithThisProcess(child);
+    console.log(child.pid);`;
+  const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  t.teardown(() => parent.kill("SIGKILL"));
+  const [line] = (await parent.stdout.take(1).toArray()) as Buffer[];
+  const pid = Number(String(line));
+  t.ok(isAlive(pid));
+  parent.kill("SIGKILL");
+  for (let tries = 0; isAlive(pid) && tries < 100; tries++) await sleep(50);
+  t.notOk(isAlive(pid));
+});
+
 async function createWidget(name: string): Promise<void> {
   const body = { apiVersion: "example.com/v1", kind: "Widget", metadata: { name } };
   for (let tries = 0; tries < 200; tries++) {

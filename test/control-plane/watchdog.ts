@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 
 // Each line is the whole list of process ids to end. The loop ends when the pipe does, however the writer died.
 const SCRIPT = `
@@ -34,4 +34,14 @@ export function startWatchdog(dir?: string): Watchdog {
     watch: (pids) => void stdin.write(`${pids.join(" ")}\n`),
     disarm: () => void stdin.end("\n"),
   };
+}
+
+/**
+ * Has a child end when this process has gone, even if it was killed: one that outlived a test would go on for ever.
+ * @param withGroup also all that it started; for a child that was spawned `detached`
+ */
+export function endWithThisProcess(child: ChildProcess, { withGroup = false } = {}): void {
+  const watchdog = startWatchdog();
+  watchdog.watch(child.pid === undefined ? [] : [withGroup ? -child.pid : child.pid]);
+  child.once("exit", () => watchdog.disarm());
 }

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 
-import { startWatchdog } from "../control-plane/watchdog.ts";
+import { endWithThisProcess } from "../control-plane/watchdog.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 
@@ -30,8 +30,7 @@ export async function runKsvm(
     stdio: ["ignore", capture ? "pipe" : "inherit", "inherit"],
   });
   // Detached, it would also outlive a demo that was killed, and go on asking for an API server that is gone.
-  const watchdog = startWatchdog();
-  watchdog.watch(child.pid === undefined ? [] : [child.pid]);
+  endWithThisProcess(child);
   let deadline: NodeJS.Timeout | undefined;
   const interrupt = (): void => {
     child.kill("SIGINT");
@@ -46,6 +45,5 @@ export async function runKsvm(
   } finally {
     clearTimeout(deadline);
     signal.removeEventListener("abort", interrupt);
-    watchdog.disarm();
   }
 }

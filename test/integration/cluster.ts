@@ -11,6 +11,7 @@ import { CRDS, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
+import { endWithThisProcess } from "../control-plane/watchdog.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
 
 /** How a run of ksvm ended. */
@@ -79,6 +80,7 @@ export class Cluster {
     const child = spawn(process.execPath, [MAIN, ...args, "--kubeconfig", this.kubeconfig], {
       stdio: ["ignore", "pipe", "pipe"],
     });
+    endWithThisProcess(child);
     let stdout = "";
     let stderr = "";
     child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));

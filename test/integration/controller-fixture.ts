@@ -11,6 +11,7 @@ import type { ApiClient } from "../../src/kube/client.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import type { MigrationOptions } from "../../src/migrator/run-context.ts";
+import { endWithThisProcess } from "../control-plane/watchdog.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
@@ -101,6 +102,7 @@ export function spawnReplica(t: Test, cluster: Cluster, identity: string, settin
   const child = spawn(process.execPath, [ENTRY, cluster.kubeconfig, identity, JSON.stringify(settings)], {
     stdio: ["ignore", "pipe", "inherit"],
   });
+  endWithThisProcess(child);
   let output = "";
   child.stdout.on("data", (chunk: Buffer) => (output += chunk.toString()));
   const ended = new Promise<number | null>((resolve) => child.on("close", resolve));

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { createServer, type AddressInfo } from "node:net";
 import type { Test } from "tap";
+import { endWithThisProcess } from "../control-plane/watchdog.ts";
 import { type Cluster, eventually, MAIN } from "./cluster.ts";
 
 /** One `ksvm controller` in a process of its own. */
@@ -87,6 +88,7 @@ export async function spawnController(
   // tap has every Node it starts, by NODE_OPTIONS, load modules of its own that double the memory with source maps.
   const command = ["-u", "NODE_OPTIONS", process.execPath, main, ...args];
   const child = spawn("env", command, { stdio: ["ignore", "ignore", "pipe"] });
+  endWithThisProcess(child);
   let log = "";
   child.stderr.on("data", (chunk: Buffer) => (log += chunk.toString()));
   const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
