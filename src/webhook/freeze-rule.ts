@@ -1,5 +1,5 @@
 import { type CustomResourceDefinition, storageVersionsOf } from "../api/crd.ts";
-import { OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
+import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { type FreezeOwner, freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import { denialMessage, type FreezeMark } from "./freeze-denial.ts";
 
@@ -49,7 +49,8 @@ export function freezeVerdict(
     return { allowed: true };
   }
   const mark = hasFreezeAnnotation(oldCrd) ? "annotation" : "condition";
-  const owner = oldCrd.metadata.annotations?.[OWNER_ANNOTATION] === undefined ? undefined : freezeOwnerOf(oldCrd);
+  // Beside the condition it is what a run left behind that was killed.
+  const owner = mark === "annotation" ? freezeOwnerOf(oldCrd) : undefined;
   const crdName = oldCrd.metadata.name;
   const facts = { crdName, oldStorage: before.join(", "), newStorage: after.join(", ") };
   const message = denialMessage(mark, facts, { owner, progress: ask(progressOf, crdName) });

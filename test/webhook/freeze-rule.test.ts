@@ -126,7 +126,8 @@ await tap.test("freezeVerdict() says what is denied, why, and what to do, on one
     newStorage: "v1, v2",
     message:
       `${CANNOT} "v1" to "v1, v2" while its objects are being migrated; wait until the migration by ` +
-      "kube-controller-manager ends (kubectl get storageversionmigrations) and the condition StorageMigrating (kubectl " +
+      "kube-controller-manager ends (kubectl get storageversionmigrations.storagemigration.k8s.io) and the condition " +
+      "StorageMigrating (kubectl " +
       'get crd widgets.example.com -o yaml shows it) is no longer "True"; if no migration runs that explains it, take it ' +
       'out of status.conditions with "ksvm unfreeze widgets.example.com" or "kubectl edit crd widgets.example.com ' +
       '--subresource=status"',
@@ -158,6 +159,14 @@ await tap.test("freezeVerdict() says who holds the freeze and how far the migrat
     { message: `${BY_ANNOTATION}${held}` },
   );
   t.match(freezeVerdict(frozen, crdWith({ versions: FLIPPED }), failing), { message: `${BY_ANNOTATION}${held}` });
+  t.end();
+});
+
+await tap.test("freezeVerdict() does not name an owner that a dead run left beside StorageMigrating", (t) => {
+  const annotations = { [OWNER_ANNOTATION]: OWNED[OWNER_ANNOTATION] ?? "" };
+  const verdict = freezeVerdict(crdWith({ annotations, conditions: MIGRATING }), crdWith({ versions: FLIPPED }));
+  t.match(verdict, { mark: "condition", owner: undefined });
+  t.notMatch("message" in verdict ? verdict.message : "", /it is held by/);
   t.end();
 });
 
