@@ -8,10 +8,10 @@ import { KsvmError } from "../../src/errors.ts";
 import { ApiClient, type NewObject } from "../../src/kube/client.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { CRDS, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
-import { Transport } from "../../src/kube/transport.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
 import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { PatientTransport } from "./patient-transport.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
 
 /** How a run of ksvm ended. */
@@ -47,7 +47,7 @@ export class Cluster {
 
   clientFor(user: string): ApiClient {
     const kubeconfig = this.controlPlane.kubeconfigFor(user);
-    return new ApiClient(new Transport(loadKubeConfig({ kubeconfig })));
+    return new ApiClient(new PatientTransport(loadKubeConfig({ kubeconfig })));
   }
 
   /** Runs ksvm in this process, as the admin; `signal` stands for Ctrl-C. */

@@ -1,0 +1,24 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { isReinitializing } from "../../src/kube/failure.ts";
+import { type ApiRequest, type ApiResponse, Transport } from "../../src/kube/transport.ts";
+
+const PATIENCE_MS = 10_000;
+const PAUSE_MS = 200;
+
+/**
+ * For what a test itself asks: for a moment after a CRD was changed an API server answers 429 for its objects, on a busy
+ * machine for some seconds. A request that is refused so has done nothing.
+ */
+export class PatientTransport extends Transport {
+  override async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
+    const startedAt = performance.now();
+    for (;;) {
+      try {
+        return await super.request<T>(request);
+      } catch (error) {
+        if (!isReinitializing(error) || performance.now() - startedAt > PATIENCE_MS) throw error;
+        await delay(PAUSE_MS, undefined, { signal: request.signal });
+      }
+    }
+  }
+}
