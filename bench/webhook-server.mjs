@@ -10,6 +10,8 @@ import pino from "pino";
 const [folder = "", certFile = "", keyFile = "", port = ""] = process.argv.slice(2);
 const ending = existsSync(join(folder, "webhook", "server.js")) ? "js" : "ts";
 const load = (name) => import(resolve(folder, `${name}.${ending}`));
+// As the program does, before anything large.
+await load("cli/small-heap");
 const [{ startWebhookServer }, { ServingCertificate }, { Metrics }] = await Promise.all(
   ["webhook/server", "webhook/serving-certificate", "observability/metrics"].map(load),
 );

@@ -25,8 +25,6 @@ const CONNECTIONS = 4;
 /** Connections of the load after which peak memory is read once more, with the large review. */
 const BURST = 32;
 const SIZES = [2_000, 1_000_000];
-/** As docs/webhook.md advises: what is young and lives is a few kilobytes, and Node's default keeps 16 MiB for it. */
-const NODE_FLAGS = ["--max-semi-space-size=1"];
 
 interface Webhook extends LoadTarget {
   readonly who: string;
@@ -75,15 +73,7 @@ await runScript(async (signal) => {
     };
     const server = join(import.meta.dirname, "webhook-server.mjs");
     const webhooks = [
-      await start("ksvm", ownPort, [
-        process.execPath,
-        ...NODE_FLAGS,
-        server,
-        values.program,
-        cert,
-        key,
-        String(ownPort),
-      ]),
+      await start("ksvm", ownPort, [process.execPath, server, values.program, cert, key, String(ownPort)]),
       await start("controller-runtime", goPort, [goProgram, "-port", String(goPort), "-cert-dir", folder]),
     ];
     const measurements: Measurement[] = [];
