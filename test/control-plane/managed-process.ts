@@ -3,6 +3,7 @@ import { appendFileSync, closeSync, openSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { freePorts } from "./ports.ts";
+import { waitUntilStopped } from "./stopped.ts";
 
 const STARTS = 3;
 
@@ -107,6 +108,7 @@ export class ManagedProcess {
   /** Freezes it (SIGSTOP): its connections stay open and nothing is answered. */
   pause(): void {
     this.#child?.kill("SIGSTOP");
+    if (this.pid !== undefined) waitUntilStopped(this.pid);
   }
 
   /** Lets a frozen program go on (SIGCONT). */
