@@ -1,0 +1,52 @@
+import tap from "tap";
+import { listNamed } from "../../src/kube/list-named.ts";
+import { sendJson, startServer } from "./local-server.ts";
+
+const CONFIG_MAPS = { group: "", version: "v1", resource: "configmaps" };
+const a = { metadata: { name: "a" } };
+const b = { metadata: { name: "b" } };
+
+// Stand-ins, because a real API server gives none of these answers.
+async function answered(t: Parameters<typeof startServer>[0], body: unknown) {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, body));
+  const answer = listNamed(server.transport(), CONFIG_MAPS, { name: "b", namespace: "ns" });
+  return { answer, server };
+}
+
+await tap.test("listNamed() asks for a consistent list of one name", async (t) => {
+  const { answer, server } = await answered(t, {
+    kind: "ConfigMapList",
+    metadata: { resourceVersion: "7" },
+    items: [b],
+  });
+  t.same(await answer, { object: b, resourceVersion: "7" });
+  t.equal(server.seen[0]?.path, "/api/v1/namespaces/ns/configmaps");
+  t.same([...(server.seen[0]?.query ?? [])], [["fieldSelector", "metadata.name=b"]]);
+});
+
+await tap.test("listNamed() says that an object is absent where the list", async (t) => {
+  for (const items of [[], null, undefined]) {
+    const { answer } = await answered(t, { kind: "ConfigMapList", metadata: { resourceVersion: "7" }, items });
+    t.same(await answer, { object: undefined, resourceVersion: "7" }, `has ${JSON.stringify(items)} for its items`);
+  }
+});
+
+await tap.test("listNamed() finds the object where an API server ignores the field selector", async (t) => {
+  const { answer } = await answered(t, { kind: "ConfigMapList", metadata: {}, items: [a, b] });
+  t.same(await answer, { object: b, resourceVersion: "" });
+});
+
+await tap.test("listNamed() proves nothing by an answer that", async (t) => {
+  const answers: Readonly<Record<string, unknown>> = {
+    "is an object": { kind: "ConfigMap", metadata: {} },
+    "is a Status": { kind: "Status", metadata: {} },
+    "is empty": {},
+    "is no object": "nothing here",
+    "is one page of several": { kind: "ConfigMapList", metadata: { continue: "more" }, items: [a] },
+    "has no list of items": { kind: "ConfigMapList", metadata: {}, items: {} },
+  };
+  for (const [name, body] of Object.entries(answers)) {
+    const { answer } = await answered(t, body);
+    await t.rejects(answer, { code: "ApiRequestFailed" }, name);
+  }
+});
