@@ -1,5 +1,6 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { ApiError } from "./errors.ts";
+import { isAdmissionDenial } from "./failure.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
 import type { Fence, Transport } from "./transport.ts";
 
@@ -225,14 +226,14 @@ export class ApiClient {
   }
 }
 
-/** Whether the API server says that the named object does not exist. */
+/** Whether the API server says that the named object does not exist; a webhook that says so proves nothing. */
 export function isNotFound(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status === 404;
+  return error instanceof ApiError && error.status === 404 && !isAdmissionDenial(error);
 }
 
-/** Whether a precondition failed, or the object exists already. */
+/** Whether a precondition failed, or the object exists already; a webhook that says so proves nothing. */
 export function isConflict(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status === 409;
+  return error instanceof ApiError && error.status === 409 && !isAdmissionDenial(error);
 }
 
 function namespacedCollectionPath(resource: Resource, namespace: string): string {

@@ -35,26 +35,46 @@ export function failureKindOf(error: unknown): FailureKind | undefined {
 
 const KINDS: Readonly<Record<number, (error: ApiError) => FailureKind>> = {
   401: () => "denied",
-  403: (error) => (isAdmissionDenial(error) ? "rejected" : "denied"),
+  403: (error) => (isAuthorizerRefusal(error) ? "denied" : "rejected"),
   404: (error) => (error.answer?.details?.name === undefined ? "unserved" : "gone"),
   409: () => "conflict",
   410: () => "expired",
 };
 
 function kindOfAnswer(error: ApiError): FailureKind {
+  if (isAdmissionDenial(error)) {
+    return "rejected";
+  }
   const kind = KINDS[error.status]?.(error);
   const isTransient = TRANSIENT_STATUSES.has(error.status) && !isPermanentInternalError(error);
   return kind ?? (isTransient ? "transient" : "rejected");
 }
 
+/** The name of an admission webhook is a DNS name, so nothing in it is escaped. */
+const WEBHOOK_DENIAL = /^admission webhook "[^"]*" denied the request\b/;
+/** An API server puts the object before it: `widgets.example.com "a" is forbidden: ValidatingAdmissionPolicy …`. */
+const POLICY_DENIAL =
+  /^(?:\S+ (?:"[^"]*" )?is forbidden: )?ValidatingAdmissionPolicy '[^']*' (?:with binding '[^']*' )?denied request\b/;
+
 /**
- * A 403 of an admission plugin, webhook or policy, as against one of the authorizer. The authorizer's always says
- * which user may not do what.
+ * Whether an admission webhook or a ValidatingAdmissionPolicy denied the request. The status code of such an answer,
+ * its reason and its details are what the webhook chose: a 404 says nothing about the object, a 409 nothing about a
+ * precondition, and a 429 or 500 nothing about the API server. A webhook that could not be called denied nothing.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go
+ */
+export function isAdmissionDenial(error: unknown): boolean {
+  return error instanceof ApiError && (WEBHOOK_DENIAL.test(error.said) || POLICY_DENIAL.test(error.said));
+}
+
+/**
+ * A 403 of the authorizer, as against one of an admission plugin: it always says which user may not do what.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
  */
-export function isAdmissionDenial(error: ApiError): boolean {
-  return error.status === 403 && !/ cannot [a-z]+ (resource|path) /.test(error.said);
+function isAuthorizerRefusal(error: ApiError): boolean {
+  return / cannot [a-z]+ (resource|path) /.test(error.said);
 }
 
 /**
@@ -65,7 +85,7 @@ export function isAdmissionDenial(error: ApiError): boolean {
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go
  */
 export function failedWebhookOf(error: unknown): string | undefined {
-  if (!(error instanceof ApiError)) {
+  if (!(error instanceof ApiError) || isAdmissionDenial(error)) {
     return undefined;
   }
   const admission = /failed calling webhook "([^"]+)"/.exec(error.said)?.[1];
@@ -84,12 +104,14 @@ const REINITIALIZING = "the conversion webhook, without which the API server can
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go
  */
 export function isReinitializing(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 429 && error.said.includes("(re)initializing");
+  const isThrottled = error instanceof ApiError && error.status === 429 && !isAdmissionDenial(error);
+  return isThrottled && error.said.includes("(re)initializing");
 }
 
 /** Whether an object cannot be decoded or its managedFields name a version that the CRD no longer has. */
 export function isInvalidGroupVersion(error: unknown): boolean {
-  return error instanceof ApiError && PERMANENT_INTERNAL_ERRORS.some((words) => error.said.includes(words));
+  const isAnswer = error instanceof ApiError && !isAdmissionDenial(error);
+  return isAnswer && PERMANENT_INTERNAL_ERRORS.some((words) => error.said.includes(words));
 }
 
 function isPermanentInternalError(error: ApiError): boolean {
@@ -101,5 +123,6 @@ function isPermanentInternalError(error: ApiError): boolean {
  * is in.
  */
 export function isConversionRefusal(error: unknown): error is ApiError {
-  return error instanceof ApiError && /conversion webhook for .+? (returned |failed(?!: Post ))/.test(error.said);
+  const isAnswer = error instanceof ApiError && !isAdmissionDenial(error);
+  return isAnswer && /conversion webhook for .+? (returned |failed(?!: Post ))/.test(error.said);
 }

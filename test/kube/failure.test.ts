@@ -2,6 +2,7 @@ import tap from "tap";
 
 import type { Status } from "../../src/api/meta.ts";
 import { KsvmError } from "../../src/errors.ts";
+import { isConflict, isNotFound } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import {
   type FailureKind,
@@ -32,6 +33,7 @@ const cases: readonly (readonly [name: string, error: unknown, kind: FailureKind
   ["403 of the authorizer", answer(403, { message: AUTHORIZER }), "denied"],
   ["403 about a path", answer(403, { message: 'forbidden: User "jane" cannot get path "/version"' }), "denied"],
   ["403 of admission", answer(403, { message: 'admission webhook "x.io" denied the request: no' }), "rejected"],
+  ["403 of an admission plugin", answer(403, { message: "exceeded quota: small" }), "rejected"],
   ["400", answer(400), "rejected"],
   ["405", answer(405), "rejected"],
   ["422", answer(422), "rejected"],
@@ -57,11 +59,44 @@ for (const [name, error, kind] of cases) {
   });
 }
 
-await tap.test("isAdmissionDenial() is true only for a 403 that is not the authorizer's", (t) => {
-  t.equal(isAdmissionDenial(answer(403, { message: "policy says no" })), true);
-  t.equal(isAdmissionDenial(answer(403, { message: AUTHORIZER })), false);
-  t.equal(isAdmissionDenial(answer(422, { message: "policy says no" })), false);
-  t.end();
+const NOT_FOUND = { name: "g7", kind: "gadgets" };
+const denials: readonly (readonly [message: string, isDenial: boolean])[] = [
+  ['admission webhook "own.example.com" denied the request: gadgets "g7" not found', true],
+  ['admission webhook "own.example.com" denied the request without explanation', true],
+  ['admission webhook "own.example.com" denied the request: failed calling webhook "other.example.com": no', true],
+  ['admission webhook "own.example.com" denied the request: storage is (re)initializing', true],
+  ['admission webhook "own.example.com" denied the request: to convert CR to an invalid group/version: e/v0', true],
+  ['admission webhook "own.example.com" denied the request: conversion webhook for e/v1, Kind=G failed: no', true],
+  ["gadgets.example.com \"g7\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", true],
+  ["gadgets.example.com \"g7\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no", true],
+  ["ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", true],
+  ['gadgets.example.com "g7" not found', false],
+  ['Internal error occurred: failed calling webhook "own.example.com": Post "https://x": EOF', false],
+  ['gadgets "admission webhook "x" denied the request" not found', false],
+];
+
+for (const [message, isDenial] of denials) {
+  for (const code of [400, 401, 403, 404, 409, 410, 429, 500, 503]) {
+    await tap.test(`isAdmissionDenial() is ${isDenial} whatever the code, here ${code}: ${message}`, async (t) => {
+      for (const details of [undefined, NOT_FOUND]) {
+        const error = answer(code, { message, reason: "NotFound", ...(details === undefined ? {} : { details }) });
+        t.equal(isAdmissionDenial(error), isDenial);
+        if (isDenial) {
+          t.equal(failureKindOf(error), "rejected");
+          t.notOk(isNotFound(error));
+          t.notOk(isConflict(error));
+          t.notOk(isReinitializing(error));
+          t.notOk(isInvalidGroupVersion(error));
+          t.notOk(isConversionRefusal(error));
+          t.equal(failedWebhookOf(error), undefined);
+        }
+      }
+    });
+  }
+}
+
+await tap.test("isAdmissionDenial() is false when no API server answered", async (t) => {
+  t.notOk(isAdmissionDenial(new Error('admission webhook "x" denied the request: no')));
 });
 
 await tap.test("isInvalidGroupVersion() goes by the words of the API server", (t) => {
