@@ -159,6 +159,7 @@ function contextFor(
     retrier,
     pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps, limiter: new Limiter({ maxInFlight }) }),
     identity: `${hostname()}_${randomUUID()}`,
+    purpose: "ksvm migrate",
     options,
     emit,
     signal: io.signal,

@@ -129,6 +129,7 @@ export class MigrationRun {
       resource: this.#resource,
       // Of its own for every run, so that one never takes another's Lease for its own.
       identity: `${identity}/${record.migration.metadata.uid}/${this.#runs}`,
+      purpose: `StorageVersionMigration ${record.migration.metadata.uid}`,
       signal: running,
       emit: (event) => this.#onEvent(event, abort),
       onPageDone: async ({ watermark, continueToken }) => {

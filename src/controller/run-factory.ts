@@ -9,7 +9,7 @@ import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
 
 /** What differs from run to run. */
-export type RunParts = Pick<RunContext, "emit" | "signal" | "identity"> &
+export type RunParts = Pick<RunContext, "emit" | "signal" | "identity" | "purpose"> &
   Required<Pick<RunContext, "onPageDone">> &
   Pick<RunContext, "isDead"> & {
     readonly force: boolean;

@@ -4,6 +4,8 @@ import { storageVersionOf } from "../api/crd.ts";
 
 /** Where a run stands, as it is kept in the cluster after every page. */
 export interface Checkpoint {
+  /** The migration that it belongs to, as {@link checkpointOwnerOf} names it: no other one may resume there. */
+  readonly migration: string;
   /** The CRD that it belongs to, in the state that the watermark vouches for. */
   readonly crdUid: string;
   readonly generation: number;
@@ -16,10 +18,31 @@ export interface Checkpoint {
   readonly continueToken?: string;
 }
 
+/** What a checkpoint is compared with, besides the CRD. */
+export interface ResumeExpectation {
+  /** As {@link checkpointOwnerOf} names the migration that wants to resume. */
+  readonly migration: string;
+  /** The API servers that live now, as `fingerprintOf` has them. */
+  readonly apiServers: string;
+}
+
 /** What a run may take from an earlier one. */
 export interface ResumePoint {
   readonly watermark: string;
   readonly continueToken?: string;
+}
+
+/**
+ * The migration that a run's checkpoints belong to. A forced run stands for itself: it exists to write every object
+ * again, mostly with another encryption key, and neither the CRD nor its storageVersionHash shows that the key changed.
+ * @param run `purpose` is the same for all runs of one migration, `identity` is unique to this run
+ */
+export function checkpointOwnerOf(run: {
+  readonly purpose: string;
+  readonly identity: string;
+  readonly options: { readonly force: boolean };
+}): string {
+  return run.options.force ? `${run.purpose}, forced, by ${run.identity}` : run.purpose;
 }
 
 /**
@@ -32,20 +55,21 @@ export function formatCheckpoint(checkpoint: Checkpoint): string {
 }
 
 /**
- * What a checkpoint is good for: nothing (`undefined`) where it is not whole, or not for this CRD in this generation
- * with this storage version, or other API servers live now.
+ * What a checkpoint is good for: nothing (`undefined`) where it is not whole, belongs to another migration, or not to
+ * this CRD in this generation with this storage version, or other API servers live now.
  */
 export function resumePointOf(
   text: string | undefined,
   crd: CustomResourceDefinition,
-  apiServers: string,
+  expected: ResumeExpectation,
 ): ResumePoint | undefined {
   const checkpoint = parseCheckpoint(text);
   const matches =
     checkpoint?.crdUid === crd.metadata.uid &&
+    checkpoint.migration === expected.migration &&
     checkpoint.generation === crd.metadata.generation &&
     checkpoint.storageVersion === storageVersionOf(crd) &&
-    checkpoint.apiServers === apiServers;
+    checkpoint.apiServers === expected.apiServers;
   if (!matches) {
     return undefined;
   }
@@ -69,8 +93,8 @@ function parseCheckpoint(text: string | undefined): Checkpoint | undefined {
 }
 
 function fieldsOf(checkpoint: Checkpoint): Checkpoint {
-  const { crdUid, generation, storageVersion, apiServers, watermark, continueToken } = checkpoint;
-  const fields = { crdUid, generation, storageVersion, apiServers, watermark };
+  const { migration, crdUid, generation, storageVersion, apiServers, watermark, continueToken } = checkpoint;
+  const fields = { migration, crdUid, generation, storageVersion, apiServers, watermark };
   return continueToken === undefined ? fields : { ...fields, continueToken };
 }
 

@@ -7,7 +7,7 @@ import {
 } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner, isSameOwner } from "../api/owner.ts";
-import { formatCheckpoint, type ResumePoint, resumePointOf } from "./checkpoint.ts";
+import { checkpointOwnerOf, formatCheckpoint, type ResumePoint, resumePointOf } from "./checkpoint.ts";
 import type { Cleanup } from "./cleanup.ts";
 import { Tally } from "./counts.ts";
 import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
@@ -156,7 +156,8 @@ export class CrdRun {
     const { clock, emit, options } = this.#context;
     const { lease } = this.#parts;
     const tally = this.#tally;
-    const resume = resumePointOf(lease.checkpoint, crd, this.#evidence.apiServers);
+    const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
+    const resume = resumePointOf(lease.checkpoint, crd, expected);
     if (resume !== undefined) {
       emit({ type: "resumed", watermark: resume.watermark });
     }
@@ -187,6 +188,7 @@ export class CrdRun {
     const token =
       continueToken === undefined || this.#tally.counts.failed > 0 ? {} : ({ continueToken } satisfies object);
     const checkpoint = {
+      migration: checkpointOwnerOf(this.#context),
       crdUid: crd.metadata.uid,
       generation: crd.metadata.generation ?? 0,
       storageVersion: storageVersionOf(crd),

@@ -39,6 +39,8 @@ export interface RunContext {
   readonly pacer: Pacer;
   /** Unique to this run: host name and a random part. */
   readonly identity: string;
+  /** Names the migration that this run is a part of; a later run with the same purpose may resume its checkpoint. */
+  readonly purpose: string;
   readonly options: MigrationOptions;
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;

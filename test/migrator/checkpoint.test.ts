@@ -1,12 +1,15 @@
 import * as fc from "fast-check";
 import tap from "tap";
 
-import { type Checkpoint, formatCheckpoint, resumePointOf } from "../../src/migrator/checkpoint.ts";
+import { type Checkpoint, checkpointOwnerOf, formatCheckpoint, resumePointOf } from "../../src/migrator/checkpoint.ts";
 import { crdWith } from "../api/crd-fixture.ts";
 
 const CRD = crdWith();
 const SERVERS = "each https://10.0.0.1:6443 0";
+const MIGRATION = "StorageVersionMigration uid-of-the-migration";
+const EXPECTED = { migration: MIGRATION, apiServers: SERVERS };
 const CHECKPOINT: Checkpoint = {
+  migration: MIGRATION,
   crdUid: "uid-1",
   generation: 3,
   storageVersion: "v2",
@@ -16,13 +19,13 @@ const CHECKPOINT: Checkpoint = {
 };
 
 await tap.test("resumePointOf() gives back what formatCheckpoint() was given when the CRD is the same", (t) => {
-  t.same(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, SERVERS), { watermark: "100", continueToken: "token" });
+  t.same(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, EXPECTED), { watermark: "100", continueToken: "token" });
   const { continueToken: _, ...first } = CHECKPOINT;
-  t.same(resumePointOf(formatCheckpoint(first), CRD, SERVERS), { watermark: "100" });
+  t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100" });
   fc.assert(
     fc.property(fc.string(), fc.string(), (watermark, continueToken) => {
       const text = formatCheckpoint({ ...CHECKPOINT, watermark, continueToken });
-      t.same(resumePointOf(text, CRD, SERVERS), { watermark, continueToken });
+      t.same(resumePointOf(text, CRD, EXPECTED), { watermark, continueToken });
     }),
   );
   t.end();
@@ -37,7 +40,7 @@ const otherCrds: readonly [name: string, crd: ReturnType<typeof crdWith>][] = [
 
 for (const [name, crd] of otherCrds) {
   await tap.test(`W is not reused: resumePointOf() believes nothing when the CRD has ${name}`, (t) => {
-    t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), crd, SERVERS), undefined);
+    t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), crd, EXPECTED), undefined);
     t.end();
   });
 }
@@ -58,12 +61,14 @@ const texts: readonly (string | undefined)[] = [
 
 for (const text of texts) {
   await tap.test(`resumePointOf() believes nothing when the text is ${text ?? "missing"}`, (t) => {
-    t.equal(resumePointOf(text, CRD, SERVERS), undefined);
+    t.equal(resumePointOf(text, CRD, EXPECTED), undefined);
     t.end();
   });
 }
 
 const tampered: readonly [name: string, changes: Readonly<Record<string, unknown>>][] = [
+  ["the migration is another", { migration: "ksvm migrate" }],
+  ["the migration is missing", { migration: undefined }],
   ["the token is another", { continueToken: "other" }],
   ["the token is empty", { continueToken: "" }],
   ["the token is taken out", { continueToken: undefined }],
@@ -78,7 +83,7 @@ const tampered: readonly [name: string, changes: Readonly<Record<string, unknown
 for (const [name, changes] of tampered) {
   await tap.test(`resumePointOf() believes nothing when ${name}`, (t) => {
     const fields = JSON.parse(formatCheckpoint(CHECKPOINT)) as Record<string, unknown>;
-    t.equal(resumePointOf(JSON.stringify({ ...fields, ...changes }), CRD, SERVERS), undefined);
+    t.equal(resumePointOf(JSON.stringify({ ...fields, ...changes }), CRD, EXPECTED), undefined);
     t.end();
   });
 }
@@ -87,7 +92,7 @@ await tap.test("resumePointOf() believes nothing of one CRD's checkpoint that wa
   const other = crdWith({ versions: ["v1", "v2", "v3+"], metadata: { uid: "uid-2", generation: 4 } });
   const fields = JSON.parse(formatCheckpoint(CHECKPOINT)) as Record<string, unknown>;
   const forged = { ...fields, crdUid: "uid-2", generation: 4, storageVersion: "v3" };
-  t.equal(resumePointOf(JSON.stringify(forged), other, SERVERS), undefined);
+  t.equal(resumePointOf(JSON.stringify(forged), other, EXPECTED), undefined);
   t.end();
 });
 
@@ -97,7 +102,7 @@ await tap.test("resumePointOf() believes nothing when any character was changed"
     fc.property(fc.nat(text.length - 1), fc.string({ maxLength: 2 }), (index, put) => {
       const changed = text.slice(0, index) + put + text.slice(index + 1);
       fc.pre(changed !== text);
-      return resumePointOf(changed, CRD, SERVERS) === undefined || isSameJson(changed, text);
+      return resumePointOf(changed, CRD, EXPECTED) === undefined || isSameJson(changed, text);
     }),
     { numRuns: 2_000 },
   );
@@ -111,11 +116,45 @@ function isSameJson(a: string, b: string): boolean {
 await tap.test("resumePointOf() never takes an identity from a CRD that has none", (t) => {
   const crd = crdWith();
   const { generation: _, ...metadata } = crd.metadata;
-  t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), { ...crd, metadata }, SERVERS), undefined);
+  t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), { ...crd, metadata }, EXPECTED), undefined);
   t.end();
 });
 
 await tap.test("resumePointOf() believes nothing when other API servers live now", (t) => {
-  t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, `${SERVERS} apiserver-new`), undefined);
+  t.equal(
+    resumePointOf(formatCheckpoint(CHECKPOINT), CRD, { ...EXPECTED, apiServers: `${SERVERS} apiserver-new` }),
+    undefined,
+  );
+  t.end();
+});
+
+const plain = { purpose: "ksvm migrate", identity: "host_1", options: { force: false } };
+const forced = { ...plain, options: { force: true } };
+const otherMigrations: readonly [name: string, before: typeof plain, now: typeof plain][] = [
+  [
+    "another StorageVersionMigration",
+    { ...plain, purpose: "StorageVersionMigration a" },
+    { ...plain, purpose: "StorageVersionMigration b" },
+  ],
+  ["a command-line run", plain, { ...plain, purpose: "StorageVersionMigration a" }],
+  ["a run that was not forced", plain, forced],
+  ["a forced run, which this one is not", forced, plain],
+  ["an earlier forced run of the same purpose", forced, { ...forced, identity: "host_2" }],
+];
+
+for (const [name, before, now] of otherMigrations) {
+  await tap.test(`resumePointOf() believes nothing of a checkpoint of ${name}`, (t) => {
+    const text = formatCheckpoint({ ...CHECKPOINT, migration: checkpointOwnerOf(before) });
+    t.equal(resumePointOf(text, CRD, { ...EXPECTED, migration: checkpointOwnerOf(now) }), undefined);
+    const same = { ...EXPECTED, migration: checkpointOwnerOf(before) };
+    t.not(resumePointOf(text, CRD, same), undefined, "negative control: its own is believed");
+    t.end();
+  });
+}
+
+await tap.test("resumePointOf() gives a later run of the same migration what an earlier one left", (t) => {
+  const text = formatCheckpoint({ ...CHECKPOINT, migration: checkpointOwnerOf(plain) });
+  const later = { ...EXPECTED, migration: checkpointOwnerOf({ ...plain, identity: "host_2" }) };
+  t.same(resumePointOf(text, CRD, later), { watermark: "100", continueToken: "token" });
   t.end();
 });
