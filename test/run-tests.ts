@@ -12,7 +12,7 @@ import { needOf } from "./needs.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const UNIT = [
-  "test/{api,controller,kube,migrator,trigger,webhook,certs,cli,initializer,observability}/**/*.test.ts",
+  "test/{api,controller,kube,json,migrator,trigger,webhook,certs,cli,initializer,observability}/**/*.test.ts",
   "test/docs/*.test.ts",
 ];
 const CLUSTER = ["test/{control-plane,contract,integration,chaos}/**/*.test.ts"];

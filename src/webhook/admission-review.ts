@@ -1,5 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { type Projection, projectJson } from "./json-projection.ts";
+import { type Projection, projectJson } from "../json/json-projection.ts";
 import { boolean, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
 
 /** An update of a CRD that the API server asks about. Of both objects only what the freeze rule reads is checked. */

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import * as fc from "fast-check";
 import tap, { type Test } from "tap";
-import { type Projection, projectJson, prune } from "../../src/webhook/json-projection.ts";
-import { MAX_DEPTH } from "../../src/webhook/json-scan.ts";
+import { type Projection, projectJson, prune } from "../../src/json/json-projection.ts";
+import { MAX_DEPTH } from "../../src/json/json-scan.ts";
 
 const PROJECTION: Projection = {
   fields: {
