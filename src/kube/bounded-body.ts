@@ -1,0 +1,40 @@
+import type { Readable } from "node:stream";
+
+/** A body goes on beyond its limit, in bytes. The rest of it was not read. */
+export class BodyTooLarge extends Error {
+  override readonly name = "BodyTooLarge";
+  readonly limitBytes: number;
+
+  constructor(limitBytes: number) {
+    super(`the body goes on beyond ${limitBytes} bytes`);
+    this.limitBytes = limitBytes;
+  }
+}
+
+/**
+ * The chunks of a body as they arrive. A reader that stops early ends the body, and so does the limit.
+ * @throws {BodyTooLarge} with the chunk that crosses the limit; the body's own error where it breaks off.
+ */
+export async function* boundedChunks(body: Readable, limitBytes: number): AsyncGenerator<Buffer> {
+  let received = 0;
+  // A `for await` that ends early destroys the stream that it reads.
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    received += chunk.length;
+    if (received > limitBytes) {
+      throw new BodyTooLarge(limitBytes);
+    }
+    yield chunk;
+  }
+}
+
+/**
+ * The whole text of a body of which little is expected.
+ * @throws as {@link boundedChunks}.
+ */
+export async function boundedText(body: Readable, limitBytes: number): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of boundedChunks(body, limitBytes)) {
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}

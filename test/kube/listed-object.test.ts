@@ -1,0 +1,64 @@
+import tap from "tap";
+import { listedObjectOf, ObjectUnreadable } from "../../src/kube/listed-object.ts";
+
+const METADATA = {
+  name: "a",
+  namespace: "ns",
+  uid: "uid-a",
+  resourceVersion: "50",
+  generation: 2,
+  labels: { a: "b" },
+  annotations: { long: "x".repeat(10_000) },
+  managedFields: [{ manager: "m", fieldsV1: { "f:spec": {} } }],
+};
+
+const read = (metadata: object) => listedObjectOf(Buffer.from(JSON.stringify({ kind: "X", metadata, spec: {} })));
+
+await tap.test("listedObjectOf() keeps the short fields", (t) => {
+  const { digest, ...rest } = read(METADATA);
+  t.strictSame(rest, {
+    name: "a",
+    namespace: "ns",
+    uid: "uid-a",
+    resourceVersion: "50",
+    generation: 2,
+    hasManagedFields: true,
+  });
+  t.match(digest, /^[\w-]{16}$/);
+  t.end();
+});
+
+await tap.test("listedObjectOf() leaves out what an object does not have", (t) => {
+  const { digest: _, ...rest } = read({ name: 'a"\u00fc', uid: "u", resourceVersion: "1", managedFields: [] });
+  t.strictSame(rest, { name: 'a"\u00fc', uid: "u", resourceVersion: "1", hasManagedFields: false });
+  t.end();
+});
+
+await tap.test("listedObjectOf() gives another digest when admission changed the object, and only then", (t) => {
+  const { digest } = read(METADATA);
+  t.equal(read({ ...METADATA, resourceVersion: "51", generation: 3 }).digest, digest);
+  for (const change of [
+    { labels: { a: "c" } },
+    { labels: {}, annotations: METADATA.annotations },
+    { annotations: {} },
+    { finalizers: ["f"] },
+    { ownerReferences: [{ name: "o" }] },
+    { managedFields: [] },
+  ]) {
+    t.not(read({ ...METADATA, ...change }).digest, digest, JSON.stringify(change).slice(0, 60));
+  }
+  t.end();
+});
+
+await tap.test("listedObjectOf() throws ObjectUnreadable for anything else", (t) => {
+  const texts = ["", "{}", "[]", "null", '{"metadata":null}', '{"metadata":{"name":"a"}}', '{"metadata":{"name":"a"'];
+  const { name: _, ...nameless } = METADATA;
+  for (const text of [
+    ...texts,
+    JSON.stringify({ metadata: nameless }),
+    JSON.stringify({ metadata: { ...METADATA, uid: 1 } }),
+  ]) {
+    t.throws(() => listedObjectOf(Buffer.from(text)), ObjectUnreadable, text.slice(0, 60));
+  }
+  t.end();
+});
