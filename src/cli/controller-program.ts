@@ -2,11 +2,15 @@ import { type Command, Option } from "commander";
 import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { CERTIFICATE_SOURCES } from "../controller/settings.ts";
 import { createLogger } from "../observability/logger.ts";
+import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS } from "../trigger/heartbeat-limit.ts";
 import { addIssueOptions, DEFAULT_SECRET, renewBeforeOption } from "./certs-program.ts";
 import { type CommandParts, durationOption, type LogOptions, withGlobalOptions } from "./common-options.ts";
 import { controllerCommand, type ControllerOptions } from "./controller-command.ts";
 import { addMigrateTuning, durationsOf } from "./migrate-program.ts";
-import { parseGroups, parseWebhookUrl, wholeNumber } from "./parse-options.ts";
+import { durationFrom, parseGroups, parseWebhookUrl, wholeNumber } from "./parse-options.ts";
+
+/** Reading all of discovery more often than this would be a load of its own. */
+const MIN_TRIGGER_INTERVAL_MS = 1_000;
 
 /** Adds `ksvm controller`. */
 export function addController(program: Command, { io, onExit }: CommandParts): void {
@@ -44,7 +48,11 @@ function addTrigger(command: Command): void {
         .choices(["on", "off"])
         .default("on"),
     )
-    .addOption(durationOption("--trigger-interval <duration>", "how often all of discovery is looked at", 600_000))
+    .addOption(
+      new Option("--trigger-interval <duration>", "how often all of discovery is looked at; less than 5m")
+        .argParser(durationFrom(MIN_TRIGGER_INTERVAL_MS, MAX_INTERVAL_MS))
+        .default(DEFAULT_INTERVAL_MS, `${DEFAULT_INTERVAL_MS / 1_000}s`),
+    )
     .option(
       "--trigger-exclude-groups <groups>",
       'API groups to leave alone, with commas between; "core" is the one without a name',

@@ -20,6 +20,20 @@ export function parseDuration(text: string): number {
 }
 
 /**
+ * A parser of durations within a range, in milliseconds.
+ * @throws {InvalidArgumentError} for anything else.
+ */
+export function durationFrom(minMs: number, maxMs: number): (text: string) => number {
+  return (text) => {
+    const ms = parseDuration(text);
+    if (ms < minMs || ms > maxMs) {
+      throw new InvalidArgumentError(`Expected a duration from ${minMs / 1_000}s to ${maxMs / 1_000}s.`);
+    }
+    return ms;
+  };
+}
+
+/**
  * A parser of whole numbers within a range.
  * @throws {InvalidArgumentError} for anything else.
  */

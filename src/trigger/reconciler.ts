@@ -6,6 +6,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { type Decision, decide } from "./decide.ts";
+import { HEARTBEAT_LIMIT_MS } from "./heartbeat-limit.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observation, Observer } from "./observer.ts";
@@ -130,10 +131,10 @@ export class Reconciler {
     { observed, state }: Seen,
     { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { clock, index, intervalMs, logger, queue } = this.#options;
+    const { clock, index, logger, queue } = this.#options;
     const { name } = observed;
     const migrations = index.of(name);
-    const situation: Situation = { observed, state, migrations, now: clock.now(), staleAfterMs: 2 * intervalMs };
+    const situation: Situation = { observed, state, migrations, now: clock.now(), staleAfterMs: HEARTBEAT_LIMIT_MS };
     const decision = decide(situation);
     if (!isFresh && needsAnotherLook(decision, observed)) {
       queue.add(name);

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
 import { followNames, keepFollowing } from "./follow.ts";
+import { DEFAULT_INTERVAL_MS } from "./heartbeat-limit.ts";
 import { MigrationIndex } from "./migration-index.ts";
 import { Observer, type ObserverOptions } from "./observer.ts";
 import { Reconciler } from "./reconciler.ts";
@@ -11,12 +12,10 @@ import { WorkQueue } from "./work-queue.ts";
 /** What a {@link Trigger} needs. */
 export interface TriggerOptions extends ObserverOptions {
   readonly logger: Logger;
-  /** Milliseconds between two looks at the whole of discovery (`--trigger-interval`). @default 600000 (10 minutes) */
+  /** Milliseconds between two looks at the whole of discovery (`--trigger-interval`). @default 240000 (4 minutes) */
   readonly intervalMs?: number;
 }
 
-/** Seed 001: "10 minutes is a good middle ground". */
-export const DEFAULT_INTERVAL_MS = 600_000;
 const POLL_RETRY_MS = 10_000;
 const WATCH_RETRY_MS = 1_000;
 

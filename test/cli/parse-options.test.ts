@@ -3,6 +3,7 @@ import * as fc from "fast-check";
 import tap from "tap";
 
 import {
+  durationFrom,
   parseDuration,
   parseEndpoints,
   parseGroups,
@@ -28,6 +29,15 @@ for (const [text, ms] of durations) {
     t.end();
   });
 }
+
+await tap.test("durationFrom() takes durations of a range, and no others", async (t) => {
+  const parse = durationFrom(1_000, 299_000);
+  t.equal(parse("4m"), 240_000);
+  t.equal(parse("1s"), 1_000);
+  for (const text of ["0", "999ms", "5m", "720h", "soon"]) {
+    t.throws(() => parse(text), InvalidArgumentError, text);
+  }
+});
 
 await tap.test("parseDuration() reads what is written from whole parts", (t) => {
   fc.assert(

@@ -258,7 +258,7 @@ await t.test("a CRD that is deleted takes its StorageState with it", async (t) =
 });
 
 await t.test(
-  "a failure is kept, counted and tried again later; 21 minutes without a trigger relaunch no clean CRD",
+  "a failure is kept, counted and tried again later; after 11 and 15 minutes without a look built-in resources are migrated again, and no clean CRD",
   async (t) => {
     const first = startTrigger(t, cluster);
     const clean = await createSettled("clean");
@@ -293,18 +293,37 @@ await t.test(
     await soon.stop();
 
     const before = await migration.migrations(clean.name);
-    const late = startTrigger(t, cluster, { clock: clockAhead(24 * MINUTE_MS) });
-    await late.settled();
-    t.same(
-      (await migration.migrations(clean.name)).map(({ metadata }) => metadata.uid),
-      before.map(({ metadata }) => metadata.uid),
-      "no migration for a CRD that shows that nothing was missed",
-    );
     const secrets = storageVersionHashOf("", "v1", "Secret");
-    t.same(await migration.hashes("secrets"), { persisted: ["Unknown", secrets], current: secrets });
-    const [ofSecrets] = (await migration.migrations("secrets")).filter(({ status }) => status === undefined);
-    t.equal(ofSecrets?.metadata.annotations?.[PRIORITY_ANNOTATION], "low", "built-in resources queue last");
-    const heartbeat = Date.parse((await migration.state(clean.name))?.status?.lastHeartbeatTime ?? "");
-    t.ok(heartbeat > Date.now() + 22 * MINUTE_MS, "the heartbeat goes on");
+    const fresh = { persisted: [secrets], current: secrets };
+    let minutes = 2;
+    for (const [without, hashes] of [
+      [9, fresh],
+      [11, { persisted: ["Unknown", secrets], current: secrets }],
+      [15, { persisted: ["Unknown", secrets], current: secrets }],
+    ] as const) {
+      for (const { metadata } of await migration.migrations("secrets")) {
+        await api.delete(MIGRATIONS, metadata);
+      }
+      const body = { status: { persistedStorageVersionHashes: [secrets], currentStorageVersionHash: secrets } };
+      await api.patch(STORAGE_STATES, { name: "secrets" }, { type: MERGE_PATCH, body }, { subresource: "status" });
+      minutes += without;
+      const late = startTrigger(t, cluster, { clock: clockAhead(minutes * MINUTE_MS) });
+      await late.settled();
+      t.same(
+        (await migration.migrations(clean.name)).map(({ metadata }) => metadata.uid),
+        before.map(({ metadata }) => metadata.uid),
+        `${without} minutes: no migration for a CRD that shows that nothing was missed`,
+      );
+      t.same(await migration.hashes("secrets"), hashes, `${without} minutes`);
+      const ofSecrets = (await migration.migrations("secrets")).filter(({ status }) => status === undefined);
+      t.same(
+        ofSecrets.map(({ metadata }) => metadata.annotations?.[PRIORITY_ANNOTATION]),
+        hashes === fresh ? [] : ["low"],
+        "built-in resources queue last",
+      );
+      const heartbeat = Date.parse((await migration.state(clean.name))?.status?.lastHeartbeatTime ?? "");
+      t.ok(heartbeat > Date.now() + (minutes - 2) * MINUTE_MS, "the heartbeat goes on");
+      await late.stop();
+    }
   },
 );

@@ -1,9 +1,10 @@
 import tap from "tap";
 import { decide, DISAGREEMENT_POLL_MS } from "../../src/trigger/decide.ts";
 import type { CrdRecord } from "../../src/trigger/crd-facts.ts";
+import { DEFAULT_INTERVAL_MS, HEARTBEAT_LIMIT_MS, MAX_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
 import { builtIn, crd, custom, disagreeing, migration, MINUTE, NOW, situation, state } from "./situation.ts";
 
-const OLD = NOW - 21 * MINUTE;
+const OLD = NOW - 11 * MINUTE;
 
 function recordOf(storedVersions: readonly string[], generation = 3): CrdRecord {
   return { uid: "crd-uid", generation, storedVersions };
@@ -94,6 +95,25 @@ await tap.test("decide() trusts no built-in resource that nobody looked at for t
   const never = decide(situation(builtIn("A"), state(["A"], "A", { heartbeat: Number.NaN })));
   t.equal(never.cause, "stale");
 });
+
+await tap.test(
+  "a StorageState is stale after ten minutes without a look, and looks come at less than half of that",
+  async (t) => {
+    t.equal(HEARTBEAT_LIMIT_MS, 10 * MINUTE, "the limit of seed 001");
+    t.ok(DEFAULT_INTERVAL_MS < HEARTBEAT_LIMIT_MS / 2);
+    t.ok(MAX_INTERVAL_MS < HEARTBEAT_LIMIT_MS / 2);
+    for (const [minutes, cause] of [
+      [4, "unchanged"],
+      [9, "unchanged"],
+      [11, "stale"],
+      [15, "stale"],
+    ] as const) {
+      const decision = decide(situation(builtIn("A"), state(["A"], "A", { heartbeat: NOW - minutes * MINUTE })));
+      t.equal(decision.cause, cause, `${minutes} minutes`);
+      t.equal(decision.create !== undefined, cause === "stale");
+    }
+  },
+);
 
 await tap.test("decide() keeps the value of a CRD that shows that nothing was missed", async (t) => {
   const stale = { heartbeat: OLD };

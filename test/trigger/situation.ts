@@ -1,4 +1,5 @@
 import type { CrdFacts } from "../../src/trigger/crd-facts.ts";
+import { HEARTBEAT_LIMIT_MS } from "../../src/trigger/heartbeat-limit.ts";
 import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
 import type { Situation, StateFacts } from "../../src/trigger/next-status.ts";
 import type { Observed } from "../../src/trigger/survey.ts";
@@ -87,5 +88,5 @@ export function situation(
   known: StateFacts | undefined,
   migrations: readonly MigrationFacts[] = [],
 ): Situation {
-  return { observed, state: known, migrations, now: NOW, staleAfterMs: 20 * MINUTE };
+  return { observed, state: known, migrations, now: NOW, staleAfterMs: HEARTBEAT_LIMIT_MS };
 }

@@ -1,0 +1,11 @@
+/** Milliseconds after which a heartbeat is too old, so that changes may have been missed (seed 001, "10 minutes"). */
+export const HEARTBEAT_LIMIT_MS = 600_000;
+
+/**
+ * Milliseconds between two looks at the whole of discovery, by default: less than half of the limit, so that one look that
+ * fails, and one that takes its time, do not yet make a StorageState stale.
+ */
+export const DEFAULT_INTERVAL_MS = 240_000;
+
+/** The longest interval that may be chosen, in milliseconds: half of the limit, and not all of that. */
+export const MAX_INTERVAL_MS = HEARTBEAT_LIMIT_MS / 2 - 1_000;
