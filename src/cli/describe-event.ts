@@ -22,6 +22,7 @@ const DESCRIBERS: Describers = {
   waiting: ({ webhook, reason, budgetMs }) =>
     `waiting, up to ${seconds(budgetMs)}, with the freeze lifted meanwhile` +
     `${webhook === undefined ? "" : `, for webhook "${webhook}"`}: ${reason}`,
+  yielding: ({ reason }) => `waiting: ${reason}`,
   startingAgain: ({ reason }) => `starting again: ${reason}`,
   pruned: ({ storedVersions }) => `pruned storedVersions to [${storedVersions.join(",")}]`,
   unfrozen: () => "lifted the freeze",

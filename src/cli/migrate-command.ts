@@ -8,6 +8,7 @@ import { ApiServerFinder } from "../migrator/api-servers.ts";
 import type { EventSink } from "../migrator/events.ts";
 import { planCrds } from "../migrator/inventory.ts";
 import { migrate } from "../migrator/migrate.ts";
+import { migrateBesideInTree } from "../migrator/beside-in-tree.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
 import type { MigrationResult } from "../migrator/result.ts";
@@ -141,7 +142,9 @@ async function runOne(
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),
   });
   try {
-    return await migrate(contextFor(session, { finder, retrier, emit }), name);
+    const context = contextFor(session, { finder, retrier, emit });
+    // A dry-run changes nothing, so it stands in nobody's way.
+    return await (options.dryRun ? migrate(context, name) : migrateBesideInTree(context, name, options.webhookWaitMs));
   } finally {
     await finder.close();
   }

@@ -3,14 +3,15 @@ import { type MigrationStatus, resourceNameOf } from "../api/migration.ts";
 import { FORCE_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { besideInTree, STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
 import type { Counts } from "../migrator/counts.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
+import { StorageMigratingStuck } from "../migrator/in-tree-guard.ts";
 import { migrate } from "../migrator/migrate.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { eventTextOf, resultTextOf } from "./event-text.ts";
-import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "./in-tree-guard.ts";
 import type { MigrationRecord } from "./migration-record.ts";
 import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
 import type { OpenRun } from "./run-factory.ts";
@@ -41,8 +42,6 @@ export interface MigrationRunOptions {
 const RETRY_AFTER_MS = 5_000;
 /** How often a run looks whether it may go on, in milliseconds: its writes stop within 5 s of a deletion. */
 const LOOK_EVERY_MS = 2_000;
-/** How long a condition that nothing explains is waited for, in milliseconds: its migration may have ended just now. */
-const STUCK_GRACE_MS = 60_000;
 
 /** One StorageVersionMigration from its beginning to its end. */
 export class MigrationRun {
@@ -78,9 +77,10 @@ export class MigrationRun {
   async #attempt(): Promise<Phase | undefined> {
     const { logger, signal } = this.#options;
     try {
-      await this.#assertNoObjection();
-      await this.#enter({ type: "Running" });
-      const result = await this.#migrate();
+      const result = await besideInTree(this.#options, this.#resource, async (running) => {
+        await this.#enter({ type: "Running" });
+        return this.#migrate(running);
+      });
       logger.info({ outcome: result.outcome, counts: result.counts }, "a migration ended");
       await this.#finish(phaseAfter(result), result);
       return undefined;
@@ -100,14 +100,6 @@ export class MigrationRun {
     }
   }
 
-  async #assertNoObjection(): Promise<void> {
-    const { client, retrier, signal } = this.#options;
-    const objection = await retrier.run(() => inTreeObjection(client, this.#resource, signal), signal);
-    if (objection !== undefined) {
-      throw objection;
-    }
-  }
-
   #isStuckTooLong(error: unknown): boolean {
     const { clock, record } = this.#options;
     const waiting = record.migration.status?.conditions?.find(
@@ -117,8 +109,8 @@ export class MigrationRun {
     return error instanceof StorageMigratingStuck && clock.now() - since > STUCK_GRACE_MS;
   }
 
-  async #migrate(): Promise<MigrationResult> {
-    const { identity, openRun, record, signal } = this.#options;
+  async #migrate(signal: AbortSignal): Promise<MigrationResult> {
+    const { identity, openRun, record } = this.#options;
     this.#runs++;
     const abort = new AbortController();
     const ended = new AbortController();
@@ -152,18 +144,14 @@ export class MigrationRun {
     }
   }
 
-  /** While a run goes on: ends it where its object is gone or somebody else is at work, and reports how far it is. */
+  /** While a run goes on: ends it where its object is gone, and reports how far it is. */
   async #lookOut(abort: AbortController, ended: AbortSignal): Promise<void> {
-    const { client, clock, record, retrier, signal } = this.#options;
+    const { clock, record, signal } = this.#options;
     const looking = AbortSignal.any([signal, ended]);
     while (!looking.aborted && !abort.signal.aborted) {
       await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
       try {
         await (this.#isReported ? record.check() : this.#report());
-        const running = await retrier.run(() => inTreeRunning(client, this.#resource, looking), looking);
-        if (running !== undefined) {
-          throw new InTreeAtWork(running.metadata.name);
-        }
       } catch (error) {
         if (!looking.aborted) {
           abort.abort(error);

@@ -1,7 +1,7 @@
 import { KsvmError, messageOf } from "../errors.ts";
 import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { InTreeAtWork, StorageMigratingStuck } from "./in-tree-guard.ts";
+import { InTreeAtWork, StorageMigratingStuck } from "../migrator/in-tree-guard.ts";
 import type { Phase } from "./migration-status.ts";
 
 /** Errors that pass when somebody else is done: the migration waits and begins again. */

@@ -17,6 +17,8 @@ export type MigrationEvent =
   | { readonly type: "retrying"; readonly reason: string; readonly delayMs: number }
   /** No progress for too long: the freeze is lifted until it can go on. */
   | { readonly type: "waiting"; readonly webhook?: string; readonly reason: string; readonly budgetMs: number }
+  /** Kubernetes' own migrator is at work on the resource: the run waits, without a freeze, until it has ended. */
+  | { readonly type: "yielding"; readonly reason: string }
   /** The run begins again at step 1. */
   | { readonly type: "startingAgain"; readonly reason: string }
   /** `removed` were in storedVersions before. */

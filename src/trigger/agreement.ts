@@ -1,5 +1,9 @@
 import type { CrdFacts } from "./crd-facts.ts";
-import { hashOfEncoding, type StorageVersionFacts } from "./storage-version-facts.ts";
+import {
+  disagreementOfStorageVersion,
+  hashOfEncoding,
+  type StorageVersionFacts,
+} from "../migrator/storage-version-facts.ts";
 
 /** What is known of how one resource is encoded. */
 export interface Evidence {
@@ -53,22 +57,4 @@ function disagreementOfServers({ crd, hashes, isServed }: Evidence, all: readonl
   return isCrdBehind
     ? `discovery shows "${hashes[0] ?? ""}", and "${crd.hash}" is its CRD's storage version`
     : `API servers encode it as ${all.map((hash) => `"${hash}"`).join(" and ")}`;
-}
-
-function disagreementOfStorageVersion(
-  { common, entries }: StorageVersionFacts,
-  identities: readonly string[] | undefined,
-): string | undefined {
-  if (identities !== undefined) {
-    const reporting = new Set(entries.map(({ server }) => server));
-    const dead = [...reporting].filter((server) => !identities.includes(server));
-    if (dead.length > 0) {
-      return `its StorageVersion has an entry of ${dead.join(", ")}, which has no live identity Lease`;
-    }
-    const silent = identities.filter((server) => !reporting.has(server));
-    if (silent.length > 0) {
-      return `its StorageVersion has no entry of ${silent.join(", ")}`;
-    }
-  }
-  return common === undefined ? "its StorageVersion has no commonEncodingVersion" : undefined;
 }

@@ -13,7 +13,7 @@ import {
   type StorageVersion,
   type StorageVersionFacts,
   storageVersionFactsOf,
-} from "./storage-version-facts.ts";
+} from "../migrator/storage-version-facts.ts";
 import { type ServerDiscovery, type Survey, surveyOf } from "./survey.ts";
 
 /** What an {@link Observer} needs. */

@@ -6,7 +6,7 @@ import { MigrationIndex } from "./migration-index.ts";
 import { Observer, type ObserverOptions } from "./observer.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { TriggerReport } from "./report.ts";
-import { resourceNameOfStorageVersion } from "./storage-version-facts.ts";
+import { resourceNameOfStorageVersion } from "../migrator/storage-version-facts.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** What a {@link Trigger} needs. */

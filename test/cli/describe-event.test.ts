@@ -35,6 +35,10 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [{ type: "settling", remainingMs: 64_400 }, "waiting 64 s until late writes of an old version must have landed"],
   [{ type: "resumed", watermark: "100" }, "resuming an earlier run at resourceVersion 100"],
   [
+    { type: "yielding", reason: "Cannot migrate now: another is at work" },
+    "waiting: Cannot migrate now: another is at work",
+  ],
+  [
     { type: "tokenRefused", status: 410, startsOver: false },
     "the API server refused the continue token (410); listing goes on at the same object",
   ],

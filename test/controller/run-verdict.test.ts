@@ -1,5 +1,5 @@
 import tap from "tap";
-import { InTreeAtWork, StorageMigratingStuck } from "../../src/controller/in-tree-guard.ts";
+import { InTreeAtWork, StorageMigratingStuck } from "../../src/migrator/in-tree-guard.ts";
 import { phaseAfterError } from "../../src/controller/run-verdict.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";

@@ -7,7 +7,7 @@ import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { createMigration, installSystem, SLOW, startController, untilState } from "./controller-fixture.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
-import { untilRewriting } from "./slow-run.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 import { installWebhook } from "./webhook-guard.ts";
 
 const cluster = await Cluster.start(t, IN_TREE_APISERVER);
@@ -81,6 +81,39 @@ await t.test(
     await inTree.end();
     await untilState(cluster, created, ["Succeeded"], 60_000);
     t.same(await cluster.storedAs(kind), { v1: 150 });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  },
+);
+
+await t.test(
+  "ksvm migrate waits while Kubernetes' own migrator runs on the same resource, and yields to one that begins",
+  async (t) => {
+    const kind = new TestKind("command");
+    await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+    const before = await startInTreeMigration(kind);
+    let output = "";
+    const ended = cluster.migrate([kind.name, "--standalone", ...SLOW_FLAGS], {
+      onStdout: (text) => {
+        output += text;
+      },
+    });
+    const says = (times: number) => async (): Promise<boolean> =>
+      output.split("Kubernetes' own migrator").length - 1 >= times;
+    await eventually(says(1), "it says what it waits for");
+    t.match(output, new RegExp(`waiting: .*"${kind.plural}".* is at work on the same resource`));
+    await assertUnfrozen(t, cluster, kind);
+    t.same(await cluster.storedAs(kind), { v1alpha1: SLOW_RUN_OBJECTS });
+    await before.end();
+    await untilRewriting(cluster, kind);
+    const meanwhile = await startInTreeMigration(kind);
+    await eventually(says(2), "it yields");
+    await assertUnfrozen(t, cluster, kind);
+    t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "there was work left");
+    await meanwhile.end();
+    const { code, stderr, stdout } = await ended;
+    t.equal(code, 0, stderr);
+    t.match(stdout, /resuming an earlier run/);
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   },
 );

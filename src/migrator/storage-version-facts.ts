@@ -16,7 +16,7 @@ export interface StorageVersion {
   };
 }
 
-/** What the trigger keeps of a StorageVersion. */
+/** What matters of a StorageVersion. */
 export interface StorageVersionFacts {
   /** `uid/resourceVersion`: it changes with everything that an API server reports. */
   readonly key: string;
@@ -49,4 +49,26 @@ export function resourceNameOfStorageVersion(name: string): string {
 export function hashOfEncoding(encodingVersion: string, kind: string): string {
   const slash = encodingVersion.indexOf("/");
   return storageVersionHashOf(encodingVersion.slice(0, Math.max(0, slash)), encodingVersion.slice(slash + 1), kind);
+}
+
+/**
+ * Why a StorageVersion does not show that all API servers encode alike; `undefined` where it does.
+ * @param identities names of the live identity Leases; `undefined` where they cannot be read
+ */
+export function disagreementOfStorageVersion(
+  { common, entries }: StorageVersionFacts,
+  identities: readonly string[] | undefined,
+): string | undefined {
+  if (identities !== undefined) {
+    const reporting = new Set(entries.map(({ server }) => server));
+    const dead = [...reporting].filter((server) => !identities.includes(server));
+    if (dead.length > 0) {
+      return `its StorageVersion has an entry of ${dead.join(", ")}, which has no live identity Lease`;
+    }
+    const silent = identities.filter((server) => !reporting.has(server));
+    if (silent.length > 0) {
+      return `its StorageVersion has no entry of ${silent.join(", ")}`;
+    }
+  }
+  return common === undefined ? "its StorageVersion has no commonEncodingVersion" : undefined;
 }

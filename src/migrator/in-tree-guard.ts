@@ -3,13 +3,8 @@ import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import {
-  type InTreeMigration,
-  inTreeMigrations,
-  inTreeResourceOf,
-  inTreeStateOf,
-} from "../migrator/in-tree-migrations.ts";
-import { findCrd } from "../migrator/read-crd.ts";
+import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
+import { findCrd } from "./read-crd.ts";
 
 /** Keeps a run away, or ends it: Kubernetes' own migrator is at work on the same resource. */
 export class InTreeAtWork extends KsvmError {
