@@ -46,12 +46,10 @@ export class CrdRun {
   constructor(parts: CrdRunParts) {
     const { context, crdName, guard, lease } = parts;
     this.#parts = parts;
-    const { maxFreezeIdleMs } = context.options;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = {
       ...context,
       client: context.client.fencedBy(() => lease.confirm(signal)),
-      retrier: context.retrier.with({ maxFreezeIdleMs }),
       signal,
     };
     this.#evidence = new FreezeEvidence(this.#context, crdName, guard);

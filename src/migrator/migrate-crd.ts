@@ -13,8 +13,9 @@ import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 import { leaseNameOf } from "./lease-acquire.ts";
 import { RunLease } from "./run-lease.ts";
-import { StartAgain, WaitingForOthers } from "./start-again.ts";
-import { waitForOthers } from "./wait-for-others.ts";
+import { runUntilDone } from "./run-until-done.ts";
+import { StartAgain } from "./start-again.ts";
+import { probedCrd, probeStuckRequest } from "./stuck-probe.ts";
 
 /**
  * Migrates one CRD by the workflow of KEP-2855: freeze, prove, converge and settle, rewrite every object, prune
@@ -47,40 +48,32 @@ export async function migrateCrd(context: RunContext, crdName: string): Promise<
       return nothingToDo(current);
     }
     assertNotForeign(current, lease.key);
-    const result = await runUntilDone({ context, lease, guard, crdName });
+    const result = await runCrd({ context, lease, guard, crdName });
     keepCheckpoint = result.outcome === "incomplete";
     return result;
   });
 }
 
-/** How often a run begins again at step 1 because nobody could vouch for what it rested on. */
-const MAX_STARTS = 5;
-
-async function runUntilDone(parts: Omit<CrdRunParts, "cleanup">): Promise<MigrationResult> {
-  const { context } = parts;
-  for (let starts = 1; ; ) {
-    const cleanup = new Cleanup(context.emit);
-    try {
-      return await cleanup.after(() => new CrdRun({ ...parts, cleanup }).run());
-    } catch (error) {
+function runCrd(parts: Omit<CrdRunParts, "cleanup">): Promise<MigrationResult> {
+  const { context, crdName, lease } = parts;
+  return runUntilDone({
+    context,
+    name: crdName,
+    maxFreezeIdleMs: context.options.maxFreezeIdleMs,
+    attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup }).run(),
+    probe: ({ stuckOn }, signal) =>
+      probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal }),
+    onError: async (error) => {
       if (error instanceof KsvmError && error.code === "FreezeLifted") {
         // Whoever takes the Lease over sweeps the freeze first, so this may be the smaller half of the truth.
-        await parts.lease.assertNotTakenOver(context.signal);
+        await lease.assertNotTakenOver(context.signal);
       }
       if (error instanceof StartAgain) {
         // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
-        await parts.lease.voidCheckpoint();
+        await lease.voidCheckpoint();
       }
-      if (error instanceof WaitingForOthers) {
-        await waitForOthers(context, parts.crdName, error);
-      } else if (error instanceof StartAgain && starts < MAX_STARTS) {
-        starts++;
-        context.emit({ type: "startingAgain", reason: error.message });
-      } else {
-        throw error;
-      }
-    }
-  }
+    },
+  });
 }
 
 function isDue({ options }: RunContext, crd: CustomResourceDefinition): boolean {

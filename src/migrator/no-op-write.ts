@@ -1,5 +1,6 @@
-import type { ObjectMeta, PartialObjectMetadata } from "../api/meta.ts";
+import type { PartialObjectMetadata } from "../api/meta.ts";
 import { REWRITE_FIELD_MANAGER } from "../api/names.ts";
+import type { ObjectIdentity } from "../kube/listed-object.ts";
 import { ACCEPT_METADATA, APPLY_PATCH, apiVersionOf, objectPath, type Resource } from "../kube/resources.ts";
 import type { Transport } from "../kube/transport.ts";
 
@@ -20,7 +21,7 @@ export interface NoOpWriteOptions {
 export async function noOpWrite(
   transport: Transport,
   resource: Resource & { readonly kind: string },
-  object: ObjectMeta,
+  object: ObjectIdentity,
   options: NoOpWriteOptions,
 ): Promise<PartialObjectMetadata> {
   const { name, namespace, uid, resourceVersion } = object;

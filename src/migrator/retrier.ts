@@ -3,6 +3,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { backoffMs } from "./backoff.ts";
+import type { RunBudget } from "./run-budget.ts";
 import { WaitingForOthers } from "./start-again.ts";
 
 /** How a {@link Retrier} waits. */
@@ -19,6 +20,8 @@ export interface RetrierOptions {
    * @default none
    */
   readonly maxFreezeIdleMs?: number;
+  /** Sums up what failures cost over all attempts of a run. @default each operation counts for itself */
+  readonly budget?: RunBudget;
   /** Told of every failure that is retried. */
   readonly onRetry?: (error: unknown, delayMs: number) => void;
 }
@@ -30,6 +33,12 @@ export interface RetryState {
   /** When it first failed, on the monotonic clock. */
   readonly since: number;
 }
+
+/**
+ * An operation has failed for so many milliseconds, or for the whole budget where that is less, before what others cost
+ * the run counts as well: one lost connection right after a long wait ends no run.
+ */
+const BLIP_MS = 5_000;
 
 /**
  * Retries what may pass later, over a whole run: the budget is time without progress anywhere, not a count for each
@@ -86,23 +95,58 @@ export class Retrier {
    */
   async pause(error: unknown, state: RetryState, signal: AbortSignal | undefined): Promise<void> {
     const { clock, random, onRetry } = this.#options;
-    const idleMs = clock.monotonic() - Math.max(this.#progress.last, state.since);
-    this.#throwIfSpent(error, idleMs);
+    this.#throwIfSpent(error, state.since);
     const retryAfter = error instanceof ApiError ? error.retryAfterSeconds : undefined;
     const delay = backoffMs(state.attempt, random(), retryAfter);
     onRetry?.(error, delay);
     await clock.sleep(delay, signal);
   }
 
-  #throwIfSpent(error: unknown, idleMs: number): void {
-    const { maxIdleMs = 900_000, webhookWaitMs = 3_600_000, maxFreezeIdleMs } = this.#options;
-    const budgetMs = failedWebhookOf(error) === undefined ? maxIdleMs : webhookWaitMs;
-    if (idleMs >= budgetMs) {
-      const text = `Cannot go on: no progress for ${Math.round(budgetMs / 1_000)} s, last error: ${messageOf(error)}`;
+  /**
+   * Milliseconds that may still be waited for something that has failed since `since`, and failed with `error` now; 0 or
+   * less where the budget is used up.
+   */
+  remainingMs(error: unknown, since: number): number {
+    const { budget, clock } = this.#options;
+    const budgetMs = this.#budgetMs(error);
+    const from = Math.max(this.#progress.last, since);
+    const now = clock.monotonic();
+    const stuckMs = now - from;
+    if (budget === undefined) {
+      return budgetMs - stuckMs;
+    }
+    const cause = failedWebhookOf(error) === undefined ? "other" : "webhook";
+    budget.idled(cause, from, now);
+    const isBlip = stuckMs < Math.min(BLIP_MS, budgetMs);
+    return budgetMs - (isBlip ? stuckMs : Math.max(stuckMs, budget.idleMs(cause)));
+  }
+
+  #throwIfSpent(error: unknown, since: number): void {
+    const remainingMs = this.remainingMs(error, since);
+    if (remainingMs <= 0) {
+      const seconds = Math.round(this.#budgetMs(error) / 1_000);
+      const text = `Cannot go on: no progress for ${seconds} s, last error: ${messageOf(error)}`;
       throw new KsvmError("RetryBudgetExceeded", text, { cause: error });
     }
-    if (maxFreezeIdleMs !== undefined && idleMs >= maxFreezeIdleMs) {
-      throw new WaitingForOthers(error, budgetMs - idleMs);
+    if (this.#mustLiftFreeze(since)) {
+      throw new WaitingForOthers(error, remainingMs);
     }
+  }
+
+  #mustLiftFreeze(since: number): boolean {
+    const { budget, clock, maxFreezeIdleMs } = this.#options;
+    if (maxFreezeIdleMs === undefined) {
+      return false;
+    }
+    const from = Math.max(this.#progress.last, since);
+    const now = clock.monotonic();
+    budget?.heldFreeze(from, now);
+    const isBlip = now - from < Math.min(BLIP_MS, maxFreezeIdleMs);
+    return !isBlip && Math.max(now - from, budget?.frozenMs ?? 0) >= maxFreezeIdleMs;
+  }
+
+  #budgetMs(error: unknown): number {
+    const { maxIdleMs = 900_000, webhookWaitMs = 3_600_000 } = this.#options;
+    return failedWebhookOf(error) === undefined ? maxIdleMs : webhookWaitMs;
   }
 }

@@ -9,15 +9,20 @@ import type { ResumePoint } from "./checkpoint.ts";
 import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
 import type { Tally } from "./counts.ts";
 import type { EventSink } from "./events.ts";
+import { listInAnyVersion } from "./list-in-any-version.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Retrier } from "./retrier.ts";
 import { rewriteObject } from "./rewrite.ts";
+import type { RunBudget } from "./run-budget.ts";
+import { WaitingForOthers } from "./start-again.ts";
 
 /** What a {@link RewritePass} needs. */
 export interface RewritePassOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly retrier: Retrier;
+  /** Told how far the run is. @default none */
+  readonly budget?: RunBudget;
   readonly pacer: Pacer;
   readonly resource: Resource;
   readonly kind: string;
@@ -83,12 +88,22 @@ export class RewritePass {
   }
 
   async #nextPage(limit: number): Promise<PartialObjectMetadataList> {
-    const { retrier, signal } = this.#options;
+    try {
+      return await this.#untilListed(limit);
+    } catch (error) {
+      const request = { kind: "list", limit, continueToken: this.#continueToken } as const;
+      throw error instanceof WaitingForOthers ? error.about(request) : error;
+    }
+  }
+
+  async #untilListed(limit: number): Promise<PartialObjectMetadataList> {
+    const { client, retrier, signal } = this.#options;
     let since: number | undefined;
     for (let attempt = 0; ; attempt++) {
       const continueToken = this.#continueToken;
       try {
-        return await retrier.run(() => this.#list(limit, continueToken), signal);
+        const options = { limit, continueToken, signal };
+        return await retrier.run(() => listInAnyVersion(client, this.#options, options), signal);
       } catch (error) {
         if (isConversionRefusal(error)) {
           // No served version can list it: whoever keeps the object or the webhook has to mend it.
@@ -99,27 +114,6 @@ export class RewritePass {
         }
       }
     }
-  }
-
-  /**
-   * One object that cannot be converted makes a whole list fail. For the names any served version will do, and the one
-   * that the object is stored in needs no conversion; the write then shows which object it is.
-   */
-  async #list(limit: number, continueToken: string | undefined): Promise<PartialObjectMetadataList> {
-    const { client, resource, otherVersions, signal } = this.#options;
-    const options = { limit, continueToken, signal };
-    let refusal: unknown;
-    for (const version of [resource.version, ...otherVersions]) {
-      try {
-        return await client.listMetadata({ ...resource, version }, options);
-      } catch (error) {
-        if (!isConversionRefusal(error)) {
-          throw error;
-        }
-        refusal ??= error;
-      }
-    }
-    throw refusal;
   }
 
   #afterListFailure(error: unknown, continueToken: string | undefined): void {
@@ -143,7 +137,7 @@ export class RewritePass {
   }
 
   async #rewritePage(items: readonly PartialObjectMetadata[], watermark: string): Promise<void> {
-    const { client, onObject, pacer, retrier, signal, tally } = this.#options;
+    const { budget, client, clock, onObject, pacer, retrier, signal, tally } = this.#options;
     const context = { ...this.#options, transport: client.transport, watermark };
     const due: PartialObjectMetadata[] = [];
     for (const item of items) {
@@ -159,6 +153,7 @@ export class RewritePass {
       if (outcome.kind !== "failed") {
         retrier.progressed();
       }
+      budget?.advanced({ done: tally.counts.done, written: outcome.kind === "migrated" }, clock.monotonic());
       onObject();
     };
     await pacer.forEach(due, rewrite, signal);

@@ -9,7 +9,7 @@ import type { Transport } from "../kube/transport.ts";
 import { noOpWrite } from "./no-op-write.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Retrier, RetryState } from "./retrier.ts";
-import { WaitingForOthers } from "./start-again.ts";
+import { type StuckRequest, WaitingForOthers } from "./start-again.ts";
 
 /** What became of one object. */
 export type ObjectOutcome =
@@ -63,7 +63,7 @@ export async function rewriteObject(context: RewriteContext, object: PartialObje
       }
     }
   } catch (error) {
-    throw error instanceof WaitingForOthers ? error.about(object.metadata) : error;
+    throw error instanceof WaitingForOthers ? error.about(attempt.request) : error;
   }
 }
 
@@ -81,6 +81,11 @@ class Rewrite {
     this.#context = context;
     this.#metadata = metadata;
     this.#startedAt = context.clock.monotonic();
+  }
+
+  /** The write that is tried, for a probe to repeat. */
+  get request(): StuckRequest {
+    return { kind: "write", object: this.#metadata, patchType: this.#patchType };
   }
 
   /** One attempt; `undefined` where another is due. */

@@ -5,6 +5,7 @@ import type { ResumePoint } from "./checkpoint.ts";
 import type { EventSink } from "./events.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Retrier } from "./retrier.ts";
+import type { RunBudget } from "./run-budget.ts";
 
 /** Which guard enforces a freeze: `auto` is the webhook where it is installed, else a policy for the one run. */
 export type GuardChoice = "auto" | "webhook" | "policy";
@@ -36,6 +37,8 @@ export interface RunContext {
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
   readonly clock: Clock;
   readonly retrier: Retrier;
+  /** The budget of the run that `retrier` keeps to: it is told how far the run is. @default none */
+  readonly budget?: RunBudget;
   readonly pacer: Pacer;
   /** Unique to this run: host name and a random part. */
   readonly identity: string;

@@ -1,6 +1,11 @@
-import type { ObjectMeta } from "../api/meta.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { failedWebhookOf } from "../kube/failure.ts";
+import type { ObjectIdentity } from "../kube/listed-object.ts";
+
+/** The request that an attempt got stuck on, so that a probe can repeat exactly that. */
+export type StuckRequest =
+  | { readonly kind: "list"; readonly limit: number; readonly continueToken: string | undefined }
+  | { readonly kind: "write"; readonly object: ObjectIdentity; readonly patchType: string };
 
 /** Ends an attempt, not the run: what it rested on cannot be vouched for any more, so the run begins again at step 1. */
 export class StartAgain extends KsvmError {
@@ -17,7 +22,7 @@ export class WaitingForOthers extends KsvmError {
   readonly webhook: string | undefined;
   /** Milliseconds that may still be waited. */
   readonly budgetMs: number;
-  #object: ObjectMeta | undefined;
+  #stuckOn: StuckRequest | undefined;
 
   constructor(cause: unknown, budgetMs: number) {
     super("RetryBudgetExceeded", `Cannot go on: ${messageOf(cause)}`, { cause });
@@ -25,14 +30,14 @@ export class WaitingForOthers extends KsvmError {
     this.budgetMs = budgetMs;
   }
 
-  /** The object whose write got stuck, where it was a write. */
-  get object(): ObjectMeta | undefined {
-    return this.#object;
+  /** The request that got stuck; `undefined` where it was neither a page nor a write of the rewrite. */
+  get stuckOn(): StuckRequest | undefined {
+    return this.#stuckOn;
   }
 
-  /** Says which object's write got stuck. */
-  about(object: ObjectMeta): this {
-    this.#object = object;
+  /** Says which request got stuck. */
+  about(request: StuckRequest): this {
+    this.#stuckOn = request;
     return this;
   }
 }

@@ -1,0 +1,88 @@
+/** What keeps a run from getting further: a webhook of another owner, which has a budget of its own, or anything else. */
+export type IdleCause = "webhook" | "other";
+
+/** How far a run is. */
+export interface Advance {
+  /** Objects that the attempt has looked at. */
+  readonly done: number;
+  /** Whether the last of them was stored in another encoding by that. */
+  readonly written: boolean;
+}
+
+const FIRST_PAUSE_MS = 2_000;
+const MAX_PAUSE_MS = 60_000;
+
+/**
+ * The time that failures cost a whole run, over all its attempts, since the run last got further than ever before. An
+ * attempt that begins again at step 1 repeats what an earlier one did: that alone starts no budget over. All times are of
+ * one monotonic clock, in milliseconds.
+ */
+export class RunBudget {
+  readonly #idle: Readonly<Record<IdleCause, IdleTime>> = { webhook: new IdleTime(), other: new IdleTime() };
+  readonly #frozen = new IdleTime();
+  #furthest = 0;
+  #brokenOff = 0;
+
+  /**
+   * Tells of an object that is done. Only a write, or an object beyond the furthest one of all attempts, is progress: of
+   * both there are finitely many.
+   */
+  advanced({ done, written }: Advance, now: number): void {
+    if (!written && done <= this.#furthest) {
+      return;
+    }
+    this.#furthest = Math.max(this.#furthest, done);
+    this.#brokenOff = 0;
+    for (const time of [this.#idle.webhook, this.#idle.other, this.#frozen]) {
+      time.startOver(now);
+    }
+  }
+
+  /** Tells that the run did not get further from `since` to `now`. Times that overlap count once. */
+  idled(cause: IdleCause, since: number, now: number): void {
+    this.#idle[cause].add(since, now);
+  }
+
+  /** The same, with a freeze that was held all the time. */
+  heldFreeze(since: number, now: number): void {
+    this.#frozen.add(since, now);
+  }
+
+  /** Milliseconds without progress by this cause. */
+  idleMs(cause: IdleCause): number {
+    return this.#idle[cause].ms;
+  }
+
+  /** Milliseconds without progress that a freeze was held. */
+  get frozenMs(): number {
+    return this.#frozen.ms;
+  }
+
+  /**
+   * Tells that an attempt was broken off to wait.
+   * @returns milliseconds to wait at least: more with each attempt that was broken off without progress in between
+   */
+  brokenOff(): number {
+    this.#brokenOff++;
+    return this.#brokenOff === 1 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#brokenOff - 2, 10));
+  }
+}
+
+/** The length of intervals of time together; where they overlap it counts once. */
+class IdleTime {
+  ms = 0;
+  #countedTo = Number.NEGATIVE_INFINITY;
+
+  add(since: number, now: number): void {
+    const from = Math.max(since, this.#countedTo);
+    if (now > from) {
+      this.ms += now - from;
+      this.#countedTo = now;
+    }
+  }
+
+  startOver(now: number): void {
+    this.ms = 0;
+    this.#countedTo = Math.max(this.#countedTo, now);
+  }
+}

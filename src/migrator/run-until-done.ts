@@ -1,0 +1,56 @@
+import { Cleanup } from "./cleanup.ts";
+import { RunBudget } from "./run-budget.ts";
+import type { RunContext } from "./run-context.ts";
+import { StartAgain, WaitingForOthers } from "./start-again.ts";
+import { waitForOthers } from "./wait-for-others.ts";
+
+/** A run that is made of attempts, each of which begins at step 1. */
+export interface UntilDoneOptions<T> {
+  readonly context: RunContext;
+  /** What is migrated, as a message names it. */
+  readonly name: string;
+  /** Milliseconds without progress after which an attempt is broken off. @default never: it holds no freeze */
+  readonly maxFreezeIdleMs?: number;
+  /** One attempt. What it defers is undone when it ends, however it ends. */
+  readonly attempt: (context: RunContext, cleanup: Cleanup) => Promise<T>;
+  /** Repeats what an attempt got stuck on. @returns the failure where it still fails */
+  readonly probe: (waiting: WaitingForOthers, signal: AbortSignal) => Promise<unknown>;
+  /** Told of every error that ended an attempt, before anything else is done about it. */
+  readonly onError?: (error: unknown) => Promise<void>;
+}
+
+/** How often a run begins again at step 1 because what it rested on was not true all along. */
+const MAX_STARTS = 5;
+
+/**
+ * The attempts of a run, one after the other: it begins again at step 1 where it has to, and waits between two attempts
+ * for what it got stuck on. The retry budget is one for all of them.
+ * @throws what ended the last attempt; {KsvmError} RetryBudgetExceeded where it was waited for too long.
+ */
+export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> {
+  const { context, name, probe } = options;
+  const budget = new RunBudget();
+  const retrier = context.retrier.with({ budget });
+  for (let starts = 1; ; ) {
+    try {
+      return await attemptOnce(options, { ...context, budget, retrier });
+    } catch (error) {
+      await options.onError?.(error);
+      if (error instanceof WaitingForOthers) {
+        const atLeastMs = budget.brokenOff();
+        await waitForOthers({ ...context, retrier }, { name, waiting: error, atLeastMs, probe });
+      } else if (error instanceof StartAgain && starts < MAX_STARTS) {
+        starts++;
+        context.emit({ type: "startingAgain", reason: error.message });
+      } else {
+        throw error;
+      }
+    }
+  }
+}
+
+function attemptOnce<T>({ attempt, maxFreezeIdleMs }: UntilDoneOptions<T>, context: RunContext): Promise<T> {
+  const limits = maxFreezeIdleMs === undefined ? {} : { maxFreezeIdleMs };
+  const cleanup = new Cleanup(context.emit);
+  return cleanup.after(() => attempt({ ...context, retrier: context.retrier.with(limits) }, cleanup));
+}
