@@ -3,9 +3,12 @@ import { FORCE_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { failureKindOf } from "../kube/failure.ts";
+import { listNamed } from "../kube/list-named.ts";
 import { MIGRATIONS, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 import { findBuiltIn } from "../migrator/built-in.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
 import { findCrd } from "../migrator/read-crd.ts";
 import { crdResourceOf } from "../migrator/request-resource.ts";
 import type { MigrationResult } from "../migrator/result.ts";
@@ -84,29 +87,73 @@ async function follow(options: FollowOptions, created: StorageVersionMigration):
   throw signal.reason;
 }
 
-/** The migration whenever it changes, until the signal is aborted. */
+/** Between two watches, in milliseconds, where one after the other ends: the followed run is in no hurry. */
+const MIN_INTERVAL_MS = 1_000;
+const MAX_INTERVAL_MS = 10_000;
+
+/** The migration whenever it changes, until the signal is aborted. An outage of the API server is waited for. */
 async function* changesOf(
-  { client, clock, signal }: FollowOptions,
+  options: FollowOptions,
   created: StorageVersionMigration,
 ): AsyncGenerator<StorageVersionMigration, void> {
-  const { name, uid } = created.metadata;
+  const { clock, signal } = options;
+  const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
   let { resourceVersion } = created.metadata;
-  while (!signal.aborted) {
-    const watch = { name, resourceVersion, signal, clock };
-    for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, watch)) {
-      if (event.type === "DELETED") {
-        throw new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted`);
-      }
-      if ("object" in event) {
-        yield event.object;
-      }
+  for (;;) {
+    for await (const migration of watchFrom(options, created, resourceVersion)) {
+      pace.reset();
+      yield migration;
     }
-    signal.throwIfAborted();
-    const current = await client.get<StorageVersionMigration>(MIGRATIONS, { name }, { signal });
-    if (current.metadata.uid !== uid) {
+    await pace.turn(signal);
+    const current = await currentOf(options, created);
+    if (current !== undefined) {
+      ({ resourceVersion } = current);
+      yield current.migration;
+    }
+  }
+}
+
+/** The migration whenever it changes, until the watch misses changes. */
+async function* watchFrom(
+  { client, clock, signal }: FollowOptions,
+  { metadata: { name } }: StorageVersionMigration,
+  resourceVersion: string,
+): AsyncGenerator<StorageVersionMigration, void> {
+  const watch = { name, resourceVersion, signal, clock };
+  for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, watch)) {
+    if (event.type === "DELETED") {
+      throw deleted(name);
+    }
+    if ("object" in event) {
+      yield event.object;
+    }
+  }
+}
+
+/** The migration as it is now, and from where to watch on; `undefined` where no answer came. */
+async function currentOf(
+  { client, signal }: FollowOptions,
+  { metadata: { name, uid } }: StorageVersionMigration,
+): Promise<{ readonly migration: StorageVersionMigration; readonly resourceVersion: string } | undefined> {
+  try {
+    const ref = { name };
+    const list = await listNamed<StorageVersionMigration>(client.transport, MIGRATIONS, ref, { signal });
+    if (list.object === undefined) {
+      throw deleted(name);
+    }
+    if (list.object.metadata.uid !== uid) {
       throw new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted and created again`);
     }
-    ({ resourceVersion } = current.metadata);
-    yield current;
+    return { migration: list.object, resourceVersion: list.resourceVersion };
+  } catch (error) {
+    signal.throwIfAborted();
+    if (failureKindOf(error) === "transient") {
+      return undefined;
+    }
+    throw error;
   }
+}
+
+function deleted(name: string): KsvmError {
+  return new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted`);
 }

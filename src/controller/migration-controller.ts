@@ -176,7 +176,7 @@ export class MigrationController {
     const { client, clock, identity, leadership } = this.#options;
     const since = new Date(clock.now()).toISOString();
     const owner: FreezeOwner = { lease: leadership.key, identity, since };
-    return { client, owner, retrier: this.#retrier, assertLeading: () => leadership.assertLeading() };
+    return { client, clock, owner, retrier: this.#retrier, assertLeading: () => leadership.assertLeading() };
   }
 
   #runOf(

@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { collectionPath, MIGRATIONS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
 
 /** What became of the migrations of a cluster. */
 export type MigrationChange =
@@ -27,20 +28,22 @@ interface MigrationList {
 
 /** They may have a hundred failures each. */
 const PAGE_SIZE = 100;
-const RETRY_MS = 2_000;
+/** Between two lists of all migrations, in milliseconds, whether one failed or the watch after it missed changes. */
+const MIN_INTERVAL_MS = 2_000;
 
 /** Lists all migrations and then tells of every change, until the signal is aborted. An outage is waited for. */
 export async function* migrationChanges(options: MigrationFeedOptions): AsyncGenerator<MigrationChange, void> {
   const { clock, onError, signal } = options;
+  const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
   while (!signal.aborted) {
     try {
+      await pace.turn(signal);
       yield* listAndWatch(options);
     } catch (error) {
       if (signal.aborted) {
         return;
       }
       onError(error);
-      await clock.sleep(RETRY_MS, signal).catch(() => undefined);
     }
   }
 }

@@ -7,10 +7,16 @@ import {
 } from "../api/migration.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner } from "../api/owner.ts";
+import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
 import type { Retrier } from "../migrator/retrier.ts";
+
+/** Between two writes of which the first met a conflict, in milliseconds: at first, and at most. */
+const MIN_INTERVAL_MS = 50;
+const MAX_INTERVAL_MS = 5_000;
 
 /** Ends a run whose StorageVersionMigration is there no more. */
 export class MigrationDeleted extends KsvmError {
@@ -24,6 +30,7 @@ export class MigrationDeleted extends KsvmError {
 /** What a {@link MigrationRecord} needs. */
 export interface MigrationRecordOptions {
   readonly client: ApiClient;
+  readonly clock: Clock;
   /** Without a limit: an API server that is down is waited for. */
   readonly retrier: Retrier;
   /** Which replica leads, and by which Lease. */
@@ -57,7 +64,9 @@ export class MigrationRecord {
     ref: { readonly name: string; readonly uid: string },
   ): Promise<MigrationRecord | undefined> {
     const { client, retrier, signal } = options;
+    const pace = paceOf(options);
     for (;;) {
+      await pace.turn(signal);
       const found = await retrier.run(() => client.find<StorageVersionMigration>(MIGRATIONS, ref, { signal }), signal);
       if (found === undefined || found.metadata.uid !== ref.uid || isFinished(found)) {
         return undefined;
@@ -128,7 +137,9 @@ export class MigrationRecord {
     bodyOf: (before: StorageVersionMigration) => object,
     subresource?: string,
   ): Promise<StorageVersionMigration> {
+    const pace = paceOf(this.#options);
     for (;;) {
+      await pace.turn(this.#options.signal);
       try {
         return await this.#patch(bodyOf(this.#current), subresource);
       } catch (error) {
@@ -168,6 +179,11 @@ export class MigrationRecord {
     }
     this.#current = found;
   }
+}
+
+/** Other clients that write it at the same time, or an API server that answers 404, are not met as fast as it goes. */
+function paceOf({ clock }: MigrationRecordOptions): LoopPace {
+  return new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
 }
 
 /** A write to a status that is no subresource answers 200 and does nothing: what counts is what came back. */

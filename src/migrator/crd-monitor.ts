@@ -3,9 +3,11 @@ import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { listNamed } from "../kube/list-named.ts";
 import { CRDS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
+import { LoopPace } from "./loop-pace.ts";
 import type { Retrier } from "./retrier.ts";
 import { StartAgain } from "./start-again.ts";
 
@@ -22,6 +24,9 @@ export interface CrdMonitorOptions {
 /** How long the watch may lag behind a CRD that was read, in milliseconds, before the run gives up. */
 const CATCH_UP_TIMEOUT_MS = 30_000;
 const CATCH_UP_POLL_MS = 50;
+/** Between two watches, where one after the other ends in a gap. */
+const MIN_INTERVAL_MS = 1_000;
+const MAX_INTERVAL_MS = 10_000;
 
 /**
  * Watches one CRD during a run, every change of it, so that a storage version that went there and back is seen too.
@@ -78,7 +83,9 @@ export class CrdMonitor {
 
   async #watch(): Promise<void> {
     const { client, clock, expected } = this.#options;
+    const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
     while (!this.#abort.signal.aborted) {
+      await pace.turn(this.#abort.signal);
       const events = watchObject<CustomResourceDefinition>(client.transport, CRDS, {
         name: expected.name,
         resourceVersion: this.#seen,
@@ -89,7 +96,7 @@ export class CrdMonitor {
         if (event.type === "GAP") {
           await this.#bridgeGap();
         } else if (event.type === "DELETED") {
-          throw new KsvmError("CrdReplaced", `Cannot go on with "${expected.name}": the CRD was deleted`);
+          throw this.#deleted();
         } else if (event.type !== "BOOKMARK") {
           this.#judge(event.object);
           this.#seen = event.object.metadata.resourceVersion;
@@ -98,11 +105,19 @@ export class CrdMonitor {
     }
   }
 
-  /** Changes were missed. They do not matter if the generation did not move meanwhile: the spec is what it was. */
+  /**
+   * Changes were missed. They do not matter if the generation did not move meanwhile: the spec is what it was. A restarted
+   * API server refuses to watch from the resourceVersion of the CRD itself, however often it is read: from that of a list
+   * it does not.
+   */
   async #bridgeGap(): Promise<void> {
     const { client, expected, retrier } = this.#options;
     const { signal } = this.#abort;
-    const crd = await retrier.run(() => client.get<CustomResourceDefinition>(CRDS, expected, { signal }), signal);
+    const list = () => listNamed<CustomResourceDefinition>(client.transport, CRDS, expected, { signal });
+    const { object: crd, resourceVersion } = await retrier.run(list, signal);
+    if (crd === undefined) {
+      throw this.#deleted();
+    }
     this.#judge(crd);
     if (crd.metadata.generation !== this.#generation) {
       throw new StartAgain(
@@ -110,7 +125,11 @@ export class CrdMonitor {
         `Cannot vouch for "${expected.name}": the CRD changed while the watch of it was interrupted; run again`,
       );
     }
-    this.#seen = crd.metadata.resourceVersion;
+    this.#seen = resourceVersion;
+  }
+
+  #deleted(): KsvmError {
+    return new KsvmError("CrdReplaced", `Cannot go on with "${this.#options.expected.name}": the CRD was deleted`);
   }
 
   #judge(crd: CustomResourceDefinition): void {

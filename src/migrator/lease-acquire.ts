@@ -2,8 +2,10 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { MANAGED_LABELS } from "./guard.ts";
+import { LoopPace } from "./loop-pace.ts";
 import type { Retrier } from "./retrier.ts";
 
 /** A Lease of coordination.k8s.io/v1, as far as a run reads it. */
@@ -50,6 +52,10 @@ export interface RunLeaseOptions {
 /** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
 const DURATION_SECONDS = 15;
 const OBSERVE_POLL_MS = 500;
+/** How often it is tried again, and how soon, where other clients write the Lease at the same time. */
+const MAX_RACES = 20;
+const MIN_RACE_MS = 100;
+const MAX_RACE_MS = 2_000;
 const MAX_NAME_LENGTH = 253;
 
 /** The name of the Lease of a run on a resource. A Lease's name may have 253 characters, a CRD's has up to 253, too. */
@@ -63,13 +69,16 @@ export function leaseNameOf(resource: string): string {
  * judged by watching the Lease for its whole duration, never by comparing clocks.
  *
  * @returns the Lease, and when it was confirmed
- * @throws {KsvmError} AlreadyMigrating where its holder lives.
+ * @throws {KsvmError} AlreadyMigrating where its holder lives; NotFound where the namespace does not exist; Conflict where
+ *   other clients write the Lease again and again.
  */
 export async function acquireLease(
   options: RunLeaseOptions,
 ): Promise<{ readonly lease: Lease; readonly confirmedAt: Moment }> {
   const { client, clock, namespace, name, retrier, signal } = options;
-  for (;;) {
+  const pace = new LoopPace({ clock, minMs: MIN_RACE_MS, maxMs: MAX_RACE_MS });
+  for (let races = 0; races < MAX_RACES; races++) {
+    await pace.turn(signal);
     const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
     const holder = found?.spec?.holderIdentity ?? "";
     if (found !== undefined && !isFree(holder, options)) {
@@ -81,6 +90,7 @@ export async function acquireLease(
       return { lease, confirmedAt };
     }
   }
+  throw new KsvmError("Conflict", `Cannot take Lease "${namespace}/${name}": other clients write it again and again`);
 }
 
 /** Our own identity means that an attempt to take it arrived though its answer was lost. */
@@ -128,11 +138,21 @@ async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Pr
   try {
     return await retrier.run(take, signal);
   } catch (error) {
-    if (isConflict(error) || isNotFound(error)) {
+    // A 404 to a create is never about the Lease: nothing would ever come of trying again.
+    if (isConflict(error) || (found !== undefined && isNotFound(error))) {
       return undefined;
     }
-    throw error;
+    throw isNamespaceMissing(error) ? namespaceMissing(options) : error;
   }
+}
+
+function isNamespaceMissing(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 404 && error.answer?.details?.kind === "namespaces";
+}
+
+function namespaceMissing({ namespace, name }: RunLeaseOptions): KsvmError {
+  const text = `Cannot create Lease "${namespace}/${name}": namespace "${namespace}" does not exist`;
+  return new KsvmError("NotFound", `${text}; create it, or name another one (--lease-namespace)`);
 }
 
 const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" };

@@ -4,6 +4,7 @@ import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { untilAborted, withDeadline } from "./deadline.ts";
+import { LoopPace } from "./loop-pace.ts";
 import { acquireLease, type Lease, type Moment, microTime, momentOf, type RunLeaseOptions } from "./lease-acquire.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
@@ -14,6 +15,8 @@ const RENEW_DEADLINE_MS = 10_000;
 const RENEW_EVERY_MS = 4_000;
 /** client-go's default, after an attempt that failed. */
 const RETRY_EVERY_MS = 2_000;
+/** Between two writes after a conflict. */
+const MIN_INTERVAL_MS = 100;
 
 /**
  * The Lease of one command-line run on one resource: it says that the run lives, keeps a second run away, and carries
@@ -75,6 +78,7 @@ export class RunLease {
    */
   async confirm(signal: AbortSignal): Promise<void> {
     await this.#options.retrier.run(async () => {
+      // A renewal that arrives confirms, unless it took longer than the deadline: no minimum interval is needed here.
       while (!this.#isConfirmed()) {
         await untilAborted(this.#renewNow(), signal).catch((error: unknown) => this.#throwAsOwnError(error));
       }
@@ -136,7 +140,9 @@ export class RunLease {
   async #giveUp(keepCheckpoint: boolean, signal: AbortSignal): Promise<void> {
     const { client, namespace, name } = this.#options;
     const ref = { namespace, name };
+    const pace = this.#pace();
     while (this.#lost === undefined) {
+      await pace.turn(signal);
       const { resourceVersion, uid } = this.#lease.metadata;
       const body = { metadata: { uid, resourceVersion }, spec: { holderIdentity: null } };
       try {
@@ -148,6 +154,10 @@ export class RunLease {
         await this.#afterFailure(error, signal);
       }
     }
+  }
+
+  #pace(): LoopPace {
+    return new LoopPace({ clock: this.#options.clock, minMs: MIN_INTERVAL_MS, maxMs: RETRY_EVERY_MS });
   }
 
   #isConfirmed(): boolean {
@@ -212,10 +222,12 @@ export class RunLease {
 
   async #renew(annotations: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
     const { client, clock, namespace, name } = this.#options;
+    const pace = this.#pace();
     for (;;) {
       if (this.#lost !== undefined) {
         throw this.#lost.error;
       }
+      await pace.turn(signal);
       const startedAt = momentOf(clock);
       const { resourceVersion, uid } = this.#lease.metadata;
       const body = { metadata: { uid, resourceVersion, annotations }, spec: { renewTime: microTime(clock) } };

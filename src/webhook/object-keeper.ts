@@ -4,6 +4,7 @@ import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
 import { isAsWanted } from "./drift.ts";
 
 /** The field manager of what is kept in force. It is not that of the runs, which own the guards of single CRDs. */
@@ -33,6 +34,9 @@ const DEFAULT_RESYNC_MS = 300_000;
 
 /** Whoever resets the object in a loop is answered this many times a second, not as fast as it can go. */
 const MIN_INTERVAL_MS = 100;
+
+/** Between two watches, in milliseconds, where one after the other misses changes. */
+const WATCH_INTERVAL_MS = 1_000;
 
 /** Milliseconds before what failed is tried again: first, and at most. */
 const RETRY_MS = 250;
@@ -73,7 +77,9 @@ export class ObjectKeeper {
 
   async #watchAll(signal: AbortSignal): Promise<void> {
     const { client, clock, resource, name } = this.#options;
+    const pace = new LoopPace({ clock, minMs: WATCH_INTERVAL_MS });
     await this.#retrying(signal, async () => {
+      await pace.turn(signal);
       const { metadata } = await client.listMetadata(resource, { limit: 1, signal });
       // What happened before this resourceVersion is not seen by the watch.
       this.kick();

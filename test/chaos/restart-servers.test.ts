@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
+import { readsOf } from "../control-plane/api-requests.ts";
 import type { ManagedProcess } from "../control-plane/control-plane.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { announcedSeed, between, IS_LONG, randomFrom } from "./random.ts";
@@ -11,6 +12,10 @@ const random = randomFrom(seed);
 const ROUNDS = IS_LONG ? 5 : 1;
 /** Also much longer than the Lease of a run lasts: nobody else wants it, so the run goes on all the same. */
 const MOST_DOWN_MS = IS_LONG ? 50_000 : 2_000;
+
+/** Of CRDs, in the rest of one run, which reads the CRD at every step. A hot loop sends hundreds a second. */
+const MOST_READS = 100;
+const readsOfCrds = (): Promise<number> => readsOf(cluster.controlPlane, "customresourcedefinitions");
 
 async function killInMidRun(t: Test, word: string, server: () => ManagedProcess): Promise<void> {
   for (let round = 0; round < ROUNDS; round++) {
@@ -24,8 +29,12 @@ async function killInMidRun(t: Test, word: string, server: () => ManagedProcess)
     server().start();
     await server().waitReady();
     const downMs = Math.round(performance.now() - startedAt);
+    const readsBefore = await readsOfCrds();
     const end = await run.ended;
-    console.error(`  ${t.name}: ${server().name} was down for ${downMs} ms, the run ended with ${end.code}`);
+    const reads = (await readsOfCrds()) - readsBefore;
+    const [ending, counted] = [`the run ended with ${end.code}`, `${reads} reads of CRDs`];
+    console.error(`  ${t.name}: ${server().name} was down for ${downMs} ms, ${ending}, ${counted}`);
+    t.ok(reads < MOST_READS, "the run does not flood the API server that came back", { reads });
     t.equal(end.code, 0, "the run goes on", { stderr: end.stderr });
     await scenario.assertSoundEnd(t);
   }

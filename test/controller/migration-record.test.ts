@@ -59,7 +59,7 @@ function optionsFor(store: Store, identity: string, assertLeading: () => void = 
   const clock = new FakeClock();
   const owner: FreezeOwner = { lease: "ns/l", identity, since: "2026-01-01T00:00:00Z" };
   const retrier = new Retrier({ clock, random: () => 0 });
-  return { client: store.client, retrier, owner, assertLeading, signal: new AbortController().signal };
+  return { client: store.client, clock, retrier, owner, assertLeading, signal: new AbortController().signal };
 }
 
 const REF = { name: "m", uid: "u" };
@@ -161,4 +161,31 @@ await tap.test("F23: MigrationRecord does not take a status that was not stored 
     record.update((before) => ({ ...before, conditions: [RUNNING] })),
     { code: "ApiRequestFailed", message: /reads back differently/ },
   );
+});
+
+await tap.test("MigrationRecord waits between two writes that meet", async (t) => {
+  for (const status of [404, 409]) {
+    await t.test(String(status), async (t) => {
+      const store = new Store();
+      const stop = new AbortController();
+      const options = { ...optionsFor(store, "a"), signal: stop.signal };
+      const record = await MigrationRecord.claim(options, REF);
+      if (record === undefined) throw new Error("it could not be claimed");
+      let writes = 0;
+      // A stand-in: two API servers behind a load balancer may answer like this, or an admission webhook.
+      Object.assign(store.client, {
+        patch: async () => {
+          if (++writes === 12) stop.abort(new Error("enough"));
+          throw new ApiError("PATCH m", status, {});
+        },
+      });
+      await t.rejects(
+        record.update((before) => before),
+        { message: "enough" },
+      );
+      const { sleeps } = options.clock;
+      t.same(sleeps.slice(0, 4), [50, 100, 200, 400]);
+      t.equal(sleeps.at(-1), 5_000, "in the end as seldom as every five seconds");
+    });
+  }
 });

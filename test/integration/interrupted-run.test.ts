@@ -7,6 +7,7 @@ import { CRDS, LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { type Checkpoint, formatCheckpoint } from "../../src/migrator/checkpoint.ts";
 import { type Lease, leaseNameOf } from "../../src/migrator/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/migrator/run-lease.ts";
+import { readsOf } from "../control-plane/api-requests.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -188,4 +189,18 @@ parallel("Two writers: a run that wakes up after another took over does nothing 
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   await assertNoTraces(t, cluster, kind);
+});
+
+parallel("a run whose Lease has no namespace ends at once, with one line", async (t) => {
+  const kind = new TestKind("nope");
+  await cluster.createStale(kind, 1);
+  const startedAt = performance.now();
+  const leases = (): Promise<number> => readsOf(cluster.controlPlane, "leases");
+  const before = await leases();
+  const run = await cluster.spawnKsvm(t, ["migrate", kind.name, "--lease-namespace", "nope"]).ended;
+  t.equal(run.code, 1);
+  t.match(run.stderr, /^[^\n]*Lease "nope\/ksvm-migrate\.[^\n]*namespace "nope" does not exist[^\n]*\[NotFound\]\n$/);
+  t.ok(performance.now() - startedAt < 30_000, "at once");
+  t.ok((await leases()) - before < 100, "it does not repeat itself");
+  t.notOk(hasFreezeAnnotation(await cluster.crd(kind)));
 });

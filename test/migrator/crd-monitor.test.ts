@@ -33,17 +33,31 @@ function crd(resourceVersion: string, generation: number, storage = "v1"): Custo
 
 type Tap = Parameters<typeof startServer>[0];
 
-/** A monitor on a server that answers each watch with the next of `watches`, and reads with `current`. */
+/**
+ * A stand-in for an API server with a watch cache, because a real one cannot be told when to let a watch expire, nor to
+ * skip a change; restart-servers.test.ts has the real one. As the real one does after a restart, it refuses to watch from
+ * any resourceVersion older than its own first list, also from that of the CRD that a GET has just returned.
+ * @param firstList the revision of etcd when the watch cache was filled
+ * @param watches answer the watches that are not refused, one each
+ */
 async function monitorOn(
   t: Tap,
-  current: CustomResourceDefinition,
+  state: { readonly current: CustomResourceDefinition; readonly firstList: number },
   ...watches: ((response: ServerResponse) => unknown)[]
 ) {
-  // Local, because a real API server cannot be told when to let a watch expire, nor to skip a change.
-  const server = await startServer(t, ({ query }, response) => {
-    if (query.get("watch") === null) return sendJson(response, 200, current);
-    response.flushHeaders();
-    return watches.shift()?.(response);
+  let revision = state.firstList;
+  const server = await startServer(t, ({ path, query }, response) => {
+    if (query.get("watch") !== null) {
+      response.flushHeaders();
+      return Number(query.get("resourceVersion")) < state.firstList ? expire(response) : watches.shift()?.(response);
+    }
+    if (path.endsWith(`/${EXPECTED.name}`)) return sendJson(response, 200, state.current);
+    // Others write other objects all the time.
+    revision++;
+    const isAsked = query.get("fieldSelector") === `metadata.name=${EXPECTED.name}`;
+    const metadata = { resourceVersion: String(revision) };
+    const items = isAsked ? [state.current] : [];
+    return sendJson(response, 200, { kind: "CustomResourceDefinitionList", metadata, items });
   });
   const { signal } = new AbortController();
   const broken: unknown[] = [];
@@ -75,7 +89,7 @@ async function until(condition: () => boolean): Promise<void> {
 await tap.test("CrdMonitor sees a storage version that went there and back", async (t) => {
   const thereAndBack = (response: ServerResponse): unknown =>
     response.write(event(crd("11", 2, "v1alpha1")) + event(crd("12", 3)));
-  const { monitor, broken, signal } = await monitorOn(t, crd("12", 3), thereAndBack);
+  const { monitor, broken, signal } = await monitorOn(t, { current: crd("12", 3), firstList: 5 }, thereAndBack);
   monitor.start(crd("10", 1));
   await until(() => broken.length > 0);
   t.match(broken, [{ code: "StorageVersionChanged" }]);
@@ -83,7 +97,7 @@ await tap.test("CrdMonitor sees a storage version that went there and back", asy
 });
 
 await tap.test("CrdMonitor vouches for harmless edits once it has seen them", async (t) => {
-  const { monitor, broken, signal } = await monitorOn(t, crd("12", 2), (response) => {
+  const { monitor, broken, signal } = await monitorOn(t, { current: crd("12", 2), firstList: 5 }, (response) => {
     setTimeout(() => response.write(event(crd("12", 2))), 100);
   });
   monitor.start(crd("10", 1));
@@ -92,24 +106,43 @@ await tap.test("CrdMonitor vouches for harmless edits once it has seen them", as
 });
 
 await tap.test("CrdMonitor bridges a gap in the watch where the generation did not move", async (t) => {
-  const { monitor, broken, signal, server } = await monitorOn(t, crd("15", 1), expire, () => undefined);
+  const state = { current: crd("10", 1), firstList: 15 };
+  const { monitor, broken, signal, server } = await monitorOn(t, state, () => undefined);
   monitor.start(crd("10", 1));
   await until(() => server.seen.length >= 3);
-  t.equal(server.seen.at(-1)?.query.get("resourceVersion"), "15", "it goes on watching from what it read");
-  await t.resolves(monitor.verifyUpTo(crd("15", 1), signal));
+  t.equal(server.seen.at(-1)?.query.get("resourceVersion"), "16", "it goes on watching from the list");
+  await t.resolves(monitor.verifyUpTo(crd("10", 1), signal));
+  t.same(broken, []);
+});
+
+await tap.test("CrdMonitor does not hurry where the watch misses changes again and again", async (t) => {
+  const state = { current: crd("10", 1), firstList: 15 };
+  const { monitor, broken, server } = await monitorOn(t, state, ...Array.from({ length: 1_000 }, () => expire));
+  monitor.start(crd("10", 1));
+  await until(() => server.seen.length >= 6);
+  await systemClock.sleep(500);
+  t.ok(server.seen.length < 10, "some requests, not thousands", { requests: server.seen.length });
   t.same(broken, []);
 });
 
 await tap.test(
   "A watch gap with a moved generation makes CrdMonitor begin again at step 1, harmless or not",
   async (t) => {
-    const { monitor, broken, signal } = await monitorOn(t, crd("15", 3), expire);
+    const { monitor, broken, signal } = await monitorOn(t, { current: crd("15", 3), firstList: 15 });
     monitor.start(crd("10", 1));
     await until(() => broken.length > 0);
     t.ok(broken[0] instanceof StartAgain);
     await t.rejects(monitor.verifyUpTo(crd("15", 3), signal), { code: "WatchFailed" });
   },
 );
+
+await tap.test("CrdMonitor ends the run where the CRD is gone after a gap in the watch", async (t) => {
+  const other = { ...crd("15", 1), metadata: { ...crd("15", 1).metadata, name: "others.example.com" } };
+  const { monitor, broken } = await monitorOn(t, { current: other, firstList: 15 });
+  monitor.start(crd("10", 1));
+  await until(() => broken.length > 0);
+  t.match(broken, [{ code: "CrdReplaced" }]);
+});
 
 await tap.test("CrdMonitor ends the run when it may not watch", async (t) => {
   const server = await startServer(t, (_, response) => sendStatus(response, 403));

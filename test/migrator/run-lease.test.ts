@@ -185,7 +185,9 @@ await tap.test(
     server.state = "deaf";
     await clock.advance(5_000);
     server.state = "up";
-    await lease.release({ keepCheckpoint: false }, never);
+    const released = lease.release({ keepCheckpoint: false }, never);
+    await clock.advance(1_000);
+    await released;
     t.equal(server.lease, undefined);
   },
 );
@@ -204,7 +206,9 @@ for (const outage of OUTAGES) {
       await clock.advance(0);
       t.match(voided(), { code: "Interrupted" });
       server.state = "up";
-      await lease.release({ keepCheckpoint: true }, never);
+      const released = lease.release({ keepCheckpoint: true }, never);
+      await clock.advance(1_000);
+      await released;
       t.equal(server.lease, undefined, "nobody may resume there: the Lease is deleted");
     },
   );
