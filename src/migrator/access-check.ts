@@ -21,7 +21,7 @@ export function accessForFreeze(crdName: string, guard: GuardIdentity): readonly
 /** What a run on any resource does. */
 export function accessForRewrite(resource: Resource, leaseNamespace: string): readonly Access[] {
   return [
-    ...["list", "get", "patch"].map((verb) => ({ verb, resource })),
+    ...["list", "patch"].map((verb) => ({ verb, resource })),
     ...["get", "create", "patch", "delete"].map((verb) => ({ verb, resource: LEASES, namespace: leaseNamespace })),
   ];
 }

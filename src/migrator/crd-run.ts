@@ -181,18 +181,14 @@ export class CrdRun {
     await pass.run();
   }
 
-  /** A failed object lies before the token, so a run that goes on from there would miss it. */
-  async #saveCheckpoint(crd: CustomResourceDefinition, { watermark, continueToken }: ResumePoint): Promise<void> {
-    const token =
-      continueToken === undefined || this.#tally.counts.failed > 0 ? {} : ({ continueToken } satisfies object);
+  async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint): Promise<void> {
     const checkpoint = {
       migration: checkpointOwnerOf(this.#context),
       crdUid: crd.metadata.uid,
       generation: crd.metadata.generation ?? 0,
       storageVersion: storageVersionOf(crd),
       apiServers: this.#evidence.apiServers,
-      watermark,
-      ...token,
+      ...point,
     };
     await this.#parts.lease.saveCheckpoint(formatCheckpoint(checkpoint));
   }

@@ -63,6 +63,11 @@ export class Retrier {
     return this.#progress.last;
   }
 
+  /** A number from 0 up to but not including 1. */
+  random(): number {
+    return this.#options.random();
+  }
+
   /** Says that the run got further. */
   progressed(): void {
     this.#progress.last = this.#options.clock.monotonic();

@@ -1,4 +1,4 @@
-import type { PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
+import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { compareResourceVersions, isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
@@ -11,9 +11,11 @@ import type { Tally } from "./counts.ts";
 import type { EventSink } from "./events.ts";
 import { listInAnyVersion } from "./list-in-any-version.ts";
 import type { Pacer } from "./pacer.ts";
+import { Patience } from "./patience.ts";
 import type { Retrier } from "./retrier.ts";
-import { rewriteObject } from "./rewrite.ts";
+import { type ObjectOutcome, rewriteObject } from "./rewrite.ts";
 import type { RunBudget } from "./run-budget.ts";
+import { SetAside } from "./set-aside.ts";
 import { WaitingForOthers } from "./start-again.ts";
 
 /** What a {@link RewritePass} needs. */
@@ -46,6 +48,8 @@ export interface RewritePassOptions {
  */
 export class RewritePass {
   readonly #options: RewritePassOptions;
+  readonly #patience = new Patience();
+  readonly #setAside = new SetAside<ObjectMeta>();
   #watermark: string | undefined;
   #continueToken: string | undefined;
 
@@ -66,10 +70,18 @@ export class RewritePass {
       this.#continueToken = next === undefined || next === "" ? undefined : next;
       await this.#options.onPage(this.#point(watermark));
     } while (this.#continueToken !== undefined);
+    await this.#tryAgain(this.#watermark);
   }
 
+  /**
+   * Where a later run may go on. An object that failed, or that is to be tried again, lies before the token: a run that
+   * went on from there would miss it.
+   */
   #point(watermark: string): ResumePoint {
-    return this.#continueToken === undefined ? { watermark } : { watermark, continueToken: this.#continueToken };
+    const isMissed = this.#options.tally.counts.failed > 0 || this.#setAside.size > 0;
+    return this.#continueToken === undefined || isMissed
+      ? { watermark }
+      : { watermark, continueToken: this.#continueToken };
   }
 
   /**
@@ -133,29 +145,54 @@ export class RewritePass {
 
   #estimateTotal(page: PartialObjectMetadataList): void {
     const { counts } = this.#options.tally;
-    counts.total = counts.done + page.items.length + (page.metadata.remainingItemCount ?? 0);
+    counts.total = counts.done + this.#setAside.size + page.items.length + (page.metadata.remainingItemCount ?? 0);
   }
 
   async #rewritePage(items: readonly PartialObjectMetadata[], watermark: string): Promise<void> {
-    const { budget, client, clock, onObject, pacer, retrier, signal, tally } = this.#options;
-    const context = { ...this.#options, transport: client.transport, watermark };
-    const due: PartialObjectMetadata[] = [];
-    for (const item of items) {
-      if (isNewer(item.metadata.resourceVersion, watermark)) {
-        tally.add(item.metadata, { kind: "newer" });
+    const { clock, pacer, signal, tally } = this.#options;
+    const due: ObjectMeta[] = [];
+    for (const { metadata } of items) {
+      this.#setAside.remove(metadata);
+      if (isNewer(metadata.resourceVersion, watermark)) {
+        tally.add(metadata, { kind: "newer" });
       } else {
-        due.push(item);
+        due.push(metadata);
       }
     }
-    const rewrite = async (item: PartialObjectMetadata): Promise<void> => {
-      const outcome = await rewriteObject(context, item);
-      tally.add(item.metadata, outcome);
-      if (outcome.kind !== "failed") {
-        retrier.progressed();
+    const rewrite = async (object: ObjectMeta): Promise<void> => {
+      const outcome = await this.#rewrite(object, watermark);
+      if (outcome.kind !== "failed" || !this.#setAside.add(object, clock.monotonic())) {
+        this.#count(object, outcome);
       }
-      budget?.advanced({ done: tally.counts.done, written: outcome.kind === "migrated" }, clock.monotonic());
-      onObject();
     };
     await pacer.forEach(due, rewrite, signal);
+  }
+
+  /** The second and last try of objects that could not be rewritten. */
+  async #tryAgain(watermark: string): Promise<void> {
+    const { clock, pacer, signal } = this.#options;
+    const waitMs = this.#setAside.dueInMs(clock.monotonic());
+    if (waitMs > 0) {
+      await clock.sleep(waitMs, signal);
+    }
+    const rewrite = async (object: ObjectMeta): Promise<void> =>
+      this.#count(object, await this.#rewrite(object, watermark));
+    await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);
+  }
+
+  #rewrite(metadata: ObjectMeta, watermark: string): Promise<ObjectOutcome> {
+    const { client, kind } = this.#options;
+    const context = { ...this.#options, transport: client.transport, patience: this.#patience, watermark };
+    return rewriteObject(context, { apiVersion: "meta.k8s.io/v1", kind, metadata });
+  }
+
+  #count(object: ObjectMeta, outcome: ObjectOutcome): void {
+    const { budget, clock, onObject, retrier, tally } = this.#options;
+    tally.add(object, outcome);
+    if (outcome.kind !== "failed") {
+      retrier.progressed();
+    }
+    budget?.advanced({ done: tally.counts.done, written: outcome.kind === "migrated" }, clock.monotonic());
+    onObject();
   }
 }

@@ -4,10 +4,13 @@ import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failedWebhookOf, failureKindOf, isInvalidGroupVersion } from "../kube/failure.ts";
-import { ACCEPT_METADATA, APPLY_PATCH, MERGE_PATCH, objectPath, type Resource } from "../kube/resources.ts";
+import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import type { Transport } from "../kube/transport.ts";
+import { backoffMs } from "./backoff.ts";
 import { noOpWrite } from "./no-op-write.ts";
+import { type ObjectState, readObjectState } from "./object-state.ts";
 import type { Pacer } from "./pacer.ts";
+import type { Patience } from "./patience.ts";
 import type { Retrier, RetryState } from "./retrier.ts";
 import { type StuckRequest, WaitingForOthers } from "./start-again.ts";
 
@@ -30,6 +33,8 @@ export interface RewriteContext {
   readonly clock: Clock;
   readonly retrier: Retrier;
   readonly pacer: Pacer;
+  /** Of the whole pass. */
+  readonly patience: Patience;
   readonly resource: Resource;
   readonly kind: string;
   readonly watermark: string;
@@ -38,12 +43,12 @@ export interface RewriteContext {
   readonly signal: AbortSignal;
 }
 
-/** How often an object that admission or validation rejects is tried: an admission webhook may have hiccuped. */
-const MAX_REJECTIONS = 3;
-/** How often an object is read again that somebody else writes at the same time, without ever passing the watermark. */
+/** How often an object is read again that another client writes at the same time, without ever passing the watermark. */
 const MAX_CONFLICTS = 20;
-/** How long a 500 may come from one object, in milliseconds, while others pass, before it counts as that object's. */
-const OBJECT_PATIENCE_MS = 60_000;
+/** The longest pause between two requests that the authorizer refuses, in milliseconds. */
+const MAX_DENIAL_PAUSE_MS = 2_000;
+/** How often a conflict may come although the object was read at the resourceVersion that it was sent with. */
+const MAX_UNEXPLAINED_CONFLICTS = 5;
 
 /**
  * Has one object stored in the storage version, by a server-side apply that owns no field.
@@ -69,18 +74,18 @@ export async function rewriteObject(context: RewriteContext, object: PartialObje
 
 class Rewrite {
   readonly #context: RewriteContext;
-  readonly #startedAt: number;
   #metadata: ObjectMeta;
   #patchType = APPLY_PATCH;
   #failures = 0;
   #failedSince: number | undefined;
-  #rejections = 0;
+  #denials = 0;
+  #deniedSince: number | undefined;
   #conflicts = 0;
+  #unexplainedConflicts = 0;
 
   constructor(context: RewriteContext, metadata: ObjectMeta) {
     this.#context = context;
     this.#metadata = metadata;
-    this.#startedAt = context.clock.monotonic();
   }
 
   /** The write that is tried, for a probe to repeat. */
@@ -114,16 +119,15 @@ class Rewrite {
   async #afterFailure(error: unknown): Promise<ObjectOutcome | undefined> {
     switch (failureKindOf(error)) {
       case "gone":
-        return this.#isOurs(error) ? { kind: "gone" } : this.#stopUnserved(error);
       case "unserved":
-        return this.#stopUnserved(error);
       case "conflict":
-        return this.#afterConflict(error);
+        return this.#look(error);
       case "transient":
         return this.#afterTransient(error);
       case "rejected":
         return this.#afterRejection(error);
       case "denied":
+        return this.#afterDenial(error);
       case "expired":
         return { kind: "failed", reason: reasonOf(error) };
       case undefined:
@@ -131,11 +135,62 @@ class Rewrite {
     }
   }
 
-  /** A 404 may also name something else than the object: its namespace, or a webhook's service. */
-  #isOurs(error: unknown): boolean {
-    const details = error instanceof ApiError ? error.answer?.details : undefined;
-    const kinds = [this.#context.kind, this.#context.resource.resource];
-    return details?.name === this.#metadata.name && (details.kind === undefined || kinds.includes(details.kind));
+  /**
+   * After a 404 or 409, neither of which proves anything by itself: the 404 may name another thing, such as the
+   * namespace; and only a resourceVersion beyond the watermark shows a write in the new version.
+   */
+  async #look(error: unknown): Promise<ObjectOutcome | undefined> {
+    const { retrier, resource, transport, signal, watermark } = this.#context;
+    let state: ObjectState;
+    try {
+      state = await retrier.run(() => readObjectState(transport, resource, this.#metadata, { signal }), signal);
+    } catch (lookError) {
+      return this.#afterFailedLook(lookError);
+    }
+    if (state.kind === "gone") {
+      return { kind: "gone" };
+    }
+    const { metadata } = state;
+    if (isNewer(metadata.resourceVersion, watermark)) {
+      return { kind: state.kind === "replaced" ? "gone" : "newer" };
+    }
+    if (state.kind === "present" && failureKindOf(error) !== "conflict") {
+      return { kind: "failed", reason: reasonOf(error) };
+    }
+    return this.#afterConflict(error, metadata);
+  }
+
+  /** The next try is made with what was read. */
+  async #afterConflict(error: unknown, current: ObjectMeta): Promise<ObjectOutcome | undefined> {
+    const isUnexplained = current.resourceVersion === this.#metadata.resourceVersion;
+    const isOver = isUnexplained
+      ? ++this.#unexplainedConflicts > MAX_UNEXPLAINED_CONFLICTS
+      : ++this.#conflicts > MAX_CONFLICTS;
+    if (isOver) {
+      return { kind: "failed", reason: reasonOf(error) };
+    }
+    this.#metadata = current;
+    if (isUnexplained) {
+      await this.#pause(this.#unexplainedConflicts);
+    }
+    return undefined;
+  }
+
+  async #afterFailedLook(error: unknown): Promise<ObjectOutcome | undefined> {
+    switch (failureKindOf(error)) {
+      case "denied":
+        return this.#afterDenial(error);
+      case "gone":
+      case "unserved":
+        return this.#stopUnserved(error);
+      case undefined:
+      case "transient":
+        throw error;
+      case "conflict":
+      case "rejected":
+      case "expired":
+        return { kind: "failed", reason: reasonOf(error) };
+    }
   }
 
   #stopUnserved(error: unknown): never {
@@ -144,40 +199,50 @@ class Rewrite {
     throw new KsvmError("VersionNotServed", text, { cause: error });
   }
 
-  /** A conflict alone proves nothing: only a resourceVersion beyond the watermark shows a write in the new version. */
-  async #afterConflict(error: unknown): Promise<ObjectOutcome | undefined> {
-    this.#conflicts++;
-    let current: ObjectMeta;
-    try {
-      current = await this.#read();
-    } catch (readError) {
-      return this.#afterFailure(readError);
-    }
-    if (isNewer(current.resourceVersion, this.#context.watermark)) {
-      return { kind: "newer" };
-    }
-    if (this.#conflicts > MAX_CONFLICTS) {
+  /** An API server that just started may not know the roles yet. */
+  async #afterDenial(error: unknown): Promise<ObjectOutcome | undefined> {
+    const { clock, patience } = this.#context;
+    const now = clock.monotonic();
+    this.#deniedSince ??= now;
+    if (patience.givesUpDenied(this.#deniedSince, now)) {
       return { kind: "failed", reason: reasonOf(error) };
     }
-    this.#metadata = current;
+    await this.#pause(this.#denials++);
     return undefined;
   }
 
-  async #read(): Promise<ObjectMeta> {
-    const { resource, transport, signal } = this.#context;
-    const path = objectPath(resource, this.#metadata);
-    const request = { method: "GET", path, accept: ACCEPT_METADATA, signal } as const;
-    return (await transport.request<PartialObjectMetadata>(request)).body.metadata;
+  async #pause(attempt: number): Promise<void> {
+    const { clock, retrier, signal } = this.#context;
+    await clock.sleep(Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random())), signal);
   }
 
   async #afterTransient(error: unknown): Promise<ObjectOutcome | undefined> {
-    const { clock, retrier, signal } = this.#context;
-    const patienceIsOver = clock.monotonic() - this.#startedAt > OBJECT_PATIENCE_MS;
-    if (isOfTheObject(error) && patienceIsOver && retrier.lastProgress > this.#startedAt) {
+    const { retrier, signal } = this.#context;
+    if (isOfTheObject(error) && (await this.#givesUpFault())) {
       return { kind: "failed", reason: reasonOf(error) };
     }
     await retrier.pause(error, this.#retryState(), signal);
     return undefined;
+  }
+
+  async #givesUpFault(): Promise<boolean> {
+    const { clock, patience, resource, retrier, signal, transport } = this.#context;
+    const now = clock.monotonic();
+    const { lastProgress } = retrier;
+    const verdict = patience.judgeFault(this.#failedSince ?? now, now, lastProgress);
+    if (verdict === "wait") {
+      return false;
+    }
+    if (verdict === "look") {
+      try {
+        await readObjectState(transport, resource, this.#metadata, { signal });
+      } catch {
+        signal.throwIfAborted();
+        return false;
+      }
+    }
+    patience.gaveUpFault(now, lastProgress);
+    return true;
   }
 
   #retryState(): RetryState {
@@ -185,24 +250,23 @@ class Rewrite {
     return { attempt: this.#failures++, since: this.#failedSince };
   }
 
-  async #afterRejection(error: unknown): Promise<ObjectOutcome | undefined> {
+  #afterRejection(error: unknown): ObjectOutcome | undefined {
     if (isInvalidGroupVersion(error) && this.#patchType === APPLY_PATCH) {
       // managedFields name a version that is gone: https://github.com/kubernetes/kubernetes/issues/111937
       this.#patchType = MERGE_PATCH;
       return undefined;
     }
-    this.#rejections++;
-    if (this.#rejections >= MAX_REJECTIONS) {
-      return { kind: "failed", reason: reasonOf(error) };
-    }
-    await this.#context.retrier.pause(error, this.#retryState(), this.#context.signal);
-    return undefined;
+    return { kind: "failed", reason: reasonOf(error) };
   }
 }
 
-/** A plain 500 may come from the object itself; 429, 502 to 504, broken connections and a webhook that is down do not. */
+/**
+ * A plain 500 may come from the object itself; 429, 502 to 504, broken connections, a webhook that is down and an etcd
+ * that is in trouble do not.
+ */
 function isOfTheObject(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 500 && failedWebhookOf(error) === undefined;
+  const isPlain = error instanceof ApiError && error.status === 500 && failedWebhookOf(error) === undefined;
+  return isPlain && !error.said.includes("etcdserver: ");
 }
 
 function reasonOf(error: unknown): string {

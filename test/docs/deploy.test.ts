@@ -35,6 +35,23 @@ await tap.test(
   },
 );
 
+await tap.test('no role grants "get" on every resource, which includes pods/exec and nodes/proxy', async (t) => {
+  interface Role {
+    readonly kind?: string;
+    readonly rules?: readonly { readonly resources?: readonly string[]; readonly verbs: readonly string[] }[];
+  }
+  const rules = manifests
+    .flatMap((path) => parseAllDocuments(read(path)))
+    .map((document) => document.toJS() as Role | null)
+    .filter((object) => object?.kind === "ClusterRole" || object?.kind === "Role")
+    .flatMap((role) => role?.rules ?? []);
+  const broad = rules.filter(({ resources }) => resources?.includes("*"));
+  t.same(
+    broad.map(({ verbs }) => verbs),
+    [["list", "patch"]],
+  );
+});
+
 /** The arguments of every container, wherever a manifest nests it. */
 function* argumentsIn(value: unknown): Generator<readonly string[]> {
   if (Array.isArray(value)) {

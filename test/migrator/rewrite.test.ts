@@ -6,7 +6,9 @@ import type { ObjectMeta, Status } from "../../src/api/meta.ts";
 import { REWRITE_FIELD_MANAGER } from "../../src/api/names.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { Limiter } from "../../src/migrator/limiter.ts";
 import { Pacer } from "../../src/migrator/pacer.ts";
+import { FAULT_PATIENCE_MS, Patience } from "../../src/migrator/patience.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../../src/migrator/rewrite.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -16,13 +18,20 @@ import { type LocalServer, sendJson, sendStatus, startServer } from "../kube/loc
 
 const METADATA: ObjectMeta = { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "50", generation: 2 };
 const WATERMARK = "100";
-const PATH = "/apis/example.com/v2/namespaces/ns/widgets/a";
+const COLLECTION = "/apis/example.com/v2/namespaces/ns/widgets";
+const PATH = `${COLLECTION}/a`;
 
 type Answer = (response: ServerResponse) => unknown;
 
 const object = (metadata: Partial<ObjectMeta>): Answer => {
   const body = { kind: "PartialObjectMetadata", metadata: { ...METADATA, ...metadata } };
   return (response) => sendJson(response, 200, body);
+};
+/** What a list by name answers: the object with these changes, or none. */
+const listed = (metadata: Partial<ObjectMeta> | undefined): Answer => {
+  const items = metadata === undefined ? [] : [{ metadata: { ...METADATA, ...metadata } }];
+  return (response) =>
+    sendJson(response, 200, { kind: "PartialObjectMetadataList", metadata: { resourceVersion: "500" }, items });
 };
 const status =
   (code: number, fields: Partial<Status> = {}): Answer =>
@@ -36,15 +45,19 @@ const text =
 const WRITTEN = object({ resourceVersion: "101" });
 const CONFLICT = status(409, { reason: "Conflict", message: "the object has been modified" });
 
+const FORBIDDEN_MESSAGE = 'widgets "a" is forbidden: User "jane" cannot patch resource "widgets" in API';
+const FORBIDDEN = status(403, { message: FORBIDDEN_MESSAGE });
+
 interface Answers {
   /** Answers to patches, one after the other; the last one goes on for ever. */
   readonly patch: readonly Answer[];
-  /** Answers to reads likewise. */
-  readonly get?: readonly Answer[];
+  /** Answers to lists by name likewise. */
+  readonly list?: readonly Answer[];
   readonly metadata?: Partial<ObjectMeta>;
   readonly dryRun?: boolean;
   /** Whether other objects get through all the while. @default true */
   readonly othersProgress?: boolean;
+  readonly limiter?: Limiter;
 }
 
 interface Rewritten {
@@ -54,7 +67,7 @@ interface Rewritten {
 }
 
 async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): Promise<Rewritten> {
-  const queues: Record<string, Answer[]> = { PATCH: [...answers.patch], GET: [...(answers.get ?? [])] };
+  const queues: Record<string, Answer[]> = { PATCH: [...answers.patch], GET: [...(answers.list ?? [])] };
   const server = await startServer(t, ({ method }, response) => {
     const queue = queues[method] ?? [];
     const answer = queue.length > 1 ? queue.shift() : queue[0];
@@ -73,7 +86,13 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     transport: server.transport(),
     clock,
     retrier,
-    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
+    patience: new Patience(),
+    pacer: new Pacer({
+      clock,
+      maxInFlight: 1,
+      maxQps: Number.POSITIVE_INFINITY,
+      ...(answers.limiter === undefined ? {} : { limiter: answers.limiter }),
+    }),
     resource: { group: "example.com", version: "v2", resource: "widgets" },
     kind: "Widget",
     watermark: WATERMARK,
@@ -108,7 +127,7 @@ interface Case extends Answers {
   readonly name: string;
   readonly outcome: ObjectOutcome;
   readonly patches: number;
-  readonly gets?: number;
+  readonly lists?: number;
   readonly sleeps?: readonly number[];
 }
 
@@ -142,78 +161,111 @@ const cases: readonly Case[] = [
   {
     name: "newer when a conflict shows a write after the watermark",
     patch: [CONFLICT],
-    get: [object({ resourceVersion: "101" })],
+    list: [listed({ resourceVersion: "101" })],
     outcome: { kind: "newer" },
     patches: 1,
-    gets: 1,
+    lists: 1,
   },
   {
     name: "migrated after conflicts up to the watermark itself",
     patch: [CONFLICT, CONFLICT, WRITTEN],
-    get: [object({ resourceVersion: "99" }), object({ resourceVersion: "100" })],
+    list: [listed({ resourceVersion: "99" }), listed({ resourceVersion: "100" })],
     outcome: { kind: "migrated", changed: false },
     patches: 3,
-    gets: 2,
+    lists: 2,
   },
   {
     name: "failed when conflicts never pass the watermark",
     patch: [CONFLICT],
-    get: [object({ resourceVersion: "100" })],
+    list: Array.from({ length: 21 }, (_, index) => listed({ resourceVersion: String(80 + index) })),
     outcome: { kind: "failed", reason: "the object has been modified" },
     patches: 21,
-    gets: 21,
+    lists: 21,
   },
   {
     name: "failed when conflicts show resourceVersions that are no integers",
     patch: [CONFLICT],
-    get: [object({ resourceVersion: "z-999" })],
+    list: Array.from({ length: 21 }, (_, index) => listed({ resourceVersion: `z-${999 + index}` })),
     outcome: { kind: "failed", reason: "the object has been modified" },
     patches: 21,
-    gets: 21,
+    lists: 21,
   },
   {
-    name: "gone when the 404 names the object",
-    patch: [status(404, { details: { name: "a", group: "example.com", kind: "widgets" } })],
-    outcome: { kind: "gone" },
-    patches: 1,
-  },
-  {
-    name: "gone when the read after a conflict says so",
+    name: "gone when a list by name shows no object after a conflict",
     patch: [CONFLICT],
-    get: [status(404, { details: { name: "a", kind: "widgets" } })],
+    list: [listed(undefined)],
     outcome: { kind: "gone" },
     patches: 1,
-    gets: 1,
+    lists: 1,
   },
   {
-    name: "failed at once when the authorizer refuses",
-    patch: [status(403, { message: 'widgets "a" is forbidden: User "jane" cannot patch resource "widgets" in API' })],
-    outcome: {
-      kind: "failed",
-      reason: 'widgets "a" is forbidden: User "jane" cannot patch resource "widgets" in API',
-    },
+    name: "gone when another object has its name, written after the watermark",
+    patch: [CONFLICT],
+    list: [listed({ uid: "uid-b", resourceVersion: "101" })],
+    outcome: { kind: "gone" },
     patches: 1,
+    lists: 1,
   },
   {
-    name: "failed after three tries when admission refuses",
-    patch: [status(403, { message: 'admission webhook "x.io" denied the request:\n  no' })],
-    outcome: { kind: "failed", reason: 'admission webhook "x.io" denied the request: no' },
-    patches: 3,
-    sleeps: [50, 100],
-  },
-  {
-    name: "failed after three tries when the schema refuses",
-    patch: [status(422, { message: "spec.size: Invalid value" })],
-    outcome: { kind: "failed", reason: "spec.size: Invalid value" },
-    patches: 3,
-    sleeps: [50, 100],
-  },
-  {
-    name: "migrated when admission refuses once",
-    patch: [status(403, { message: "not now" }), WRITTEN],
+    name: "migrated when another object has its name, and nothing says when it was written",
+    patch: [CONFLICT, WRITTEN],
+    list: [listed({ uid: "uid-b", resourceVersion: "99" })],
     outcome: { kind: "migrated", changed: false },
     patches: 2,
+    lists: 1,
+  },
+  {
+    name: "failed after conflicts that nothing explains, with a pause after each",
+    patch: [CONFLICT],
+    list: [listed({})],
+    outcome: { kind: "failed", reason: "the object has been modified" },
+    patches: 6,
+    lists: 6,
+    sleeps: [100, 200, 400, 800, 1_600],
+  },
+  {
+    name: "failed after 15 s when the authorizer refuses all the while",
+    patch: [FORBIDDEN],
+    outcome: { kind: "failed", reason: FORBIDDEN_MESSAGE },
+    patches: 13,
+    sleeps: [50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000],
+  },
+  {
+    name: "migrated when the authorizer of an API server that just started refuses at first",
+    patch: [FORBIDDEN, status(401, { message: "Unauthorized" }), status(401, { message: "Unauthorized" }), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    // A 401 is tried again with new credentials before it counts.
+    patches: 4,
+    sleeps: [50, 100],
+  },
+  {
+    name: "gone when the list by name is refused at first",
+    patch: [CONFLICT],
+    list: [FORBIDDEN, listed(undefined)],
+    outcome: { kind: "gone" },
+    patches: 2,
+    lists: 2,
     sleeps: [50],
+  },
+  {
+    name: "failed when the list by name is rejected",
+    patch: [CONFLICT],
+    list: [status(400, { message: "field label not supported: metadata.name" })],
+    outcome: { kind: "failed", reason: "field label not supported: metadata.name" },
+    patches: 1,
+    lists: 1,
+  },
+  {
+    name: "failed at once when admission refuses",
+    patch: [status(403, { message: 'admission webhook "x.io" denied the request:\n  no' })],
+    outcome: { kind: "failed", reason: 'admission webhook "x.io" denied the request: no' },
+    patches: 1,
+  },
+  {
+    name: "failed at once when the schema refuses",
+    patch: [status(422, { message: "spec.size: Invalid value" })],
+    outcome: { kind: "failed", reason: "spec.size: Invalid value" },
+    patches: 1,
   },
   {
     name: "migrated after a 429, as late as Retry-After asks",
@@ -238,13 +290,13 @@ const cases: readonly Case[] = [
   },
 ];
 
-for (const { name, outcome, patches, gets = 0, sleeps = [], ...answers } of cases) {
+for (const { name, outcome, patches, lists = 0, sleeps = [], ...answers } of cases) {
   await tap.test(`rewriteObject() is ${name}`, async (t) => {
     const run = await rewrite(t, answers);
     t.strictSame(await run.outcome, outcome);
     const count = (method: string): number => run.server.seen.filter((request) => request.method === method).length;
     t.equal(count("PATCH"), patches);
-    t.equal(count("GET"), gets);
+    t.equal(count("GET"), lists);
     t.same(run.clock.sleeps, sleeps);
     const dryRuns = run.server.seen.filter(({ query }) => query.get("dryRun") === "All").length;
     t.equal(dryRuns, answers.dryRun === true ? patches : 0);
@@ -254,16 +306,21 @@ for (const { name, outcome, patches, gets = 0, sleeps = [], ...answers } of case
 await tap.test("rewriteObject() sends the resourceVersion that was read after a conflict", async (t) => {
   const { server, outcome } = await rewrite(t, {
     patch: [CONFLICT, WRITTEN],
-    get: [object({ resourceVersion: "99" })],
+    list: [listed({ resourceVersion: "99" })],
   });
   await outcome;
   const [first, read, second] = server.seen;
   t.match(first?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
-  t.match(read, { method: "GET", path: PATH });
+  t.match(read, { method: "GET", path: COLLECTION });
+  t.same(Object.fromEntries(read?.query ?? []), { fieldSelector: "metadata.name=a" }, "consistent: no resourceVersion");
+  t.match(read?.headers.accept, "as=PartialObjectMetadataList");
   t.match(second?.body, { metadata: { uid: "uid-a", resourceVersion: "99" } });
 });
 
-const unserved: readonly [name: string, answer: Answer][] = [
+/** A webhook chooses the message and the details of its denial: with none of them is the object gone. */
+const notFound: readonly [name: string, answer: Answer][] = [
+  ["names the object", status(404, { details: { name: "a", group: "example.com", kind: "widgets" } })],
+  ["names the object in the words of an API server", status(404, { message: 'widgets.example.com "a" not found' })],
   ["is plain text", text(404, "404 page not found\n")],
   ["names nothing", status(404, { message: "the server could not find the requested resource", details: {} })],
   ["names another object", status(404, { details: { name: "b", kind: "widgets" } })],
@@ -272,20 +329,50 @@ const unserved: readonly [name: string, answer: Answer][] = [
   ["names a webhook's service of the object's name", status(404, { details: { name: "a", kind: "services" } })],
 ];
 
-for (const [name, answer] of unserved) {
-  await tap.test(`rewriteObject() throws VersionNotServed when the 404 ${name}`, async (t) => {
-    const { server, outcome } = await rewrite(t, { patch: [answer] });
+for (const [name, answer] of notFound) {
+  await tap.test(`rewriteObject() is gone when the 404 ${name} and a list shows no object`, async (t) => {
+    const { server, outcome } = await rewrite(t, { patch: [answer], list: [listed(undefined)] });
+    t.strictSame(await outcome, { kind: "gone" });
+    t.equal(server.seen.length, 2);
+  });
+
+  await tap.test(`rewriteObject() is failed when the 404 ${name} and a list shows the object`, async (t) => {
+    const { server, outcome } = await rewrite(t, { patch: [answer], list: [listed({})] });
+    t.match(await outcome, { kind: "failed" });
+    t.equal(server.seen.length, 2);
+  });
+
+  await tap.test(`rewriteObject() throws VersionNotServed when the 404 ${name} and the list is a 404`, async (t) => {
+    const list = [text(404, "404 page not found\n")];
+    const { server, outcome } = await rewrite(t, { patch: [answer], list });
     await t.rejects(outcome, {
       code: "VersionNotServed",
       message: /^Cannot go on with "widgets.example.com": version "v2"/,
     });
-    t.equal(server.seen.length, 1);
+    t.equal(server.seen.length, 2);
   });
+}
 
-  await tap.test(`rewriteObject() throws VersionNotServed when the read after a conflict ${name}`, async (t) => {
-    const { outcome } = await rewrite(t, { patch: [CONFLICT], get: [answer] });
-    await t.rejects(outcome, { code: "VersionNotServed" });
-  });
+const DENIAL = { reason: "NotFound", message: 'admission webhook "own.example.com" denied the request: no "a"' };
+for (const code of [404, 409, 429, 500]) {
+  for (const details of [{}, { details: { name: "a", kind: "widgets", retryAfterSeconds: 30 } }]) {
+    const words = "details" in details ? "with" : "without";
+    await tap.test(
+      `rewriteObject() is failed at once when a webhook denies with ${code} ${words} details`,
+      async (t) => {
+        const limits: number[] = [];
+        const limiter = new Limiter({ maxInFlight: 8, onChange: (limit) => limits.push(limit) });
+        const { server, clock, outcome } = await rewrite(t, {
+          patch: [status(code, { ...DENIAL, ...details })],
+          limiter,
+        });
+        t.strictSame(await outcome, { kind: "failed", reason: DENIAL.message });
+        t.equal(server.seen.length, 1, "nothing is asked about an object that a webhook says is gone");
+        t.same(clock.sleeps, []);
+        t.same(limits, [2], "the limiter takes no denial for overload");
+      },
+    );
+  }
 }
 
 await tap.test("rewriteObject() falls back to a merge patch with uid and resourceVersion", async (t) => {
@@ -311,11 +398,29 @@ await tap.test(
   },
 );
 
-await tap.test("rewriteObject() is failed when a 500 lasts a minute while other objects pass", async (t) => {
-  const { clock, outcome } = await rewrite(t, { patch: [status(500, { message: "boom" })] });
+await tap.test("rewriteObject() is failed when a 500 lasts half a minute while other objects pass", async (t) => {
+  const { clock, server, outcome } = await rewrite(t, { patch: [status(500, { message: "boom" })] });
   t.same(await outcome, { kind: "failed", reason: "boom" });
-  t.ok(clock.monotonic() > 60_000);
-  t.ok(clock.monotonic() < 120_000);
+  t.ok(clock.monotonic() >= FAULT_PATIENCE_MS);
+  t.ok(clock.monotonic() < 2 * FAULT_PATIENCE_MS);
+  t.notOk(server.seen.some(({ method }) => method === "GET"));
+});
+
+await tap.test(
+  "rewriteObject() is failed when a 500 lasts, no object is left to compare, and a list passes",
+  async (t) => {
+    const patch = [status(500, { message: "boom" })];
+    const { clock, outcome } = await rewrite(t, { patch, list: [listed({})], othersProgress: false });
+    t.same(await outcome, { kind: "failed", reason: "boom" });
+    t.ok(clock.monotonic() < 2 * FAULT_PATIENCE_MS);
+  },
+);
+
+await tap.test("rewriteObject() waits when etcd is in trouble, although other objects pass", async (t) => {
+  const outage = Array.from({ length: 60 }, () => status(500, { message: "etcdserver: request timed out" }));
+  const { clock, outcome } = await rewrite(t, { patch: [...outage, WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.ok(clock.monotonic() > 10 * 60_000);
 });
 
 const outages: readonly [name: string, answer: Answer, othersProgress: boolean][] = [
@@ -348,6 +453,7 @@ await tap.test("rewriteObject() throws the signal's reason when it is aborted", 
     transport: server.transport(),
     clock,
     retrier: new Retrier({ clock, random: () => 0.5 }),
+    patience: new Patience(),
     pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
     resource: { group: "", version: "v1", resource: "secrets" },
     kind: "Secret",
@@ -367,15 +473,16 @@ await tap.test("rewriteObject() leaves the namespace out when the object has non
     transport: server.transport(),
     clock,
     retrier: new Retrier({ clock, random: () => 0.5 }),
+    patience: new Patience(),
     pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
-    resource: { group: "example.com", version: "v2", resource: "gadgets" },
+    resource: { group: "example.com", version: "v2", resource: "gadlists" },
     kind: "Gadget",
     watermark: WATERMARK,
     dryRun: false,
     signal: new AbortController().signal,
   };
   await rewriteObject(context, { apiVersion: "v1", kind: "Gadget", metadata });
-  t.equal(server.seen[0]?.path, "/apis/example.com/v2/gadgets/a");
+  t.equal(server.seen[0]?.path, "/apis/example.com/v2/gadlists/a");
   t.strictSame(server.seen[0]?.body, {
     apiVersion: "example.com/v2",
     kind: "Gadget",
