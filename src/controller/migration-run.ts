@@ -176,7 +176,7 @@ export class MigrationRun {
     this.#follow(event)?.catch((error: unknown) => abort.abort(error));
   }
 
-  /** A run that waits, without a freeze, for somebody's webhook shows by that it freezes again. */
+  /** A run that waited, without a freeze, shows that it goes on by freezing again, or that the API servers agree. */
   #follow(event: MigrationEvent): Promise<void> | undefined {
     if (event.type === "waiting") {
       this.#setWaiting(true);
@@ -187,7 +187,8 @@ export class MigrationRun {
         message: webhook === undefined ? reason : `webhook "${webhook}" fails: ${reason}`,
       });
     }
-    if (event.type === "frozen" && this.#isWaiting) {
+    const isAtWork = event.type === "frozen" || event.type === "converged";
+    if (isAtWork && this.#isWaiting) {
       this.#setWaiting(false);
       return this.#enter({ type: "Running" });
     }

@@ -1,0 +1,228 @@
+import { KsvmError } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { resourcesOf } from "../kube/discovery.ts";
+import { ApiError } from "../kube/errors.ts";
+import { STORAGE_VERSIONS } from "../kube/resources.ts";
+import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
+import { type AskResult, askAll, type Check, checkFailureOf } from "./ask-all.ts";
+import { type BuiltIn, resourceNameOf } from "./built-in.ts";
+import { LoopPace } from "./loop-pace.ts";
+import { findCrd } from "./read-crd.ts";
+import type { RunContext } from "./run-context.ts";
+import { settle } from "./settle-wait.ts";
+import { StartAgain } from "./start-again.ts";
+import {
+  disagreementOfStorageVersion,
+  hashOfEncoding,
+  type StorageVersion,
+  type StorageVersionFacts,
+  storageVersionFactsOf,
+} from "./storage-version-facts.ts";
+
+/** What a run on a resource that is not frozen rests on. All of it must be the same at its end as at its beginning. */
+export interface Foundation {
+  /** The API servers that live, as `fingerprintOf` has them. */
+  readonly apiServers: string;
+  /** The storageVersionHash that all of them show; empty where they show none. */
+  readonly hash: string;
+  /** `uid/resourceVersion` of the resource's StorageVersion; empty where there is none, or it cannot be read. */
+  readonly storageVersion: string;
+  /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
+  readonly crd: string;
+}
+
+/** What of a foundation did not last, in words; `undefined` where all of it did. */
+export function changeBetween(before: Foundation, after: Foundation): string | undefined {
+  const changes: readonly (readonly [keyof Foundation, string])[] = [
+    ["apiServers", "the set of API servers changed"],
+    ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
+    ["storageVersion", "an API server reported another encoding in the StorageVersion"],
+    ["crd", "the CRD changed"],
+  ];
+  return changes.find(([field]) => before[field] !== after[field])?.[1];
+}
+
+const PACE = { minMs: 250, maxMs: 5_000 };
+
+/**
+ * What the word "migrated" rests on for a resource that is not frozen: every API server that lives shows one and the same
+ * storageVersionHash, the StorageVersion says so too where it is served, and no write of an older version is under way;
+ * and none of that changed until the end.
+ */
+export class BuiltInEvidence {
+  readonly #context: RunContext;
+  readonly #resource: BuiltIn;
+  readonly #crdName: string | undefined;
+  #atStart: Foundation | undefined;
+
+  /** @param crdName the CRD of a custom resource that is only rewritten */
+  constructor(context: RunContext, resource: BuiltIn, crdName: string | undefined) {
+    this.#context = context;
+    this.#resource = resource;
+    this.#crdName = crdName;
+  }
+
+  /**
+   * Waits until all API servers agree and late writes have landed. To be done before the first list.
+   * @returns what the run rests on from then on
+   * @throws {KsvmError} NotConverged, naming the API server that disagrees.
+   */
+  async prove(): Promise<Foundation> {
+    const { client, emit, options } = this.#context;
+    const { apiServers, foundation, lagged, silent } = await this.#look(options.settleMs);
+    emit({ type: "converged", apiServers: serversOf(apiServers) });
+    await settle(this.#context, {
+      apiServers: apiServers.mode === "each" ? apiServers.clients : [client],
+      newestJoin: apiServers.newestJoin,
+      lagged: lagged || silent,
+      ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
+    });
+    this.#atStart = foundation;
+    return foundation;
+  }
+
+  /**
+   * Looks at all of it once more, right before the resource is called migrated.
+   * @throws {StartAgain} where an API server joined, left, fell behind or encodes otherwise: it may have written an
+   *   older version in between.
+   * @throws as {@link prove}.
+   */
+  async repeat(): Promise<void> {
+    const { foundation, lagged } = await this.#look(0);
+    const lag = lagged ? "an API server fell behind" : undefined;
+    const change =
+      lag ?? (this.#atStart === undefined ? "nothing was proven" : changeBetween(this.#atStart, foundation));
+    if (change !== undefined) {
+      const text = `Cannot call "${resourceNameOf(this.#resource)}" migrated: ${change} during the run; run again`;
+      throw new StartAgain("NotConverged", text);
+    }
+  }
+
+  async #look(
+    spreadMs: number,
+  ): Promise<AskResult & { readonly apiServers: ApiServers; readonly foundation: Foundation }> {
+    const apiServers = await this.#context.findApiServers(this.#context.signal);
+    const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
+    const storageVersion = await this.#agreedStorageVersion(hash, apiServers.identities);
+    const foundation = { apiServers: fingerprintOf(apiServers), hash, storageVersion, crd: await this.#crdState() };
+    return { ...asked, apiServers, foundation };
+  }
+
+  /**
+   * Waits until every API server shows one and the same hash. Which of two is the new one nobody can tell; and one server
+   * that was asked before an upgrade of all of them and another one that was asked after it have not shown the same.
+   */
+  async #agreedHash(apiServers: ApiServers, spreadMs: number): Promise<AskResult & { readonly hash: string }> {
+    const { client, clock, emit, options, retrier, signal } = this.#context;
+    const name = resourceNameOf(this.#resource);
+    const ask = { clock, signal, spreadMs, timeoutMs: options.convergenceTimeoutMs + spreadMs };
+    const deadline = clock.monotonic() + ask.timeoutMs;
+    const pace = new LoopPace({ clock, ...PACE });
+    let [lagged, silent] = [false, false];
+    await retrier.run(() => this.#hashOf(client), signal);
+    for (;;) {
+      await pace.turn(signal);
+      const shown = new Set<string>();
+      const result = await askAll(apiServers, this.#isAsTheFirst(shown), {
+        ...ask,
+        onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
+        errorOf: (server, reason) =>
+          new KsvmError("NotConverged", `Cannot migrate "${name}": ${server} disagrees: ${reason}`),
+      });
+      lagged ||= result.lagged;
+      silent ||= result.silent;
+      const [hash = ""] = shown;
+      if (shown.size <= 1) {
+        return { hash, lagged, silent };
+      }
+      if (clock.monotonic() >= deadline) {
+        const hashes = [...shown].map((one) => `"${one}"`).join(" and ");
+        throw new KsvmError("NotConverged", `Cannot migrate "${name}": the API servers show ${hashes} in turn`);
+      }
+      lagged = true;
+    }
+  }
+
+  /** Whether an API server shows the hash that the one of the kubeconfig shows at the same time. */
+  #isAsTheFirst(shown: Set<string>): Check {
+    const { client, signal } = this.#context;
+    return async (asked) => {
+      try {
+        const [expected, found] = [await this.#hashOf(client), await this.#hashOf(asked)];
+        if (found === expected) {
+          shown.add(found);
+          return undefined;
+        }
+        const reason = `it shows storageVersionHash "${found}", and ${client.transport.server} "${expected}"`;
+        return { reason, silent: false };
+      } catch (error) {
+        return checkFailureOf(error, signal);
+      }
+    };
+  }
+
+  async #hashOf({ transport }: ApiClient): Promise<string> {
+    const resources = await resourcesOf(transport, this.#resource, { signal: this.#context.signal });
+    return resources.find(({ name }) => name === this.#resource.resource)?.storageVersionHash ?? "";
+  }
+
+  /** Waits until the StorageVersion, where there is one, says what discovery shows. */
+  async #agreedStorageVersion(hash: string, identities: readonly string[] | undefined): Promise<string> {
+    const { clock, emit, options, signal } = this.#context;
+    const deadline = clock.monotonic() + options.convergenceTimeoutMs;
+    const pace = new LoopPace({ clock, ...PACE });
+    for (;;) {
+      await pace.turn(signal);
+      const facts = await this.#storageVersion();
+      const reason = facts && disagreementWith(facts, { hash, identities, kind: this.#resource.kind });
+      if (reason === undefined) {
+        return facts?.key ?? "";
+      }
+      const name = resourceNameOf(this.#resource);
+      if (clock.monotonic() >= deadline) {
+        throw new KsvmError("NotConverged", `Cannot migrate "${name}": the API servers do not agree: ${reason}`);
+      }
+      emit({ type: "lagging", server: "every API server to agree", reason });
+    }
+  }
+
+  /** `undefined` where the API is not served, has nothing on this resource, or this user may not read it. */
+  async #storageVersion(): Promise<StorageVersionFacts | undefined> {
+    const { client, retrier, signal } = this.#context;
+    const { group, resource } = this.#resource;
+    const ref = { name: `${group === "" ? "core" : group}.${resource}` };
+    try {
+      const found = await retrier.run(() => client.find<StorageVersion>(STORAGE_VERSIONS, ref, { signal }), signal);
+      return found && storageVersionFactsOf(found);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 403) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  async #crdState(): Promise<string> {
+    const { client, retrier, signal } = this.#context;
+    const name = this.#crdName;
+    if (name === undefined) {
+      return "";
+    }
+    const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
+    return crd === undefined ? "" : `${crd.metadata.uid}/${crd.metadata.generation ?? ""}`;
+  }
+}
+
+/** Why a StorageVersion does not say what discovery shows; `undefined` where it does. */
+export function disagreementWith(
+  facts: StorageVersionFacts,
+  shown: { readonly hash: string; readonly kind: string; readonly identities: readonly string[] | undefined },
+): string | undefined {
+  const reason = disagreementOfStorageVersion(facts, shown.identities);
+  if (reason !== undefined || facts.common === undefined || shown.hash === "") {
+    return reason;
+  }
+  return hashOfEncoding(facts.common, shown.kind) === shown.hash
+    ? undefined
+    : `its StorageVersion says "${facts.common}", and discovery shows storageVersionHash "${shown.hash}"`;
+}

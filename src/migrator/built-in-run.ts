@@ -1,0 +1,64 @@
+import { type BuiltIn, resourceNameOf } from "./built-in.ts";
+import { BuiltInEvidence, changeBetween, type Foundation } from "./built-in-evidence.ts";
+import type { ResumePoint } from "./checkpoint.ts";
+import { Tally } from "./counts.ts";
+import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
+import { rewriteAll } from "./rewrite-all.ts";
+import type { RunContext } from "./run-context.ts";
+
+/**
+ * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
+ * alone, for the next attempt of the same run: another process could not tell whether an encryption key was rotated since.
+ */
+export class BuiltInRun {
+  readonly #resource: BuiltIn;
+  readonly #crdName: string | undefined;
+  #left: { readonly foundation: Foundation; readonly point: ResumePoint } | undefined;
+
+  /** @param crdName the CRD of a custom resource that is only rewritten */
+  constructor(resource: BuiltIn, crdName: string | undefined) {
+    this.#resource = resource;
+    this.#crdName = crdName;
+  }
+
+  /**
+   * One attempt.
+   * @throws {KsvmError} NotConverged where the API servers disagree on the storage version.
+   * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
+   */
+  async attempt(context: RunContext): Promise<MigrationResult> {
+    const resource = this.#resource;
+    const evidence = new BuiltInEvidence(context, resource, this.#crdName);
+    const foundation = await evidence.prove();
+    const tally = await this.#rewrite(context, foundation);
+    await evidence.repeat();
+    return { resource: resourceNameOf(resource), outcome: outcomeOf(tally, "migrated"), ...reportOf(tally) };
+  }
+
+  /** Has the next attempt begin at the first object: what this one rested on did not last. */
+  forget(): void {
+    this.#left = undefined;
+  }
+
+  async #rewrite(context: RunContext, foundation: Foundation): Promise<Tally> {
+    const tally = new Tally();
+    const left = this.#left;
+    const resume =
+      left !== undefined && changeBetween(left.foundation, foundation) === undefined ? left.point : undefined;
+    if (resume !== undefined) {
+      context.emit({ type: "resumed", watermark: resume.watermark });
+    }
+    await rewriteAll(context, this.#resource, {
+      tally,
+      resume,
+      onPage: async (point) => {
+        const { watermark, continueToken } = point;
+        // A failed object lies before the token, so an attempt that goes on from there would miss it.
+        const token = continueToken === undefined || tally.counts.failed > 0 ? {} : { continueToken };
+        this.#left = { foundation, point: { watermark, ...token } };
+        await context.onPageDone?.(point);
+      },
+    });
+    return tally;
+  }
+}

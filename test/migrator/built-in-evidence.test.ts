@@ -1,0 +1,140 @@
+import tap from "tap";
+import { storageVersionHashOf } from "../../src/api/crd.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import type { ApiServers } from "../../src/migrator/api-servers.ts";
+import {
+  BuiltInEvidence,
+  changeBetween,
+  disagreementWith,
+  type Foundation,
+} from "../../src/migrator/built-in-evidence.ts";
+import type { MigrationEvent } from "../../src/migrator/events.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { StartAgain } from "../../src/migrator/start-again.ts";
+import type { StorageVersionFacts } from "../../src/migrator/storage-version-facts.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const FOUNDATION: Foundation = { apiServers: "each https://a 0", hash: "h1", storageVersion: "u/1", crd: "c/1" };
+
+for (const [field, said] of [
+  ["apiServers", /the set of API servers changed/],
+  ["hash", /the storageVersionHash changed from "h1" to "other"/],
+  ["storageVersion", /another encoding in the StorageVersion/],
+  ["crd", /the CRD changed/],
+] as const) {
+  await tap.test(`changeBetween() names ${field} where it is another one`, (t) => {
+    t.match(changeBetween(FOUNDATION, { ...FOUNDATION, [field]: "other" }), said);
+    t.equal(changeBetween(FOUNDATION, { ...FOUNDATION }), undefined);
+    t.end();
+  });
+}
+
+const HASH = storageVersionHashOf("apps", "v1", "Deployment");
+const FACTS: StorageVersionFacts = {
+  key: "u/1",
+  common: "apps/v1",
+  entries: [{ server: "a", encodingVersion: "apps/v1" }],
+};
+
+await tap.test(
+  "disagreementWith() takes a StorageVersion that says something else than discovery for a disagreement",
+  (t) => {
+    const shown = { hash: HASH, kind: "Deployment", identities: ["a"] };
+    t.equal(disagreementWith(FACTS, shown), undefined);
+    t.match(disagreementWith({ ...FACTS, common: "apps/v1beta2" }, shown), /says "apps\/v1beta2"/);
+    t.match(disagreementWith(FACTS, { ...shown, identities: ["a", "b"] }), /no entry of b/);
+    t.match(disagreementWith(FACTS, { ...shown, identities: [] }), /entry of a, which has no live identity Lease/);
+    const { common: _, ...none } = FACTS;
+    t.match(disagreementWith(none, shown), /no commonEncodingVersion/);
+    t.end();
+  },
+);
+
+/** Two API servers; `shown` says what each shows at a time, in milliseconds since the start. */
+function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string }) {
+  const clock = new FakeClock();
+  const events: MigrationEvent[] = [];
+  const clientOf = (server: string, hashAt: (ms: number) => string): ApiClient => {
+    const request = async ({ path }: { path: string }): Promise<unknown> => {
+      clock.advance(10);
+      const storageVersionHash = hashAt(clock.monotonic());
+      const body = path === "/version" ? {} : { resources: [{ name: "deployments", storageVersionHash }] };
+      return { status: 200, body, serverTime: clock.now() };
+    };
+    return { transport: { server, request }, find: async () => undefined } as unknown as ApiClient;
+  };
+  const clients = [clientOf("https://a", shown.a), clientOf("https://b", shown.b)];
+  const apiServers: ApiServers = { mode: "each", clients };
+  const context = {
+    client: clients[0],
+    clock,
+    emit: (event: MigrationEvent) => events.push(event),
+    findApiServers: async () => apiServers,
+    options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    signal: new AbortController().signal,
+  } as unknown as RunContext;
+  const resource = { group: "apps", version: "v1", resource: "deployments", kind: "Deployment" };
+  return { clock, events, evidence: new BuiltInEvidence(context, resource, undefined) };
+}
+
+await tap.test("BuiltInEvidence holds where nothing changed", async (t) => {
+  const { evidence, events } = setting({ a: () => "h1", b: () => "h1" });
+  const { hash } = await evidence.prove();
+  t.equal(hash, "h1");
+  await evidence.repeat();
+  t.match(events, [{ type: "converged" }]);
+});
+
+await tap.test(
+  "BuiltInEvidence waits for an API server that shows another hash, and fails with its name",
+  async (t) => {
+    const { clock, events, evidence } = setting({ a: () => "h1", b: (ms) => (ms < 5_000 ? "h0" : "h1") });
+    await evidence.prove();
+    t.ok(clock.monotonic() >= 6_000, "and settles from there");
+    t.match(events[0], { type: "lagging", server: "https://b", reason: /"h0"/ });
+    const never = setting({ a: () => "h1", b: () => "h0" });
+    await t.rejects(never.evidence.prove(), { code: "NotConverged", message: /https:\/\/b disagrees/ });
+  },
+);
+
+await tap.test(
+  "BuiltInEvidence begins again where an API server shows another hash at the end, or just did",
+  async (t) => {
+    let late = false;
+    let behind = 0;
+    const { evidence } = setting({
+      a: () => (late ? "h2" : "h1"),
+      b: () => {
+        behind--;
+        return late ? "h2" : behind > 0 ? "h0" : "h1";
+      },
+    });
+    await evidence.prove();
+    behind = 3;
+    await t.rejects(
+      evidence.repeat(),
+      new StartAgain(
+        "NotConverged",
+        'Cannot call "deployments.apps" migrated: an API server fell behind during the run; run again',
+      ),
+    );
+    late = true;
+    await t.rejects(evidence.repeat(), { name: "StartAgain", message: /changed from "h1" to "h2"/ });
+  },
+);
+
+await tap.test(
+  "BuiltInEvidence is not satisfied by API servers that showed one hash each, one after the other",
+  async (t) => {
+    // Every request takes 10 ms: "a" is asked before the change of all, "b" after it.
+    const { evidence, events } = setting({
+      a: (ms) => (ms <= 300 ? "h1" : "h2"),
+      b: (ms) => (ms <= 250 ? "h0" : ms <= 300 ? "h1" : "h2"),
+    });
+    const { hash } = await evidence.prove();
+    t.equal(hash, "h2");
+    t.ok(events.some(({ type }) => type === "lagging"));
+  },
+);
