@@ -4,7 +4,11 @@ import { unlessAtLeast } from "./control-plane/features.ts";
 /** Files of tests whose cluster an older Kubernetes cannot make. Single tests say so by their `skip`. */
 const NEEDS = [
   { files: "test/integration/in-tree-*.test.ts", minor: 36, what: "the in-tree controller as it is now" },
-  { files: "test/integration/trigger-{upgrade,disagreement}.test.ts", minor: 36, what: "it emulates 1.33 and 1.36" },
+  {
+    files: "test/integration/{trigger-upgrade,trigger-disagreement,built-in}.test.ts",
+    minor: 36,
+    what: "it emulates 1.33 and 1.36",
+  },
 ] as const;
 
 /** Why a file of tests cannot run on the control plane that was asked for; `undefined` where it can. */

@@ -88,6 +88,12 @@ export interface StorageState {
   };
 }
 
+/**
+ * Milliseconds after which the heartbeat of a StorageState is too old, so that changes may have been missed (seed 001,
+ * "10 minutes").
+ */
+export const HEARTBEAT_LIMIT_MS = 600_000;
+
 /** `plural.group`, and the plural alone in the core group: as StorageStates and migrations are named. */
 export function resourceNameOf({ group, resource }: { readonly group?: string; readonly resource: string }): string {
   return group === undefined || group === "" ? resource : `${resource}.${group}`;

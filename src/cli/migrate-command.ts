@@ -6,7 +6,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import type { EventSink } from "../migrator/events.ts";
-import { planCrds } from "../migrator/inventory.ts";
+import { planAll } from "../migrator/inventory.ts";
 import { migrate } from "../migrator/migrate.ts";
 import { migrateBesideInTree } from "../migrator/beside-in-tree.ts";
 import { Limiter } from "../migrator/limiter.ts";
@@ -74,7 +74,7 @@ export async function migrateCommand(
     }
     const session = { io, options, connection, logger, follows };
     const codes: ExitCode[] = [];
-    for (const name of options.allStale ? await staleCrds(connection.client, io) : [...new Set(names)]) {
+    for (const name of options.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
       codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
     }
     return worstOf(codes);
@@ -83,16 +83,27 @@ export async function migrateCommand(
   }
 }
 
-async function staleCrds(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
-  const entries = await planCrds(client, { signal });
-  const stale = entries.filter(({ action }) => action !== "none").map(({ name }) => name);
-  stderr.write(
-    "note: built-in resources are left out: without StorageStates it cannot be known which of them are stale\n",
-  );
+async function staleResources(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
+  const warn = (groupVersion: string, reason: string): void => {
+    stderr.write(`warning: ${groupVersion} is left out: its API server says: ${reason}\n`);
+  };
+  const { entries, hasStorageStates } = await planAll(client, warn, { signal });
+  const unknown = entries.filter(({ action }) => action === "unknown").map(({ name }) => name);
+  const stale = entries.filter(({ action }) => action !== "none" && action !== "unknown").map(({ name }) => name);
+  if (unknown.length > 0) {
+    stderr.write(`note: ${leftOutText(unknown, hasStorageStates)}\n`);
+  }
   if (stale.length === 0) {
     stdout.write("nothing to do: storedVersions of every CRD is its storage version\n");
   }
   return stale;
+}
+
+function leftOutText(unknown: readonly string[], hasStorageStates: boolean): string {
+  return hasStorageStates
+    ? `${unknown.length} built-in resources are left out, of which the StorageStates do not say how they are stored: ` +
+        `${unknown.join(", ")}; why: ksvm plan -o wide`
+    : "built-in resources are left out: without StorageStates it cannot be known which of them are stale";
 }
 
 async function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {

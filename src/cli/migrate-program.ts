@@ -11,7 +11,10 @@ export function addMigrate(program: Command, { io, onExit }: CommandParts): void
   const command = withGlobalOptions(program.command("migrate"))
     .description("Freeze the storage version, rewrite every object, prune storedVersions, unfreeze.")
     .argument("[name...]", "plural.group of a CRD or built-in resource")
-    .option("--all-stale", "migrate every CRD whose storedVersions is not exactly its storage version")
+    .option(
+      "--all-stale",
+      "migrate every CRD whose storedVersions is not exactly its storage version, and what StorageStates show",
+    )
     .option("--dry-run", "try every object by a server-side dry-run; change nothing")
     .option("--standalone", "migrate from here, even where a controller in the cluster would do it")
     .option("--force", "rewrite the objects of a CRD that is clean already")

@@ -1,13 +1,15 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
 import { systemClock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { CRDS } from "../kube/resources.ts";
-import { discoverResources, findBuiltIn } from "./built-in.ts";
+import { type BuiltIn, discoverResources, findBuiltIn, resourceNameOf } from "./built-in.ts";
 import { Pacer } from "./pacer.ts";
 import { findCrd } from "./read-crd.ts";
 import { type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
+import { readStorageStates, storedEncodingOf } from "./storage-states.ts";
 
 /** A plan entry with the number of objects, as far as it can be told. */
 export interface CountedEntry extends PlanEntry {
@@ -29,9 +31,10 @@ export async function planNamed(
   options: CallOptions = {},
 ): Promise<readonly CountedEntry[]> {
   const entries: PlanEntry[] = [];
+  const { plan } = await builtInPlanner(client, options);
   for (const name of names) {
     const crd = await findCrd(client, name, options);
-    entries.push(crd === undefined ? planBuiltIn(await findBuiltIn(client, name, options)) : planCrd(crd));
+    entries.push(crd === undefined ? plan(await findBuiltIn(client, name, options)) : planCrd(crd));
   }
   return countAll(client, entries, options);
 }
@@ -45,15 +48,54 @@ export async function planCluster(
   onUnavailable: (groupVersion: string, reason: string) => void,
   options: CallOptions = {},
 ): Promise<readonly CountedEntry[]> {
-  const crds = await planCrds(client, options);
-  const names = new Set(crds.map(({ name }) => name));
-  const resources = await discoverResources(client, onUnavailable, options);
-  const builtIns = resources.map(planBuiltIn).filter(({ name }) => !names.has(name));
-  return countAll(client, [...crds, ...builtIns], options);
+  const { entries } = await planAll(client, onUnavailable, options);
+  return countAll(client, entries, options);
 }
 
-/** Plans for every CRD, without counting objects. */
-export async function planCrds(client: ApiClient, options: CallOptions = {}): Promise<readonly PlanEntry[]> {
+/** Plans for everything. */
+export interface WholePlan {
+  /** CRDs first. */
+  readonly entries: readonly PlanEntry[];
+  /** Whether there are StorageStates, which say how built-in resources are stored. */
+  readonly hasStorageStates: boolean;
+}
+
+/**
+ * As {@link planCluster}, without counting objects.
+ * @throws {ApiError | TransportError}
+ */
+export async function planAll(
+  client: ApiClient,
+  onUnavailable: (groupVersion: string, reason: string) => void,
+  options: CallOptions = {},
+): Promise<WholePlan> {
+  const crds = await planCrds(client, options);
+  const names = new Set(crds.map(({ name }) => name));
+  const { plan, hasStorageStates } = await builtInPlanner(client, options);
+  const resources = await discoverResources(client, onUnavailable, options);
+  const builtIns = resources.filter((resource) => !names.has(resourceNameOf(resource))).map(plan);
+  return { entries: [...crds, ...builtIns], hasStorageStates };
+}
+
+async function builtInPlanner(
+  client: ApiClient,
+  options: CallOptions,
+): Promise<{ readonly hasStorageStates: boolean; readonly plan: (resource: BuiltIn) => PlanEntry }> {
+  const states = (await readStorageStates(client, options)) ?? new Map<string, never>();
+  if (states.size === 0) {
+    return { hasStorageStates: false, plan: (resource) => planBuiltIn(resource) };
+  }
+  // The heartbeats are of a replica in the cluster: the clock of this machine may be another one.
+  const { serverTime } = await client.transport.request({ method: "GET", path: "/version", ...options });
+  const judge = { now: serverTime ?? systemClock.now(), heartbeatLimitMs: HEARTBEAT_LIMIT_MS };
+  const plan = (resource: BuiltIn): PlanEntry => {
+    const state = states.get(resourceNameOf(resource));
+    return planBuiltIn(resource, storedEncodingOf(state, { ...judge, hash: resource.storageVersionHash }));
+  };
+  return { hasStorageStates: true, plan };
+}
+
+async function planCrds(client: ApiClient, options: CallOptions): Promise<readonly PlanEntry[]> {
   const entries: PlanEntry[] = [];
   for await (const page of client.pages<CustomResourceDefinition>(CRDS, { limit: CRD_PAGE_SIZE, ...options })) {
     entries.push(...page.map(planCrd));

@@ -9,14 +9,15 @@ import {
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import type { Resource } from "../kube/resources.ts";
 import { type BuiltIn, resourceNameOf } from "./built-in.ts";
+import type { StoredEncoding } from "./storage-states.ts";
 
 /**
  * What a migration would do to a resource.
  *
- * - `migrate`: rewrite every object and prune storedVersions
- * - `none`: storedVersions is the storage version alone
+ * - `migrate`: rewrite every object, of a CRD also prune storedVersions
+ * - `none`: storedVersions is the storage version alone; of a built-in resource its StorageState says the same
  * - `blocked`: it could not start, the note says why
- * - `unknown`: the API does not tell in which version built-in objects are stored
+ * - `unknown`: nothing tells in which version built-in objects are stored
  */
 export type PlannedAction = "migrate" | "none" | "blocked" | "unknown";
 
@@ -59,19 +60,26 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
   };
 }
 
-/** What a migration of this built-in resource would do. */
-export function planBuiltIn(resource: BuiltIn): PlanEntry {
+/**
+ * What a migration of this built-in resource would do.
+ * @param stored what its StorageState says; missing where there are no StorageStates
+ */
+export function planBuiltIn(resource: BuiltIn, stored?: StoredEncoding): PlanEntry {
   const { group, version, kind } = resource;
+  const { state = "unknown", reason } = stored ?? {};
   return {
     name: resourceNameOf(resource),
     kind,
     type: "built-in",
     request: { group, version, resource: resource.resource },
     servedVersions: [version],
-    action: "unknown",
+    action: BUILT_IN_ACTIONS[state],
     removableVersions: [],
+    ...(reason === undefined ? {} : { note: reason }),
   };
 }
+
+const BUILT_IN_ACTIONS = { current: "none", stale: "migrate", unknown: "unknown" } as const;
 
 function crdActionOf(crd: CustomResourceDefinition): PlannedAction {
   if (isClean(crd)) {

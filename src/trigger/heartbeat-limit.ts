@@ -1,5 +1,4 @@
-/** Milliseconds after which a heartbeat is too old, so that changes may have been missed (seed 001, "10 minutes"). */
-export const HEARTBEAT_LIMIT_MS = 600_000;
+import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
 
 /**
  * Milliseconds between two looks at the whole of discovery, by default: less than half of the limit, so that one look that

@@ -1,12 +1,11 @@
 import type { Logger } from "pino";
-import type { StorageState } from "../api/migration.ts";
+import { HEARTBEAT_LIMIT_MS, type StorageState } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { type Decision, decide } from "./decide.ts";
-import { HEARTBEAT_LIMIT_MS } from "./heartbeat-limit.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observation, Observer } from "./observer.ts";

@@ -186,13 +186,6 @@ parallel("migrate --dry-run tries every object and changes nothing", async (t) =
   await assertNoTraces(t, cluster, kind);
 });
 
-alone("migrate rewrites a built-in resource", async (t) => {
-  const run = await cluster.migrate(["clusterroles.rbac.authorization.k8s.io", "configmaps"]);
-  t.equal(run.code, 0, run.stderr);
-  t.match(run.stdout, /clusterroles.*: migrated in .* stored in the storage version before/);
-  t.match(run.stdout, /configmaps: migrated/);
-});
-
 alone("Clean is success: --all-stale finds the CRDs whose storedVersions is not the storage version", async (t) => {
   const [stale, clean] = [new TestKind("stale"), new TestKind("clean")];
   await cluster.createStale(stale, 1);

@@ -54,6 +54,14 @@ await tap.test("planCrd() has the fields of `ksvm plan -o json`", (t) => {
   t.end();
 });
 
+await tap.test("planBuiltIn() says what the StorageState says", (t) => {
+  const secrets = { group: "", version: "v1", resource: "secrets", kind: "Secret" };
+  t.equal(planBuiltIn(secrets, { state: "current" }).action, "none");
+  t.equal(planBuiltIn(secrets, { state: "stale" }).action, "migrate");
+  t.match(planBuiltIn(secrets, { state: "unknown", reason: "why" }), { action: "unknown", note: "why" });
+  t.end();
+});
+
 await tap.test("planBuiltIn() says unknown", (t) => {
   t.strictSame(planBuiltIn({ group: "", version: "v1", resource: "secrets", kind: "Secret" }), {
     name: "secrets",

@@ -1,7 +1,8 @@
 import tap from "tap";
 import { decide, DISAGREEMENT_POLL_MS } from "../../src/trigger/decide.ts";
 import type { CrdRecord } from "../../src/trigger/crd-facts.ts";
-import { DEFAULT_INTERVAL_MS, HEARTBEAT_LIMIT_MS, MAX_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
+import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
+import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
 import { builtIn, crd, custom, disagreeing, migration, MINUTE, NOW, situation, state } from "./situation.ts";
 
 const OLD = NOW - 11 * MINUTE;

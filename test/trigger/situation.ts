@@ -1,5 +1,5 @@
 import type { CrdFacts } from "../../src/trigger/crd-facts.ts";
-import { HEARTBEAT_LIMIT_MS } from "../../src/trigger/heartbeat-limit.ts";
+import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
 import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
 import type { Situation, StateFacts } from "../../src/trigger/next-status.ts";
 import type { Observed } from "../../src/trigger/survey.ts";

@@ -1,0 +1,76 @@
+import { type StorageState, UNKNOWN_HASH } from "../api/migration.ts";
+import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+import { STORAGE_STATES } from "../kube/resources.ts";
+
+const PAGE_SIZE = 500;
+
+/**
+ * The StorageStates of the cluster by the name of their resource; `undefined` where they are not served, or this user may
+ * not list them.
+ * @throws {ApiError | TransportError}
+ */
+export async function readStorageStates(
+  client: ApiClient,
+  options: CallOptions = {},
+): Promise<ReadonlyMap<string, StorageState> | undefined> {
+  const found = new Map<string, StorageState>();
+  try {
+    for await (const page of client.pages<StorageState>(STORAGE_STATES, { limit: PAGE_SIZE, ...options })) {
+      for (const state of page) {
+        found.set(state.metadata.name, state);
+      }
+    }
+  } catch (error) {
+    if (isNotFound(error) || (error instanceof ApiError && error.status === 403)) {
+      return undefined;
+    }
+    throw error;
+  }
+  return found;
+}
+
+/** What a StorageState says of how the objects of a built-in resource are stored. */
+export interface StoredEncoding {
+  readonly state: "current" | "stale" | "unknown";
+  /** Why it is not known. */
+  readonly reason?: string;
+}
+
+/** How a StorageState is judged. */
+export interface JudgeOptions {
+  /** The storageVersionHash that discovery shows now. */
+  readonly hash: string | undefined;
+  /** Milliseconds since the Unix epoch. */
+  readonly now: number;
+  /** Milliseconds after which nobody vouches for a StorageState any more. */
+  readonly heartbeatLimitMs: number;
+}
+
+/**
+ * What a StorageState says. One whose trigger does not run any more says nothing: the storage version may have changed
+ * there and back since.
+ */
+export function storedEncodingOf(state: StorageState | undefined, options: JudgeOptions): StoredEncoding {
+  const reason = reasonForDoubt(state, options);
+  if (reason !== undefined) {
+    return { state: "unknown", reason };
+  }
+  const persisted = state?.status?.persistedStorageVersionHashes ?? [];
+  return { state: persisted.length === 1 && persisted[0] === options.hash ? "current" : "stale" };
+}
+
+function reasonForDoubt(state: StorageState | undefined, { hash, heartbeatLimitMs, now }: JudgeOptions) {
+  const current = state?.status?.currentStorageVersionHash;
+  const heartbeat = state?.status?.lastHeartbeatTime ?? "";
+  const isFresh = Math.abs(now - Date.parse(heartbeat)) <= heartbeatLimitMs;
+  const reasons: readonly (readonly [boolean, string])[] = [
+    [current === undefined, "it has no StorageState"],
+    [!isFresh, `the heartbeat of its StorageState is too old: ${heartbeat}`],
+    [
+      current === UNKNOWN_HASH || current !== hash,
+      "its StorageState and discovery do not show the same storageVersionHash",
+    ],
+  ];
+  return reasons.find(([applies]) => applies)?.[1];
+}
