@@ -51,6 +51,7 @@ export async function connect(
   const config = loadKubeConfig({ ...options, files: kubeconfigFiles(options) });
   const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
   try {
+    await first.authenticate(signal);
     await firstAnswer(first, signal);
   } finally {
     await first.close();

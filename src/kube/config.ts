@@ -85,11 +85,6 @@ export function withServer(config: KubeConfig, server: string): KubeConfig {
   return copyOf(config, { server, ...(sameHost ? {} : { tlsServerName: IN_CLUSTER_SERVER_NAME }) });
 }
 
-/** A copy that has cached no credentials: client-node keeps a token of an exec plugin until it expires. */
-export function withoutCachedCredentials(config: KubeConfig): KubeConfig {
-  return copyOf(config, {});
-}
-
 function copyOf(
   config: KubeConfig,
   changes: { readonly server?: string; readonly tlsServerName?: string },

@@ -1,7 +1,7 @@
 import type { Status } from "../api/meta.ts";
 import { type ErrorCode, KsvmError } from "../errors.ts";
 
-/** An error answer of an API server (status 400 and above). */
+/** An error answer of an API server, or a redirect of what stands before it (status 300 and above). */
 export class ApiError extends KsvmError {
   override readonly name = "ApiError";
   /** The HTTP status. */

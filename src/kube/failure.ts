@@ -46,7 +46,9 @@ function kindOfAnswer(error: ApiError): FailureKind {
     return "rejected";
   }
   const kind = KINDS[error.status]?.(error);
-  const isTransient = TRANSIENT_STATUSES.has(error.status) && !isPermanentInternalError(error);
+  // No API server redirects: what stands before it does.
+  const isRedirect = error.status < 400;
+  const isTransient = isRedirect || (TRANSIENT_STATUSES.has(error.status) && !isPermanentInternalError(error));
   return kind ?? (isTransient ? "transient" : "rejected");
 }
 

@@ -3,7 +3,11 @@ import type { KubeConfig } from "@kubernetes/client-node";
 import { type Dispatcher, request as undiciRequest } from "undici";
 import type { Status } from "../api/meta.ts";
 import { type Clock, systemClock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "./errors.ts";
+import type { CredentialSource } from "./credentials.ts";
+import { isAdmissionDenial } from "./failure.ts";
+import { RequestDeadline } from "./request-deadline.ts";
 import { type Session, Sessions } from "./sessions.ts";
 
 /** One request to an API server. */
@@ -21,7 +25,7 @@ export interface ApiRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** An answer with a status below 400. */
+/** An answer with a status of 200 to 299. */
 export interface ApiResponse<T> {
   readonly status: number;
   readonly body: T;
@@ -41,21 +45,20 @@ export type RequestObserver = (method: ApiRequest["method"], status: number, sec
 /** How a {@link Transport} behaves. */
 export interface TransportOptions {
   /**
-   * Milliseconds to wait for an answer. The API server itself ends a request after 60 s (`--request-timeout`), so a
-   * longer silence means that it is gone.
+   * Milliseconds for a whole request: credentials, connection, headers and body; of a stream, up to its headers. The API
+   * server itself ends a request after 60 s (`--request-timeout`), so a longer silence means that it is gone.
    * @default 70000
    */
   readonly timeoutMs?: number;
+  /** @default those of the configuration's user, shared by all connections of this process */
+  readonly credentials?: CredentialSource;
   /** @default the clock of this machine */
   readonly clock?: Clock;
   /** @default nobody is told */
   readonly observer?: RequestObserver | undefined;
 }
 
-/**
- * Requests to one API server: client-node's KubeConfig authenticates (certificates, tokens, exec plugins, proxies),
- * undici carries the bytes.
- */
+/** Requests to one API server. Every stage of one is bounded by its signal and by `timeoutMs`. */
 export class Transport {
   /** The API server's base URL, without a slash at its end. */
   readonly server: string;
@@ -74,7 +77,7 @@ export class Transport {
     this.#observer = options.observer;
     this.#timeoutMs = options.timeoutMs ?? 70_000;
     this.server = (config.getCurrentCluster()?.server ?? "").replace(/\/+$/, "");
-    this.#sessions = new Sessions(config, this.server, this.#clock);
+    this.#sessions = new Sessions(config, this.server, { clock: this.#clock, credentials: options.credentials });
   }
 
   /**
@@ -89,20 +92,37 @@ export class Transport {
   }
 
   /**
+   * Gets the credentials that requests are sent with. A user who has to answer an exec plugin may take longer than a request.
+   * @throws {KsvmError} Unauthorized where there are none.
+   * @throws the signal's reason where it was aborted.
+   */
+  async authenticate(signal: AbortSignal): Promise<void> {
+    const deadline = new RequestDeadline(signal, this.#timeoutMs);
+    try {
+      await deadline.uncounted(this.#sessions.get());
+    } finally {
+      deadline.end();
+    }
+  }
+
+  /**
    * Sends one request and parses the JSON answer.
-   * @throws {ApiError} for an answer of 400 or above.
+   * @throws {ApiError} for an answer of 300 or above.
    * @throws {TransportError} where no whole answer came.
    * @throws the signal's reason where it was aborted.
    */
   async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
-    const answer = await this.#send(request, this.#timeoutMs);
+    return this.#sessions.track(this.#whole<T>(request));
+  }
+
+  async #whole<T>(request: ApiRequest): Promise<ApiResponse<T>> {
+    const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
     try {
-      const text = await answer.body.text();
-      const body = text === "" ? undefined : JSON.parse(text);
+      const answer = await this.#send(request, deadline);
+      const body = await this.#stage(request, deadline, parsed<T>(answer.body));
       return { status: answer.statusCode, body, serverTime: serverTimeOf(answer) };
-    } catch (error) {
-      request.signal?.throwIfAborted();
-      throw new TransportError(describe(request), this.server, error);
+    } finally {
+      deadline.end();
     }
   }
 
@@ -111,8 +131,20 @@ export class Transport {
    * @throws as {@link request}.
    */
   async stream(request: ApiRequest): Promise<Readable> {
-    const answer = await this.#send(request, 0);
-    return answer.body;
+    return this.#sessions.track(this.#open(request));
+  }
+
+  async #open(request: ApiRequest): Promise<Readable> {
+    const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
+    try {
+      const { body } = await this.#send(request, deadline);
+      deadline.stopTimer();
+      body.once("close", () => deadline.end());
+      return body;
+    } catch (error) {
+      deadline.end();
+      throw error;
+    }
   }
 
   /**
@@ -123,29 +155,37 @@ export class Transport {
     await this.#sessions.close();
   }
 
-  async #send(request: ApiRequest, bodyTimeout: number): Promise<Dispatcher.ResponseData> {
-    const session = await this.#sessions.get();
-    let answer = await this.#sendObserved(request, bodyTimeout, session);
+  async #send(request: ApiRequest, deadline: RequestDeadline): Promise<Dispatcher.ResponseData> {
+    const session = await this.#stage(request, deadline, this.#sessions.get());
+    let answer = await this.#sendObserved(request, deadline, session);
     if (answer.statusCode === 401) {
+      const refusal = await this.#errorOf(request, deadline, answer);
+      if (isAdmissionDenial(refusal)) {
+        throw refusal;
+      }
       // The token may have expired a moment ago: once more, with a new one.
-      await answer.body.dump();
-      answer = await this.#sendObserved(request, bodyTimeout, await this.#sessions.renew(session));
+      const renewed = await this.#stage(request, deadline, this.#sessions.renew(session));
+      answer = await this.#sendObserved(request, deadline, renewed);
     }
-    if (answer.statusCode >= 400) {
-      throw await this.#errorOf(request, answer);
+    if (answer.statusCode >= 300) {
+      throw await this.#errorOf(request, deadline, answer);
     }
     return answer;
   }
 
-  async #sendObserved(request: ApiRequest, bodyTimeout: number, session: Session): Promise<Dispatcher.ResponseData> {
+  async #sendObserved(
+    request: ApiRequest,
+    deadline: RequestDeadline,
+    session: Session,
+  ): Promise<Dispatcher.ResponseData> {
     const observer = this.#observer;
     if (observer === undefined) {
-      return this.#sendOnce(request, bodyTimeout, session);
+      return this.#sendOnce(request, deadline, session);
     }
     const startedAt = this.#clock.monotonic();
     let status = 0;
     try {
-      const answer = await this.#sendOnce(request, bodyTimeout, session);
+      const answer = await this.#sendOnce(request, deadline, session);
       status = answer.statusCode;
       return answer;
     } finally {
@@ -153,41 +193,51 @@ export class Transport {
     }
   }
 
-  async #sendOnce(request: ApiRequest, bodyTimeout: number, session: Session): Promise<Dispatcher.ResponseData> {
+  async #sendOnce(request: ApiRequest, deadline: RequestDeadline, session: Session): Promise<Dispatcher.ResponseData> {
     if (this.#fence !== undefined && isStored(request)) {
-      await this.#fence();
+      await deadline.uncounted(this.#fence());
     }
     request.signal?.throwIfAborted();
-    try {
-      return await undiciRequest(urlOf(this.server, request), {
-        method: request.method,
-        dispatcher: session.dispatcher,
-        headers: headersOf(request, session),
-        body: request.body === undefined ? null : JSON.stringify(request.body),
-        signal: request.signal ?? null,
-        headersTimeout: this.#timeoutMs,
-        bodyTimeout,
-      });
-    } catch (error) {
-      request.signal?.throwIfAborted();
-      throw new TransportError(describe(request), this.server, error);
-    }
+    // The deadline bounds what undici would bound stage by stage. What is aborted before its connection stands is not sent.
+    const sent = undiciRequest(urlOf(this.server, request), {
+      method: request.method,
+      dispatcher: session.dispatcher,
+      headers: headersOf(request, session),
+      body: request.body === undefined ? null : JSON.stringify(request.body),
+      signal: deadline.signal,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    return this.#stage(request, deadline, sent);
   }
 
-  async #errorOf(request: ApiRequest, answer: Dispatcher.ResponseData): Promise<Error> {
-    let text: string;
-    try {
-      text = await answer.body.text();
-    } catch (error) {
-      return new TransportError(describe(request), this.server, error);
-    }
-    const retryAfter = answer.headers["retry-after"];
-    const status = statusOf(text);
+  async #errorOf(request: ApiRequest, deadline: RequestDeadline, answer: Dispatcher.ResponseData): Promise<ApiError> {
+    const said = await this.#stage(request, deadline, answer.body.text());
+    const { location, "retry-after": retryAfter } = answer.headers;
+    const status = statusOf(said);
+    const isRedirect = answer.statusCode < 400 && typeof location === "string";
+    const text = isRedirect ? `it redirects to ${location}` : said;
     return new ApiError(describe(request), answer.statusCode, {
       ...(status === undefined ? { text } : { answer: status }),
       ...(typeof retryAfter === "string" ? { retryAfter } : {}),
     });
   }
+
+  /** Waits for one stage of a request. A failure of it means that no whole answer came, unless it says what it means. */
+  async #stage<T>(request: ApiRequest, deadline: RequestDeadline, stage: Promise<T>): Promise<T> {
+    try {
+      return await deadline.race(stage);
+    } catch (error) {
+      // The caller's own reason goes before what followed from it.
+      request.signal?.throwIfAborted();
+      throw error instanceof KsvmError ? error : new TransportError(describe(request), this.server, error);
+    }
+  }
+}
+
+async function parsed<T>(body: Dispatcher.ResponseData["body"]): Promise<T> {
+  const text = await body.text();
+  return (text === "" ? undefined : JSON.parse(text)) as T;
 }
 
 /** Whether a request may change what is in etcd. */
@@ -206,8 +256,8 @@ function urlOf(server: string, request: ApiRequest): string {
   return `${server}${request.path}${search}`;
 }
 
-function headersOf(request: ApiRequest, session: Session): Record<string, string> {
-  const headers: Record<string, string> = {
+function headersOf(request: ApiRequest, session: Session): Record<string, string | string[]> {
+  const headers: Record<string, string | string[]> = {
     ...session.headers,
     accept: request.accept ?? "application/json",
     "user-agent": "ksvm",

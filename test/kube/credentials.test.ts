@@ -105,7 +105,11 @@ for (const [name, plugin, words] of brokenPlugins) {
 }
 
 await tap.test("Transport throws Unauthorized when the exec plugin does not exist", async (t) => {
-  const exec = { apiVersion: "client.authentication.k8s.io/v1", command: "/nowhere/ksvm-plugin" };
+  const exec = {
+    apiVersion: "client.authentication.k8s.io/v1",
+    command: "/nowhere/ksvm-plugin",
+    interactiveMode: "Never",
+  };
   const server = await connect(t, { exec }, new FakeClock());
   await t.rejects(server.client.request(GET), { code: "Unauthorized", message: /ENOENT/ });
 });

@@ -1,10 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-import type { User } from "@kubernetes/client-node";
 import tap from "tap";
 
 import { KsvmError } from "../../src/errors.ts";
+import { CredentialsError } from "../../src/kube/credentials.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { failureKindOf } from "../../src/kube/failure.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "./local-server.ts";
@@ -81,6 +82,21 @@ for (const [name, type, text] of plainAnswers) {
     t.match((error as ApiError).message, `Cannot GET /x: the API server answered 404: ${text.trim()}`);
   });
 }
+
+await tap.test("Transport.request() throws ApiError when the answer is a redirect", async (t) => {
+  // What a proxy or a login page in front of a real API server sends.
+  const server = await startServer(t, (_, response) => {
+    response.writeHead(302, { location: "https://login.example.com/" }).end("<html>");
+  });
+  const error = await errorOf(server.transport().request(GET));
+  t.ok(error instanceof ApiError);
+  t.match(error, {
+    status: 302,
+    message: "Cannot GET /x: the API server answered 302: it redirects to https://login.example.com/",
+  });
+  t.equal(failureKindOf(error), "transient", "it is not an API server that answers so");
+  t.equal(server.seen.length, 1, "the redirect is not followed");
+});
 
 for (const status of [200, 500]) {
   await tap.test(`Transport.request() throws TransportError when the body of a ${status} is cut off`, async (t) => {
@@ -171,18 +187,17 @@ await tap.test("Transport takes the slash off the end of the server's URL", asyn
 /** A transport whose credentials are `token-1`, then `token-2`, … each time they are asked for. */
 function countingTransport(t: Tap, url: string, options: { clock: FakeClock; failures?: number }): Transport {
   let asked = 0;
-  const config = configFor(kubeconfigFor(url));
-  config.addAuthenticator({
-    isAuthProvider: (user: User) => user.name === "jane",
-    applyAuthentication: (_, request) => {
+  const credentials = {
+    get: async () => {
       asked++;
-      if (asked <= (options.failures ?? 0)) return Promise.reject(new Error("no agent"));
-      request.headers = { ...request.headers, Authorization: `Bearer token-${asked}` };
-      return Promise.resolve();
+      if (asked <= (options.failures ?? 0)) throw new CredentialsError(new Error("no agent"), false);
+      return { headers: { authorization: `Bearer token-${asked}` } };
     },
-  });
-  config.loadFromString(kubeconfigFor(url));
-  const transport = new Transport(config, options);
+    refuse: () => undefined,
+    hold: () => undefined,
+    release: () => undefined,
+  };
+  const transport = new Transport(configFor(kubeconfigFor(url)), { ...options, credentials });
   t.teardown(() => transport.close());
   return transport;
 }
