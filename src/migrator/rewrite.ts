@@ -45,16 +45,18 @@ export interface RewriteContext {
 
 /** How often an object is read again that another client writes at the same time, without ever passing the watermark. */
 const MAX_CONFLICTS = 20;
+/** The backoff after a 500 of one object grows up to this attempt, to 6.4 s: well below the patience with it. */
+const MAX_FAULT_ATTEMPT = 6;
 /** The longest pause between two requests that the authorizer refuses, in milliseconds. */
 const MAX_DENIAL_PAUSE_MS = 2_000;
 /** How often a conflict may come although the object was read at the resourceVersion that it was sent with. */
 const MAX_UNEXPLAINED_CONFLICTS = 5;
 
 /**
- * Has one object stored in the storage version, by a server-side apply that owns no field.
- *
- * An apply, because a merge patch wipes all managedFields while a conversion webhook is down:
- * https://github.com/kubernetes/kubernetes/issues/136919
+ * Has one object stored in the storage version, by a write that changes nothing that a user sees: a server-side apply
+ * that owns no field, since a merge patch wipes all managedFields while a conversion webhook is down
+ * (https://github.com/kubernetes/kubernetes/issues/136919); or a merge patch where the object has no managedFields, since
+ * an apply gives it an entry `before-first-apply` that owns every field.
  *
  * @throws {KsvmError} VersionNotServed where the path itself is not served; RetryBudgetExceeded.
  */
@@ -75,7 +77,7 @@ export async function rewriteObject(context: RewriteContext, object: PartialObje
 class Rewrite {
   readonly #context: RewriteContext;
   #metadata: ObjectMeta;
-  #patchType = APPLY_PATCH;
+  #patchType: string;
   #failures = 0;
   #failedSince: number | undefined;
   #denials = 0;
@@ -86,6 +88,7 @@ class Rewrite {
   constructor(context: RewriteContext, metadata: ObjectMeta) {
     this.#context = context;
     this.#metadata = metadata;
+    this.#patchType = patchTypeFor(metadata);
   }
 
   /** The write that is tried, for a probe to repeat. */
@@ -170,6 +173,7 @@ class Rewrite {
       return { kind: "failed", reason: reasonOf(error) };
     }
     this.#metadata = current;
+    this.#patchType = patchTypeFor(current);
     if (isUnexplained) {
       await this.#pause(this.#unexplainedConflicts);
     }
@@ -221,7 +225,9 @@ class Rewrite {
     if (isOfTheObject(error) && (await this.#givesUpFault())) {
       return { kind: "failed", reason: reasonOf(error) };
     }
-    await retrier.pause(error, this.#retryState(), signal);
+    const { attempt, since } = this.#retryState();
+    const state = isOfTheObject(error) ? { attempt: Math.min(attempt, MAX_FAULT_ATTEMPT), since } : { attempt, since };
+    await retrier.pause(error, state, signal);
     return undefined;
   }
 
@@ -258,6 +264,10 @@ class Rewrite {
     }
     return { kind: "failed", reason: reasonOf(error) };
   }
+}
+
+function patchTypeFor({ managedFields = [] }: ObjectMeta): string {
+  return managedFields.length === 0 ? MERGE_PATCH : APPLY_PATCH;
 }
 
 /**

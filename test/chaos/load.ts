@@ -173,6 +173,10 @@ export class Load {
       this.counts[count]++;
       return "done";
     }
+    if (isDenial(body)) {
+      this.counts.refused++;
+      return "refused";
+    }
     if (status >= 500) {
       this.#expected.set(name, either(before, after));
       this.counts.unanswered++;
@@ -201,6 +205,12 @@ function either(a: Expected, b: Expected): Expected {
 /** Whether a 404 is about the object, and not about a path that is not served yet. */
 function namesObject(body: unknown): boolean {
   return (body as { details?: { name?: string } } | undefined)?.details?.name !== undefined;
+}
+
+/** Whether an admission webhook denied an update, whatever its code: it did not take effect. */
+function isDenial(body: unknown): boolean {
+  const message = (body as { message?: string } | undefined)?.message ?? "";
+  return /^admission webhook "[^"]*" denied the request/.test(message);
 }
 
 function lossOf(name: string, expected: Expected, stored: StoredObject | undefined): string | undefined {

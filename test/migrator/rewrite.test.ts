@@ -16,7 +16,15 @@ import { type LocalServer, sendJson, sendStatus, startServer } from "../kube/loc
 
 // Every server here is local: a real API server cannot be made to give these answers on demand, nor in this order.
 
-const METADATA: ObjectMeta = { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "50", generation: 2 };
+const METADATA: ObjectMeta = {
+  name: "a",
+  namespace: "ns",
+  uid: "uid-a",
+  resourceVersion: "50",
+  generation: 2,
+  managedFields: [{ manager: "kubectl", operation: "Update" }],
+};
+const { managedFields: _, ...NO_MANAGED_FIELDS } = METADATA;
 const WATERMARK = "100";
 const COLLECTION = "/apis/example.com/v2/namespaces/ns/widgets";
 const PATH = `${COLLECTION}/a`;
@@ -53,7 +61,8 @@ interface Answers {
   readonly patch: readonly Answer[];
   /** Answers to lists by name likewise. */
   readonly list?: readonly Answer[];
-  readonly metadata?: Partial<ObjectMeta>;
+  /** @default METADATA */
+  readonly metadata?: ObjectMeta;
   readonly dryRun?: boolean;
   /** Whether other objects get through all the while. @default true */
   readonly othersProgress?: boolean;
@@ -102,7 +111,7 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
   const outcome = rewriteObject(context, {
     apiVersion: "meta.k8s.io/v1",
     kind: "PartialObjectMetadata",
-    metadata: { ...METADATA, ...answers.metadata },
+    metadata: answers.metadata ?? METADATA,
   });
   return { server, clock, outcome };
 }
@@ -374,6 +383,31 @@ for (const code of [404, 409, 429, 500]) {
     );
   }
 }
+
+for (const [words, managedFields] of [
+  ["has none", undefined],
+  ["has empty ones", []],
+] as const) {
+  await tap.test(`rewriteObject() sends a merge patch when the object ${words} of managedFields`, async (t) => {
+    const metadata = managedFields === undefined ? {} : { managedFields };
+    const { server, outcome } = await rewrite(t, { patch: [WRITTEN], metadata: { ...NO_MANAGED_FIELDS, ...metadata } });
+    t.match(await outcome, { kind: "migrated" });
+    t.equal(server.seen[0]?.headers["content-type"], MERGE_PATCH);
+    t.match(server.seen[0]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+  });
+}
+
+await tap.test("rewriteObject() sends what fits the object as it was read after a conflict", async (t) => {
+  const { server, outcome } = await rewrite(t, {
+    patch: [CONFLICT, CONFLICT, WRITTEN],
+    list: [listed({ resourceVersion: "60", managedFields: [] }), listed({ resourceVersion: "70" })],
+  });
+  t.match(await outcome, { kind: "migrated" });
+  t.same(
+    server.seen.filter(({ method }) => method === "PATCH").map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, MERGE_PATCH, APPLY_PATCH],
+  );
+});
 
 await tap.test("rewriteObject() falls back to a merge patch with uid and resourceVersion", async (t) => {
   // https://github.com/kubernetes/kubernetes/issues/111937
