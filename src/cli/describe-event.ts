@@ -43,12 +43,21 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
     case "nothing-to-do":
       return `nothing to do${stored}`;
     case "migrated":
-      return `migrated in ${seconds(elapsedMs)}: ${describeCounts(result.counts)}${stored}`;
+      return `migrated in ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}${stored}`;
     case "incomplete":
-      return `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts)}; nothing was pruned`;
+      return result.isDryRun === true
+        ? describeDryRun(result)
+        : `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}; nothing was pruned`;
     case "dry-run":
-      return `dry-run: ${result.counts?.done ?? 0} objects would be accepted${changedPart(result.counts)}, nothing was changed`;
+      return describeDryRun(result);
   }
+}
+
+/** Says what would be, and nothing of it as if it had been. */
+function describeDryRun({ counts }: MigrationResult): string {
+  const { done = 0, failed = 0 } = counts ?? {};
+  const rejected = failed === 0 ? "" : `, ${failed} would be rejected`;
+  return `dry-run: ${done - failed} objects would be accepted${changedPart(counts)}${rejected}; nothing was changed`;
 }
 
 function changedPart(counts: Readonly<Counts> | undefined): string {
@@ -73,14 +82,21 @@ export function describeChanged({ changedObjects, counts }: MigrationResult): re
 const COUNT_WORDS = [
   ["migrated", "rewritten"],
   ["current", "stored in the storage version before"],
-  ["newer", "written by others meanwhile"],
+  ["newer", "written since the run began"],
   ["gone", "deleted meanwhile"],
   ["failed", "failed"],
 ] as const;
 
+/** By this program or by another client: nothing in the object tells which. */
+const WRITTEN_SINCE_EARLIER_ATTEMPT = "written since an earlier attempt began";
+
 /** `5000 rewritten, 3 deleted meanwhile`. */
-export function describeCounts(counts: Readonly<Counts> | undefined): string {
-  const parts = COUNT_WORDS.flatMap(([field, words]) => {
+export function describeCounts(
+  counts: Readonly<Counts> | undefined,
+  { isResumed }: Pick<MigrationResult, "isResumed"> = {},
+): string {
+  const parts = COUNT_WORDS.flatMap(([field, plainWords]) => {
+    const words = isResumed === true && field === "newer" ? WRITTEN_SINCE_EARLIER_ATTEMPT : plainWords;
     const count = counts?.[field] ?? 0;
     return count === 0 ? [] : [`${count} ${words}${field === "migrated" ? changedPart(counts) : ""}`];
   });

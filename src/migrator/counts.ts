@@ -8,7 +8,7 @@ export interface Counts {
   migrated: number;
   /** Stored in the storage version all along. */
   current: number;
-  /** Written by somebody else after the watermark. */
+  /** Written after the watermark: by another client, by an earlier attempt, or by a request whose answer was lost. */
   newer: number;
   /** Deleted meanwhile. */
   gone: number;

@@ -70,7 +70,7 @@ export class CrdRun {
     const expected = this.#expectationOf(crd, frozen);
     const monitor = this.#monitor(expected, crd);
     await this.#evidence.settle(apiServers, silent, crd);
-    await this.#rewrite(crd);
+    const isResumed = await this.#rewrite(crd);
     await this.#reportForeignPrune(crd);
     const storedVersions = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
     if (storedVersions !== undefined) {
@@ -82,6 +82,7 @@ export class CrdRun {
       outcome: outcomeOf(this.#tally, "migrated"),
       storageVersion: expected.storageVersion,
       ...(storedVersions === undefined ? {} : { storedVersions }),
+      ...(isResumed ? { isResumed } : {}),
       ...reportOf(this.#tally),
     };
   }
@@ -150,7 +151,8 @@ export class CrdRun {
     return monitor;
   }
 
-  async #rewrite(crd: CustomResourceDefinition): Promise<void> {
+  /** @returns whether an earlier attempt did a part of it */
+  async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
     const { clock, emit, options } = this.#context;
     const { lease } = this.#parts;
     const tally = this.#tally;
@@ -179,6 +181,7 @@ export class CrdRun {
       onObject: report,
     });
     await pass.run();
+    return pass.isResumed;
   }
 
   async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint): Promise<void> {

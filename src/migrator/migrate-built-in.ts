@@ -69,5 +69,6 @@ function runAttempts(context: RunContext, resource: BuiltIn, crdName: string | u
 export async function dryRun(context: RunContext, resource: BuiltIn): Promise<MigrationResult> {
   const tally = new Tally();
   await rewriteAll(context, resource, { tally });
-  return { resource: resourceNameOf(resource), outcome: outcomeOf(tally, "dry-run"), ...reportOf(tally) };
+  const outcome = outcomeOf(tally, "dry-run");
+  return { resource: resourceNameOf(resource), outcome, isDryRun: true, ...reportOf(tally) };
 }

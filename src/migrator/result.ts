@@ -15,6 +15,10 @@ export interface MigrationResult {
   /** `status.storedVersions` at the end. */
   readonly storedVersions?: readonly string[];
   readonly counts?: Readonly<Counts>;
+  /** Whether everything was a dry-run: what the counts call migrated would be. */
+  readonly isDryRun?: true;
+  /** Whether the run went on from where an earlier attempt stood, which may have written what is counted as newer. */
+  readonly isResumed?: true;
   /** The first hundred objects that could not be migrated. */
   readonly failures: readonly ObjectFailure[];
   /** The first hundred objects that somebody's admission webhook changed. */

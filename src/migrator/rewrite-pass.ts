@@ -57,6 +57,12 @@ export class RewritePass {
     this.#options = options;
   }
 
+  /** Whether it went on from the point that it was given. */
+  get isResumed(): boolean {
+    const { resume } = this.#options;
+    return resume !== undefined && resume.watermark === this.#watermark;
+  }
+
   /** @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, and whatever the client's fence throws. */
   async run(): Promise<void> {
     await this.#probe();

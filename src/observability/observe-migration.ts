@@ -61,7 +61,7 @@ export function observeMigration(
   return { event, end };
 }
 
-/** Stored in the storage version already, written by others meanwhile, or deleted. */
+/** Stored in the storage version already, written since the run began, or deleted. */
 function skippedOf({ done, migrated, failed }: Seen): number {
   return done - migrated - failed;
 }

@@ -73,11 +73,19 @@ const results: readonly [result: MigrationResult, text: string][] = [
   ],
   [
     result({ outcome: "dry-run", counts: counts({ done: 7 }) }),
-    "dry-run: 7 objects would be accepted, nothing was changed",
+    "dry-run: 7 objects would be accepted; nothing was changed",
   ],
   [
     result({ outcome: "dry-run", counts: counts({ done: 7, changed: 2 }) }),
-    "dry-run: 7 objects would be accepted (2 of them changed by admission), nothing was changed",
+    "dry-run: 7 objects would be accepted (2 of them changed by admission); nothing was changed",
+  ],
+  [
+    result({ outcome: "incomplete", isDryRun: true, counts: counts({ done: 20, migrated: 18, failed: 2 }) }),
+    "dry-run: 18 objects would be accepted, 2 would be rejected; nothing was changed",
+  ],
+  [
+    result({ outcome: "incomplete", isResumed: true, counts: counts({ done: 20, newer: 19, failed: 1 }) }),
+    "incomplete after 12 s: 19 written since an earlier attempt began, 1 failed; nothing was pruned",
   ],
 ];
 
@@ -93,7 +101,7 @@ await tap.test("describeCounts() names what there is and nothing else", (t) => {
   t.equal(describeCounts(counts()), "no objects");
   t.equal(
     describeCounts(counts({ migrated: 7, current: 2, newer: 3, gone: 4, failed: 5, changed: 6, done: 21 })),
-    "7 rewritten (6 of them changed by admission), 2 stored in the storage version before, 3 written by others meanwhile, 4 deleted meanwhile, 5 failed",
+    "7 rewritten (6 of them changed by admission), 2 stored in the storage version before, 3 written since the run began, 4 deleted meanwhile, 5 failed",
   );
   t.end();
 });

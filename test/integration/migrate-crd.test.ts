@@ -180,7 +180,7 @@ parallel("migrate --dry-run tries every object and changes nothing", async (t) =
   const before = await cluster.crd(kind);
   const run = await cluster.migrate([kind.name, "--dry-run"]);
   t.equal(run.code, 0, run.stderr);
-  t.match(run.stdout, /dry-run: 4 objects would be accepted, nothing was changed/);
+  t.match(run.stdout, /dry-run: 4 objects would be accepted; nothing was changed/);
   t.same(await cluster.storedAs(kind), { v1alpha1: 4 });
   t.equal((await cluster.crd(kind)).metadata.resourceVersion, before.metadata.resourceVersion);
   await assertNoTraces(t, cluster, kind);
