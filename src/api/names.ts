@@ -4,6 +4,9 @@
  */
 export const MIGRATING_ANNOTATION = "ksvm.sigs.k8s.io/migrating";
 
+/** The value that a run gives {@link MIGRATING_ANNOTATION}. */
+export const MIGRATING_VALUE = "true";
+
 /** Who owns the migration that froze the CRD, as `src/api/owner.ts` writes it. */
 export const OWNER_ANNOTATION = "ksvm.sigs.k8s.io/migration-owner";
 

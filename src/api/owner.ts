@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "./crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "./names.ts";
+import type { ManagedFieldsEntry, ObjectMeta } from "./meta.ts";
+import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "./names.ts";
 
 /** Who froze a CRD: the Lease that says whether its run is alive, and which run it is. */
 export interface FreezeOwner {
@@ -42,12 +43,57 @@ export function isSameOwner(a: FreezeOwner, b: FreezeOwner): boolean {
   return formatOwner(a) === formatOwner(b);
 }
 
+/** Whether two owners are the same run, whichever of its attempts. */
+export function isSameRun(a: FreezeOwner, b: FreezeOwner): boolean {
+  return a.lease === b.lease && a.identity === b.identity;
+}
+
 /** Whether the annotation that freezes the storage version is there, whatever its value. */
 export function hasFreezeAnnotation(crd: CustomResourceDefinition): boolean {
   return Object.hasOwn(crd.metadata.annotations ?? {}, MIGRATING_ANNOTATION);
 }
 
-/** Who froze the CRD, as far as this program wrote it. */
-export function freezeOwnerOf(crd: CustomResourceDefinition): FreezeOwner | undefined {
-  return parseOwner(crd.metadata.annotations?.[OWNER_ANNOTATION]);
+/** Who froze a CRD: a run of this program, or another client, by its field manager where that is known. */
+export type Freezer =
+  | { readonly kind: "run"; readonly owner: FreezeOwner }
+  | { readonly kind: "other"; readonly manager: string | undefined };
+
+/** A field manager that the API server puts in the place of the oldest ones, so that it may stand for ours. */
+const MERGED_MANAGERS = "ancient-changes";
+
+/**
+ * Who froze a CRD; `undefined` where it is not frozen. The owner annotation alone does not tell: where a user lifts a
+ * freeze with kubectl, it stays behind, and it would claim the freeze that the user adds later. The API server notes
+ * which client wrote the migrating annotation.
+ */
+export function freezerOf(metadata: Pick<ObjectMeta, "annotations" | "managedFields">): Freezer | undefined {
+  const { annotations = {}, managedFields = [] } = metadata;
+  const value = annotations[MIGRATING_ANNOTATION];
+  if (value === undefined) {
+    return undefined;
+  }
+  const owner = parseOwner(annotations[OWNER_ANNOTATION]);
+  const managers = managedFields.filter(ownsMigrating).map(({ manager }) => manager);
+  const isOurs = managers.some((manager) => manager === CRD_FIELD_MANAGER || manager === MERGED_MANAGERS);
+  // Somebody may have emptied managedFields; then the value has to do.
+  const mayBeOurs = managers.length === 0 && value === MIGRATING_VALUE;
+  return owner !== undefined && (isOurs || mayBeOurs)
+    ? { kind: "run", owner }
+    : { kind: "other", manager: managers[0] };
+}
+
+function ownsMigrating({ fieldsV1 }: ManagedFieldsEntry): boolean {
+  const fields = fieldsV1 as { "f:metadata"?: { "f:annotations"?: Readonly<Record<string, unknown>> } } | undefined;
+  return Object.hasOwn(fields?.["f:metadata"]?.["f:annotations"] ?? {}, `f:${MIGRATING_ANNOTATION}`);
+}
+
+/** The run of this program that froze the CRD; `undefined` where it is not frozen, or another client froze it. */
+export function freezeOwnerOf({ metadata }: Pick<CustomResourceDefinition, "metadata">): FreezeOwner | undefined {
+  const freezer = freezerOf(metadata);
+  return freezer?.kind === "run" ? freezer.owner : undefined;
+}
+
+/** The owner annotation by itself, which may have outlived the freeze. */
+export function ownerAnnotationOf({ metadata }: Pick<CustomResourceDefinition, "metadata">): FreezeOwner | undefined {
+  return parseOwner(metadata.annotations?.[OWNER_ANNOTATION]);
 }

@@ -37,6 +37,9 @@ export interface MigrateOptions extends ConnectOptions, MigrationOptions {
   readonly convergence: (typeof CONVERGENCE_CHOICES)[number];
 }
 
+/** Nobody but this process lifts its freeze: it goes on trying while the API server is down, an hour at most. */
+const CLEANUP_PATIENCE_MS = 3_600_000;
+
 /** The values of `--convergence`. */
 export const CONVERGENCE_CHOICES = ["auto", "strict"] as const;
 
@@ -176,6 +179,7 @@ function contextFor(
     purpose: "ksvm migrate",
     options,
     emit,
+    cleanupPatienceMs: CLEANUP_PATIENCE_MS,
     signal: io.signal,
   };
 }

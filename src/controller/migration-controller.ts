@@ -202,10 +202,14 @@ export class MigrationController {
     const isBusy = (crdName: string): boolean =>
       [...this.#known.values()].some((migration) => migration.resource === crdName && !isOver(migration)) ||
       [...this.#jobs.values()].some(({ resource }) => resource === crdName);
+    const { leadership } = this.#options;
+    const parts = { client, clock, logger, retrier: this.#retrier, signal, told: new Set<string>() };
+    const isDead = (holder: string): boolean => this.#isDead(holder);
+    const assertLeading = (): void => leadership.assertLeading();
+    // Runs hold their Leases where the leader holds its own.
+    const [namespace = ""] = leadership.key.split("/");
     while (!signal.aborted) {
-      const parts = { client, clock, logger, retrier: this.#retrier, signal };
-      const isDead = (holder: string): boolean => this.#isDead(holder);
-      const sweep = sweepOrphans({ ...parts, identity: `${identity}/sweep`, isBusy, isDead });
+      const sweep = sweepOrphans({ ...parts, identity: `${identity}/sweep`, namespace, isBusy, isDead, assertLeading });
       await sweep.catch((error: unknown) => {
         if (!signal.aborted) {
           logger.warn({ reason: messageOf(error) }, "cannot look for freezes of dead runs; trying again later");

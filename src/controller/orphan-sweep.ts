@@ -1,15 +1,18 @@
 import type { Logger } from "pino";
 import type { PartialObjectMetadata } from "../api/meta.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
-import { type FreezeOwner, parseOwner } from "../api/owner.ts";
+import { type FreezeOwner, freezerOf, isSameRun } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import { CRDS } from "../kube/resources.ts";
-import { unfreeze } from "../migrator/freeze.ts";
+import { withDeadline } from "../migrator/deadline.ts";
+import { type FreezeContext, unfreeze } from "../migrator/freeze.ts";
 import { removePolicyGuard } from "../migrator/guard-install.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import { RunLease } from "../migrator/run-lease.ts";
+import { isRunDead } from "../migrator/run-liveness.ts";
+import { type LeaseRef, runLeaseOf } from "./run-lease-ref.ts";
 
 /** What {@link sweepOrphans} needs. */
 export interface OrphanSweepOptions {
@@ -18,11 +21,17 @@ export interface OrphanSweepOptions {
   readonly retrier: Retrier;
   readonly logger: Logger;
   readonly identity: string;
+  /** The namespace of the Leases that runs of this installation hold. */
+  readonly namespace: string;
   readonly signal: AbortSignal;
   /** Whether a migration of this CRD will take its freeze over, or has it. */
   readonly isBusy: (crdName: string) => boolean;
   /** Whether the holder of a Lease is known to be dead. */
   readonly isDead: (holder: string) => boolean;
+  /** Throws where this replica does not lead any more. */
+  readonly assertLeading: () => void;
+  /** What was logged already about a freeze that stays: it is said once. */
+  readonly told: Set<string>;
 }
 
 interface Orphan {
@@ -31,27 +40,28 @@ interface Orphan {
 }
 
 const PAGE_SIZE = 500;
+/** Orphans that are looked at at the same time: a Lease is watched for 15 seconds and longer. */
+const AT_ONCE = 16;
+/** Milliseconds for one of them, whatever the API server answers about it, and for what is tried again meanwhile. */
+const MAX_MS = 120_000;
+const PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
+const RELEASE_TIMEOUT_MS = 10_000;
 
 /**
  * Lifts every freeze of ours whose run is dead and that no migration will take over. A run is dead where its Lease can be
- * taken: nobody holds it, or its holder did not renew it while it was being watched. What does not work for one CRD keeps
- * no other from being looked at; foreign freezes are left alone.
+ * taken, or, in a namespace where it may only be read, where nobody renews it. What does not work for one CRD keeps no
+ * other from being looked at; foreign freezes are left alone.
  */
 export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
-  const { isBusy, logger, signal } = options;
-  for (const orphan of await findFrozen(options)) {
-    const { crdName, owner } = orphan;
-    if (!isBusy(crdName)) {
-      try {
-        await sweepOne(options, orphan);
-        logger.info({ crd: crdName, owner }, "lifted the freeze that a dead run left behind");
-      } catch (error) {
-        signal.throwIfAborted();
-        const isAlive = error instanceof KsvmError && error.code === "AlreadyMigrating";
-        logger[isAlive ? "debug" : "warn"]({ crd: crdName, owner, reason: messageOf(error) }, "left a freeze in place");
+  const orphans = (await findFrozen(options)).values();
+  const worker = async (): Promise<void> => {
+    for (const orphan of orphans) {
+      if (!options.isBusy(orphan.crdName)) {
+        await sweepSafely(options, orphan);
       }
     }
-  }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
 }
 
 async function findFrozen({ client, retrier, signal }: OrphanSweepOptions): Promise<readonly Orphan[]> {
@@ -66,23 +76,77 @@ async function findFrozen({ client, retrier, signal }: OrphanSweepOptions): Prom
   return found;
 }
 
-function orphanOf({ metadata: { annotations = {}, name } }: PartialObjectMetadata): readonly Orphan[] {
-  const owner = parseOwner(annotations[OWNER_ANNOTATION]);
-  return Object.hasOwn(annotations, MIGRATING_ANNOTATION) && owner !== undefined ? [{ crdName: name, owner }] : [];
+function orphanOf({ metadata }: PartialObjectMetadata): readonly Orphan[] {
+  const freezer = freezerOf(metadata);
+  return freezer?.kind === "run" ? [{ crdName: metadata.name, owner: freezer.owner }] : [];
 }
 
-async function sweepOne(options: OrphanSweepOptions, { crdName, owner }: Orphan): Promise<void> {
-  const [namespace = "", name = ""] = owner.lease.split("/");
-  const lease = await RunLease.acquire({ ...options, namespace, name });
-  const keepCheckpoint = lease.checkpoint !== undefined;
+/** Ends within {@link MAX_MS} and throws only where everything ends. */
+async function sweepSafely(options: OrphanSweepOptions, orphan: Orphan): Promise<void> {
+  const { clock, signal } = options;
   try {
-    // A run that began meanwhile holds the Lease, so the freeze is still the dead one's, or gone.
-    const fenced = { ...options, client: options.client.fencedBy(() => lease.confirm(options.signal)) };
-    await unfreeze(fenced, crdName, owner);
-    await removePolicyGuard(fenced, crdName, (found) => found.lease === owner.lease);
-  } finally {
-    await lease.release({ keepCheckpoint }, AbortSignal.timeout(RELEASE_TIMEOUT_MS));
+    await withDeadline({ clock, ms: MAX_MS, signal, errorOf: tookTooLong }, (within) =>
+      sweepOne({ ...options, retrier: options.retrier.with(PATIENCE), signal: within }, orphan),
+    );
+  } catch (error) {
+    signal.throwIfAborted();
+    tellLeft(options, orphan, error);
   }
 }
 
-const RELEASE_TIMEOUT_MS = 10_000;
+function tookTooLong(): Error {
+  return new Error(`it took longer than ${MAX_MS / 1_000} s`);
+}
+
+async function sweepOne(options: OrphanSweepOptions, orphan: Orphan): Promise<void> {
+  const { crdName, owner } = orphan;
+  const ref = runLeaseOf(crdName, owner, options.namespace);
+  if (ref === undefined) {
+    throw new KsvmError("ForeignFreeze", `Lease "${owner.lease}" is not one of a run that can be judged from here`);
+  }
+  if (ref.namespace === options.namespace) {
+    await sweepHolding(options, orphan, ref);
+  } else if (await isRunDead(options, ref)) {
+    const client = options.client.fencedBy(() => Promise.resolve(options.assertLeading()));
+    await lift({ ...options, client }, orphan);
+  }
+}
+
+/** A run that begins meanwhile waits for the Lease, so the freeze is still the dead one's, or gone. */
+async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: LeaseRef): Promise<void> {
+  const lease = await RunLease.acquire({ ...options, ...ref });
+  const keepCheckpoint = lease.checkpoint !== undefined;
+  try {
+    await lift({ ...options, client: options.client.fencedBy(() => lease.confirm(options.signal)) }, orphan);
+  } finally {
+    await lease.release({ keepCheckpoint }, AbortSignal.timeout(RELEASE_TIMEOUT_MS)).catch((error: unknown) => {
+      const facts = { crd: orphan.crdName, lease: lease.key, reason: messageOf(error) };
+      options.logger.warn(facts, "cannot release a Lease; it expires by itself");
+    });
+  }
+}
+
+async function lift(context: FreezeContext & Pick<OrphanSweepOptions, "logger">, orphan: Orphan): Promise<void> {
+  const { logger, signal } = context;
+  const { crdName, owner } = orphan;
+  const facts = { crd: crdName, owner };
+  if (await unfreeze(context, crdName, owner)) {
+    logger.info(facts, "lifted the freeze that a dead run left behind");
+  }
+  try {
+    await removePolicyGuard(context, crdName, (found) => found !== undefined && isSameRun(found, owner));
+  } catch (error) {
+    signal.throwIfAborted();
+    logger.warn({ ...facts, reason: messageOf(error) }, "cannot remove the policy that a dead run left behind");
+  }
+}
+
+/** A run that lives is no news, and what stays for another reason is said once. */
+function tellLeft({ logger, told }: OrphanSweepOptions, { crdName, owner }: Orphan, error: unknown): void {
+  const isAlive = error instanceof KsvmError && error.code === "AlreadyMigrating";
+  const what = error instanceof ApiError ? `${error.status} ${error.reason ?? ""}` : messageOf(error);
+  const key = `${crdName} ${owner.identity} ${what}`;
+  const isNews = !isAlive && !told.has(key);
+  told.add(key);
+  logger[isNews ? "warn" : "debug"]({ crd: crdName, owner, reason: messageOf(error) }, "left a freeze in place");
+}

@@ -5,7 +5,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../kube/resources.ts";
-import { type FreezeContext, updateCrd } from "./freeze.ts";
+import { CONFLICT_PACE, type FreezeContext, MAX_CONFLICTS, updateCrd } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "./in-tree-migrations.ts";
 import { findCrd, readCrd } from "./read-crd.ts";
@@ -86,12 +86,11 @@ async function liftAnnotations(context: FreezeContext, name: string): Promise<bo
   return lifted;
 }
 
-/** How often the condition is cleared anew because somebody else wrote the CRD in between. */
-const MAX_CONFLICTS = 20;
-
 async function clearCondition(context: FreezeContext, name: string): Promise<boolean> {
   const { client, retrier, signal } = context;
+  const pace = retrier.pace(CONFLICT_PACE);
   for (let conflicts = 0; ; conflicts++) {
+    await pace.turn(signal);
     const { metadata, status } = await readCrd(context, name);
     const conditions = (status?.conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
     if (conditions.length === (status?.conditions ?? []).length) {
@@ -112,13 +111,17 @@ async function clearCondition(context: FreezeContext, name: string): Promise<boo
 
 /** It does nothing without the annotation, so that what keeps it from being removed is no failure. */
 async function sweepPolicy(context: FreezeContext, name: string): Promise<string> {
-  const policy = policyGuardOf(name).name;
+  const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
   try {
-    await removePolicyGuard(context, name, () => true);
-    return `removed ValidatingAdmissionPolicy "${policy}"`;
+    const removal = await removePolicyGuard(context, name, () => true);
+    // What counts is what is there now: another client may have written it, or put it back.
+    if (removal === "kept" || (await isPolicyThere(context, name))) {
+      return `left ${policy}, which does nothing now: another client writes it at the same time; run this again`;
+    }
+    return removal === "removed" ? `removed ${policy}` : `${policy} was gone already`;
   } catch (error) {
     context.signal.throwIfAborted();
-    return `left ValidatingAdmissionPolicy "${policy}", which does nothing now: ${messageOf(error)}`;
+    return `left ${policy}, which does nothing now: ${messageOf(error)}`;
   }
 }
 

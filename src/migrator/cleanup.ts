@@ -1,5 +1,8 @@
+import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import type { EventSink } from "./events.ts";
+import { LoopPace } from "./loop-pace.ts";
 
 /** One thing that must be undone however a run ends, and what a user can do where that fails. */
 interface CleanupStep {
@@ -8,18 +11,33 @@ interface CleanupStep {
   readonly undo: (signal: AbortSignal) => Promise<void>;
 }
 
-/** Milliseconds for undoing everything, so that an API server that is gone does not hold Ctrl-C up for ever. */
-const CLEANUP_TIMEOUT_MS = 30_000;
+/** What a {@link Cleanup} needs. */
+export interface CleanupContext {
+  readonly clock: Clock;
+  readonly emit: EventSink;
+  /** Aborted when the run must end: then it has {@link INTERRUPTED_MS} for undoing everything. */
+  readonly signal: AbortSignal;
+  /**
+   * Milliseconds that undoing may take where nothing interrupts the run. Until then what fails for want of an API server
+   * is tried again. @default 30000: what is left is swept later
+   */
+  readonly cleanupPatienceMs?: number;
+}
+
+/** Milliseconds for undoing everything after an interruption, so that an API server that is gone does not hold Ctrl-C up. */
+const INTERRUPTED_MS = 30_000;
+/** Between two tries of a step. Each has retried by itself before. */
+const AGAIN_PACE = { minMs: 1_000, maxMs: 30_000 } as const;
 
 /**
  * Undoes what a run did, in reverse order, on every way out. One step that fails keeps no other from being tried.
  */
 export class Cleanup {
   readonly #steps: CleanupStep[] = [];
-  readonly #emit: EventSink;
+  readonly #context: CleanupContext;
 
-  constructor(emit: EventSink) {
-    this.#emit = emit;
+  constructor(context: CleanupContext) {
+    this.#context = context;
   }
 
   /** Adds a step. `what` completes "Cannot …", `advice` says how to do it by hand. */
@@ -38,7 +56,7 @@ export class Cleanup {
       result = await work();
     } catch (error) {
       for (const problem of await this.#undoAll()) {
-        this.#emit({ type: "warning", message: problem });
+        this.#context.emit({ type: "warning", message: problem });
       }
       throw error;
     }
@@ -50,15 +68,61 @@ export class Cleanup {
   }
 
   async #undoAll(): Promise<readonly string[]> {
-    const signal = AbortSignal.timeout(CLEANUP_TIMEOUT_MS);
+    const { signal: interrupted, cleanupPatienceMs = INTERRUPTED_MS } = this.#context;
+    const limit = limitOf(interrupted, Math.max(cleanupPatienceMs, INTERRUPTED_MS));
     const problems: string[] = [];
     for (const step of this.#steps.toReversed()) {
       try {
-        await step.undo(signal);
+        await this.#undo(step, limit.signal);
       } catch (error) {
         problems.push(`Cannot ${step.what}: ${messageOf(error)}; ${step.advice}`);
       }
     }
+    limit.end();
     return problems;
   }
+
+  /** Again and again, where the API server is what fails. */
+  async #undo({ what, undo }: CleanupStep, signal: AbortSignal): Promise<void> {
+    const { clock, emit } = this.#context;
+    const pace = new LoopPace({ clock, ...AGAIN_PACE });
+    for (let tries = 1; ; tries++) {
+      try {
+        return await undo(signal);
+      } catch (error) {
+        if (signal.aborted || !mayPassLater(error)) {
+          throw error;
+        }
+        if (tries === 1) {
+          emit({ type: "warning", message: `Cannot ${what} yet: ${messageOf(error)}; trying again until it works` });
+        }
+        // The first turn does not wait.
+        await pace.turn(signal);
+      }
+    }
+  }
+}
+
+function mayPassLater(error: unknown): boolean {
+  return failureKindOf(error) === "transient" || (error instanceof KsvmError && error.code === "RetryBudgetExceeded");
+}
+
+/** A signal that is aborted after `patienceMs`, or a while after an interruption. */
+function limitOf(interrupted: AbortSignal, patienceMs: number): { readonly signal: AbortSignal; end: () => void } {
+  const limit = new AbortController();
+  const timeUp = (): void => limit.abort(new KsvmError("ServerUnreachable", "no time is left for cleaning up"));
+  let timer = setTimeout(timeUp, patienceMs);
+  const hurry = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(timeUp, INTERRUPTED_MS);
+  };
+  if (interrupted.aborted) {
+    hurry();
+  }
+  interrupted.addEventListener("abort", hurry, { once: true });
+  const end = (): void => {
+    clearTimeout(timer);
+    interrupted.removeEventListener("abort", hurry);
+  };
+  return { signal: limit.signal, end };
 }

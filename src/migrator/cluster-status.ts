@@ -7,8 +7,7 @@ import {
   resourceNameOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
-import { parseOwner } from "../api/owner.ts";
+import { freezerOf } from "../api/owner.ts";
 import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
 import { CRDS, MIGRATIONS } from "../kube/resources.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
@@ -153,10 +152,12 @@ async function readFreezes(client: ApiClient, options: CallOptions): Promise<rea
   return lines;
 }
 
-function freezeLineOf({ metadata: { name, annotations = {} } }: PartialObjectMetadata): readonly FreezeLine[] {
-  if (!Object.hasOwn(annotations, MIGRATING_ANNOTATION)) {
+function freezeLineOf({ metadata }: PartialObjectMetadata): readonly FreezeLine[] {
+  const freezer = freezerOf(metadata);
+  if (freezer === undefined) {
     return [];
   }
-  const owner = parseOwner(annotations[OWNER_ANNOTATION]);
-  return [{ crd: name, ...(owner && { owner: owner.identity, lease: owner.lease, since: owner.since }) }];
+  const owner = freezer.kind === "run" ? freezer.owner : undefined;
+  const line = { crd: metadata.name };
+  return [owner === undefined ? line : { ...line, owner: owner.identity, lease: owner.lease, since: owner.since }];
 }

@@ -95,9 +95,13 @@ export class CrdRun {
         `remove ValidatingAdmissionPolicy "${guard.name}"`,
         "the next run on this CRD removes it; it does nothing while the CRD is not frozen",
         (signal) =>
-          this.#undo(signal, (undoing) =>
-            removePolicyGuard(undoing, crdName, (owner) => isSameOwner(owner, this.#owner)),
-          ),
+          this.#undo(signal, async (undoing) => {
+            await removePolicyGuard(
+              undoing,
+              crdName,
+              (owner) => owner !== undefined && isSameOwner(owner, this.#owner),
+            );
+          }),
       );
     }
     await installGuard(context, crdName, guard, this.#owner);

@@ -1,6 +1,13 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
-import { type FreezeOwner, formatOwner, freezeOwnerOf, hasFreezeAnnotation, isSameOwner } from "../api/owner.ts";
+import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../api/names.ts";
+import {
+  type FreezeOwner,
+  formatOwner,
+  freezeOwnerOf,
+  freezerOf,
+  isSameOwner,
+  ownerAnnotationOf,
+} from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
@@ -15,8 +22,10 @@ export interface FreezeContext {
   readonly signal: AbortSignal;
 }
 
-/** How often a write is tried again whose resourceVersion somebody else moved in between. */
-const MAX_CONFLICTS = 20;
+/** How often a write is tried again whose resourceVersion another client moved in between. */
+export const MAX_CONFLICTS = 20;
+/** How soon, in milliseconds. */
+export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
 
 /**
  * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
@@ -28,14 +37,14 @@ const MAX_CONFLICTS = 20;
 export function freeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
   return updateCrd(context, crdName, (crd) => {
     assertNotForeign(crd, owner.lease);
-    return { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: formatOwner(owner) };
+    return { [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
   });
 }
 
 /**
- * Takes this owner's freeze off. One that belongs to somebody else by now is left alone. Of one that is gone already the
- * owner is taken off: whoever lifts a freeze with kubectl takes one annotation off, and the other would name a run that
- * is over for good.
+ * Takes this owner's freeze off. One that belongs to another run or client by now is left alone. Of one that is gone
+ * already the owner is taken off: a user who lifts a freeze with kubectl takes one annotation off, and the other would
+ * name a run that is over.
  * @returns whether there was a freeze to take off
  * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
  */
@@ -43,10 +52,11 @@ export async function unfreeze(context: FreezeContext, crdName: string, owner: F
   let lifted = false;
   try {
     await updateCrd(context, crdName, (crd) => {
-      const found = freezeOwnerOf(crd);
+      const found = ownerAnnotationOf(crd);
       const isOurs = found !== undefined && isSameOwner(found, owner);
-      lifted = isOurs && hasFreezeAnnotation(crd);
-      return isOurs ? { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null } : undefined;
+      lifted = isOurs && freezeOwnerOf(crd) !== undefined;
+      const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
+      return isOurs ? { ...migrating, [OWNER_ANNOTATION]: null } : undefined;
     });
   } catch (error) {
     // The CRD was deleted, and its annotation with it.
@@ -62,15 +72,12 @@ export async function unfreeze(context: FreezeContext, crdName: string, owner: F
  * @throws {KsvmError} ForeignFreeze
  */
 export function assertNotForeign(crd: CustomResourceDefinition, lease: string): void {
-  if (!hasFreezeAnnotation(crd)) {
-    return;
-  }
-  const owner = freezeOwnerOf(crd);
-  if (owner?.lease === lease) {
+  const freezer = freezerOf(crd.metadata);
+  if (freezer === undefined || (freezer.kind === "run" && freezer.owner.lease === lease)) {
     return;
   }
   const { name } = crd.metadata;
-  const by = owner === undefined ? "something other than ksvm" : `a run that holds Lease "${owner.lease}"`;
+  const by = freezer.kind === "run" ? `a run that holds Lease "${freezer.owner.lease}"` : "something other than ksvm";
   throw new KsvmError(
     "ForeignFreeze",
     `Cannot migrate "${name}": its storage version is frozen by ${by} (annotation ${MIGRATING_ANNOTATION}); wait for ` +
@@ -93,7 +100,9 @@ export async function updateCrd(
 ): Promise<CustomResourceDefinition> {
   const { client, retrier, signal } = context;
   const ref = { name: crdName };
+  const pace = retrier.pace(CONFLICT_PACE);
   for (let conflicts = 0; ; conflicts++) {
+    await pace.turn(signal);
     const crd = await readCrd(context, crdName);
     const annotations = change(crd);
     if (annotations === undefined) {

@@ -51,6 +51,8 @@ export interface RunLeaseOptions {
 
 /** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
 const DURATION_SECONDS = 15;
+/** No run asks for more; whatever a Lease says, nobody is kept waiting longer. */
+const MAX_DURATION_SECONDS = 60;
 const OBSERVE_POLL_MS = 500;
 /** How often it is tried again, and how soon, where other clients write the Lease at the same time. */
 const MAX_RACES = 20;
@@ -101,7 +103,7 @@ function isFree(holder: string, { identity, isDead }: RunLeaseOptions): boolean 
 async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOptions): Promise<void> {
   const { client, clock, namespace, name, retrier, signal } = options;
   options.onContended?.(holder);
-  const deadline = clock.monotonic() + (found.spec?.leaseDurationSeconds ?? DURATION_SECONDS) * 1_000;
+  const deadline = clock.monotonic() + observedMsOf(found);
   while (clock.monotonic() < deadline) {
     await clock.sleep(OBSERVE_POLL_MS, signal);
     const now = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
@@ -113,6 +115,11 @@ async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOpti
       throw new KsvmError("AlreadyMigrating", text);
     }
   }
+}
+
+/** For how long the Lease of a live run may stay as it is, in milliseconds. */
+export function observedMsOf(lease: Lease | undefined): number {
+  return Math.min(lease?.spec?.leaseDurationSeconds ?? DURATION_SECONDS, MAX_DURATION_SECONDS) * 1_000;
 }
 
 /** `undefined` where somebody else was quicker. */

@@ -1,5 +1,5 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
-import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { freezeOwnerOf, hasFreezeAnnotation, ownerAnnotationOf } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
 import { POLICIES } from "../kube/resources.ts";
 import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
@@ -34,7 +34,7 @@ export async function migrateCrd(context: RunContext, crdName: string): Promise<
     ...accessForFreeze(crdName, guard),
     ...accessForRewrite(resource, context.options.leaseNamespace),
   ]);
-  const cleanup = new Cleanup(context.emit);
+  const cleanup = new Cleanup(context);
   return cleanup.after(async () => {
     const lease = await acquireLease(context, crdName);
     let keepCheckpoint = true;
@@ -112,10 +112,10 @@ async function hasLeftovers(context: RunContext, crd: CustomResourceDefinition):
 
 /** Takes off what a dead run on this Lease left behind. Whoever holds the Lease knows that it is dead. */
 async function sweep(context: RunContext, crdName: string, lease: RunLease): Promise<CustomResourceDefinition> {
-  const owner = freezeOwnerOf(await readCrd(context, crdName));
+  const owner = ownerAnnotationOf(await readCrd(context, crdName));
   if (owner?.lease === lease.key) {
     await unfreeze(context, crdName, owner);
   }
-  await removePolicyGuard(context, crdName, (found) => found.lease === lease.key);
+  await removePolicyGuard(context, crdName, (found) => found?.lease === lease.key);
   return readCrd(context, crdName);
 }

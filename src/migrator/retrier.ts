@@ -3,6 +3,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { backoffMs } from "./backoff.ts";
+import { LoopPace, type LoopPaceOptions } from "./loop-pace.ts";
 import type { RunBudget } from "./run-budget.ts";
 import { WaitingForOthers } from "./start-again.ts";
 
@@ -56,6 +57,11 @@ export class Retrier {
   /** One that shares this one's progress and differs in some options. */
   with(changes: Partial<RetrierOptions>): Retrier {
     return new Retrier({ ...this.#options, ...changes }, this.#progress);
+  }
+
+  /** The pace of a loop by the same clock. */
+  pace(limits: Omit<LoopPaceOptions, "clock">): LoopPace {
+    return new LoopPace({ clock: this.#options.clock, ...limits });
   }
 
   /** When the run last got further, on the monotonic clock. */

@@ -50,6 +50,8 @@ export interface RunContext {
   readonly emit: EventSink;
   /** Told of every page that is done, and waited for; an error of it ends the run. @default nobody is told */
   readonly onPageDone?: (point: ResumePoint) => Promise<void>;
+  /** See {@link CleanupContext}. */
+  readonly cleanupPatienceMs?: number;
   /** Aborted when the run must end, with the reason. */
   readonly signal: AbortSignal;
 }

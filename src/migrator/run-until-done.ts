@@ -51,6 +51,6 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
 
 function attemptOnce<T>({ attempt, maxFreezeIdleMs }: UntilDoneOptions<T>, context: RunContext): Promise<T> {
   const limits = maxFreezeIdleMs === undefined ? {} : { maxFreezeIdleMs };
-  const cleanup = new Cleanup(context.emit);
+  const cleanup = new Cleanup(context);
   return cleanup.after(() => attempt({ ...context, retrier: context.retrier.with(limits) }, cleanup));
 }

@@ -30,6 +30,8 @@ export interface ControllerSettings {
   readonly settleMs?: number;
   /** @default 300000 */
   readonly maxFreezeIdleMs?: number;
+  /** @default 900000 */
+  readonly maxIdleMs?: number;
 }
 
 /** Flags of a slow run: a hundred objects take some five seconds. */
@@ -37,7 +39,7 @@ export const SLOW: ControllerSettings = { maxQps: 20, pageSize: 10 };
 
 /** How runs are made in tests. */
 export function openRunFor(client: ApiClient, kubeconfig: string, settings: ControllerSettings) {
-  const { maxQps = Number.POSITIVE_INFINITY, manageStoredVersions = true, ...rest } = settings;
+  const { maxQps = Number.POSITIVE_INFINITY, manageStoredVersions = true, maxIdleMs = 900_000, ...rest } = settings;
   return runFactory({
     config: loadKubeConfig({ kubeconfig }),
     client,
@@ -55,7 +57,7 @@ export function openRunFor(client: ApiClient, kubeconfig: string, settings: Cont
     },
     maxInFlight: 8,
     maxQps,
-    maxIdleMs: 900_000,
+    maxIdleMs,
     webhookWaitMs: 3_600_000,
   });
 }

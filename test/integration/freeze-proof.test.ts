@@ -110,9 +110,9 @@ parallel("The policy guard is one for each CRD, and is removed only by its owner
   const [guard, otherGuard] = [policyGuardOf(kind.name), policyGuardOf(other.name)];
   await installGuard(context, kind.name, guard, owner);
   await installGuard(context, other.name, otherGuard, { ...owner, lease: `kube-system/${other.name}` });
-  await removePolicyGuard(context, kind.name, (found) => found.identity === "somebody else");
+  await removePolicyGuard(context, kind.name, (found) => found?.identity === "another");
   t.same(await areThere(guard), [true, true]);
-  await removePolicyGuard(context, kind.name, (found) => isSameOwner(found, owner));
+  await removePolicyGuard(context, kind.name, (found) => found !== undefined && isSameOwner(found, owner));
   t.same(await areThere(guard), [false, false]);
   t.same(await areThere(otherGuard), [true, true], "the one of another CRD stays");
   await removePolicyGuard(context, other.name, () => true);

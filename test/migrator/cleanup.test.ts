@@ -2,10 +2,13 @@ import tap from "tap";
 
 import { Cleanup } from "../../src/migrator/cleanup.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
+import { TransportError } from "../../src/kube/errors.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 function cleanupWith(log: string[], failing: readonly string[] = []): { cleanup: Cleanup; events: MigrationEvent[] } {
   const events: MigrationEvent[] = [];
-  const cleanup = new Cleanup((event) => events.push(event));
+  const { signal } = new AbortController();
+  const cleanup = new Cleanup({ clock: new FakeClock(), emit: (event) => events.push(event), signal });
   for (const name of ["a", "b", "c"]) {
     cleanup.defer(`undo ${name}`, `undo ${name} by hand`, async (signal) => {
       log.push(`${name} ${signal.aborted ? "aborted" : "live"}`);
@@ -63,4 +66,30 @@ await tap.test("Cleanup.after() only warns of a step that failed beside an error
     failure,
   );
   t.same(events, [{ type: "warning", message: "Cannot undo b: b broke; undo b by hand" }]);
+});
+
+await tap.test("Cleanup.after() tries a step again until the API server answers, and says so once", async (t) => {
+  const clock = new FakeClock();
+  const events: MigrationEvent[] = [];
+  const { signal } = new AbortController();
+  const cleanup = new Cleanup({ clock, emit: (event) => events.push(event), signal });
+  let tries = 0;
+  cleanup.defer("lift the freeze", "lift it by hand", async () => {
+    if (++tries <= 6) throw new TransportError("PATCH crd", "https://server", new Error("connection refused"));
+  });
+  await cleanup.after(async () => undefined);
+  t.equal(tries, 7);
+  t.equal(events.length, 1);
+  t.match(events, [{ type: "warning", message: /^Cannot lift the freeze yet: .*; trying again until it works$/ }]);
+  t.same(clock.sleeps, [1_000, 2_000, 4_000, 8_000, 16_000]);
+});
+
+await tap.test("Cleanup.after() does not repeat what waiting does not help", async (t) => {
+  const log: string[] = [];
+  const { cleanup } = cleanupWith(log, ["b"]);
+  await t.rejects(
+    cleanup.after(async () => undefined),
+    { code: "CleanupFailed" },
+  );
+  t.same(log, ["c live", "b live", "a live"]);
 });
