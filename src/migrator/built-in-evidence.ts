@@ -6,6 +6,7 @@ import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "./ask-all.ts";
 import { type BuiltIn, resourceNameOf } from "./built-in.ts";
+import { liveIdentityLeases } from "./control-plane-objects.ts";
 import { LoopPace } from "./loop-pace.ts";
 import { findCrd } from "./read-crd.ts";
 import type { RunContext } from "./run-context.ts";
@@ -27,6 +28,8 @@ export interface Foundation {
   readonly hash: string;
   /** `uid/resourceVersion` of the resource's StorageVersion; empty where there is none, or it cannot be read. */
   readonly storageVersion: string;
+  /** The identity Leases that live, each with its creation: an API server that restarts gets a new one. */
+  readonly leases: string;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
 }
@@ -35,6 +38,7 @@ export interface Foundation {
 export function changeBetween(before: Foundation, after: Foundation): string | undefined {
   const changes: readonly (readonly [keyof Foundation, string])[] = [
     ["apiServers", "the set of API servers changed"],
+    ["leases", "an API server joined, left or restarted"],
     ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
     ["storageVersion", "an API server reported another encoding in the StorageVersion"],
     ["crd", "the CRD changed"],
@@ -104,8 +108,17 @@ export class BuiltInEvidence {
     const apiServers = await this.#context.findApiServers(this.#context.signal);
     const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
     const storageVersion = await this.#agreedStorageVersion(hash, apiServers.identities);
-    const foundation = { apiServers: fingerprintOf(apiServers), hash, storageVersion, crd: await this.#crdState() };
+    const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
+    const foundation = { apiServers: fingerprintOf(apiServers), leases, hash, storageVersion, crd };
     return { ...asked, apiServers, foundation };
+  }
+
+  /** Read also where the API servers are named by the user: it tells whether one of those restarted. */
+  async #identityLeases(): Promise<string> {
+    const { client, clock, retrier, signal } = this.#context;
+    const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
+    const texts = (leases ?? []).map(({ name, createdAt }) => `${name}@${createdAt}`);
+    return texts.toSorted((a, b) => a.localeCompare(b)).join(" ");
   }
 
   /**

@@ -32,6 +32,8 @@ export interface ControllerSettings {
   readonly maxFreezeIdleMs?: number;
   /** @default 900000 */
   readonly maxIdleMs?: number;
+  /** @default they are found */
+  readonly apiserverEndpoints?: readonly string[];
 }
 
 /** Flags of a slow run: a hundred objects take some five seconds. */
@@ -39,7 +41,8 @@ export const SLOW: ControllerSettings = { maxQps: 20, pageSize: 10 };
 
 /** How runs are made in tests. */
 export function openRunFor(client: ApiClient, kubeconfig: string, settings: ControllerSettings) {
-  const { maxQps = Number.POSITIVE_INFINITY, manageStoredVersions = true, maxIdleMs = 900_000, ...rest } = settings;
+  const { apiserverEndpoints, manageStoredVersions = true, maxIdleMs = 900_000, ...others } = settings;
+  const { maxQps = Number.POSITIVE_INFINITY, ...rest } = others;
   return runFactory({
     config: loadKubeConfig({ kubeconfig }),
     client,
@@ -55,6 +58,7 @@ export function openRunFor(client: ApiClient, kubeconfig: string, settings: Cont
       ...rest,
       manageStoredVersions,
     },
+    apiserverEndpoints,
     maxInFlight: 8,
     maxQps,
     maxIdleMs,

@@ -151,3 +151,40 @@ await t.test("after an upgrade the resources whose storage version changed are m
     "and nothing else was migrated again",
   );
 });
+
+await t.test(
+  "a downgrade and another upgrade leave no object of a built-in resource in the other version",
+  async (t) => {
+    startController(t, cluster, { maxConcurrent: 16, guard: "policy" });
+    const { trigger } = startTrigger(t, cluster);
+    const [name = ""] = CHANGED;
+    const kind = new TestKind("downgraded");
+    await cluster.createStale(kind, 3);
+    await untilAllPersisted([...CHANGED, kind.name]);
+    const objects = await readAll(kind);
+    for (const [options, stored] of [
+      [OLD, ["storage.k8s.io/v1beta1", "resource.k8s.io/v1beta2"]],
+      [NEW, ["storage.k8s.io/v1", "resource.k8s.io/v1"]],
+    ] as const) {
+      const before = await hashesByName();
+      const started = new Set((await migration.migrations()).map(({ metadata }) => metadata.uid));
+      await controlPlane.restartApiserver(0, options);
+      trigger.pollSoon();
+      await eventually(
+        async () => (await hashesByName()).get(name) !== before.get(name),
+        "the change of the hash is seen",
+      );
+      await untilAllPersisted(CHANGED);
+      t.same(new Set(Object.values(await storedVersions())), new Set(stored), "etcd holds them as this release does");
+      const since = (await migration.migrations()).filter(({ metadata }) => !started.has(metadata.uid));
+      const migrated = new Set(since.map(({ spec }) => `${spec.resource.resource}.${spec.resource.group ?? ""}`));
+      t.same(
+        CHANGED.filter((changed) => !migrated.has(changed)),
+        [],
+        "by a migration of each",
+      );
+      await cluster.waitForVersion(kind, "v1");
+      t.same(await readAll(kind), objects, "every object is read back equal");
+    }
+  },
+);

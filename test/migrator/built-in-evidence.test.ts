@@ -15,10 +15,17 @@ import { StartAgain } from "../../src/migrator/start-again.ts";
 import type { StorageVersionFacts } from "../../src/migrator/storage-version-facts.ts";
 import { FakeClock } from "../fake-clock.ts";
 
-const FOUNDATION: Foundation = { apiServers: "each https://a 0", hash: "h1", storageVersion: "u/1", crd: "c/1" };
+const FOUNDATION: Foundation = {
+  apiServers: "each https://a 0",
+  leases: "a@1",
+  hash: "h1",
+  storageVersion: "u/1",
+  crd: "c/1",
+};
 
 for (const [field, said] of [
   ["apiServers", /the set of API servers changed/],
+  ["leases", /an API server joined, left or restarted/],
   ["hash", /the storageVersionHash changed from "h1" to "other"/],
   ["storageVersion", /another encoding in the StorageVersion/],
   ["crd", /the CRD changed/],
