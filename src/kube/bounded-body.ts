@@ -28,13 +28,22 @@ export async function* boundedChunks(body: Readable, limitBytes: number): AsyncG
 }
 
 /**
- * The whole text of a body of which little is expected.
+ * The whole body, in one piece.
  * @throws as {@link boundedChunks}.
  */
-export async function boundedText(body: Readable, limitBytes: number): Promise<string> {
+export async function boundedBytes(body: Readable, limitBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of boundedChunks(body, limitBytes)) {
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString("utf8");
+  const [first] = chunks;
+  return first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks);
+}
+
+/**
+ * The whole text of a body of which little is expected.
+ * @throws as {@link boundedChunks}.
+ */
+export async function boundedText(body: Readable, limitBytes: number): Promise<string> {
+  return (await boundedBytes(body, limitBytes)).toString("utf8");
 }

@@ -1,6 +1,7 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
+import { type ListedPage, readListedPage } from "./listed-page.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
 import type { Fence, Transport } from "./transport.ts";
 
@@ -117,6 +118,19 @@ export class ApiClient {
     });
     // An empty list of a built-in resource may come with null for its items.
     return { ...response.body, items: response.body.items ?? [] };
+  }
+
+  /**
+   * Like {@link listMetadata}, and reads the page as it arrives: memory holds one object of it at a time, and of each
+   * only the short fields are kept.
+   * @throws {ApiError | TransportError}
+   */
+  async listPage(resource: Resource, options: ListOptions = {}): Promise<ListedPage> {
+    const { labelSelector, limit, continueToken, signal } = options;
+    const query = { labelSelector, limit, continue: continueToken };
+    const path = collectionPath(resource);
+    const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
+    return (await this.transport.read(request, readListedPage)).body;
   }
 
   /**

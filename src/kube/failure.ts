@@ -1,4 +1,5 @@
 import { ApiError, TransportError } from "./errors.ts";
+import { DeadlineExceeded } from "./request-deadline.ts";
 
 /**
  * What a failed request means for whoever sent it. docs/errors.md holds this table in words.
@@ -15,12 +16,15 @@ export type FailureKind = "transient" | "expired" | "conflict" | "gone" | "unser
 
 const TRANSIENT_STATUSES = new Set([408, 425, 429, 500, 502, 503, 504]);
 
-/** Words of an internal error that come from the object itself: waiting never mends them. */
-const PERMANENT_INTERNAL_ERRORS = [
-  // https://github.com/kubernetes/kubernetes/issues/111937
-  "to an invalid group/version",
-  "from an invalid group/version",
-];
+// Words of an internal error that come from the object itself, so that waiting does not help.
+/** https://github.com/kubernetes/kubernetes/issues/111937 */
+const INVALID_GROUP_VERSION = ["to an invalid group/version", "from an invalid group/version"];
+/**
+ * An object is larger in its new encoding than etcd takes: by etcd's own limit, or by that of the connection to it.
+ *
+ * https://github.com/etcd-io/etcd/blob/v3.6.8/api/v3rpc/rpctypes/error.go
+ */
+const TOO_LARGE_FOR_ETCD = ["etcdserver: request is too large", "trying to send message larger than max"];
 
 /**
  * Classifies anything thrown by a request. Errors that no request raised are not failures of a request and come back
@@ -112,12 +116,16 @@ export function isReinitializing(error: unknown): boolean {
 
 /** Whether an object cannot be decoded or its managedFields name a version that the CRD no longer has. */
 export function isInvalidGroupVersion(error: unknown): boolean {
-  const isAnswer = error instanceof ApiError && !isAdmissionDenial(error);
-  return isAnswer && PERMANENT_INTERNAL_ERRORS.some((words) => error.said.includes(words));
+  return says(error, INVALID_GROUP_VERSION);
 }
 
 function isPermanentInternalError(error: ApiError): boolean {
-  return isInvalidGroupVersion(error) || isConversionRefusal(error);
+  return isInvalidGroupVersion(error) || isConversionRefusal(error) || says(error, TOO_LARGE_FOR_ETCD);
+}
+
+function says(error: unknown, phrases: readonly string[]): boolean {
+  const isAnswer = error instanceof ApiError && !isAdmissionDenial(error);
+  return isAnswer && phrases.some((phrase) => error.said.includes(phrase));
 }
 
 /**
@@ -127,4 +135,31 @@ function isPermanentInternalError(error: ApiError): boolean {
 export function isConversionRefusal(error: unknown): error is ApiError {
   const isAnswer = error instanceof ApiError && !isAdmissionDenial(error);
   return isAnswer && /conversion webhook for .+? (returned |failed(?!: Post ))/.test(error.said);
+}
+
+/** What an API server, or etcd behind it, says where it gave up on an answer; the last one is gRPC's own limit. */
+const GAVE_UP = /timed? ?out|timeout|deadline exceeded|did not complete within|larger than max/i;
+const GAVE_UP_STATUSES = new Set([408, 500, 503, 504]);
+const BROKEN_CODES = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"]);
+
+/** Whether an answer took too long, or was too large to give: one to a smaller question may come. */
+export function isTimeout(error: unknown): boolean {
+  if (error instanceof TransportError) {
+    return error.cause instanceof DeadlineExceeded;
+  }
+  const hasGivenUp = error instanceof ApiError && GAVE_UP_STATUSES.has(error.status);
+  return hasGivenUp && failedWebhookOf(error) === undefined && (error.status === 504 || GAVE_UP.test(error.said));
+}
+
+/**
+ * Whether an answer broke off, or none came on a connection that there was. So looks a request that took longer than the
+ * API server, or a load balancer, allows; and so does any broken connection.
+ */
+export function isBrokenOff(error: unknown): boolean {
+  return error instanceof TransportError && BROKEN_CODES.has(codeOf(error.cause));
+}
+
+function codeOf(cause: unknown): string {
+  const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  return typeof code === "string" ? code : "";
 }

@@ -28,6 +28,12 @@ export interface ListedObject extends ObjectIdentity {
   readonly digest: string;
 }
 
+/**
+ * The largest JSON text of an object that is read. An API server takes requests of up to 3 MB, and etcd values of up to
+ * 1.5 MiB unless it is configured otherwise; what is stored in another encoding may be several times as long as JSON.
+ */
+export const MAX_OBJECT_BYTES = 32 * 2 ** 20;
+
 /** Text that holds no object with metadata. */
 export class ObjectUnreadable extends Error {
   override readonly name = "ObjectUnreadable";

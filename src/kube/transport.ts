@@ -33,6 +33,9 @@ export interface ApiResponse<T> {
   readonly serverTime: number | undefined;
 }
 
+/** The body of an answer. */
+export type Body = Dispatcher.ResponseData["body"];
+
 /** Awaited before a request that stores something: resolves where it may be sent, throws where it may not. */
 export type Fence = () => Promise<void>;
 
@@ -112,14 +115,22 @@ export class Transport {
    * @throws the signal's reason where it was aborted.
    */
   async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
-    return this.#sessions.track(this.#whole<T>(request));
+    return this.read(request, parsed<T>);
   }
 
-  async #whole<T>(request: ApiRequest): Promise<ApiResponse<T>> {
+  /**
+   * Sends one request and has `read` make something of the answer's body as it arrives.
+   * @throws as {@link request}; {TransportError} also where `read` throws anything but a {KsvmError}.
+   */
+  async read<T>(request: ApiRequest, read: (body: Body) => Promise<T>): Promise<ApiResponse<T>> {
+    return this.#sessions.track(this.#whole(request, read));
+  }
+
+  async #whole<T>(request: ApiRequest, read: (body: Body) => Promise<T>): Promise<ApiResponse<T>> {
     const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
     try {
       const answer = await this.#send(request, deadline);
-      const body = await this.#stage(request, deadline, parsed<T>(answer.body));
+      const body = await this.#stage(request, deadline, read(answer.body));
       return { status: answer.statusCode, body, serverTime: serverTimeOf(answer) };
     } finally {
       deadline.end();
@@ -235,7 +246,7 @@ export class Transport {
   }
 }
 
-async function parsed<T>(body: Dispatcher.ResponseData["body"]): Promise<T> {
+async function parsed<T>(body: Body): Promise<T> {
   const text = await body.text();
   return (text === "" ? undefined : JSON.parse(text)) as T;
 }

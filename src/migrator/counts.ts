@@ -51,6 +51,17 @@ export class Tally {
   /** The first {@link MAX_NAMED_OBJECTS} objects that an admission webhook changed. */
   readonly changedObjects: NamedObject[] = [];
 
+  /**
+   * The list began at the first object again. What was not written, and did not change, is looked at once more; what was
+   * written lies beyond the watermark now.
+   */
+  startOver(): void {
+    this.counts.done -= this.counts.current + this.counts.failed;
+    this.counts.current = 0;
+    this.counts.failed = 0;
+    this.failures.length = 0;
+  }
+
   /** Adds one object. */
   add({ namespace, name }: NamedObject, outcome: ObjectOutcome): void {
     const named = namespace === undefined ? { name } : { namespace, name };

@@ -1,6 +1,6 @@
-import type { PartialObjectMetadataList } from "../api/meta.ts";
 import type { ApiClient, ListOptions } from "../kube/client.ts";
 import { isConversionRefusal } from "../kube/failure.ts";
+import type { ListedPage } from "../kube/listed-page.ts";
 import type { Resource } from "../kube/resources.ts";
 
 /** A resource whose objects are served in one version or more. */
@@ -19,11 +19,11 @@ export async function listInAnyVersion(
   client: ApiClient,
   { resource, otherVersions }: VersionedResource,
   options: ListOptions,
-): Promise<PartialObjectMetadataList> {
+): Promise<ListedPage> {
   let refusal: unknown;
   for (const version of [resource.version, ...otherVersions]) {
     try {
-      return await client.listMetadata({ ...resource, version }, options);
+      return await client.listPage({ ...resource, version }, options);
     } catch (error) {
       if (!isConversionRefusal(error)) {
         throw error;

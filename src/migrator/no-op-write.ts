@@ -1,8 +1,9 @@
-import type { PartialObjectMetadata } from "../api/meta.ts";
+import type { Readable } from "node:stream";
 import { REWRITE_FIELD_MANAGER } from "../api/names.ts";
-import type { ObjectIdentity } from "../kube/listed-object.ts";
+import { boundedBytes } from "../kube/bounded-body.ts";
+import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES, type ObjectIdentity } from "../kube/listed-object.ts";
 import { ACCEPT_METADATA, APPLY_PATCH, apiVersionOf, objectPath, type Resource } from "../kube/resources.ts";
-import type { Transport } from "../kube/transport.ts";
+import type { ApiRequest, Transport } from "../kube/transport.ts";
 
 /** How a no-op write is sent. */
 export interface NoOpWriteOptions {
@@ -15,7 +16,8 @@ export interface NoOpWriteOptions {
 
 /**
  * Writes one object as it is, with its uid and resourceVersion as preconditions, so that it can neither create an object
- * nor undo somebody's write. The API server stores it anew exactly where it is stored in another encoding.
+ * nor undo another client's write. The API server stores it again exactly where it is stored in another encoding.
+ * @returns the object as it is now stored
  * @throws {ApiError | TransportError}
  */
 export async function noOpWrite(
@@ -23,10 +25,10 @@ export async function noOpWrite(
   resource: Resource & { readonly kind: string },
   object: ObjectIdentity,
   options: NoOpWriteOptions,
-): Promise<PartialObjectMetadata> {
+): Promise<ListedObject> {
   const { name, namespace, uid, resourceVersion } = object;
   const scope = namespace === undefined ? {} : { namespace };
-  const response = await transport.request<PartialObjectMetadata>({
+  const request: ApiRequest = {
     method: "PATCH",
     path: objectPath(resource, object),
     query: { fieldManager: REWRITE_FIELD_MANAGER, dryRun: options.dryRun === true ? "All" : undefined },
@@ -38,6 +40,10 @@ export async function noOpWrite(
     contentType: options.patchType ?? APPLY_PATCH,
     accept: ACCEPT_METADATA,
     signal: options.signal,
-  });
-  return response.body;
+  };
+  return (await transport.read(request, readObject)).body;
+}
+
+async function readObject(body: Readable): Promise<ListedObject> {
+  return listedObjectOf(await boundedBytes(body, MAX_OBJECT_BYTES));
 }

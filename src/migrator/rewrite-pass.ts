@@ -1,22 +1,20 @@
-import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { compareResourceVersions, isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { failureKindOf, isConversionRefusal } from "../kube/failure.ts";
+import type { ListedObject } from "../kube/listed-object.ts";
+import type { ListedPage } from "../kube/listed-page.ts";
 import type { Resource } from "../kube/resources.ts";
 import type { ResumePoint } from "./checkpoint.ts";
-import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
 import type { Tally } from "./counts.ts";
 import type { EventSink } from "./events.ts";
-import { listInAnyVersion } from "./list-in-any-version.ts";
+import { ListPosition } from "./list-position.ts";
+import { PageReader } from "./page-reader.ts";
 import type { Pacer } from "./pacer.ts";
 import { Patience } from "./patience.ts";
 import type { Retrier } from "./retrier.ts";
 import { type ObjectOutcome, rewriteObject } from "./rewrite.ts";
 import type { RunBudget } from "./run-budget.ts";
 import { SetAside } from "./set-aside.ts";
-import { WaitingForOthers } from "./start-again.ts";
 
 /** What a {@link RewritePass} needs. */
 export interface RewritePassOptions {
@@ -49,12 +47,14 @@ export interface RewritePassOptions {
 export class RewritePass {
   readonly #options: RewritePassOptions;
   readonly #patience = new Patience();
-  readonly #setAside = new SetAside<ObjectMeta>();
+  readonly #setAside = new SetAside<ListedObject>();
+  readonly #reader: PageReader;
+  readonly #position = new ListPosition();
   #watermark: string | undefined;
-  #continueToken: string | undefined;
 
   constructor(options: RewritePassOptions) {
     this.#options = options;
+    this.#reader = new PageReader(options);
   }
 
   /** Whether it went on from the point that it was given. */
@@ -67,15 +67,12 @@ export class RewritePass {
   async run(): Promise<void> {
     await this.#probe();
     do {
-      const page = await this.#nextPage(this.#options.pageSize);
-      this.#watermark ??= page.metadata.resourceVersion;
+      const page = await this.#nextPage();
+      this.#watermark ??= page.resourceVersion;
       const watermark = this.#watermark;
-      this.#estimateTotal(page);
-      await this.#rewritePage(page.items, watermark);
-      const next = page.metadata.continue;
-      this.#continueToken = next === undefined || next === "" ? undefined : next;
+      await this.#rewritePage(page, watermark);
       await this.#options.onPage(this.#point(watermark));
-    } while (this.#continueToken !== undefined);
+    } while (this.#reader.continueToken !== undefined);
     await this.#tryAgain(this.#watermark);
   }
 
@@ -85,9 +82,8 @@ export class RewritePass {
    */
   #point(watermark: string): ResumePoint {
     const isMissed = this.#options.tally.counts.failed > 0 || this.#setAside.size > 0;
-    return this.#continueToken === undefined || isMissed
-      ? { watermark }
-      : { watermark, continueToken: this.#continueToken };
+    const { continueToken } = this.#reader;
+    return continueToken === undefined || isMissed ? { watermark } : { watermark, continueToken };
   }
 
   /**
@@ -97,81 +93,46 @@ export class RewritePass {
    */
   async #probe(): Promise<void> {
     const { resume } = this.#options;
-    const probe = await this.#nextPage(1);
-    const order = resume && compareResourceVersions(probe.metadata.resourceVersion, resume.watermark);
+    const probe = await this.#reader.probe();
+    const order = resume && compareResourceVersions(probe.resourceVersion, resume.watermark);
     if (resume !== undefined && order !== undefined && order >= 0) {
       this.#watermark = resume.watermark;
-      this.#continueToken = resume.continueToken;
+      this.#reader.continueToken = resume.continueToken;
     }
   }
 
-  async #nextPage(limit: number): Promise<PartialObjectMetadataList> {
-    try {
-      return await this.#untilListed(limit);
-    } catch (error) {
-      const request = { kind: "list", limit, continueToken: this.#continueToken } as const;
-      throw error instanceof WaitingForOthers ? error.about(request) : error;
+  /** A list that begins at the first object again shows objects that were counted already. */
+  async #nextPage(): Promise<ListedPage> {
+    const { restarts } = this.#reader;
+    const page = await this.#reader.next();
+    if (this.#reader.restarts > restarts) {
+      const { tally } = this.#options;
+      this.#position.startOver(tally.counts.gone);
+      tally.startOver();
     }
+    return page;
   }
 
-  async #untilListed(limit: number): Promise<PartialObjectMetadataList> {
-    const { client, retrier, signal } = this.#options;
-    let since: number | undefined;
-    for (let attempt = 0; ; attempt++) {
-      const continueToken = this.#continueToken;
-      try {
-        const options = { limit, continueToken, signal };
-        return await retrier.run(() => listInAnyVersion(client, this.#options, options), signal);
-      } catch (error) {
-        if (isConversionRefusal(error)) {
-          // No served version can list it: whoever keeps the object or the webhook has to mend it.
-          since ??= this.#options.clock.monotonic();
-          await retrier.pause(error, { attempt, since }, signal);
-        } else {
-          this.#afterListFailure(error, continueToken);
-        }
-      }
-    }
-  }
-
-  #afterListFailure(error: unknown, continueToken: string | undefined): void {
-    const kind = failureKindOf(error);
-    if (kind === "unserved" || kind === "gone") {
-      const { group, version, resource } = this.#options.resource;
-      const text = `Cannot list "${resource}.${group}": version "${version}" is not served any more`;
-      throw new KsvmError("VersionNotServed", text, { cause: error });
-    }
-    if (continueToken === undefined || !isTokenFailure(error)) {
-      throw error;
-    }
-    this.#continueToken = nextTokenAfter(error, continueToken);
-    const startsOver = this.#continueToken === undefined;
-    this.#options.emit({ type: "tokenRefused", status: error.status, startsOver });
-  }
-
-  #estimateTotal(page: PartialObjectMetadataList): void {
-    const { counts } = this.#options.tally;
-    counts.total = counts.done + this.#setAside.size + page.items.length + (page.metadata.remainingItemCount ?? 0);
-  }
-
-  async #rewritePage(items: readonly PartialObjectMetadata[], watermark: string): Promise<void> {
+  async #rewritePage({ items, remainingItemCount = 0 }: ListedPage, watermark: string): Promise<void> {
     const { clock, pacer, signal, tally } = this.#options;
-    const due: ObjectMeta[] = [];
-    for (const { metadata } of items) {
-      this.#setAside.remove(metadata);
-      if (isNewer(metadata.resourceVersion, watermark)) {
-        tally.add(metadata, { kind: "newer" });
-      } else {
-        due.push(metadata);
+    tally.counts.total = this.#position.listed + items.length + remainingItemCount;
+    const due: ListedObject[] = [];
+    for (const item of items) {
+      this.#setAside.remove(item);
+      if (!isNewer(item.resourceVersion, watermark)) {
+        due.push(item);
+      } else if (!this.#position.wasListed(item)) {
+        tally.add(item, { kind: "newer" });
       }
     }
-    const rewrite = async (object: ObjectMeta): Promise<void> => {
+    const rewrite = async (object: ListedObject): Promise<void> => {
       const outcome = await this.#rewrite(object, watermark);
       if (outcome.kind !== "failed" || !this.#setAside.add(object, clock.monotonic())) {
         this.#count(object, outcome);
       }
     };
     await pacer.forEach(due, rewrite, signal);
+    this.#position.passed(items);
   }
 
   /** The second and last try of objects that could not be rewritten. */
@@ -181,18 +142,18 @@ export class RewritePass {
     if (waitMs > 0) {
       await clock.sleep(waitMs, signal);
     }
-    const rewrite = async (object: ObjectMeta): Promise<void> =>
+    const rewrite = async (object: ListedObject): Promise<void> =>
       this.#count(object, await this.#rewrite(object, watermark));
     await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);
   }
 
-  #rewrite(metadata: ObjectMeta, watermark: string): Promise<ObjectOutcome> {
-    const { client, kind } = this.#options;
+  #rewrite(object: ListedObject, watermark: string): Promise<ObjectOutcome> {
+    const { client } = this.#options;
     const context = { ...this.#options, transport: client.transport, patience: this.#patience, watermark };
-    return rewriteObject(context, { apiVersion: "meta.k8s.io/v1", kind, metadata });
+    return rewriteObject(context, object);
   }
 
-  #count(object: ObjectMeta, outcome: ObjectOutcome): void {
+  #count(object: ListedObject, outcome: ObjectOutcome): void {
     const { budget, clock, onObject, retrier, tally } = this.#options;
     tally.add(object, outcome);
     if (outcome.kind !== "failed") {

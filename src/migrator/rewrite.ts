@@ -1,9 +1,9 @@
-import type { ObjectMeta, PartialObjectMetadata } from "../api/meta.ts";
 import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failedWebhookOf, failureKindOf, isInvalidGroupVersion } from "../kube/failure.ts";
+import type { ListedObject } from "../kube/listed-object.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import type { Transport } from "../kube/transport.ts";
 import { backoffMs } from "./backoff.ts";
@@ -60,8 +60,8 @@ const MAX_UNEXPLAINED_CONFLICTS = 5;
  *
  * @throws {KsvmError} VersionNotServed where the path itself is not served; RetryBudgetExceeded.
  */
-export async function rewriteObject(context: RewriteContext, object: PartialObjectMetadata): Promise<ObjectOutcome> {
-  const attempt = new Rewrite(context, object.metadata);
+export async function rewriteObject(context: RewriteContext, object: ListedObject): Promise<ObjectOutcome> {
+  const attempt = new Rewrite(context, object);
   try {
     for (;;) {
       const outcome = await attempt.once();
@@ -76,7 +76,7 @@ export async function rewriteObject(context: RewriteContext, object: PartialObje
 
 class Rewrite {
   readonly #context: RewriteContext;
-  #metadata: ObjectMeta;
+  #object: ListedObject;
   #patchType: string;
   #failures = 0;
   #failedSince: number | undefined;
@@ -85,38 +85,37 @@ class Rewrite {
   #conflicts = 0;
   #unexplainedConflicts = 0;
 
-  constructor(context: RewriteContext, metadata: ObjectMeta) {
+  constructor(context: RewriteContext, object: ListedObject) {
     this.#context = context;
-    this.#metadata = metadata;
-    this.#patchType = patchTypeFor(metadata);
+    this.#object = object;
+    this.#patchType = patchTypeFor(object);
   }
 
   /** The write that is tried, for a probe to repeat. */
   get request(): StuckRequest {
-    return { kind: "write", object: this.#metadata, patchType: this.#patchType };
+    return { kind: "write", object: this.#object, patchType: this.#patchType };
   }
 
   /** One attempt; `undefined` where another is due. */
   async once(): Promise<ObjectOutcome | undefined> {
-    let written: PartialObjectMetadata;
+    let written: ListedObject;
     try {
       written = await this.#patch();
     } catch (error) {
       return this.#afterFailure(error);
     }
-    const { metadata } = written;
-    const changed = metadata.generation !== this.#metadata.generation;
+    const changed = written.generation !== this.#object.generation;
     // A dry-run never moves the resourceVersion.
-    if (metadata.resourceVersion === this.#metadata.resourceVersion && !this.#context.dryRun) {
+    if (written.resourceVersion === this.#object.resourceVersion && !this.#context.dryRun) {
       return { kind: "current" };
     }
     return { kind: "migrated", changed };
   }
 
-  #patch(): Promise<PartialObjectMetadata> {
+  #patch(): Promise<ListedObject> {
     const { resource, kind, pacer, transport, signal, dryRun } = this.#context;
     const options = { patchType: this.#patchType, dryRun, signal };
-    return pacer.observe(() => noOpWrite(transport, { ...resource, kind }, this.#metadata, options));
+    return pacer.observe(() => noOpWrite(transport, { ...resource, kind }, this.#object, options));
   }
 
   async #afterFailure(error: unknown): Promise<ObjectOutcome | undefined> {
@@ -146,33 +145,33 @@ class Rewrite {
     const { retrier, resource, transport, signal, watermark } = this.#context;
     let state: ObjectState;
     try {
-      state = await retrier.run(() => readObjectState(transport, resource, this.#metadata, { signal }), signal);
+      state = await retrier.run(() => readObjectState(transport, resource, this.#object, { signal }), signal);
     } catch (lookError) {
       return this.#afterFailedLook(lookError);
     }
     if (state.kind === "gone") {
       return { kind: "gone" };
     }
-    const { metadata } = state;
-    if (isNewer(metadata.resourceVersion, watermark)) {
+    const { object } = state;
+    if (isNewer(object.resourceVersion, watermark)) {
       return { kind: state.kind === "replaced" ? "gone" : "newer" };
     }
     if (state.kind === "present" && failureKindOf(error) !== "conflict") {
       return { kind: "failed", reason: reasonOf(error) };
     }
-    return this.#afterConflict(error, metadata);
+    return this.#afterConflict(error, object);
   }
 
   /** The next try is made with what was read. */
-  async #afterConflict(error: unknown, current: ObjectMeta): Promise<ObjectOutcome | undefined> {
-    const isUnexplained = current.resourceVersion === this.#metadata.resourceVersion;
+  async #afterConflict(error: unknown, current: ListedObject): Promise<ObjectOutcome | undefined> {
+    const isUnexplained = current.resourceVersion === this.#object.resourceVersion;
     const isOver = isUnexplained
       ? ++this.#unexplainedConflicts > MAX_UNEXPLAINED_CONFLICTS
       : ++this.#conflicts > MAX_CONFLICTS;
     if (isOver) {
       return { kind: "failed", reason: reasonOf(error) };
     }
-    this.#metadata = current;
+    this.#object = current;
     this.#patchType = patchTypeFor(current);
     if (isUnexplained) {
       await this.#pause(this.#unexplainedConflicts);
@@ -241,7 +240,7 @@ class Rewrite {
     }
     if (verdict === "look") {
       try {
-        await readObjectState(transport, resource, this.#metadata, { signal });
+        await readObjectState(transport, resource, this.#object, { signal });
       } catch {
         signal.throwIfAborted();
         return false;
@@ -266,8 +265,8 @@ class Rewrite {
   }
 }
 
-function patchTypeFor({ managedFields = [] }: ObjectMeta): string {
-  return managedFields.length === 0 ? MERGE_PATCH : APPLY_PATCH;
+function patchTypeFor({ hasManagedFields }: ListedObject): string {
+  return hasManagedFields ? APPLY_PATCH : MERGE_PATCH;
 }
 
 /**

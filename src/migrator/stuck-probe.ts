@@ -56,7 +56,7 @@ async function repeat(
   }
   const { limit = 1, continueToken } = stuckOn ?? {};
   const page = await listInAnyVersion(client, probed, { limit, continueToken, signal });
-  const object = page.items[0]?.metadata;
+  const object = page.items[0];
   if (stuckOn === undefined && object !== undefined) {
     await noOpWrite(client.transport, target, object, { patchType: APPLY_PATCH, dryRun: true, signal });
   }

@@ -84,7 +84,8 @@ parallel(
     await forgetManagers(kind.resource("v1"), "w0");
     const { metadata } = await api.get<WholeObject>(kind.resource("v1"), { name: "w0", namespace: "default" });
     const options = { patchType: APPLY_PATCH, signal: AbortSignal.timeout(60_000) };
-    const written = await noOpWrite(api.transport, { ...kind.resource("v1"), kind: kind.kind }, metadata, options);
+    await noOpWrite(api.transport, { ...kind.resource("v1"), kind: kind.kind }, metadata, options);
+    const written = await api.get<WholeObject>(kind.resource("v1"), { name: "w0", namespace: "default" });
     t.match(written.metadata.managedFields, [{ manager: "before-first-apply" }]);
   },
 );

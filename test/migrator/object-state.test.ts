@@ -1,13 +1,20 @@
 import tap from "tap";
 
-import type { ObjectMeta } from "../../src/api/meta.ts";
+import type { ListedObject } from "../../src/kube/listed-object.ts";
 import { stateOf } from "../../src/migrator/object-state.ts";
 
-const METADATA: ObjectMeta = { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "50" };
+const LISTED: ListedObject = {
+  name: "a",
+  namespace: "ns",
+  uid: "uid-a",
+  resourceVersion: "50",
+  hasManagedFields: true,
+  digest: "d",
+};
 
 await tap.test("stateOf() is gone only where a list shows no object of the name", async (t) => {
-  t.strictSame(stateOf(undefined, METADATA), { kind: "gone" });
-  t.strictSame(stateOf(METADATA, METADATA), { kind: "present", metadata: METADATA });
-  const other = { ...METADATA, uid: "uid-b" };
-  t.strictSame(stateOf(other, METADATA), { kind: "replaced", metadata: other });
+  t.strictSame(stateOf(undefined, LISTED), { kind: "gone" });
+  t.strictSame(stateOf(LISTED, LISTED), { kind: "present", object: LISTED });
+  const other = { ...LISTED, uid: "uid-b" };
+  t.strictSame(stateOf(other, LISTED), { kind: "replaced", object: other });
 });

@@ -1,8 +1,10 @@
+import type { ServerResponse } from "node:http";
+
 import tap, { type Test } from "tap";
 
 import { ApiClient } from "../../src/kube/client.ts";
 import type { ResumePoint } from "../../src/migrator/checkpoint.ts";
-import { Tally } from "../../src/migrator/counts.ts";
+import { type Counts, Tally } from "../../src/migrator/counts.ts";
 import { Pacer } from "../../src/migrator/pacer.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import { RewritePass } from "../../src/migrator/rewrite-pass.ts";
@@ -30,18 +32,23 @@ async function pass(
     readonly count: number;
     readonly pageSize: number;
     readonly accepts: (name: string, tried: number) => boolean;
+    readonly onObject?: (counts: Readonly<Counts>) => void;
+    /** Answers a list otherwise; `false` where it does not. */
+    readonly onList?: (request: SeenRequest, response: ServerResponse) => boolean;
   },
 ): Promise<Pass> {
   const { count, pageSize, accepts } = options;
   const tries: string[] = [];
+  const written = new Set<string>();
   const server = await startServer(t, (request, response) => {
     if (request.method === "GET") {
-      sendJson(response, 200, pageOf(request, count));
+      if (options.onList?.(request, response) !== true) sendJson(response, 200, pageOf(request, count, written));
       return;
     }
     const name = request.path.split("/").at(-1) ?? "";
     tries.push(name);
     if (accepts(name, tries.filter((tried) => tried === name).length)) {
+      written.add(name);
       sendJson(response, 200, { kind: "PartialObjectMetadata", metadata: metadataOf(name, "101") });
     } else {
       sendStatus(response, 404, { reason: "NotFound", message: DENIED, details: { name } });
@@ -66,7 +73,7 @@ async function pass(
     onPage: async (point) => {
       points.push(point);
     },
-    onObject: () => undefined,
+    onObject: () => options.onObject?.({ ...tally.counts }),
   });
   await rewriting.run();
   return { tally, points, clock, tries };
@@ -76,10 +83,13 @@ function metadataOf(name: string, resourceVersion = "50") {
   return { name, namespace: "ns", uid: `uid-${name}`, resourceVersion };
 }
 
-function pageOf({ query }: SeenRequest, count: number) {
+function pageOf({ query }: SeenRequest, count: number, written: ReadonlySet<string>) {
   const begin = Number(query.get("continue") ?? 0);
   const end = Math.min(count, begin + Number(query.get("limit")));
-  const items = Array.from({ length: end - begin }, (_, index) => ({ metadata: metadataOf(`w${begin + index}`) }));
+  const items = Array.from({ length: end - begin }, (_, index) => {
+    const name = `w${begin + index}`;
+    return { metadata: metadataOf(name, written.has(name) ? "101" : "50") };
+  });
   const metadata = { resourceVersion: "100", ...(end < count ? { continue: String(end) } : {}) };
   return { kind: "PartialObjectMetadataList", metadata, items };
 }
@@ -113,4 +123,59 @@ await tap.test("RewritePass keeps a bounded number of rejected objects for a sec
   const { tally, tries } = await pass(t, { count, pageSize: 500, accepts: () => false });
   t.match(tally.counts, { done: count, failed: count });
   t.equal(tries.length, count + MAX_SET_ASIDE);
+});
+
+await tap.test("RewritePass counts each object once when its list begins at the first object again", async (t) => {
+  let isRefused = false;
+  const totals: (number | undefined)[] = [];
+  const { tally, tries } = await pass(t, {
+    count: 9,
+    pageSize: 2,
+    accepts: (name) => name !== "w1",
+    onList: ({ query }, response) => {
+      // A damaged token: the API server says nothing of where to go on.
+      if (query.get("continue") !== "4" || isRefused) return false;
+      isRefused = true;
+      sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
+      return true;
+    },
+    onObject: (counts) => totals.push(counts.total),
+  });
+  t.ok(isRefused);
+  t.match(tally.counts, { done: 9, migrated: 8, newer: 0, failed: 1, total: 9 });
+  t.same(tally.failures, [{ namespace: "ns", name: "w1", reason: DENIED }]);
+  t.same(
+    [...new Set(totals)].filter((total) => total !== undefined && total > 9),
+    [],
+    "nor more in all",
+  );
+  t.equal(tries.filter((name) => name === "w0").length, 1, "what is written is not written again");
+});
+
+await tap.test("RewritePass asks for smaller pages when the API server gives up on one", async (t) => {
+  const limits: number[] = [];
+  const { tally } = await pass(t, {
+    count: 30,
+    pageSize: 16,
+    accepts: () => true,
+    onList: ({ query }, response) => {
+      limits.push(Number(query.get("limit")));
+      if (Number(query.get("limit")) <= 3) return false;
+      sendStatus(response, 504, {
+        reason: "Timeout",
+        message: "Timeout: request did not complete within requested timeout",
+      });
+      return true;
+    },
+  });
+  t.match(tally.counts, { done: 30, migrated: 30 });
+  t.same(limits.slice(0, 5), [1, 16, 8, 4, 2], "the probe, and then half as many each time");
+});
+
+await tap.test("RewritePass resumes at the page after the last one that is done, whatever its size was", async (t) => {
+  const { points } = await pass(t, { count: 9, pageSize: 4, accepts: () => true });
+  t.same(
+    points.map(({ continueToken }) => continueToken),
+    ["4", "8", undefined],
+  );
 });

@@ -1,0 +1,51 @@
+import type { Readable } from "node:stream";
+import type { PartialObjectMetadataList } from "../api/meta.ts";
+import { ItemSplitter } from "../json/item-splitter.ts";
+import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES } from "./listed-object.ts";
+
+/** One page of a list, of whose objects only the short fields are kept. */
+export interface ListedPage {
+  readonly items: readonly ListedObject[];
+  /** The state that the page shows. */
+  readonly resourceVersion: string;
+  /** Missing where this is the last page. */
+  readonly continueToken?: string;
+  /** How many objects follow; missing where the API server does not say. */
+  readonly remainingItemCount?: number;
+  /** The size of the answer. */
+  readonly bytes: number;
+}
+
+/** Kind, resourceVersion and continue token: some hundred bytes. */
+const REST_BYTES = 2 ** 20;
+
+/**
+ * Reads a page as it arrives: memory holds one object of it at a time.
+ * @throws {Error} where it is not the JSON text of a list of objects, or breaks off.
+ */
+export async function readListedPage(body: Readable): Promise<ListedPage> {
+  const items: ListedObject[] = [];
+  const limits = { itemBytes: MAX_OBJECT_BYTES, restBytes: REST_BYTES };
+  const splitter = new ItemSplitter((text) => items.push(listedObjectOf(text)), limits);
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    splitter.push(chunk);
+  }
+  const { continue: token = "", remainingItemCount, resourceVersion } = metadataOf(splitter.end());
+  return {
+    items,
+    resourceVersion,
+    ...(token === "" ? {} : { continueToken: token }),
+    ...(remainingItemCount === undefined ? {} : { remainingItemCount }),
+    bytes,
+  };
+}
+
+function metadataOf(text: string): PartialObjectMetadataList["metadata"] {
+  const { kind, metadata } = (JSON.parse(text) ?? {}) as Partial<PartialObjectMetadataList>;
+  if (kind?.endsWith("List") !== true || typeof metadata?.resourceVersion !== "string") {
+    throw new TypeError("expected a list with a resourceVersion");
+  }
+  return metadata;
+}
