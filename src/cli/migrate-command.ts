@@ -179,7 +179,7 @@ function contextFor(
     purpose: "ksvm migrate",
     options,
     emit,
-    cleanupPatienceMs: CLEANUP_PATIENCE_MS,
+    cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
     signal: io.signal,
   };
 }

@@ -3,6 +3,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import type { EventSink } from "./events.ts";
 import { LoopPace } from "./loop-pace.ts";
+import { DENIAL_PATIENCE_MS } from "./patience.ts";
 
 /** One thing that must be undone however a run ends, and what a user can do where that fails. */
 interface CleanupStep {
@@ -15,13 +16,16 @@ interface CleanupStep {
 export interface CleanupContext {
   readonly clock: Clock;
   readonly emit: EventSink;
-  /** Aborted when the run must end: then it has {@link INTERRUPTED_MS} for undoing everything. */
-  readonly signal: AbortSignal;
-  /**
-   * Milliseconds that undoing may take where nothing interrupts the run. Until then what fails for want of an API server
-   * is tried again. @default 30000: what is left is swept later
-   */
-  readonly cleanupPatienceMs?: number;
+  /** How long what fails for want of an API server is tried again. @default 30 seconds: what is left is swept later */
+  readonly cleanupPatience?: CleanupPatience;
+}
+
+/** For whom nobody sweeps what is left. */
+export interface CleanupPatience {
+  /** Milliseconds that undoing may take. */
+  readonly ms: number;
+  /** Aborted when the user wants the run to end: then it has 30 seconds for undoing everything. */
+  readonly interrupted: AbortSignal;
 }
 
 /** Milliseconds for undoing everything after an interruption, so that an API server that is gone does not hold Ctrl-C up. */
@@ -68,8 +72,7 @@ export class Cleanup {
   }
 
   async #undoAll(): Promise<readonly string[]> {
-    const { signal: interrupted, cleanupPatienceMs = INTERRUPTED_MS } = this.#context;
-    const limit = limitOf(interrupted, Math.max(cleanupPatienceMs, INTERRUPTED_MS));
+    const limit = limitOf(this.#context.cleanupPatience);
     const problems: string[] = [];
     for (const step of this.#steps.toReversed()) {
       try {
@@ -86,11 +89,15 @@ export class Cleanup {
   async #undo({ what, undo }: CleanupStep, signal: AbortSignal): Promise<void> {
     const { clock, emit } = this.#context;
     const pace = new LoopPace({ clock, ...AGAIN_PACE });
+    let deniedSince: number | undefined;
     for (let tries = 1; ; tries++) {
       try {
         return await undo(signal);
       } catch (error) {
-        if (signal.aborted || !mayPassLater(error)) {
+        const now = clock.monotonic();
+        deniedSince = isDenied(error) ? (deniedSince ?? now) : undefined;
+        const isPassing = deniedSince === undefined ? mayPassLater(error) : now - deniedSince < DENIAL_PATIENCE_MS;
+        if (signal.aborted || !isPassing) {
           throw error;
         }
         if (tries === 1) {
@@ -107,22 +114,28 @@ function mayPassLater(error: unknown): boolean {
   return failureKindOf(error) === "transient" || (error instanceof KsvmError && error.code === "RetryBudgetExceeded");
 }
 
-/** A signal that is aborted after `patienceMs`, or a while after an interruption. */
-function limitOf(interrupted: AbortSignal, patienceMs: number): { readonly signal: AbortSignal; end: () => void } {
+/** An API server that has just started knows no roles yet. */
+function isDenied(error: unknown): boolean {
+  const cause = error instanceof KsvmError && error.code === "OwnershipLost" ? error.cause : error;
+  return failureKindOf(cause) === "denied";
+}
+
+/** A signal that is aborted when the patience is over, or a while after an interruption. */
+function limitOf(patience: CleanupPatience | undefined): { readonly signal: AbortSignal; end: () => void } {
   const limit = new AbortController();
   const timeUp = (): void => limit.abort(new KsvmError("ServerUnreachable", "no time is left for cleaning up"));
-  let timer = setTimeout(timeUp, patienceMs);
+  let timer = setTimeout(timeUp, patience?.ms ?? INTERRUPTED_MS);
   const hurry = (): void => {
     clearTimeout(timer);
     timer = setTimeout(timeUp, INTERRUPTED_MS);
   };
-  if (interrupted.aborted) {
+  if (patience?.interrupted.aborted === true) {
     hurry();
   }
-  interrupted.addEventListener("abort", hurry, { once: true });
+  patience?.interrupted.addEventListener("abort", hurry, { once: true });
   const end = (): void => {
     clearTimeout(timer);
-    interrupted.removeEventListener("abort", hurry);
+    patience?.interrupted.removeEventListener("abort", hurry);
   };
   return { signal: limit.signal, end };
 }

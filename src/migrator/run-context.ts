@@ -2,6 +2,7 @@ import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { ApiServers } from "./api-servers.ts";
 import type { ResumePoint } from "./checkpoint.ts";
+import type { CleanupPatience } from "./cleanup.ts";
 import type { EventSink } from "./events.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Retrier } from "./retrier.ts";
@@ -50,8 +51,8 @@ export interface RunContext {
   readonly emit: EventSink;
   /** Told of every page that is done, and waited for; an error of it ends the run. @default nobody is told */
   readonly onPageDone?: (point: ResumePoint) => Promise<void>;
-  /** See {@link CleanupContext}. */
-  readonly cleanupPatienceMs?: number;
+  /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */
+  readonly cleanupPatience?: CleanupPatience;
   /** Aborted when the run must end, with the reason. */
   readonly signal: AbortSignal;
 }

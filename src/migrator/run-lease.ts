@@ -5,6 +5,7 @@ import { failureKindOf } from "../kube/failure.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { untilAborted, withDeadline } from "./deadline.ts";
 import { LoopPace } from "./loop-pace.ts";
+import { DENIAL_PATIENCE_MS } from "./patience.ts";
 import { acquireLease, type Lease, type Moment, microTime, momentOf, type RunLeaseOptions } from "./lease-acquire.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
@@ -36,6 +37,8 @@ export class RunLease {
   #renewing: Promise<void> = Promise.resolve();
   #lost: { readonly error: KsvmError; readonly isHeldByAnother: boolean } | undefined;
   #isVoid = false;
+  /** On the monotonic clock. */
+  #deniedSince: number | undefined;
 
   private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
     this.#options = options;
@@ -80,9 +83,23 @@ export class RunLease {
     await this.#options.retrier.run(async () => {
       // A renewal that arrives confirms, unless it took longer than the deadline: no minimum interval is needed here.
       while (!this.#isConfirmed()) {
-        await untilAborted(this.#renewNow(), signal).catch((error: unknown) => this.#throwAsOwnError(error));
+        await untilAborted(this.#renewNow(), signal).catch((error: unknown) => this.#afterRefusal(error, signal));
       }
     }, signal);
+  }
+
+  /** An API server that has just started knows no roles yet: a 401 or 403 is final once it has lasted. */
+  async #afterRefusal(error: unknown, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    if (failureKindOf(error) !== "denied") {
+      this.#deniedSince = undefined;
+      this.#throwAsOwnError(error);
+    }
+    this.#deniedSince ??= clock.monotonic();
+    if (clock.monotonic() - this.#deniedSince >= DENIAL_PATIENCE_MS) {
+      this.#throwAsOwnError(error);
+    }
+    await clock.sleep(RETRY_EVERY_MS, signal);
   }
 
   /**
@@ -234,6 +251,7 @@ export class RunLease {
       try {
         this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
         this.#confirmed = startedAt;
+        this.#deniedSince = undefined;
         return;
       } catch (error) {
         await this.#afterFailure(error, signal);

@@ -1,7 +1,12 @@
 import t from "tap";
 import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import type { CrdCondition } from "../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
+import {
+  CRD_FIELD_MANAGER,
+  MIGRATING_ANNOTATION,
+  OWNER_ANNOTATION,
+  STORAGE_MIGRATING_CONDITION,
+} from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { freezePolicyOf } from "../../src/webhook/freeze-policy.ts";
@@ -31,7 +36,8 @@ function unfreeze(...args: readonly string[]) {
 async function leaveFreeze(kind: TestKind): Promise<void> {
   await cluster.createCrd(kind, { storage: "v1" });
   const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: formatOwner(OWNER) };
-  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { annotations } } });
+  const patch = { type: MERGE_PATCH, body: { metadata: { annotations } } };
+  await api.patch(CRDS, kind, patch, { fieldManager: CRD_FIELD_MANAGER });
   const owned = { annotations: { [OWNER_ANNOTATION]: formatOwner(OWNER) } };
   const { policy, binding } = freezePolicyOf(kind.name, owned);
   await api.create(POLICIES, { ...policy });

@@ -7,8 +7,7 @@ import { FakeClock } from "../fake-clock.ts";
 
 function cleanupWith(log: string[], failing: readonly string[] = []): { cleanup: Cleanup; events: MigrationEvent[] } {
   const events: MigrationEvent[] = [];
-  const { signal } = new AbortController();
-  const cleanup = new Cleanup({ clock: new FakeClock(), emit: (event) => events.push(event), signal });
+  const cleanup = new Cleanup({ clock: new FakeClock(), emit: (event) => events.push(event) });
   for (const name of ["a", "b", "c"]) {
     cleanup.defer(`undo ${name}`, `undo ${name} by hand`, async (signal) => {
       log.push(`${name} ${signal.aborted ? "aborted" : "live"}`);
@@ -71,8 +70,7 @@ await tap.test("Cleanup.after() only warns of a step that failed beside an error
 await tap.test("Cleanup.after() tries a step again until the API server answers, and says so once", async (t) => {
   const clock = new FakeClock();
   const events: MigrationEvent[] = [];
-  const { signal } = new AbortController();
-  const cleanup = new Cleanup({ clock, emit: (event) => events.push(event), signal });
+  const cleanup = new Cleanup({ clock, emit: (event) => events.push(event) });
   let tries = 0;
   cleanup.defer("lift the freeze", "lift it by hand", async () => {
     if (++tries <= 6) throw new TransportError("PATCH crd", "https://server", new Error("connection refused"));
