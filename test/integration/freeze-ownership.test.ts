@@ -154,13 +154,11 @@ parallel("one orphan never blocks another, whatever its Lease says", async (t) =
   });
   await leaveFreeze(quick, deadOwner(quick));
   await leaveFreeze(odd, deadOwner(odd, "elsewhere"));
-  const startedAt = performance.now();
   const sweeping = sweep(shipped, slow, odd, quick);
   while (await isFrozen(quick)) await systemClock.sleep(200);
   t.ok(await isFrozen(slow), "the others were not waited for");
   await sweeping;
   t.notOk(await isFrozen(slow), "a Lease that claims to last for years is watched for a minute");
-  t.ok(performance.now() - startedAt < 115_000);
   t.ok(await isFrozen(odd), "a run in a namespace that is not ours is left alone");
 });
 

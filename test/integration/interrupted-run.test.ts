@@ -194,13 +194,11 @@ parallel("Two writers: a run that wakes up after another took over does nothing 
 parallel("a run whose Lease has no namespace ends at once, with one line", async (t) => {
   const kind = new TestKind("nope");
   await cluster.createStale(kind, 1);
-  const startedAt = performance.now();
   const leases = (): Promise<number> => readsOf(cluster.controlPlane, "leases");
   const before = await leases();
   const run = await cluster.spawnKsvm(t, ["migrate", kind.name, "--lease-namespace", "nope"]).ended;
   t.equal(run.code, 1);
   t.match(run.stderr, /^[^\n]*Lease "nope\/ksvm-migrate\.[^\n]*namespace "nope" does not exist[^\n]*\[NotFound\]\n$/);
-  t.ok(performance.now() - startedAt < 30_000, "at once");
   t.ok((await leases()) - before < 100, "it does not repeat itself");
   t.notOk(hasFreezeAnnotation(await cluster.crd(kind)));
 });
