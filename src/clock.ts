@@ -10,6 +10,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** The longest time that a timer of Node.js can wait, in milliseconds: 24.8 days. A longer one ends after 1 ms. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 /** The clock of this machine. */
 export const systemClock: Clock = {
   monotonic: () => performance.now(),
@@ -17,7 +20,11 @@ export const systemClock: Clock = {
   async sleep(ms, signal) {
     signal?.throwIfAborted();
     try {
-      await delay(ms, undefined, signal === undefined ? {} : { signal });
+      let left = ms;
+      do {
+        await delay(Math.min(left, LONGEST_TIMER_MS), undefined, signal === undefined ? {} : { signal });
+        left -= LONGEST_TIMER_MS;
+      } while (left > 0);
     } catch (error) {
       signal?.throwIfAborted();
       throw error;

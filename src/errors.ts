@@ -28,6 +28,7 @@ export const ERROR_CODES = [
   "CertificateSecretUnusable",
   "RotationStuck",
   "StorageMigratingStuck",
+  "OutputFailed",
   "Interrupted",
   "Internal",
 ] as const;

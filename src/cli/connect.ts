@@ -1,5 +1,4 @@
-import { homedir } from "node:os";
-import { delimiter, join } from "node:path";
+import { isatty } from "node:tty";
 import type { KubeConfig } from "@kubernetes/client-node";
 import { systemClock } from "../clock.ts";
 import { ApiClient } from "../kube/client.ts";
@@ -21,19 +20,9 @@ export interface Connection {
   close(): Promise<void>;
 }
 
-/** The files that kubectl would read. */
-function kubeconfigFiles({ kubeconfig }: ConnectOptions): readonly string[] {
-  if (kubeconfig !== undefined) {
-    return [kubeconfig];
-  }
-  const fromEnvironment = process.env["KUBECONFIG"];
-  return fromEnvironment === undefined || fromEnvironment === ""
-    ? [join(homedir(), ".kube", "config")]
-    : fromEnvironment.split(delimiter).filter((path) => path !== "");
-}
-
 /** How long the first answer may take, in milliseconds. An API server that is there answers /version at once. */
 const FIRST_ANSWER_TIMEOUT_MS = 15_000;
+const STDIN = 0;
 const FIRST_ANSWER_TRIES = 5;
 const FIRST_ANSWER_PAUSE_MS = 100;
 const QUICK_MS = 2_000;
@@ -48,7 +37,8 @@ export async function connect(
   signal: AbortSignal,
   observer?: RequestObserver,
 ): Promise<Connection> {
-  const config = loadKubeConfig({ ...options, files: kubeconfigFiles(options) });
+  const environment = { variables: process.env, isTerminal: isatty(STDIN) };
+  const config = loadKubeConfig({ ...options, environment });
   const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
   try {
     await first.authenticate(signal);

@@ -8,7 +8,7 @@ export interface CliIo {
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
   /** Where a terminal's answers come from. @default nobody can be asked */
   readonly stdin?: NodeJS.ReadableStream & { readonly isTTY?: boolean };
-  /** Aborted by Ctrl-C or SIGTERM, with a KsvmError of code Interrupted. */
+  /** Aborted by Ctrl-C, SIGTERM or SIGHUP, with a KsvmError of code Interrupted. */
   readonly signal: AbortSignal;
   /** Told once CRDs may be frozen from here. @default nobody */
   readonly onMayFreeze?: () => void;

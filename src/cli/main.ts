@@ -2,6 +2,8 @@
 import "./small-heap.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Interruption } from "./interruption.ts";
+import { errorLine } from "./report-error.ts";
+import { StandardStreams } from "./standard-streams.ts";
 
 const { runProgram } = await import("./program.ts");
 
@@ -15,17 +17,24 @@ function onSignal(signal: NodeJS.Signals): void {
   interruption.abort(new Interruption(signal));
 }
 
-process.on("SIGINT", onSignal);
-process.on("SIGTERM", onSignal);
+/** SIGHUP is what a terminal that is closed, or an ssh session that breaks, sends. */
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+for (const signal of SIGNALS) {
+  process.on(signal, onSignal);
+}
 
-// A reader that went away (`ksvm plan | head`) is no reason to leave a CRD frozen.
-process.stdout.on("error", () => undefined);
-
-process.exitCode = await runProgram(process.argv.slice(2), {
+const streams = new StandardStreams(process.stdout, process.stderr);
+const exitCode = await runProgram(process.argv.slice(2), {
   stdout: process.stdout,
   stderr: process.stderr,
   stdin: process.stdin,
   signal: interruption.signal,
 });
-process.removeListener("SIGINT", onSignal);
-process.removeListener("SIGTERM", onSignal);
+const failure = await streams.failure();
+if (failure !== undefined) {
+  process.stderr.write(`${errorLine(failure)}\n`);
+}
+process.exitCode = failure !== undefined && exitCode === EXIT.done ? EXIT.failed : exitCode;
+for (const signal of SIGNALS) {
+  process.removeListener(signal, onSignal);
+}

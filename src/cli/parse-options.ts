@@ -60,16 +60,16 @@ export function parseQps(text: string): number {
 }
 
 /**
- * Reads `--apiserver-endpoints`: URLs with commas between them.
+ * Reads `--apiserver-endpoints`: URLs with commas between them, each with a path where the API server has one.
  * @throws {InvalidArgumentError} where one is not an https URL.
  */
 export function parseEndpoints(text: string): readonly string[] {
   return text.split(",").map((part) => {
-    const url = URL.canParse(part.trim()) ? new URL(part.trim()) : undefined;
-    if (url?.protocol !== "https:") {
+    const url = URL.parse(part.trim());
+    if (url?.protocol !== "https:" || url.search !== "" || url.hash !== "" || url.username !== "") {
       throw new InvalidArgumentError('Expected https URLs with commas between them, such as "https://10.0.0.1:6443".');
     }
-    return url.origin;
+    return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
   });
 }
 

@@ -1,6 +1,17 @@
-import { KubeConfig, type User } from "@kubernetes/client-node";
+import { existsSync, readFileSync } from "node:fs";
+import { delimiter, join, resolve } from "node:path";
+import type { Cluster, KubeConfig } from "@kubernetes/client-node";
 import { KsvmError, messageOf } from "../errors.ts";
-import { tokenFilesIn } from "./token-files.ts";
+import {
+  ClusterConfig,
+  clusterOf,
+  environmentOf,
+  type KubeEnvironment,
+  type KubeUser,
+  userOf,
+} from "./cluster-config.ts";
+import { type Kubeconfig, mergeKubeconfigs, parseKubeconfig, textOf } from "./kubeconfig-merge.ts";
+import { readCluster, readUser } from "./kubeconfig-user.ts";
 
 /** Where the connection to the API server comes from. */
 export interface KubeConfigOptions {
@@ -8,98 +19,130 @@ export interface KubeConfigOptions {
   readonly kubeconfig?: string;
   /** Name of a context in it. @default its current context */
   readonly context?: string;
-  /** The files that `kubeconfig`, or what kubectl would take, stands for. @default `kubeconfig` alone */
-  readonly files?: readonly string[];
+  /** @default no variables and no terminal */
+  readonly environment?: KubeEnvironment;
+  /** Where a pod has its service account. @default /var/run/secrets/kubernetes.io/serviceaccount */
+  readonly serviceAccount?: string;
 }
+
+const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /**
- * Loads the configuration as kubectl would; inside a cluster the service account.
- * @throws {KsvmError} KubeconfigInvalid where it cannot be read, names no cluster, or has no such context.
+ * Loads the configuration as kubectl would; inside a cluster the service account. docs/kubeconfig.md says what is supported.
+ * @throws {KsvmError} KubeconfigInvalid where it cannot be read, names no cluster or user, or has no such context.
  */
 export function loadKubeConfig(options: KubeConfigOptions = {}): KubeConfig {
-  const config = new KubeConfig();
-  const source = options.kubeconfig === undefined ? "the kubeconfig" : `kubeconfig "${options.kubeconfig}"`;
+  const { environment, kubeconfig } = options;
+  const paths = pathsOf(options);
+  const merged = mergeKubeconfigs(paths.map(readKubeconfig));
+  const context = options.context ?? merged.currentContext;
+  const inCluster = context === "" && kubeconfig === undefined ? serviceAccountOf(options) : undefined;
+  const { cluster, user } = inCluster ?? selected(merged, context, sourceOf(options, paths));
+  return new ClusterConfig(cluster, user, { context, ...(environment === undefined ? {} : { environment }) });
+}
+
+/** The files to merge. One that is named must exist, one of a list may be missing. */
+function pathsOf({ environment, kubeconfig }: KubeConfigOptions): readonly string[] {
+  if (kubeconfig !== undefined) {
+    return [resolve(kubeconfig)];
+  }
+  const { HOME, KUBECONFIG, USERPROFILE } = environment?.variables ?? {};
+  const home = HOME ?? USERPROFILE;
+  const listed = (KUBECONFIG ?? "").split(delimiter).filter((path) => path !== "");
+  const byDefault = home === undefined ? [] : [join(home, ".kube", "config")];
+  return [...new Set(listed.length > 0 ? listed : byDefault)].map((path) => resolve(path)).filter(existsSync);
+}
+
+const NO_FILE = "the kubeconfig";
+
+function sourceOf({ kubeconfig }: KubeConfigOptions, paths: readonly string[]): string {
+  const named = kubeconfig === undefined ? paths : [kubeconfig];
+  return named.length === 0 ? NO_FILE : `kubeconfig ${named.map((path) => `"${path}"`).join(", ")}`;
+}
+
+function readKubeconfig(path: string): Kubeconfig {
   try {
-    if (options.kubeconfig === undefined) {
-      config.loadFromDefault();
-    } else {
-      config.loadFromFile(options.kubeconfig);
-    }
+    return parseKubeconfig(readFileSync(path, "utf8"), path);
   } catch (error) {
-    throw new KsvmError("KubeconfigInvalid", `Cannot load ${source}: ${messageOf(error)}`, { cause: error });
+    throw new KsvmError("KubeconfigInvalid", `Cannot load kubeconfig "${path}": ${messageOf(error)}`, { cause: error });
   }
-  const files = options.files ?? (options.kubeconfig === undefined ? [] : [options.kubeconfig]);
-  config.users = config.users.map(withTokenFile(tokenFilesIn(files)));
-  if (options.context !== undefined) {
-    selectContext(config, options.context, source);
-  }
-  assertUsable(config, source);
-  return config;
 }
 
-/** client-node reads a token from a file for its own auth provider, not for the kubeconfig's `tokenFile`. */
-function withTokenFile(tokenFiles: ReadonlyMap<string, string>): (user: User) => User {
-  return (user) => {
-    const tokenFile = tokenFiles.get(user.name);
-    return tokenFile === undefined ? user : { ...user, authProvider: { name: "tokenFile", config: { tokenFile } } };
-  };
+interface Selected {
+  readonly cluster: Cluster;
+  readonly user: KubeUser;
 }
 
-function selectContext(config: KubeConfig, context: string, source: string): void {
-  if (config.getContextObject(context) === null) {
-    const known = config.getContexts().map(({ name }) => `"${name}"`);
+function selected(kubeconfig: Kubeconfig, context: string, source: string): Selected {
+  if (context === "") {
+    throw new KsvmError(
+      "KubeconfigInvalid",
+      source === NO_FILE
+        ? "Cannot find a cluster: there is no kubeconfig and no service account; pass --kubeconfig or set KUBECONFIG"
+        : `Cannot use ${source}: its current context names no cluster; choose one with --context`,
+    );
+  }
+  const { clusterName, userName } = namesIn(kubeconfig, context, source);
+  const missing = kubeconfig.clusters.has(clusterName) ? `user "${userName}"` : `cluster "${clusterName}"`;
+  const cluster = kubeconfig.clusters.get(clusterName);
+  const user = userName === "" ? {} : kubeconfig.users.get(userName);
+  if (cluster === undefined || user === undefined) {
+    throw new KsvmError("KubeconfigInvalid", `Cannot use context "${context}": ${source} has no ${missing}`);
+  }
+  try {
+    return usable(readCluster(clusterName, cluster), readUser(userName, user));
+  } catch (error) {
+    throw new KsvmError("KubeconfigInvalid", `Cannot use ${source}: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function namesIn(
+  { contexts }: Kubeconfig,
+  context: string,
+  source: string,
+): { readonly clusterName: string; readonly userName: string } {
+  const entry = contexts.get(context);
+  if (entry === undefined) {
+    const known = [...contexts.keys()].map((name) => `"${name}"`);
     const names = known.length === 0 ? "none" : known.join(", ");
     throw new KsvmError("KubeconfigInvalid", `Cannot use context "${context}": ${source} has ${names}`);
   }
-  config.setCurrentContext(context);
+  return { clusterName: textOf(entry["cluster"]) ?? "", userName: textOf(entry["user"]) ?? "" };
 }
 
-function assertUsable(config: KubeConfig, source: string): void {
-  const server = config.getCurrentCluster()?.server;
-  if (server === undefined) {
-    throw new KsvmError(
-      "KubeconfigInvalid",
-      `Cannot use ${source}: its current context names no cluster; choose one with --context`,
-    );
+/** As with client-go, what proves who asks is sent to no server without TLS, such as `kubectl proxy`. */
+function usable(cluster: Cluster, user: KubeUser): Selected {
+  return { cluster, user: cluster.server.startsWith("https:") ? user : { name: user.name } };
+}
+
+/** The service account of the pod that this program runs in; `undefined` where it runs in none. */
+function serviceAccountOf(options: KubeConfigOptions): Selected | undefined {
+  const { environment, serviceAccount = SERVICE_ACCOUNT } = options;
+  const { KUBERNETES_SERVICE_HOST: host = "", KUBERNETES_SERVICE_PORT: port = "" } = environment?.variables ?? {};
+  const tokenFile = join(serviceAccount, "token");
+  if (host === "" || port === "" || !existsSync(tokenFile)) {
+    return undefined;
   }
-  // client-node falls back to this cluster where it found neither a kubeconfig nor a service account.
-  if (config.getCurrentContext() === "loaded-context" && server === "http://localhost:8080") {
-    throw new KsvmError(
-      "KubeconfigInvalid",
-      "Cannot find a cluster: there is no kubeconfig and no service account; pass --kubeconfig or set KUBECONFIG",
-    );
-  }
-  if (!URL.canParse(server)) {
-    throw new KsvmError("KubeconfigInvalid", `Cannot use ${source}: server "${server}" is not a URL`);
-  }
+  const server = `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const caFile = join(serviceAccount, "ca.crt");
+  return {
+    cluster: { name: "in-cluster", server, caFile, skipTLSVerify: false },
+    user: { name: "in-cluster", tokenFile },
+  };
 }
 
 /** The host name that every API server's certificate carries, whatever address it is reached by. */
 const IN_CLUSTER_SERVER_NAME = "kubernetes.default.svc";
 
-/** The same credentials for another API server of the same cluster. */
+/**
+ * The same credentials for another API server of the same cluster.
+ * @throws {KsvmError} KubeconfigInvalid where the configuration has no current context.
+ */
 export function withServer(config: KubeConfig, server: string): KubeConfig {
-  const cluster = config.getCurrentCluster();
-  const sameHost =
-    cluster !== null && URL.canParse(server) && new URL(server).hostname === new URL(cluster.server).hostname;
-  return copyOf(config, { server, ...(sameHost ? {} : { tlsServerName: IN_CLUSTER_SERVER_NAME }) });
-}
-
-function copyOf(
-  config: KubeConfig,
-  changes: { readonly server?: string; readonly tlsServerName?: string },
-): KubeConfig {
-  const cluster = config.getCurrentCluster();
-  const context = config.getContextObject(config.getCurrentContext());
-  if (cluster === null || context === null) {
-    throw new KsvmError("KubeconfigInvalid", "Cannot reach an API server: the kubeconfig has no current context");
-  }
-  const copy = new KubeConfig();
-  copy.loadFromOptions({
-    clusters: [{ ...cluster, ...changes }],
-    users: config.getUsers(),
-    contexts: [context],
-    currentContext: context.name,
-  });
-  return copy;
+  const cluster = clusterOf(config);
+  const sameHost = URL.canParse(server) && new URL(server).hostname === new URL(cluster.server).hostname;
+  const changes = { server, ...(sameHost ? {} : { tlsServerName: IN_CLUSTER_SERVER_NAME }) };
+  const context = config.getCurrentContext();
+  // The same user object: with it the credentials are shared.
+  return new ClusterConfig({ ...cluster, ...changes }, userOf(config), { context, environment: environmentOf(config) });
 }

@@ -1,6 +1,16 @@
 import type { Status } from "../api/meta.ts";
 import { type ErrorCode, KsvmError } from "../errors.ts";
 
+/** What an {@link ApiError} is made of. */
+interface ApiErrorOptions {
+  readonly answer?: Status;
+  readonly text?: string;
+  /** The header. */
+  readonly retryAfter?: string;
+  /** The clock of who answered, in milliseconds since the Unix epoch. */
+  readonly serverTime?: number | undefined;
+}
+
 /** An error answer of an API server, or a redirect of what stands before it (status 300 and above). */
 export class ApiError extends KsvmError {
   override readonly name = "ApiError";
@@ -11,13 +21,12 @@ export class ApiError extends KsvmError {
   /** Seconds from the `Retry-After` header, or from the Status' details. */
   readonly retryAfterSeconds: number | undefined;
 
-  constructor(request: string, status: number, options: { answer?: Status; text?: string; retryAfter?: string }) {
+  constructor(request: string, status: number, options: ApiErrorOptions) {
     const said = options.answer?.message ?? options.text?.trim().slice(0, 500) ?? "no message";
     super(codeOf(status), `Cannot ${request}: the API server answered ${status}: ${said}`);
     this.status = status;
     this.answer = options.answer;
-    const retryAfter = Number(options.retryAfter ?? options.answer?.details?.retryAfterSeconds);
-    this.retryAfterSeconds = Number.isFinite(retryAfter) && retryAfter >= 0 ? retryAfter : undefined;
+    this.retryAfterSeconds = retryAfterOf(options) ?? secondsOf(options.answer?.details?.retryAfterSeconds);
   }
 
   /** The `reason` of the Status, such as `Expired` or `AlreadyExists`. */
@@ -38,6 +47,19 @@ export class TransportError extends KsvmError {
   constructor(request: string, server: string, cause: unknown) {
     super("ServerUnreachable", `Cannot ${request}: no answer from ${server}: ${causeText(cause)}`, { cause });
   }
+}
+
+/** Seconds, or a date by the clock of who answered (RFC 9110, section 10.2.3). */
+function retryAfterOf({ retryAfter = "", serverTime }: ApiErrorOptions): number | undefined {
+  const seconds = retryAfter === "" ? undefined : secondsOf(retryAfter);
+  const date = Date.parse(retryAfter);
+  const isDate = seconds === undefined && /[a-z]/i.test(retryAfter) && !Number.isNaN(date);
+  return isDate && serverTime !== undefined ? Math.max(0, (date - serverTime) / 1_000) : seconds;
+}
+
+function secondsOf(value: string | number | undefined): number | undefined {
+  const seconds = Number(value);
+  return Number.isFinite(seconds) && seconds >= 0 ? seconds : undefined;
 }
 
 function codeOf(status: number): ErrorCode {
@@ -61,8 +83,9 @@ function causeText(cause: unknown): string {
     return causeText(cause.errors[0]);
   }
   if (cause instanceof Error) {
-    const inner = cause.cause instanceof Error ? `: ${cause.cause.message}` : "";
-    return `${cause.message}${inner}`.replaceAll(/\s*\n\s*/g, " ");
+    const inner = cause.cause instanceof Error ? cause.cause.message : "";
+    const text = cause.message.includes(inner) ? cause.message : `${cause.message}: ${inner}`;
+    return text.replaceAll(/\s*\n\s*/g, " ");
   }
   return String(cause);
 }

@@ -231,6 +231,7 @@ export class Transport {
     return new ApiError(describe(request), answer.statusCode, {
       ...(status === undefined ? { text } : { answer: status }),
       ...(typeof retryAfter === "string" ? { retryAfter } : {}),
+      serverTime: serverTimeOf(answer) ?? this.#clock.now(),
     });
   }
 

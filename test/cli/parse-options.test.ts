@@ -65,7 +65,18 @@ const invalid: readonly [name: string, parse: Parser, texts: readonly string[]][
   [
     "parseEndpoints",
     parseEndpoints,
-    ["", ",", "https://a,", "http://a", "10.0.0.1:6443", "https://", "ftp://a", "https://a b"],
+    [
+      "",
+      ",",
+      "https://a,",
+      "http://a",
+      "10.0.0.1:6443",
+      "https://",
+      "ftp://a",
+      "https://a b",
+      "https://a/?b",
+      "https://u:p@a",
+    ],
   ],
   ["parseGroups", parseGroups, ["", "apps,", "Apps", "a b", "example.com/v1"]],
   [
@@ -98,11 +109,11 @@ await tap.test("parseQps() takes 0 for no limit", (t) => {
   t.end();
 });
 
-await tap.test("parseEndpoints() keeps the origin of each URL", (t) => {
-  t.same(parseEndpoints("https://10.0.0.1:6443, https://[::1]:6443/,https://a/path?b"), [
+await tap.test("parseEndpoints() keeps the path of each URL, without a slash at its end", (t) => {
+  t.same(parseEndpoints("https://10.0.0.1:6443, https://[::1]:6443/,https://a/k8s/clusters/c-1/"), [
     "https://10.0.0.1:6443",
     "https://[::1]:6443",
-    "https://a",
+    "https://a/k8s/clusters/c-1",
   ]);
   t.end();
 });

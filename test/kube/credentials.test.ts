@@ -4,7 +4,7 @@ import { mock } from "node:test";
 
 import tap from "tap";
 
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { ClusterConfig } from "../../src/kube/cluster-config.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor, type LocalServer, sendJson, sendStatus, startServer } from "./local-server.ts";
@@ -132,17 +132,15 @@ await tap.test("Transport: a token file, as a service account has it, is read ag
   t.same(server.tokens(), ["Bearer token-1", "Bearer token-1", "Bearer token-2"]);
 });
 
-await tap.test(
-  "Transport: the tokenFile of a kubeconfig is read, its line break is not part of the token",
-  async (t) => {
-    const server = await startServer(t, (_, response) => sendJson(response, 200, { gitVersion: "v1.36.3" }));
-    const folder = t.testdir({ token: "secret\n", config: kubeconfigFor(server.url, { tokenFile: "token" }) });
-    const client = new Transport(loadKubeConfig({ kubeconfig: join(folder, "config") }));
-    t.teardown(() => client.close());
-    await client.request(GET);
-    t.equal(server.seen[0]?.headers.authorization, "Bearer secret");
-  },
-);
+await tap.test("Transport: the line break of a tokenFile is not part of the token", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const tokenFile = join(t.testdir({ token: "secret\n" }), "token");
+  const cluster = { name: "local", server: server.url, skipTLSVerify: true };
+  const client = new Transport(new ClusterConfig(cluster, { name: "jane", tokenFile }, { context: "local" }));
+  t.teardown(() => client.close());
+  await client.request(GET);
+  t.equal(server.seen[0]?.headers.authorization, "Bearer secret");
+});
 
 await tap.test("Transport sends a token, or a user name and a password, from the kubeconfig", async (t) => {
   const byToken = await connect(t, { token: "secret" }, new FakeClock());

@@ -11,8 +11,6 @@ import { Transport } from "../../src/kube/transport.ts";
 import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "./local-server.ts";
 
 const GET = { method: "GET", path: "/x" } as const;
-/** Far below what undici, client-node or the operating system would wait, and far above what a busy machine delays. */
-const SOON_MS = 5_000;
 
 type Tap = Parameters<typeof startServer>[0] & { testdir(content?: Record<string, string>): string };
 
@@ -101,27 +99,23 @@ const stages: readonly Stage[] = [
 ];
 
 for (const { name, setUp } of stages) {
-  await tap.test(`Transport.request() ends by its timeout, and close() at once, in spite of ${name}`, async (t) => {
+  await tap.test(`Transport.request() ends by its timeout, and so does close(), in spite of ${name}`, async (t) => {
     const transport = new Transport(await setUp(t), { timeoutMs: 200 });
-    const startedAt = performance.now();
     const error = await transport.request(GET).catch((thrown: unknown) => thrown);
     t.ok(error instanceof TransportError, String(error));
     t.match((error as Error).message, /the time for an answer \(0\.2 s\) is up/);
     await transport.close();
-    t.ok(performance.now() - startedAt < SOON_MS);
   });
 
-  await tap.test(`Transport.request() ends by its signal, and close() at once, in spite of ${name}`, async (t) => {
+  await tap.test(`Transport.request() ends by its signal, and so does close(), in spite of ${name}`, async (t) => {
     const transport = new Transport(await setUp(t));
     const abort = new AbortController();
     const reason = new Error("Ctrl-C");
-    const startedAt = performance.now();
     const request = transport.request({ ...GET, signal: abort.signal }).catch((thrown: unknown) => thrown);
     await delay(100);
     abort.abort(reason);
     t.equal(await request, reason);
     await transport.close();
-    t.ok(performance.now() - startedAt < SOON_MS);
   });
 }
 
@@ -143,6 +137,19 @@ async function gate(t: Tap, url: string, open: Promise<void>): Promise<number> {
   });
   return (await listen(t, server)).port;
 }
+
+await tap.test("Transport.request() ends before the connection that it waits for, which close() ends", async (t) => {
+  const { port, connections } = await silentServer(t);
+  const transport = new Transport(configFor(kubeconfigFor(`https://127.0.0.1:${port}`)));
+  const abort = new AbortController();
+  const request = transport.request({ ...GET, signal: abort.signal }).catch(() => undefined);
+  while ((await connections()) === 0) await delay(20);
+  abort.abort();
+  await request;
+  t.equal(await connections(), 1, "the handshake is still waited for");
+  await transport.close();
+  while ((await connections()) > 0) await delay(20);
+});
 
 await tap.test("Transport.request() that was aborted before its connection stood is never sent", async (t) => {
   // Local, to hold the connection back.

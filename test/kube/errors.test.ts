@@ -63,6 +63,20 @@ for (const [header, details, seconds] of retryCases) {
   );
 }
 
+function secondsAt(time: string, serverTime: number): number | undefined {
+  return new ApiError("GET /x", 503, { retryAfter: time, serverTime }).retryAfterSeconds;
+}
+
+await tap.test("ApiError.retryAfterSeconds counts to a date by the clock of who answered", (t) => {
+  const now = Date.UTC(2026, 9, 21, 7, 28);
+  t.equal(secondsAt("Wed, 21 Oct 2026 07:28:30 GMT", now), 30);
+  t.equal(secondsAt("Wed, 21 Oct 2026 07:27:00 GMT", now), 0, "a date that has passed");
+  t.equal(secondsAt("5", now), 5);
+  t.equal(secondsAt("soon", now), undefined);
+  t.equal(secondsAt("-5", now), undefined);
+  t.end();
+});
+
 const causes: readonly [name: string, cause: unknown, words: string][] = [
   ["an error", new Error("reset"), "reset"],
   [
