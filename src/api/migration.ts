@@ -21,8 +21,22 @@ export interface GroupVersionResource {
   readonly resource: string;
 }
 
-/** The condition types of a StorageVersionMigration. Waiting is ours: a Running one that waits for somebody else. */
-export type MigrationConditionType = "Running" | "Waiting" | "Succeeded" | "Failed";
+/**
+ * The Lease in {@link SYSTEM_NAMESPACE} by which all migrations are suspended, those that come later too. It is in force
+ * while it has {@link SUSPEND_ALL_ANNOTATION} (src/api/names.ts).
+ */
+export const SUSPEND_LEASE = "ksvm-suspend";
+
+/**
+ * The condition types of a StorageVersionMigration. Three are ours: Waiting is a Running one that waits for others, Pending
+ * one that is in the queue, and Suspended one that a user stopped (`spec.suspend`).
+ */
+export type MigrationConditionType = "Pending" | "Running" | "Waiting" | "Suspended" | "Succeeded" | "Failed";
+
+/** Every state that a migration can be in: the condition that stands for it. Pending also where no condition is True. */
+export const MIGRATION_STATES = ["Running", "Waiting", "Suspended", "Pending", "Failed", "Succeeded"] as const;
+/** One of {@link MIGRATION_STATES}. */
+export type MigrationState = (typeof MIGRATION_STATES)[number];
 
 /** One entry of `status.conditions` of a StorageVersionMigration. */
 export interface MigrationCondition {
@@ -58,6 +72,8 @@ export interface MigrationStatus {
   readonly counts?: MigrationCounts;
   /** "migrated of all", for the printer column. */
   readonly progress?: string;
+  /** 1 for the one that is next; only while it is Pending, and only near the front of the queue. */
+  readonly queuePosition?: number;
   /** The first hundred. */
   readonly failures?: readonly MigrationFailure[];
   readonly startTime?: string;
@@ -69,7 +85,12 @@ export interface StorageVersionMigration {
   readonly apiVersion: string;
   readonly kind: string;
   readonly metadata: ObjectMeta;
-  readonly spec: { readonly resource: GroupVersionResource; readonly continueToken?: string };
+  readonly spec: {
+    readonly resource: GroupVersionResource;
+    readonly continueToken?: string;
+    /** Stops it: its freeze is lifted and nothing is written until this is false or absent again. @default false */
+    readonly suspend?: boolean;
+  };
   readonly status?: MigrationStatus;
 }
 
@@ -104,6 +125,17 @@ export function hasCondition(migration: StorageVersionMigration, type: Migration
   return (
     migration.status?.conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false
   );
+}
+
+/** The state that stands for a migration; a finished one is never anything else. */
+export function stateOf(migration: StorageVersionMigration): MigrationState {
+  const types = ["Succeeded", "Failed", "Suspended", "Waiting", "Running"] as const;
+  return types.find((type) => hasCondition(migration, type)) ?? "Pending";
+}
+
+/** Whether its user wants it stopped (`spec.suspend`), whether or not it is yet. */
+export function isSuspended({ spec }: Pick<StorageVersionMigration, "spec">): boolean {
+  return spec.suspend === true;
 }
 
 /** Whether a migration has ended, which it does for good. */

@@ -37,6 +37,9 @@ export const MANAGED_BY = "ksvm";
 /** On a StorageVersionMigration, with the value `true`: objects of a CRD that is clean are rewritten all the same. */
 export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";
 
+/** On the Lease SUSPEND_LEASE (src/api/migration.ts): all migrations are suspended, whatever its value. */
+export const SUSPEND_ALL_ANNOTATION = "ksvm.sigs.k8s.io/suspend-all";
+
 /** On a CRD, with the value `off`: the trigger leaves it alone. */
 export const TRIGGER_ANNOTATION = "ksvm.sigs.k8s.io/trigger";
 

@@ -8,9 +8,11 @@ import { type ErrorCode, ERROR_CODES, KsvmError } from "../errors.ts";
 import type { Counts } from "../migrator/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 
-/** What a migration that is under way does, in words; `undefined` where nobody has begun it. */
+/** What a migration does that has not ended, in words; `undefined` where nobody has looked at it yet. */
 export function phaseTextOf(migration: StorageVersionMigration): string | undefined {
-  const type = (["Waiting", "Running"] as const).find((candidate) => hasCondition(migration, candidate));
+  const type = (["Suspended", "Waiting", "Running", "Pending"] as const).find((candidate) =>
+    hasCondition(migration, candidate),
+  );
   if (type === undefined) {
     return undefined;
   }

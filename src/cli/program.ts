@@ -13,6 +13,7 @@ import { PLAN_FORMATS } from "./render-plan.ts";
 import { errorLine, exitCodeOf } from "./report-error.ts";
 import { STATUS_FORMATS } from "./render-status.ts";
 import { statusCommand, type StatusOptions } from "./status-command.ts";
+import { addSuspend } from "./suspend-program.ts";
 import { unfreezeCommand, type UnfreezeOptions } from "./unfreeze-command.ts";
 import { programVersion } from "./version.ts";
 
@@ -55,6 +56,7 @@ export function buildProgram(io: CliIo, onExit: (code: ExitCode) => void): Comma
   addMigrate(program, { io, onExit });
   addInit(program, io, onExit);
   addStatus(program, io, onExit);
+  addSuspend(program, { io, onExit });
   addUnfreeze(program, io, onExit);
   addCerts(program, { io, onExit });
   addController(program, { io, onExit });

@@ -18,8 +18,20 @@ export function renderStatus(status: ClusterStatus, format: StatusFormat, now: n
     case "yaml":
       return stringify(status).trimEnd();
     case "table":
-      return [migrationsTable(status.migrations, now), freezesTable(status.freezes, now)].join("\n\n");
+      return [
+        ...suspendedLine(status),
+        migrationsTable(status.migrations, now),
+        freezesTable(status.freezes, now),
+      ].join("\n\n");
   }
+}
+
+function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
+  if (suspended === undefined) {
+    return [];
+  }
+  const by = suspended.by === undefined ? "" : ` by ${suspended.by}`;
+  return [`all migrations are suspended since ${suspended.since}${by}; go on with: ksvm resume --all`];
 }
 
 function migrationsTable(migrations: readonly MigrationLine[], now: number): string {
@@ -59,7 +71,15 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
 export function describeChanges(before: ClusterStatus, after: ClusterStatus): readonly string[] {
   const migrations = changesOf(before.migrations, after.migrations, ({ name }) => name, describeMigration);
   const freezes = changesOf(before.freezes, after.freezes, ({ crd }) => crd, describeFreeze);
-  return [...migrations, ...freezes];
+  return [...describeSuspended(before, after), ...migrations, ...freezes];
+}
+
+function describeSuspended(before: ClusterStatus, after: ClusterStatus): readonly string[] {
+  const wasSuspended = before.suspended !== undefined;
+  if (wasSuspended === (after.suspended !== undefined)) {
+    return [];
+  }
+  return wasSuspended ? ["migrations are no longer suspended all together"] : suspendedLine(after);
 }
 
 function changesOf<T>(

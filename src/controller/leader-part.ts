@@ -68,6 +68,7 @@ export class LeaderPart {
     const controller = new MigrationController({
       ...this.#options,
       openRun,
+      namespace: settings.namespace,
       maxConcurrent: settings.concurrentMigrations,
       observe: (resource) => this.#observe(resource),
       onStates: (states) => {

@@ -1,5 +1,7 @@
 import type { Logger } from "pino";
+import { type MigrationState, type StorageVersionMigration, SYSTEM_NAMESPACE } from "../api/migration.ts";
 import type { FreezeOwner } from "../api/owner.ts";
+import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -8,13 +10,15 @@ import type { EventSink } from "../migrator/events.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import { EventRecorder } from "./event-recorder.ts";
 import { type MigrationChange, migrationChanges } from "./migration-feed.ts";
+import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
+import { IdleWriter } from "./idle-writer.ts";
 import { isOver, nextOf, type QueuedMigration, queuedOf } from "./migration-queue.ts";
-import { MigrationDeleted, MigrationRecord } from "./migration-record.ts";
+import { MigrationDeleted, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { MigrationRun } from "./migration-run.ts";
-import type { MigrationState } from "./migration-status.ts";
 import { sweepOrphans } from "./orphan-sweep.ts";
 import type { OpenRun } from "./run-factory.ts";
-import { Slots } from "./slots.ts";
+import { type Slot, Slots } from "./slots.ts";
+import { followSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 
 /** What watches one run, for metrics. */
 export interface RunObserver {
@@ -33,6 +37,8 @@ export interface MigrationControllerOptions {
   readonly identity: string;
   /** The Lease of the leader, see {@link LeaderElector}. */
   readonly leadership: Pick<LeaderElector, "assertLeading" | "key" | "replaced">;
+  /** Where the Lease is that suspends all migrations. @default the namespace of seed 000 */
+  readonly namespace?: string;
   /** How many resources are migrated at once. @default 1 */
   readonly maxConcurrent?: number;
   /** Watches the run on a resource (`plural.group`). @default nobody does */
@@ -42,7 +48,9 @@ export interface MigrationControllerOptions {
 }
 
 interface Job {
+  readonly name: string;
   readonly resource: string;
+  readonly slot: Slot;
   readonly abort: AbortController;
   readonly done: Promise<void>;
 }
@@ -64,7 +72,10 @@ export class MigrationController {
   readonly #recorder: EventRecorder;
   readonly #known = new Map<string, QueuedMigration>();
   readonly #jobs = new Map<string, Job>();
-  #slots = new Slots(0, () => undefined);
+  readonly #idle: IdleWriter;
+  #slots = new Slots(0, { start: () => false, isThere: () => false });
+  /** What suspends all migrations; `null` until that is known. */
+  #mark: SuspendMark | null | undefined = null;
 
   constructor(options: MigrationControllerOptions) {
     this.#options = options;
@@ -73,6 +84,12 @@ export class MigrationController {
     const forever = { maxIdleMs: Number.POSITIVE_INFINITY, webhookWaitMs: Number.POSITIVE_INFINITY };
     this.#retrier = new Retrier({ clock, random: Math.random, ...forever });
     this.#recorder = new EventRecorder(options);
+    this.#idle = new IdleWriter({
+      ...options,
+      assertLeading: () => options.leadership.assertLeading(),
+      due: () => this.#idleStatuses(),
+      onWritten: (migration) => this.#take(migration),
+    });
   }
 
   /**
@@ -82,19 +99,74 @@ export class MigrationController {
   async run(signal: AbortSignal): Promise<void> {
     const { client, clock, logger, maxConcurrent = 1 } = this.#options;
     this.#known.clear();
-    this.#slots = new Slots(maxConcurrent, () => this.#startNext(signal));
+    this.#mark = null;
+    this.#slots = new Slots(maxConcurrent, {
+      start: (slot) => this.#startNext(slot, signal),
+      isThere: () => this.#next() !== undefined,
+    });
+    const others = [this.#idle.run(signal), this.#followMark(signal)];
     let sweeping: Promise<void> | undefined;
     const onError = (error: unknown): void =>
       logger.warn({ reason: messageOf(error) }, "cannot watch StorageVersionMigrations; trying again");
     for await (const change of migrationChanges({ client, clock, signal, onError })) {
       this.#apply(change);
-      this.#startNext(signal);
+      this.#changed();
       // Not before all migrations are known: what they will take over is no orphan.
       sweeping ??= this.#sweepForEver(signal);
     }
     await Promise.all([...this.#jobs.values()].map(({ done }) => done));
-    await sweeping;
+    await Promise.all([sweeping, ...others]);
     await this.#recorder.close();
+  }
+
+  /** Nothing begins before it is known whether all migrations are suspended. */
+  #followMark(signal: AbortSignal): Promise<void> {
+    const { logger, namespace = SYSTEM_NAMESPACE } = this.#options;
+    const onMark = (mark: SuspendMark | undefined): void => {
+      if (mark !== undefined && this.#mark?.since !== mark.since) {
+        logger.warn({ ...mark }, "all migrations are suspended");
+      } else if (mark === undefined && this.#mark !== undefined && this.#mark !== null) {
+        logger.info("migrations are no longer suspended all together");
+      }
+      this.#mark = mark;
+      this.#changed();
+    };
+    const onError = (reason: string): void =>
+      logger.warn({ reason }, "cannot see whether all migrations are suspended; trying again");
+    return followSuspendMark({ ...this.#options, namespace, onMark, onError, signal });
+  }
+
+  /** Stops what is suspended, begins what may begin, and has the rest say why it does neither. */
+  #changed(): void {
+    for (const [uid, { abort, name }] of this.#jobs) {
+      if (this.#isStopped(this.#known.get(uid)) && !abort.signal.aborted) {
+        abort.abort(new MigrationSuspended(name));
+      }
+    }
+    this.#slots.dispatch();
+    this.#idle.wake();
+  }
+
+  #isStopped(migration: QueuedMigration | undefined): boolean {
+    return migration?.isSuspended === true || (this.#mark !== undefined && this.#mark !== null);
+  }
+
+  #idleStatuses(): readonly IdleStatus[] {
+    if (this.#mark === null) {
+      return [];
+    }
+    const names = [...this.#jobs].map(([uid, { name }]) => [uid, name] as const);
+    const running = [...this.#jobs.values()].filter(({ slot }) => slot.isHeld).map(({ name }) => name);
+    const now = new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
+    return idleStatusesOf(this.#known.values(), { atWork: new Map(names), running, mark: this.#mark, now });
+  }
+
+  #take(migration: StorageVersionMigration): void {
+    const { resourceVersion, uid } = migration.metadata;
+    const known = this.#known.get(uid);
+    if (known !== undefined && isNewer(resourceVersion, known.resourceVersion)) {
+      this.#known.set(uid, queuedOf(migration));
+    }
   }
 
   #apply(change: MigrationChange): void {
@@ -126,28 +198,35 @@ export class MigrationController {
     this.#jobs.get(uid)?.abort.abort(new MigrationDeleted(name));
   }
 
-  #startNext(signal: AbortSignal): void {
-    if (signal.aborted) {
-      return;
+  #next(): QueuedMigration | undefined {
+    if (this.#mark !== undefined) {
+      return undefined;
     }
     const busy = new Set([...this.#jobs.values()].map(({ resource }) => resource));
-    for (const migration of nextOf(this.#known.values(), busy, this.#slots.free)) {
-      this.#slots.take();
-      this.#start(migration, signal);
-    }
+    return nextOf(this.#known.values(), busy);
   }
 
-  #start(migration: QueuedMigration, signal: AbortSignal): void {
+  #startNext(slot: Slot, signal: AbortSignal): boolean {
+    const migration = signal.aborted ? undefined : this.#next();
+    if (migration === undefined) {
+      return false;
+    }
     const abort = new AbortController();
-    const done = this.#work(migration, AbortSignal.any([signal, abort.signal])).finally(() => {
+    const working = this.#work(migration, { slot, signal: AbortSignal.any([signal, abort.signal]) });
+    const done = working.finally(() => {
       this.#jobs.delete(migration.uid);
-      this.#slots.give();
+      slot.give();
+      this.#changed();
     });
-    this.#jobs.set(migration.uid, { resource: migration.resource, abort, done });
+    this.#jobs.set(migration.uid, { name: migration.name, resource: migration.resource, slot, abort, done });
+    return true;
   }
 
   /** Never throws: what goes wrong with one migration is in its status, or its next attempt sees it again. */
-  async #work(migration: QueuedMigration, signal: AbortSignal): Promise<void> {
+  async #work(
+    migration: QueuedMigration,
+    { slot, signal }: { readonly slot: Slot; readonly signal: AbortSignal },
+  ): Promise<void> {
     const { clock, logger, observe } = this.#options;
     const { name, resource, uid } = migration;
     const log = logger.child({ migration: name, resource });
@@ -156,14 +235,18 @@ export class MigrationController {
       const record = await MigrationRecord.claim({ ...this.#recordParts(), signal }, migration);
       if (record !== undefined) {
         log.info("began a migration");
-        await this.#runOf(record, { log, observer, signal }).run();
+        await this.#runOf(record, { log, observer, slot, signal }).run();
       }
       // The watch may be late to say that it is over.
       if (this.#known.has(uid)) {
         this.#known.set(uid, { ...migration, state: "Succeeded" });
       }
     } catch (error) {
-      if (!signal.aborted && !(error instanceof MigrationDeleted)) {
+      if (!signal.aborted && error instanceof MigrationSuspended) {
+        // The watch, which says the same, is late.
+        slot.give();
+        await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
+      } else if (!signal.aborted && !(error instanceof MigrationDeleted)) {
         log.error({ err: error }, "a migration was broken off; trying again");
         await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
       }
@@ -181,18 +264,19 @@ export class MigrationController {
 
   #runOf(
     record: MigrationRecord,
-    { log, observer, signal }: { log: Logger; observer: RunObserver; signal: AbortSignal },
+    parts: { readonly log: Logger; readonly observer: RunObserver; readonly slot: Slot; readonly signal: AbortSignal },
   ): MigrationRun {
+    const { log, observer, signal, slot } = parts;
     return new MigrationRun({
       ...this.#options,
-      openRun: (parts) => this.#options.openRun({ ...parts, isDead: (holder) => this.#isDead(holder) }),
+      openRun: (run) => this.#options.openRun({ ...run, isDead: (holder) => this.#isDead(holder) }),
       logger: log,
       recorder: this.#recorder,
       retrier: this.#retrier,
       record,
       signal,
-      park: (wait) => this.#slots.parked(wait),
-      onWaiting: (isWaiting) => (isWaiting ? this.#slots.give() : this.#slots.take()),
+      slot,
+      isSlotWanted: () => this.#slots.isWanted,
       onEvent: observer.event,
     });
   }
@@ -200,8 +284,9 @@ export class MigrationController {
   async #sweepForEver(signal: AbortSignal): Promise<void> {
     const { client, clock, identity, logger } = this.#options;
     const isBusy = (crdName: string): boolean =>
-      [...this.#known.values()].some((migration) => migration.resource === crdName && !isOver(migration)) ||
-      [...this.#jobs.values()].some(({ resource }) => resource === crdName);
+      [...this.#known.values()].some(
+        (migration) => migration.resource === crdName && !isOver(migration) && !this.#isStopped(migration),
+      ) || [...this.#jobs.values()].some(({ resource }) => resource === crdName);
     const { leadership } = this.#options;
     const parts = { client, clock, logger, retrier: this.#retrier, signal, told: new Set<string>() };
     const isDead = (holder: string): boolean => this.#isDead(holder);
@@ -229,7 +314,7 @@ export class MigrationController {
   }
 
   #tellStates(): void {
-    const states = { Pending: 0, Running: 0, Waiting: 0, Succeeded: 0, Failed: 0 };
+    const states = { Pending: 0, Running: 0, Waiting: 0, Suspended: 0, Succeeded: 0, Failed: 0 };
     for (const { state } of this.#known.values()) {
       states[state]++;
     }

@@ -1,29 +1,46 @@
-import { resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import {
+  isSuspended,
+  type MigrationCondition,
+  type MigrationState,
+  resourceNameOf,
+  stateOf,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
 import { PRIORITY_ANNOTATION } from "../api/names.ts";
-import { type MigrationState, stateOf } from "./migration-status.ts";
 
 /** What the controller keeps of a migration. */
 export interface QueuedMigration {
   readonly name: string;
   readonly uid: string;
+  readonly resourceVersion: string;
   /** `plural.group`, the plural alone in the core group. */
   readonly resource: string;
   readonly state: MigrationState;
+  /** Whether its own `spec.suspend` is true. */
+  readonly isSuspended: boolean;
   readonly isLowPriority: boolean;
   /** RFC 3339. */
   readonly created: string;
+  readonly conditions: readonly MigrationCondition[];
+  readonly queuePosition?: number;
 }
 
 /** The part of a migration that queueing goes by. */
 export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
-  const { name, uid, creationTimestamp = "", annotations } = migration.metadata;
+  const { name, uid, resourceVersion, creationTimestamp = "", annotations } = migration.metadata;
+  const { conditions = [], queuePosition } = migration.status ?? {};
   return {
     name,
     uid,
+    resourceVersion,
     resource: resourceNameOf(migration.spec.resource),
     state: stateOf(migration),
+    isSuspended: isSuspended(migration),
     isLowPriority: annotations?.[PRIORITY_ANNOTATION] === "low",
     created: creationTimestamp,
+    // What a migration that is over says is of no interest here, and its failures may be long.
+    conditions: isOver({ state: stateOf(migration) }) ? [] : conditions,
+    ...(queuePosition === undefined ? {} : { queuePosition }),
   };
 }
 
@@ -32,36 +49,38 @@ export function isOver({ state }: Pick<QueuedMigration, "state">): boolean {
   return state === "Succeeded" || state === "Failed";
 }
 
+/** The migrations that are to be begun, in their order: those that ran before a restart, the oldest, low priority last. */
+export function queueOf(migrations: Iterable<QueuedMigration>): readonly QueuedMigration[] {
+  return [...migrations].filter((migration) => !isOver(migration) && !migration.isSuspended).toSorted(inOrder);
+}
+
 /**
- * The migrations to begin with, in this order: those that ran before a restart, then the oldest, those of low priority
- * last. Of one resource only one, and none of a resource that is being migrated.
+ * The migration to begin with: the first of the queue whose resource is not being migrated.
  *
  * @param busy the resources that are being migrated
- * @param free how many may be begun
  */
-export function nextOf(
-  migrations: Iterable<QueuedMigration>,
-  busy: ReadonlySet<string>,
-  free: number,
-): readonly QueuedMigration[] {
-  const taken = new Set(busy);
-  const due = [...migrations].filter((migration) => !isOver(migration)).toSorted(inOrder);
-  const next: QueuedMigration[] = [];
-  for (const migration of due) {
-    if (next.length < free && !taken.has(migration.resource)) {
-      taken.add(migration.resource);
-      next.push(migration);
+export function nextOf(migrations: Iterable<QueuedMigration>, busy: ReadonlySet<string>): QueuedMigration | undefined {
+  let next: QueuedMigration | undefined;
+  for (const migration of migrations) {
+    const isDue = !isOver(migration) && !migration.isSuspended && !busy.has(migration.resource);
+    if (isDue && (next === undefined || inOrder(migration, next) < 0)) {
+      next = migration;
     }
   }
   return next;
 }
 
 function inOrder(a: QueuedMigration, b: QueuedMigration): number {
-  return rankOf(a) - rankOf(b) || a.created.localeCompare(b.created) || a.name.localeCompare(b.name);
+  return rankOf(a) - rankOf(b) || compare(a.created, b.created) || compare(a.name, b.name);
 }
 
+function compare(a: string, b: string): number {
+  return a === b ? 0 : a < b ? -1 : 1;
+}
+
+/** One that waited has no precedence over those that never had a turn: what it waits for may still be there. */
 function rankOf({ isLowPriority, state }: QueuedMigration): number {
-  if (state === "Running" || state === "Waiting") {
+  if (state === "Running") {
     return 0;
   }
   return isLowPriority ? 2 : 1;

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import {
   isFinished,
+  isSuspended,
   type MigrationCondition,
   type MigrationStatus,
   type StorageVersionMigration,
@@ -26,6 +27,18 @@ export class MigrationDeleted extends KsvmError {
     super("NotFound", `Cannot go on: StorageVersionMigration "${migration}" was deleted`);
   }
 }
+
+/** Ends a run whose user wants it stopped. It is carried out later, where it left off. */
+export class MigrationSuspended extends KsvmError {
+  override readonly name = "MigrationSuspended";
+
+  constructor(migration: string) {
+    super("Interrupted", `Cannot go on: StorageVersionMigration "${migration}" was suspended`);
+  }
+}
+
+/** A status to write: what is null is taken away. */
+export type StatusChange = Omit<MigrationStatus, "queuePosition"> & { readonly queuePosition?: number | null };
 
 /** What a {@link MigrationRecord} needs. */
 export interface MigrationRecordOptions {
@@ -58,6 +71,7 @@ export class MigrationRecord {
   /**
    * Puts the leader's name on a migration.
    * @returns `undefined` where it is finished, or deleted
+   * @throws {MigrationSuspended}
    */
   static async claim(
     options: MigrationRecordOptions,
@@ -70,6 +84,9 @@ export class MigrationRecord {
       const found = await retrier.run(() => client.find<StorageVersionMigration>(MIGRATIONS, ref, { signal }), signal);
       if (found === undefined || found.metadata.uid !== ref.uid || isFinished(found)) {
         return undefined;
+      }
+      if (isSuspended(found)) {
+        throw new MigrationSuspended(ref.name);
       }
       const record = new MigrationRecord(options, found);
       if (await record.#claim()) {
@@ -87,7 +104,7 @@ export class MigrationRecord {
    * Writes the status that `change` makes of the one that is there.
    * @throws {MigrationDeleted}; {KsvmError} OwnershipLost where another replica took over.
    */
-  update(change: (before: MigrationStatus) => MigrationStatus): Promise<void> {
+  update(change: (before: MigrationStatus) => StatusChange): Promise<void> {
     return this.#inTurn(async () => {
       const answer = await this.#write((before) => ({ status: change(before.status ?? {}) }), "status");
       assertStored(answer, change(answer.status ?? {}).conditions ?? []);

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { type MigrationStatus, resourceNameOf } from "../api/migration.ts";
+import { isSuspended, type MigrationStatus, resourceNameOf } from "../api/migration.ts";
 import { FORCE_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -12,10 +12,12 @@ import type { MigrationResult } from "../migrator/result.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { eventTextOf, resultTextOf } from "./event-text.ts";
-import type { MigrationRecord } from "./migration-record.ts";
+import { type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
-import type { OpenRun } from "./run-factory.ts";
+import type { OpenedRun, OpenRun } from "./run-factory.ts";
 import { phaseAfterError } from "./run-verdict.ts";
+import type { Slot } from "./slots.ts";
+import { type Stall, stallOf } from "./stall-watch.ts";
 
 /** What a {@link MigrationRun} needs. */
 export interface MigrationRunOptions {
@@ -30,16 +32,17 @@ export interface MigrationRunOptions {
   readonly identity: string;
   /** Aborted when the migration is deleted, or this replica must stop. */
   readonly signal: AbortSignal;
-  /** Waits without standing in the way of other migrations. */
-  readonly park: (wait: () => Promise<void>) => Promise<void>;
-  /** Told whether the run only waits for somebody else's webhook, and stands in nobody's way. */
-  readonly onWaiting: (isWaiting: boolean) => void;
+  /** Given back while the run only waits. */
+  readonly slot: Pick<Slot, "acquire" | "give">;
+  /** Whether other migrations wait for a slot. */
+  readonly isSlotWanted: () => boolean;
   /** Told of every event of the engine. */
   readonly onEvent: (event: MigrationEvent) => void;
 }
 
-/** Milliseconds until a migration that waits for somebody is tried again. */
+/** Milliseconds until a migration that waits for others is tried again: longer each time, as each try takes a slot. */
 const RETRY_AFTER_MS = 5_000;
+const MAX_RETRY_AFTER_MS = 60_000;
 /** How often a run looks whether it may go on, in milliseconds: its writes stop within 5 s of a deletion. */
 const LOOK_EVERY_MS = 2_000;
 
@@ -49,6 +52,8 @@ export class MigrationRun {
   readonly #resource: string;
   #counts: Readonly<Counts> | undefined;
   #isReported = true;
+  /** What keeps the run from getting further, as its status says. */
+  #stall: Stall | undefined;
   #isWaiting = false;
   #runs = 0;
 
@@ -62,14 +67,16 @@ export class MigrationRun {
    * @throws the signal's reason where it is aborted; {MigrationDeleted}; {KsvmError} OwnershipLost.
    */
   async run(): Promise<void> {
-    const { clock, park, signal } = this.#options;
-    for (;;) {
+    const { clock, signal, slot } = this.#options;
+    for (let retryAfterMs = RETRY_AFTER_MS; ; retryAfterMs = Math.min(2 * retryAfterMs, MAX_RETRY_AFTER_MS)) {
       const phase = await this.#attempt();
       if (phase === undefined) {
         return;
       }
       await this.#enter(phase);
-      await park(() => clock.sleep(RETRY_AFTER_MS, signal));
+      slot.give();
+      await clock.sleep(retryAfterMs, signal);
+      await slot.acquire(signal);
     }
   }
 
@@ -86,6 +93,9 @@ export class MigrationRun {
       return undefined;
     } catch (error) {
       signal.throwIfAborted();
+      if (error instanceof MigrationSuspended) {
+        throw error;
+      }
       // Whether the object is still there, and still ours, decides over whatever went wrong.
       await this.#options.record.check();
       const phase = this.#isStuckTooLong(error)
@@ -124,12 +134,14 @@ export class MigrationRun {
       purpose: `StorageVersionMigration ${record.migration.metadata.uid}`,
       signal: running,
       emit: (event) => this.#onEvent(event, abort),
+      isPlaceWanted: this.#options.isSlotWanted,
+      awaitTurn: () => this.#awaitTurn(running),
       onPageDone: async ({ watermark, continueToken }) => {
         await this.#report({ watermark });
         await record.saveToken(continueToken);
       },
     });
-    const looking = this.#lookOut(abort, ended.signal);
+    const looking = this.#lookOut(run, abort, ended.signal);
     try {
       return await migrate(run.context, this.#resource);
     } catch (error) {
@@ -140,18 +152,23 @@ export class MigrationRun {
       ended.abort();
       await looking;
       await run.close();
-      this.#setWaiting(false);
+      this.#stall = undefined;
     }
   }
 
   /** While a run goes on: ends it where its object is gone, and reports how far it is. */
-  async #lookOut(abort: AbortController, ended: AbortSignal): Promise<void> {
+  async #lookOut(run: OpenedRun, abort: AbortController, ended: AbortSignal): Promise<void> {
     const { clock, record, signal } = this.#options;
     const looking = AbortSignal.any([signal, ended]);
     while (!looking.aborted && !abort.signal.aborted) {
       await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
       try {
         await (this.#isReported ? record.check() : this.#report());
+        if (isSuspended(record.migration)) {
+          // The watch may be late, or deaf.
+          throw new MigrationSuspended(record.migration.metadata.name);
+        }
+        await this.#tellOfStall(run.stall());
       } catch (error) {
         if (!looking.aborted) {
           abort.abort(error);
@@ -176,36 +193,58 @@ export class MigrationRun {
     this.#follow(event)?.catch((error: unknown) => abort.abort(error));
   }
 
-  /** A run that waited, without a freeze, shows that it goes on by freezing again, or that the API servers agree. */
+  /** A run that waits, without a freeze, gives its slot up until it may go on. */
   #follow(event: MigrationEvent): Promise<void> | undefined {
-    if (event.type === "waiting") {
-      this.#setWaiting(true);
-      const { webhook, reason } = event;
-      return this.#enter({
-        type: "Waiting",
-        reason: webhook === undefined ? "WaitingForOthers" : "WaitingForWebhook",
-        message: webhook === undefined ? reason : `webhook "${webhook}" fails: ${reason}`,
-      });
+    if (event.type !== "waiting") {
+      return undefined;
     }
-    const isAtWork = event.type === "frozen" || event.type === "converged";
-    if (isAtWork && this.#isWaiting) {
-      this.#setWaiting(false);
-      return this.#enter({ type: "Running" });
-    }
-    return undefined;
+    const { webhook, reason } = event;
+    const stall = stallOf(webhook, reason);
+    this.#options.logger.warn({ ...stall, budgetMs: event.budgetMs }, "a migration waits, without a freeze");
+    this.#stall = undefined;
+    this.#isWaiting = true;
+    const entered = this.#enter({ type: "Waiting", ...stall });
+    this.#options.slot.give();
+    return entered;
   }
 
-  #setWaiting(isWaiting: boolean): void {
-    if (this.#isWaiting !== isWaiting) {
-      this.#isWaiting = isWaiting;
-      this.#options.onWaiting(isWaiting);
+  async #awaitTurn(signal: AbortSignal): Promise<void> {
+    const { isSlotWanted, logger, slot } = this.#options;
+    if (isSlotWanted()) {
+      const message = "what it waited for works again; it goes on when its turn comes";
+      await this.#enter({ type: "Waiting", reason: "Queued", message });
     }
+    await slot.acquire(signal);
+    this.#isWaiting = false;
+    logger.info("a migration goes on");
+    await this.#enter({ type: "Running" });
+  }
+
+  /** A run that gets no further while it has its freeze says why. */
+  async #tellOfStall(stall: Stall | undefined): Promise<void> {
+    const { logger } = this.#options;
+    // The rest of a message may be another one with every try.
+    if (
+      this.#isWaiting ||
+      (stall?.reason === this.#stall?.reason && (stall === undefined) === (this.#stall === undefined))
+    ) {
+      return;
+    }
+    this.#stall = stall;
+    if (stall === undefined) {
+      logger.info("a migration gets further again");
+    } else {
+      logger.warn({ ...stall }, "a migration gets no further; its CRD stays frozen for a while");
+    }
+    await this.#enter({ type: "Running", ...stall });
   }
 
   #enter(phase: Phase): Promise<void> {
     const now = this.#time();
     return this.#options.record.update((before) => ({
       ...before,
+      // It is not in the queue any more.
+      queuePosition: null,
       startTime: before.startTime ?? now,
       conditions: conditionsIn(phase, before.conditions ?? [], now),
     }));

@@ -4,9 +4,7 @@ import type {
   MigrationCounts,
   MigrationFailure,
   MigrationStatus,
-  StorageVersionMigration,
 } from "../api/migration.ts";
-import { hasCondition } from "../api/migration.ts";
 import type { Counts, ObjectFailure } from "../migrator/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 
@@ -18,23 +16,15 @@ export interface Phase {
   readonly message?: string;
 }
 
-/** In which state a migration is; `Pending` where no condition is True. */
-export type MigrationState = MigrationConditionType | "Pending";
-
 /** Characters of the reason of one failure: API servers quote whole schemas. */
 const MAX_REASON_LENGTH = 1_000;
 
 /** The order of the conditions: the printer column shows the first one that is True. */
-const ORDER: readonly MigrationConditionType[] = ["Waiting", "Running", "Succeeded", "Failed"];
-
-/** The state that stands for a migration; a finished one is never anything else. */
-export function stateOf(migration: StorageVersionMigration): MigrationState {
-  const types = ["Succeeded", "Failed", "Waiting", "Running"] as const;
-  return types.find((type) => hasCondition(migration, type)) ?? "Pending";
-}
+const ORDER: readonly MigrationConditionType[] = ["Pending", "Suspended", "Waiting", "Running", "Succeeded", "Failed"];
 
 /**
- * The conditions in a phase. One that waits is Running as well, and a condition that was never True is left out.
+ * The conditions in a phase. One that waits is Running as well. A condition that was never True is left out, and so is
+ * Pending where it is not True: it says nothing any more.
  * `lastUpdateTime` moves only with what the condition says.
  *
  * @param now RFC 3339
@@ -49,7 +39,7 @@ export function conditionsIn(
   return ORDER.flatMap((type) => {
     const old = before.find((condition) => condition.type === type);
     if (!isTrue(type)) {
-      return old === undefined ? [] : [unlessSame(old, { type, status: "False" }, now)];
+      return old === undefined || type === "Pending" ? [] : [unlessSame(old, { type, status: "False" }, now)];
     }
     const why = type === phase.type ? reasonOf(phase) : {};
     return [unlessSame(old, { type, status: "True", ...why }, now)];

@@ -3,15 +3,17 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
+import type { MigrationEvent } from "../migrator/events.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
+import { type Stall, StallWatch } from "./stall-watch.ts";
 
 /** What differs from run to run. */
 export type RunParts = Pick<RunContext, "emit" | "signal" | "identity" | "purpose"> &
   Required<Pick<RunContext, "onPageDone">> &
-  Pick<RunContext, "isDead"> & {
+  Pick<RunContext, "awaitTurn" | "isDead" | "isPlaceWanted"> & {
     readonly force: boolean;
     /** `plural.group` */
     readonly resource: string;
@@ -20,6 +22,8 @@ export type RunParts = Pick<RunContext, "emit" | "signal" | "identity" | "purpos
 /** A run that can be begun. */
 export interface OpenedRun {
   readonly context: RunContext;
+  /** What keeps the run from getting further; `undefined` where it gets further. */
+  stall(): Stall | undefined;
   /** Ends the connections that the run opened. */
   close(): Promise<void>;
 }
@@ -55,13 +59,22 @@ export interface RunFactoryOptions {
 /** The runs of the installed system: as those of `ksvm migrate`. */
 export function runFactory(shared: RunFactoryOptions): OpenRun {
   const { client, clock, maxIdleMs, maxInFlight, maxQps, options, webhookWaitMs } = shared;
-  return ({ force, resource, ...parts }) => {
+  return ({ force, resource, ...given }) => {
+    const stalls = new StallWatch(clock);
+    const parts = {
+      ...given,
+      emit: (event: MigrationEvent): void => {
+        stalls.event(event);
+        given.emit(event);
+      },
+    };
     const retrier = new Retrier({
       clock,
       random: Math.random,
       maxIdleMs,
       webhookWaitMs,
       onRetry: (error, delayMs) => {
+        stalls.failed(error, delayMs);
         shared.onRetry?.(error, delayMs);
         parts.emit({ type: "retrying", reason: messageOf(error), delayMs });
       },
@@ -84,6 +97,6 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait: shared.onWait }),
       options: { ...options, dryRun: false, force },
     };
-    return { context, close: () => finder.close() };
+    return { context, stall: () => stalls.stall(retrier.lastProgress), close: () => finder.close() };
   };
 }

@@ -1,56 +1,128 @@
-/** Bounds how many pieces of work go on at once. Work that only waits gives its slot back for that time. */
+/** Where new work comes from. */
+export interface NewWork {
+  /** Begins the next piece of it, which has the slot from then on; `false` where there is none. */
+  readonly start: (slot: Slot) => boolean;
+  /** Whether there is any. */
+  readonly isThere: () => boolean;
+}
+
+/**
+ * Bounds how many pieces of work go on at once. Work that only waits gives its slot back for that time. New work and work
+ * that comes back take turns, so that neither can starve the other: much that waits again and again still lets new work
+ * begin, and a long queue of new work still lets what has waited go on.
+ */
 export class Slots {
   readonly #size: number;
-  readonly #onFree: () => void;
-  readonly #queue: (() => void)[] = [];
+  readonly #newWork: NewWork;
+  readonly #returning: (() => void)[] = [];
   #taken = 0;
+  #isNewNext = true;
 
-  /** @param onFree called whenever new work may be begun */
-  constructor(size: number, onFree: () => void) {
+  constructor(size: number, newWork: NewWork) {
     this.#size = size;
-    this.#onFree = onFree;
+    this.#newWork = newWork;
   }
 
-  /** How many pieces of new work may be begun. Work that was begun before comes first. */
-  get free(): number {
-    return Math.max(0, this.#size - this.#taken - this.#queue.length);
+  /** Whether any work stands in the queue for a slot. */
+  get isWanted(): boolean {
+    return this.#returning.length > 0 || this.#newWork.isThere();
   }
 
-  /** Takes a slot for new work, which {@link free} has promised, or for work that cannot be held up. */
-  take(): void {
+  /** Begins as much work as there is room for. To be called whenever there may be new work. */
+  dispatch(): void {
+    while (this.#taken < this.#size && this.#beginOne()) {
+      // Each turn takes one slot.
+    }
+  }
+
+  #beginOne(): boolean {
+    return this.#isNewNext ? this.#startNew() || this.#letBack() : this.#letBack() || this.#startNew();
+  }
+
+  #startNew(): boolean {
     this.#taken++;
-  }
-
-  /** Gives a slot back. */
-  give(): void {
+    if (this.#newWork.start(this.#slot())) {
+      this.#isNewNext = false;
+      return true;
+    }
     this.#taken--;
-    if (this.#taken < this.#size) {
-      this.#queue.shift()?.();
+    return false;
+  }
+
+  #letBack(): boolean {
+    const next = this.#returning.shift();
+    if (next === undefined) {
+      return false;
     }
-    if (this.free > 0) {
-      this.#onFree();
+    this.#taken++;
+    this.#isNewNext = true;
+    next();
+    return true;
+  }
+
+  #slot(): Slot {
+    return new Slot({
+      give: () => {
+        this.#taken--;
+        this.dispatch();
+      },
+      queue: (onTurn) => {
+        this.#returning.push(onTurn);
+        this.dispatch();
+        return () => {
+          const index = this.#returning.indexOf(onTurn);
+          this.#returning.splice(index, index === -1 ? 0 : 1);
+        };
+      },
+    });
+  }
+}
+
+/** The slot of one piece of work: it has it or waits for it, and ends without it. */
+export class Slot {
+  readonly #slots: { readonly give: () => void; readonly queue: (onTurn: () => void) => () => void };
+  #isHeld = true;
+
+  constructor(slots: { readonly give: () => void; readonly queue: (onTurn: () => void) => () => void }) {
+    this.#slots = slots;
+  }
+
+  /** Whether this work has it. */
+  get isHeld(): boolean {
+    return this.#isHeld;
+  }
+
+  /** Gives the slot back, where this work has it. */
+  give(): void {
+    if (this.#isHeld) {
+      this.#isHeld = false;
+      this.#slots.give();
     }
   }
 
-  /** Gives the slot back while `wait` goes on, and has it again afterwards. */
-  async parked(wait: () => Promise<void>): Promise<void> {
-    this.give();
-    try {
-      await wait();
-    } catch (error) {
-      // Whoever is told to end does not queue for that.
-      this.take();
-      throw error;
-    }
-    if (this.#taken < this.#size) {
-      this.take();
+  /**
+   * Waits for a turn, where this work does not have the slot.
+   * @throws the signal's reason where it is aborted meanwhile.
+   */
+  async acquire(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (this.#isHeld) {
       return;
     }
-    await new Promise<void>((resolve) => {
-      this.#queue.push(() => {
-        this.take();
-        resolve();
-      });
+    const turn = Promise.withResolvers<void>();
+    const leave = this.#slots.queue(() => {
+      this.#isHeld = true;
+      turn.resolve();
     });
+    const onAbort = (): void => {
+      leave();
+      turn.reject(signal.reason as Error);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      await turn.promise;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
   }
 }

@@ -1,19 +1,21 @@
 import type { PartialObjectMetadata } from "../api/meta.ts";
 import {
-  hasCondition,
+  MIGRATION_STATES,
   type MigrationCondition,
   type MigrationCounts,
   type MigrationFailure,
+  type MigrationState,
   resourceNameOf,
+  stateOf,
   type StorageVersionMigration,
+  SYSTEM_NAMESPACE,
 } from "../api/migration.ts";
 import { freezerOf } from "../api/owner.ts";
 import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import { CRDS, MIGRATIONS } from "../kube/resources.ts";
+import { readSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
-
-/** What a migration is doing, in the order in which they are shown. */
-export const MIGRATION_STATES = ["Running", "Waiting", "Pending", "Failed", "Succeeded"] as const;
 
 /** One migration, whoever does it. Field names are those of `ksvm status -o json`. */
 export interface MigrationLine {
@@ -23,11 +25,13 @@ export interface MigrationLine {
   readonly resource: string;
   /** `in-tree` is Kubernetes' own migrator. */
   readonly controller: "ksvm" | "in-tree";
-  readonly state: (typeof MIGRATION_STATES)[number];
+  readonly state: MigrationState;
   /** "looked at of all". */
   readonly progress?: string;
   readonly counts?: MigrationCounts;
   readonly failures?: readonly MigrationFailure[];
+  /** 1 for the one that is next. */
+  readonly queuePosition?: number;
   /** Why it is in this state. */
   readonly message?: string;
   /** RFC 3339. */
@@ -49,6 +53,8 @@ export interface FreezeLine {
 export interface ClusterStatus {
   readonly migrations: readonly MigrationLine[];
   readonly freezes: readonly FreezeLine[];
+  /** Missing where not all migrations are suspended. */
+  readonly suspended?: SuspendMark;
 }
 
 const PAGE_SIZE = 500;
@@ -58,15 +64,16 @@ const PAGE_SIZE = 500;
  * @throws {ApiError | TransportError}
  */
 export async function readClusterStatus(client: ApiClient, options: CallOptions = {}): Promise<ClusterStatus> {
-  const [ours, inTree, freezes] = await Promise.all([
+  const [ours, inTree, freezes, suspended] = await Promise.all([
     readMigrations(client, options),
     inTreeMigrations(client, options),
     readFreezes(client, options),
+    readSuspended(client, options),
   ]);
   const migrations = [...ours, ...inTree.map(inTreeLineOf)].toSorted(
     (a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name),
   );
-  return { migrations, freezes };
+  return { migrations, freezes, ...(suspended === undefined ? {} : { suspended }) };
 }
 
 function rank({ state }: MigrationLine): number {
@@ -77,31 +84,26 @@ function rank({ state }: MigrationLine): number {
 export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
   const migrations = status.migrations.filter((line) => line.name === name || line.resource === name);
   const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
-  return { migrations, freezes: status.freezes.filter(({ crd }) => resources.has(crd)) };
+  return { ...status, migrations, freezes: status.freezes.filter(({ crd }) => resources.has(crd)) };
 }
 
 /** How a StorageVersionMigration is shown. */
 export function migrationLineOf(migration: StorageVersionMigration): MigrationLine {
-  const { metadata, spec, status } = migration;
+  const { metadata, spec, status = {} } = migration;
   const state = stateOf(migration);
-  const condition = status?.conditions?.find(({ type, status: value }) => type === state && value === "True");
+  const condition = status.conditions?.find(({ type, status: value }) => type === state && value === "True");
   return {
     name: metadata.name,
     resource: resourceNameOf(spec.resource),
     controller: "ksvm",
     state,
-    ...(status?.progress === undefined ? {} : { progress: status.progress }),
-    ...(status?.counts === undefined ? {} : { counts: status.counts }),
-    ...(status?.failures === undefined ? {} : { failures: status.failures }),
+    ...(status.progress === undefined ? {} : { progress: status.progress }),
+    ...(status.counts === undefined ? {} : { counts: status.counts }),
+    ...(status.queuePosition === undefined ? {} : { queuePosition: status.queuePosition }),
+    ...(status.failures === undefined ? {} : { failures: status.failures }),
     ...messageOf(condition),
     ...createdOf(metadata),
   };
-}
-
-function stateOf(migration: StorageVersionMigration): MigrationLine["state"] {
-  return (
-    (["Failed", "Succeeded", "Waiting", "Running"] as const).find((type) => hasCondition(migration, type)) ?? "Pending"
-  );
 }
 
 function inTreeLineOf(migration: InTreeMigration): MigrationLine {
@@ -139,6 +141,18 @@ async function readMigrations(client: ApiClient, options: CallOptions): Promise<
     }
   }
   return lines;
+}
+
+/** Not every user who may list migrations may read Leases of ours. */
+async function readSuspended(client: ApiClient, options: CallOptions): Promise<SuspendMark | undefined> {
+  try {
+    return await readSuspendMark(client, SYSTEM_NAMESPACE, options);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 403) {
+      return undefined;
+    }
+    throw error;
+  }
 }
 
 async function readFreezes(client: ApiClient, options: CallOptions): Promise<readonly FreezeLine[]> {

@@ -21,6 +21,8 @@ export interface RetrierOptions {
    * @default none
    */
   readonly maxFreezeIdleMs?: number;
+  /** Whether other work waits for the place of this one: it is broken off sooner then. @default none does */
+  readonly isPlaceWanted?: () => boolean;
   /** Sums up what failures cost over all attempts of a run. @default each operation counts for itself */
   readonly budget?: RunBudget;
   /** Told of every failure that is retried. */
@@ -40,6 +42,9 @@ export interface RetryState {
  * the run counts as well: one lost connection right after a long wait ends no run.
  */
 const BLIP_MS = 5_000;
+
+/** Milliseconds without progress after which a run that others wait for is broken off, to wait without its place. */
+const YIELD_AFTER_MS = 10_000;
 
 /**
  * Retries what may pass later, over a whole run: the budget is time without progress anywhere, not a count for each
@@ -139,7 +144,7 @@ export class Retrier {
       const text = `Cannot go on: no progress for ${seconds} s, last error: ${messageOf(error)}`;
       throw new KsvmError("RetryBudgetExceeded", text, { cause: error });
     }
-    if (this.#mustLiftFreeze(since)) {
+    if (this.#mustLiftFreeze(since) || this.#mustYield(since)) {
       throw new WaitingForOthers(error, remainingMs);
     }
   }
@@ -154,6 +159,12 @@ export class Retrier {
     budget?.heldFreeze(from, now);
     const isBlip = now - from < Math.min(BLIP_MS, maxFreezeIdleMs);
     return !isBlip && Math.max(now - from, budget?.frozenMs ?? 0) >= maxFreezeIdleMs;
+  }
+
+  #mustYield(since: number): boolean {
+    const { clock, isPlaceWanted } = this.#options;
+    const isStuck = clock.monotonic() - Math.max(this.#progress.last, since) >= YIELD_AFTER_MS;
+    return isStuck && isPlaceWanted?.() === true;
   }
 
   #budgetMs(error: unknown): number {

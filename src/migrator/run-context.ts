@@ -49,6 +49,10 @@ export interface RunContext {
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
   readonly emit: EventSink;
+  /** Whether other migrations wait for the place of this one. @default none does */
+  readonly isPlaceWanted?: () => boolean;
+  /** Waits until a run that has waited may go on; an error of it ends the run. @default it may at once */
+  readonly awaitTurn?: () => Promise<void>;
   /** Told of every page that is done, and waited for; an error of it ends the run. @default nobody is told */
   readonly onPageDone?: (point: ResumePoint) => Promise<void>;
   /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */

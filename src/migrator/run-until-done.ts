@@ -39,6 +39,7 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
       if (error instanceof WaitingForOthers) {
         const atLeastMs = budget.brokenOff();
         await waitForOthers({ ...context, retrier }, { name, waiting: error, atLeastMs, probe });
+        await context.awaitTurn?.();
       } else if (error instanceof StartAgain && starts < MAX_STARTS) {
         starts++;
         context.emit({ type: "startingAgain", reason: error.message });
@@ -50,7 +51,11 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
 }
 
 function attemptOnce<T>({ attempt, maxFreezeIdleMs }: UntilDoneOptions<T>, context: RunContext): Promise<T> {
-  const limits = maxFreezeIdleMs === undefined ? {} : { maxFreezeIdleMs };
+  const { isPlaceWanted } = context;
+  const limits = {
+    ...(maxFreezeIdleMs === undefined ? {} : { maxFreezeIdleMs }),
+    ...(isPlaceWanted === undefined ? {} : { isPlaceWanted }),
+  };
   const cleanup = new Cleanup(context);
   return cleanup.after(() => attempt({ ...context, retrier: context.retrier.with(limits) }, cleanup));
 }

@@ -22,7 +22,7 @@ export class Metrics {
 
   readonly migrations = new Gauge({
     name: "ksvm_migrations",
-    help: "StorageVersionMigration objects by state: Pending, Running, Waiting, Succeeded, Failed",
+    help: "StorageVersionMigration objects by state: Pending, Running, Waiting, Suspended, Succeeded, Failed",
     labelNames: ["state"] as const,
     registers: [this.registry],
   });

@@ -17,10 +17,10 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
-import { isConflict, isNotFound } from "../kube/client.ts";
+import { isNotFound } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import type { Decision, NewMigration } from "./decide.ts";
-import type { MigrationFacts } from "./migration-facts.ts";
+import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 
@@ -35,18 +35,20 @@ export interface ApplyContext extends CallOptions {
 /**
  * Does what was decided. Migrations that no longer count go first and the new one comes last, so that whatever cuts this
  * short leaves a StorageState that says too much rather than too little.
- * @throws {ApiError} Conflict where the StorageState was written meanwhile; {ApiError | TransportError}.
+ * @throws {ApiError} Conflict where the StorageState, or a migration to mark, was written meanwhile: what was decided may
+ *   be wrong then, and is decided again; {ApiError | TransportError}.
  */
 export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
   for (const migration of decision.remove) {
     await remove(context, migration);
   }
+  const disowned = new Map<string, MigrationFacts>();
   for (const migration of decision.disown) {
-    await annotate(context, migration, { [HASH_ANNOTATION]: null });
+    disowned.set(migration.uid, await annotate(context, migration, { [HASH_ANNOTATION]: null }));
   }
   await writeState(context, situation, decision);
   for (const migration of decision.adopt) {
-    await annotate(context, migration, marksOf(situation));
+    await annotate(context, disowned.get(migration.uid) ?? migration, marksOf(situation));
   }
   if (decision.create !== undefined) {
     const created = await context.client.create<StorageVersionMigration>(MIGRATIONS, manifestOf(decision.create), {
@@ -74,23 +76,28 @@ async function remove({ client, index, signal }: ApplyContext, migration: Migrat
   index.delete(migration);
 }
 
-/** A resourceVersion goes with it: a migration that began meanwhile is not taken for one that begins after now. */
+/**
+ * A resourceVersion goes with it: a migration that began meanwhile is not taken for one that begins after now.
+ * @returns what it is now
+ */
 async function annotate(
   { client, index, signal }: ApplyContext,
   migration: MigrationFacts,
   annotations: Readonly<Record<string, string | null>>,
-): Promise<void> {
+): Promise<MigrationFacts> {
   const { name, resourceVersion, uid } = migration;
   const body = { metadata: { uid, resourceVersion, annotations } };
   try {
-    index.put(
-      await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { signal }),
-    );
+    const patch = { type: MERGE_PATCH, body };
+    const patched = await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, patch, { signal });
+    index.put(patched);
+    return migrationFactsOf(patched);
   } catch (error) {
-    // The watch tells of what happened to it, and it is looked at again.
-    if (!isConflict(error) && !isNotFound(error)) {
+    // One that is gone vouches for nothing. A conflict is for the caller: an old mark that stays would vouch for too much.
+    if (!isNotFound(error)) {
       throw error;
     }
+    return migration;
   }
 }
 

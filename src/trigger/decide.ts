@@ -20,7 +20,10 @@ export interface Decision {
   readonly cause: Cause;
   /** Migrations to delete. */
   readonly remove: readonly MigrationFacts[];
-  /** Migrations of somebody else that ended for what was: they are kept, and no longer vouch for anything. */
+  /**
+   * Migrations of others that ended for what was, and those that a user suspended: they are kept, and no longer vouch for
+   * anything.
+   */
   readonly disown: readonly MigrationFacts[];
   /** The new status; missing where it stays. */
   readonly status?: Pick<NextStatus, "persisted" | "current">;
@@ -78,11 +81,25 @@ function leftovers({ migrations, observed }: Situation, isNewSpell: boolean): Pi
   const remove = migrations.filter(
     (one) => isLeftover(one, isFor(one, observed), isNewSpell) || (isOurFailure(one) && one !== lastEnd),
   );
-  const disown = migrations.filter((one) => isNewSpell && !one.isOurs && proves(one, observed));
+  const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed));
   return { remove, disown };
 }
 
-function isLeftover({ hash, isOurs, phase }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
+/** Whether it vouches for the current hash though it began, or may have, before the last change. */
+function mayProve(migration: MigrationFacts, observed: Situation["observed"]): boolean {
+  return isStopped(migration) ? migration.hash !== undefined : !migration.isOurs && proves(migration, observed);
+}
+
+/** One that a user stopped is neither deleted nor replaced: it is taken for the one that is needed when it goes on. */
+function isStopped(migration: MigrationFacts): boolean {
+  return migration.isSuspended && !hasEnded(migration);
+}
+
+function isLeftover(migration: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
+  return !isStopped(migration) && isPassed(migration, isForNow, isNewSpell);
+}
+
+function isPassed({ hash, isOurs, phase }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
   switch (phase) {
     case "Pending":
       return isOurs && !isForNow;
@@ -126,6 +143,10 @@ function migrationFor(
   const pending = unfinished.filter(({ phase }) => phase === "Pending");
   if (pending.length > 0) {
     return { adopt: pending.slice(0, 1) };
+  }
+  if (unfinished.some(isStopped)) {
+    // It is being stopped just now, and is adopted when it has been.
+    return { adopt: [] };
   }
   const retry = retryOf(situation);
   if (retry.kind === "wait") {

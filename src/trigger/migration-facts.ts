@@ -1,4 +1,4 @@
-import { hasCondition, type StorageVersionMigration } from "../api/migration.ts";
+import { hasCondition, isSuspended, type StorageVersionMigration } from "../api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
   CREATED_BY_LABEL,
@@ -19,6 +19,8 @@ export interface MigrationFacts {
   /** Whether the trigger created it. */
   readonly isOurs: boolean;
   readonly phase: "Pending" | "Running" | "Succeeded" | "Failed";
+  /** Whether a user stopped it, or all migrations are stopped: it is not begun until that is taken back. */
+  readonly isSuspended: boolean;
   /** Of the Failed condition, such as `FreezeLifted`. */
   readonly reason?: string;
   /** Milliseconds since the Unix epoch; NaN where it cannot be told. */
@@ -48,6 +50,7 @@ export function migrationFactsOf(migration: StorageVersionMigration): MigrationF
     resourceName: resourceNameOf(spec.resource),
     isOurs: labels[CREATED_BY_LABEL] === CREATED_BY_TRIGGER,
     phase,
+    isSuspended: isStopped(migration),
     createdAt,
     endedAt: Number.isNaN(endedAt) ? createdAt : endedAt,
     ...optional("reason", ended?.reason),
@@ -63,6 +66,11 @@ function annotatedFactsOf(annotations: Readonly<Record<string, string>>) {
     ...optional("storedVersions", annotations[STORED_VERSIONS_ANNOTATION]),
     ...optional("storageVersion", annotations[STORAGE_VERSION_ANNOTATION]),
   };
+}
+
+/** A user wants it stopped, or the controller says that it is. */
+function isStopped(migration: StorageVersionMigration): boolean {
+  return isSuspended(migration) || hasCondition(migration, "Suspended");
 }
 
 /** Whether it has ended. */

@@ -87,5 +87,10 @@ export class MigrationIndex {
 
 /** The progress of a migration, which is most of what is written about it, changes nothing. */
 function isOfInterest(before: MigrationFacts | undefined, after: MigrationFacts): boolean {
-  return before === undefined || before.phase !== after.phase || before.hash !== after.hash;
+  return (
+    before === undefined ||
+    before.phase !== after.phase ||
+    before.hash !== after.hash ||
+    before.isSuspended !== after.isSuspended
+  );
 }

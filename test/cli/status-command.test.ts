@@ -17,6 +17,7 @@ const answers: Readonly<Record<string, unknown>> = {
   "/version": { gitVersion: "v1.36.3" },
   "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { metadata: {}, items: [MIGRATION] },
   "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
+  "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": { kind: "LeaseList", items: [] },
 };
 
 for (const [output, expected] of [

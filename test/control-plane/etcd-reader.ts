@@ -17,11 +17,18 @@ export interface Entry {
   readonly key: string;
   readonly value: Buffer;
   readonly modRevision: number;
+  /** How often it was written since it was created, its creation included. */
+  readonly version: number;
 }
 
 interface RangeReply {
   readonly header: { readonly revision: string };
-  readonly kvs?: readonly { readonly key: string; readonly value?: string; readonly mod_revision: string }[];
+  readonly kvs?: readonly {
+    readonly key: string;
+    readonly value?: string;
+    readonly mod_revision: string;
+    readonly version: string;
+  }[];
   readonly more?: boolean;
 }
 
@@ -70,10 +77,10 @@ export class EtcdReader {
   /** The objects below any prefix that is followed by `[namespace/]name`; built-in kinds have prefixes of their own. */
   async objectsUnder(prefix: string, options: ReadOptions = {}): Promise<StoredObject[]> {
     const entries = await this.readPrefix(prefix, options);
-    return entries.map(({ key, value, modRevision }) => {
+    return entries.map(({ key, value, modRevision, version }) => {
       const [first = "", second] = key.slice(prefix.length).split("/");
       const place = second === undefined ? { name: first } : { namespace: first, name: second };
-      return { ...place, ...typeMetaOf(value), modRevision, raw: value };
+      return { ...place, ...typeMetaOf(value), modRevision, version, raw: value };
     });
   }
 
@@ -114,10 +121,11 @@ export class EtcdReader {
 }
 
 function entriesOf(reply: RangeReply): Entry[] {
-  return (reply.kvs ?? []).map(({ key, value = "", mod_revision }) => ({
+  return (reply.kvs ?? []).map(({ key, value = "", mod_revision, version }) => ({
     key: Buffer.from(key, "base64").toString(),
     value: Buffer.from(value, "base64"),
     modRevision: Number(mod_revision),
+    version: Number(version),
   }));
 }
 

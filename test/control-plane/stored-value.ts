@@ -11,6 +11,8 @@ export interface StoredObject {
   readonly encryptedWith?: string;
   /** etcd's revision of the last write; the apiserver shows it as resourceVersion. */
   readonly modRevision: number;
+  /** How often it was written since it was created, its creation included, as etcd counts. */
+  readonly version: number;
   readonly raw: Buffer;
 }
 

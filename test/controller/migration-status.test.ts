@@ -1,6 +1,7 @@
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { conditionsIn, phaseAfter, progressOf, reportIn, stateOf } from "../../src/controller/migration-status.ts";
+import { stateOf } from "../../src/api/migration.ts";
+import { conditionsIn, phaseAfter, progressOf, reportIn } from "../../src/controller/migration-status.ts";
 import { Tally } from "../../src/migrator/counts.ts";
 
 const [T1, T2] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"];
@@ -26,6 +27,23 @@ await tap.test("conditionsIn() keeps at most one end, and shows a wait before Ru
   ]);
   t.equal(stateOf(migrationWith(done)), "Succeeded");
 });
+
+await tap.test(
+  "conditionsIn() shows that a migration is suspended before anything else, and drops its place in the queue",
+  async (t) => {
+    const queued = conditionsIn({ type: "Pending", reason: "Queued", message: "number 2 in the queue" }, [], T1);
+    t.equal(stateOf(migrationWith(queued)), "Pending");
+    const running = conditionsIn({ type: "Running" }, queued, T1);
+    t.strictSame(running, [{ type: "Running", status: "True", lastUpdateTime: T1 }]);
+    const suspended = conditionsIn({ type: "Suspended", reason: "SuspendedByUser" }, running, T2);
+    t.strictSame(suspended, [
+      { type: "Suspended", status: "True", reason: "SuspendedByUser", lastUpdateTime: T2 },
+      { type: "Running", status: "False", lastUpdateTime: T2 },
+    ]);
+    t.equal(stateOf(migrationWith(suspended)), "Suspended");
+    t.equal(stateOf(migrationWith(conditionsIn({ type: "Running" }, suspended, T2))), "Running");
+  },
+);
 
 await tap.test("conditionsIn() moves lastUpdateTime only with what a condition says", async (t) => {
   const first = conditionsIn({ type: "Waiting", reason: "R", message: "m" }, [], T1);

@@ -2,11 +2,11 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import type { Test } from "tap";
-import { type StorageVersionMigration, resourceNameOf, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
+import { type StorageVersionMigration, resourceNameOf, stateOf, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MigrationController, type MigrationControllerOptions } from "../../src/controller/migration-controller.ts";
 import { runFactory } from "../../src/controller/run-factory.ts";
-import { stateOf } from "../../src/controller/migration-status.ts";
+
 import type { ApiClient } from "../../src/kube/client.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";

@@ -8,7 +8,7 @@ import {
   UNKNOWN_HASH,
 } from "../../src/api/migration.ts";
 import { ATTEMPT_ANNOTATION, TRIGGER_ANNOTATION } from "../../src/api/names.ts";
-import { stateOf } from "../../src/controller/migration-status.ts";
+import { stateOf } from "../../src/api/migration.ts";
 import { MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import type { ClusterStatus, MigrationLine } from "../../src/migrator/cluster-status.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";

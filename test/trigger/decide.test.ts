@@ -250,3 +250,39 @@ await tap.test("decide() puts no freeze back that somebody lifted", async (t) =>
   t.same(marked.adopt, [foreign], "somebody else's is marked with what it failed for");
   t.equal(marked.create, undefined);
 });
+
+await tap.test("decide() leaves a suspended migration alone, and creates no other beside it", async (t) => {
+  const suspended = migration("Pending", "A", { isSuspended: true });
+  const same = decide(situation(builtIn("A"), state(["Unknown", "A"], "A"), [suspended]));
+  t.same(same.remove, []);
+  t.equal(same.create, undefined);
+  t.same(same.adopt, []);
+
+  const moved = decide(situation(builtIn("B"), state(["Unknown", "A"], "A"), [suspended]));
+  t.same(
+    moved.status,
+    { persisted: ["Unknown", "A", "B"], current: "B" },
+    "what may be stored is recorded all the same",
+  );
+  t.same(moved.remove, []);
+  t.equal(moved.create, undefined);
+  t.same(moved.disown, [suspended], "it no longer vouches for the hash of before");
+  t.same(moved.adopt, [suspended], "and is the one for the new hash when it goes on");
+
+  const back = decide(
+    situation(custom(crd(["v1"])), state(["#v1"], "#v2"), [migration("Pending", "#v1", { isSuspended: true })]),
+  );
+  t.equal(back.disown.length, 1, "the storage version went there and back while it was stopped");
+});
+
+await tap.test(
+  "decide() keeps a migration that is being stopped just now, and adopts it once it has been",
+  async (t) => {
+    const stopping = migration("Running", "A", { isSuspended: true });
+    const decision = decide(situation(builtIn("B"), state(["A"], "A"), [stopping]));
+    t.same(decision.remove, []);
+    t.equal(decision.create, undefined);
+    t.same(decision.disown, [stopping]);
+    t.same(decision.adopt, []);
+  },
+);

@@ -74,6 +74,7 @@ export function migration(
     resourceVersion: "7",
     resourceName: "deployments.apps",
     isOurs: true,
+    isSuspended: false,
     phase,
     createdAt: NOW - 2 * MINUTE,
     endedAt: NOW,

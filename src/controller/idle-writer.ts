@@ -1,0 +1,92 @@
+import type { Logger } from "pino";
+import type { StorageVersionMigration } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
+import type { IdleStatus } from "./idle-phase.ts";
+
+/** What an {@link IdleWriter} needs. */
+export interface IdleWriterOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Throws where this replica does not lead any more. */
+  readonly assertLeading: () => void;
+  /** What is to be written now. */
+  readonly due: () => readonly IdleStatus[];
+  /** Told of what was written, ahead of the watch. */
+  readonly onWritten: (migration: StorageVersionMigration) => void;
+}
+
+/** Milliseconds between two rounds: each may write as many statuses as positions are shown. */
+const MIN_INTERVAL_MS = 2_000;
+const WRITE_TIMEOUT_MS = 10_000;
+
+/** Writes the status of migrations that nobody carries out: their place in the queue, and that they are suspended. */
+export class IdleWriter {
+  readonly #options: IdleWriterOptions;
+  #woken = Promise.withResolvers<void>();
+
+  constructor(options: IdleWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Says that something may have changed. */
+  wake(): void {
+    this.#woken.resolve();
+  }
+
+  /** Writes until the signal is aborted. What cannot be written is tried again in a later round. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, due } = this.#options;
+    const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
+    const ended = new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    while (!signal.aborted) {
+      await pace.turn(signal).catch(() => undefined);
+      await Promise.race([this.#woken.promise, ended]);
+      // From here on a wake is for the next round.
+      this.#woken = Promise.withResolvers();
+      for (const status of due()) {
+        if (signal.aborted || !(await this.#write(status, signal))) {
+          break;
+        }
+      }
+    }
+  }
+
+  /** @returns whether to go on with the others */
+  async #write({ migration, conditions, phase, queuePosition }: IdleStatus, signal: AbortSignal): Promise<boolean> {
+    const { assertLeading, client, logger, onWritten } = this.#options;
+    const { name, resource, resourceVersion, state, uid } = migration;
+    // One that was written since, or that somebody began, says by a conflict that this is out of date.
+    const metadata = { uid, resourceVersion };
+    const body = { metadata, status: { conditions, queuePosition: queuePosition ?? null } };
+    const within = AbortSignal.any([signal, AbortSignal.timeout(WRITE_TIMEOUT_MS)]);
+    try {
+      assertLeading();
+      const options = { subresource: "status", signal: within };
+      const patch = { type: MERGE_PATCH, body };
+      onWritten(await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, patch, options));
+      const isNew = state !== phase.type || migration.conditions.length === 0;
+      const what = phase.type === "Suspended" ? "a migration is suspended" : "a migration is in the queue";
+      logger[isNew ? "info" : "debug"]({ migration: name, resource, reason: phase.message }, what);
+      return true;
+    } catch (error) {
+      if (isConflict(error) || isNotFound(error)) {
+        return true;
+      }
+      if (!signal.aborted) {
+        logger.warn(
+          { migration: name, reason: messageOf(error) },
+          "cannot write the status of a migration; trying again",
+        );
+        this.wake();
+      }
+      return false;
+    }
+  }
+}

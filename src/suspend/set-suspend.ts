@@ -1,0 +1,61 @@
+import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { KsvmError } from "../errors.ts";
+import { type ApiClient, type CallOptions, isConflict, isNotFound } from "../kube/client.ts";
+import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+
+const PAGE_SIZE = 500;
+
+/**
+ * The migrations that are not finished and that a name stands for: the one of this name, or those of the resource
+ * (`plural.group`).
+ * @param name all of them where it is missing
+ * @throws {ApiError | TransportError}; {KsvmError} ResourceNotFound where there is none.
+ */
+export async function findUnfinished(
+  client: ApiClient,
+  name: string | undefined,
+  options: CallOptions = {},
+): Promise<readonly StorageVersionMigration[]> {
+  const found: StorageVersionMigration[] = [];
+  for await (const page of client.pages<StorageVersionMigration>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
+    found.push(...page.filter((migration) => !isFinished(migration) && isNamed(migration, name)));
+  }
+  if (found.length === 0 && name !== undefined) {
+    throw new KsvmError(
+      "ResourceNotFound",
+      `Cannot find a migration of "${name}" that is not finished; ksvm suspend --all also covers those that come later`,
+    );
+  }
+  return found;
+}
+
+function isNamed({ metadata, spec }: StorageVersionMigration, name: string | undefined): boolean {
+  return name === undefined || metadata.name === name || resourceNameOf(spec.resource) === name;
+}
+
+/**
+ * Writes `spec.suspend`.
+ * @returns whether that changed anything; `false` also for one that is gone or has finished meanwhile
+ * @throws {ApiError | TransportError}
+ */
+export async function setSuspend(
+  client: ApiClient,
+  { migration, suspend }: { readonly migration: StorageVersionMigration; readonly suspend: boolean },
+  { signal }: CallOptions = {},
+): Promise<boolean> {
+  if (isSuspended(migration) === suspend) {
+    return false;
+  }
+  const { name, uid } = migration.metadata;
+  // The uid alone: the controller writes to it all the time, and of this field there is no other writer to lose to.
+  const body = { metadata: { uid }, spec: { suspend } };
+  try {
+    await client.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { signal });
+    return true;
+  } catch (error) {
+    if (isConflict(error) || isNotFound(error)) {
+      return false;
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,157 @@
+import type { ObjectMeta } from "../api/meta.ts";
+import { SUSPEND_LEASE } from "../api/migration.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL, SUSPEND_ALL_ANNOTATION } from "../api/names.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
+import { listNamed } from "../kube/list-named.ts";
+import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
+
+/** What suspends all migrations, those that come later too. */
+export interface SuspendMark {
+  /** RFC 3339. */
+  readonly since: string;
+  /** Who set it, as far as that is known. */
+  readonly by?: string;
+}
+
+interface SuspendLease {
+  readonly metadata: ObjectMeta;
+  readonly spec?: { readonly holderIdentity?: string | null };
+}
+
+/** The mark that a Lease stands for; `undefined` where it has none. */
+function markOf(lease: SuspendLease | undefined): SuspendMark | undefined {
+  const since = lease?.metadata.annotations?.[SUSPEND_ALL_ANNOTATION];
+  const by = lease?.spec?.holderIdentity ?? "";
+  return since === undefined ? undefined : { since, ...(by === "" ? {} : { by }) };
+}
+
+/**
+ * Reads the mark.
+ * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed.
+ */
+export async function readSuspendMark(
+  client: ApiClient,
+  namespace: string,
+  options: CallOptions = {},
+): Promise<SuspendMark | undefined> {
+  const { object } = await listNamed<SuspendLease>(
+    client.transport,
+    LEASES,
+    { namespace, name: SUSPEND_LEASE },
+    options,
+  );
+  return markOf(object);
+}
+
+/**
+ * Sets the mark; one that is there stays as it is.
+ * @returns whether it was not there before
+ * @throws {ApiError | TransportError} 404 where the namespace does not exist.
+ */
+export async function setSuspendMark(
+  client: ApiClient,
+  { namespace, mark: { by, since } }: { readonly namespace: string; readonly mark: SuspendMark },
+  { signal }: CallOptions = {},
+): Promise<boolean> {
+  const annotations = { [SUSPEND_ALL_ANNOTATION]: since };
+  const spec = { holderIdentity: by ?? null };
+  const metadata = { namespace, name: SUSPEND_LEASE, annotations, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } };
+  try {
+    await client.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec }, { signal });
+    return true;
+  } catch (error) {
+    if (!isConflict(error)) {
+      throw error;
+    }
+  }
+  const { object } = await listNamed<SuspendLease>(client.transport, LEASES, metadata, { signal });
+  if (object === undefined || markOf(object) !== undefined) {
+    // Where it was deleted just now, another client resumed all migrations at this very moment.
+    return false;
+  }
+  const { resourceVersion, uid } = object.metadata;
+  const body = { metadata: { uid, resourceVersion, annotations }, spec };
+  await client.patch(LEASES, metadata, { type: MERGE_PATCH, body }, { signal });
+  return true;
+}
+
+/**
+ * Takes the mark away.
+ * @returns whether it was there
+ * @throws {ApiError | TransportError}
+ */
+export async function clearSuspendMark(
+  client: ApiClient,
+  namespace: string,
+  { signal }: CallOptions = {},
+): Promise<boolean> {
+  const ref = { namespace, name: SUSPEND_LEASE };
+  const { object } = await listNamed<SuspendLease>(client.transport, LEASES, ref, { signal });
+  if (object === undefined) {
+    return false;
+  }
+  await client.delete(LEASES, ref, { preconditions: { uid: object.metadata.uid }, signal });
+  return markOf(object) !== undefined;
+}
+
+/** What {@link followSuspendMark} needs. */
+export interface FollowSuspendMarkOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly namespace: string;
+  /** Told of the mark as it is first, and whenever it may have changed. */
+  readonly onMark: (mark: SuspendMark | undefined) => void;
+  /** Told why it cannot be read; it is tried again. */
+  readonly onError: (reason: string) => void;
+  readonly signal: AbortSignal;
+}
+
+/** A watch that hears nothing is not trusted for longer than this, in milliseconds. */
+const RELIST_MS = 60_000;
+const MIN_INTERVAL_MS = 1_000;
+const MAX_INTERVAL_MS = 10_000;
+
+/** Follows the mark until the signal is aborted. */
+export async function followSuspendMark(options: FollowSuspendMarkOptions): Promise<void> {
+  const { clock, onError, signal } = options;
+  const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
+  while (!signal.aborted) {
+    try {
+      await pace.turn(signal);
+      await listAndWatch(options, () => pace.reset());
+    } catch (error) {
+      if (!signal.aborted) {
+        onError(messageOf(error));
+      }
+    }
+  }
+}
+
+async function listAndWatch(options: FollowSuspendMarkOptions, onListed: () => void): Promise<void> {
+  const { client, clock, namespace, onMark, signal } = options;
+  const ref = { namespace, name: SUSPEND_LEASE };
+  const { object, resourceVersion } = await listNamed<SuspendLease>(client.transport, LEASES, ref, { signal });
+  onMark(markOf(object));
+  onListed();
+  const ended = new AbortController();
+  const watching = AbortSignal.any([signal, ended.signal]);
+  const limit = clock.sleep(RELIST_MS, watching).then(
+    () => ended.abort(),
+    () => undefined,
+  );
+  try {
+    const watch = { ...ref, resourceVersion, signal: watching, clock };
+    for await (const event of watchObject<SuspendLease>(client.transport, LEASES, watch)) {
+      if ("object" in event) {
+        onMark(event.type === "DELETED" ? undefined : markOf(event.object));
+      }
+    }
+  } finally {
+    ended.abort();
+    await limit;
+  }
+}

@@ -1,0 +1,73 @@
+import tap from "tap";
+import { idleStatusesOf, POSITIONS_SHOWN } from "../../src/controller/idle-phase.ts";
+import type { QueuedMigration } from "../../src/controller/migration-queue.ts";
+
+const NOW = "2026-01-01T00:00:00Z";
+const CONTEXT = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW };
+
+function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
+  const common = { state: "Pending", isSuspended: false, isLowPriority: false, conditions: [] } as const;
+  return { name, uid: name, resourceVersion: "1", resource: `${name}s.b`, created: NOW, ...common, ...fields };
+}
+
+await tap.test("idleStatusesOf() shows each its place in the queue, and who is at work", async (t) => {
+  const migrations = [
+    queued("b"),
+    queued("a"),
+    queued("ran", { state: "Waiting" }),
+    queued("done", { state: "Failed" }),
+  ];
+  const atWork = new Map([["w", "w"]]);
+  const statuses = idleStatusesOf([...migrations, queued("w")], { ...CONTEXT, atWork, running: ["w"] });
+  t.match(statuses, [
+    { migration: { name: "a" }, queuePosition: 1 },
+    { migration: { name: "b" }, queuePosition: 2 },
+  ]);
+  t.equal(statuses.length, 2);
+  const message = "number 2 in the queue; at work: w";
+  t.same(statuses[1]?.conditions, [
+    { type: "Pending", status: "True", reason: "Queued", message, lastUpdateTime: NOW },
+  ]);
+  const busy = { ...CONTEXT, running: ["v", "w", "x", "y", "z"] };
+  t.match(idleStatusesOf([queued("a")], busy)[0]?.phase.message, /at work: v, w, x and 2 more$/);
+});
+
+await tap.test("idleStatusesOf() has nothing to say where it is said already", async (t) => {
+  const first = idleStatusesOf([queued("a"), queued("b", { isSuspended: true })], CONTEXT);
+  const shown = first.map(({ migration, conditions, phase, queuePosition }) => ({
+    ...migration,
+    conditions,
+    state: phase.type,
+    ...(queuePosition === undefined ? {} : { queuePosition }),
+  }));
+  t.equal(first.length, 2);
+  t.same(idleStatusesOf(shown, CONTEXT), []);
+});
+
+await tap.test("idleStatusesOf() writes a queue that moves to its front alone", async (t) => {
+  const migrations = Array.from({ length: POSITIONS_SHOWN + 50 }, (_, index) =>
+    queued(`m${String(index).padStart(4, "0")}`),
+  );
+  const statuses = idleStatusesOf(migrations, CONTEXT);
+  t.equal(statuses.filter(({ queuePosition }) => queuePosition !== undefined).length, POSITIONS_SHOWN);
+  t.equal(statuses.at(-1)?.phase.message, `more than ${POSITIONS_SHOWN} are before it in the queue`);
+  const shown = statuses.map(({ migration, conditions, queuePosition }) => ({
+    ...migration,
+    conditions,
+    ...(queuePosition === undefined ? {} : { queuePosition }),
+  }));
+  t.equal(idleStatusesOf(shown.slice(1), CONTEXT).length, POSITIONS_SHOWN, "the first of them has begun");
+});
+
+await tap.test("idleStatusesOf() says how to go on with what is suspended", async (t) => {
+  const one = idleStatusesOf([queued("a", { isSuspended: true, queuePosition: 4 })], CONTEXT);
+  t.match(one, [{ phase: { type: "Suspended", reason: "SuspendedByUser", message: "go on with: ksvm resume a" } }]);
+  t.equal(one[0]?.queuePosition, undefined);
+  const mark = { since: NOW, by: "me" };
+  const all = idleStatusesOf([queued("a"), queued("r", { state: "Running" })], { ...CONTEXT, mark });
+  t.same(
+    all.map(({ phase }) => phase.reason),
+    ["AllSuspended", "AllSuspended"],
+  );
+  t.match(all[0]?.phase.message, /by me; go on with: ksvm resume --all/);
+});
