@@ -25,6 +25,14 @@ const INVALID_GROUP_VERSION = ["to an invalid group/version", "from an invalid g
  * https://github.com/etcd-io/etcd/blob/v3.6.8/api/v3rpc/rpctypes/error.go
  */
 const TOO_LARGE_FOR_ETCD = ["etcdserver: request is too large", "trying to send message larger than max"];
+/**
+ * The object does not fit the schema of the version any more, so an apply cannot read it. A merge patch passes where the
+ * value is not touched, but makes the API server drop all managedFields.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/structuredmerge.go
+ */
+const UNTYPED = ["failed to create typed live object"];
+const PERMANENT_INTERNAL_ERRORS = [...INVALID_GROUP_VERSION, ...TOO_LARGE_FOR_ETCD, ...UNTYPED];
 
 /**
  * Classifies anything thrown by a request. Errors that no request raised are not failures of a request and come back
@@ -120,7 +128,7 @@ export function isInvalidGroupVersion(error: unknown): boolean {
 }
 
 function isPermanentInternalError(error: ApiError): boolean {
-  return isInvalidGroupVersion(error) || isConversionRefusal(error) || says(error, TOO_LARGE_FOR_ETCD);
+  return says(error, PERMANENT_INTERNAL_ERRORS) || isConversionRefusal(error);
 }
 
 function says(error: unknown, phrases: readonly string[]): boolean {

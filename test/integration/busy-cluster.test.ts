@@ -3,6 +3,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { isConflict, isNotFound } from "../../src/kube/client.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
+import { appliesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -46,9 +47,12 @@ parallel(
       const patch = { type: MERGE_PATCH, body: { status: { round } } };
       return api.patch(kind.resource("v1alpha1"), ref, patch, { subresource: "status" });
     });
-    const { code, stderr } = await run.ended;
+    const { code, stderr, stdout } = await run.ended;
     t.ok((await stop()) > 50, "it wrote all the time");
     t.equal(code, 0, stderr);
+    const conflicts = await appliesAnswered(cluster.controlPlane, kind.plural, 409);
+    t.ok(conflicts > 0, `its writes met ${conflicts} conflicts`);
+    t.match(stdout, /, \d+ written since the run began/, "and found by them that the objects were written already");
     t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   },

@@ -1,6 +1,10 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
+import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
+import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { noOpWrite } from "../../src/migrator/no-op-write.ts";
+import { appliesAnswered } from "../control-plane/api-requests.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
@@ -34,35 +38,47 @@ parallel(
   async (t) => {
     const webhook = await serveConversion(t);
     const kind = new TestKind("fields");
-    await cluster.createStale(kind, 5, { conversion: conversionBy(webhook) });
-    const managers = async (): Promise<readonly number[]> =>
-      (await cluster.api.listMetadata(kind.resource("v1"))).items.map(
-        (item) => item.metadata.managedFields?.length ?? 0,
-      );
-    // An applier in each version: the entries of one of them have to be converted with every write.
-    for (const version of ["v1alpha1", "v1"]) {
-      const body = {
-        ...kind.object("w0", version),
-        metadata: { name: "w0", namespace: "default", labels: { [version]: "yes" } },
-      };
-      const apply = { type: "application/apply-patch+yaml", body };
-      await cluster.api.patch(kind.resource(version), { name: "w0", namespace: "default" }, apply, {
-        fieldManager: version,
-        force: true,
-      });
+    await cluster.createStale(kind, 3, { conversion: conversionBy(webhook) });
+    // Stored as v1, with an applier in each version: no read of them calls the webhook, and every write does, to convert
+    // the managedFields of the other version. That is where a merge patch wipes them.
+    const names = Array.from({ length: 12 }, (_, index) => `x${index}`);
+    for (const name of [...names, "control"]) {
+      for (const version of ["v1alpha1", "v1"]) {
+        const metadata = { name, namespace: "default", labels: { [version]: "yes" } };
+        const apply = { type: APPLY_PATCH, body: { ...kind.object(name, version), metadata } };
+        const options = { fieldManager: version, force: true };
+        await cluster.api.patch(kind.resource(version), { name, namespace: "default" }, apply, options);
+      }
     }
-    // Only this object was written as v1 by that; the others are still stored as v1alpha1.
-    const before = await managers();
-    t.ok(before.every((count) => count > 0));
-    const ended = cluster.migrate([kind.name, "--max-qps", "5"]);
-    await eventually(async () => ((await cluster.storedAs(kind))["v1"] ?? 0) > 1, "objects are rewritten");
+    const managersOf = async (name: string): Promise<readonly unknown[]> => {
+      const ref = { name, namespace: "default" };
+      const { metadata } = await cluster.api.get<PartialObjectMetadata>(kind.resource("v1"), ref);
+      return (metadata.managedFields ?? []).map(({ manager, apiVersion, fieldsV1 }) => [manager, apiVersion, fieldsV1]);
+    };
+    const before = await Promise.all(names.map(managersOf));
+    t.ok(before.every((entries) => entries.length === 2));
+    const { metadata: control } = await cluster.api.get<PartialObjectMetadata>(kind.resource("v1"), {
+      name: "control",
+      namespace: "default",
+    });
+
+    const stored = await cluster.storedAs(kind);
+    const ended = cluster.migrate([kind.name, "--max-qps", "3"]);
+    const isUnderWay = async (): Promise<boolean> => (await cluster.storedAs(kind))["v1"] !== stored["v1"];
+    await eventually(isUnderWay, "objects are rewritten");
     webhook.setDown(true);
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    const failed = async (): Promise<number> => appliesAnswered(cluster.controlPlane, kind.plural, 500);
+    await eventually(async () => (await failed()) > 0, "a write met the webhook that is down");
+    const target = { ...kind.resource("v1"), kind: kind.kind };
+    const options = { patchType: MERGE_PATCH, signal: AbortSignal.timeout(60_000) };
+    await noOpWrite(cluster.api.transport, target, control, options);
+    t.same(await managersOf("control"), [], "negative control: a merge patch wipes them at this very moment");
     webhook.setDown(false);
+
     const { code, stderr } = await ended;
     t.equal(code, 0, stderr);
-    t.same(await managers(), before);
-    t.same(await cluster.storedAs(kind), { v1: 5 });
+    t.same(await Promise.all(names.map(managersOf)), before);
+    t.same(await cluster.storedAs(kind), { v1: names.length + 4 });
   },
 );
 

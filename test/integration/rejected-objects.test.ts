@@ -1,5 +1,8 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
+import type { PartialObjectMetadata } from "../../src/api/meta.ts";
+import type { ObjectRef } from "../../src/kube/client.ts";
+import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import type { Counts } from "../../src/migrator/counts.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
@@ -50,12 +53,58 @@ parallel(
 parallel("migrate goes on where an object is invalid by a schema that was tightened later", async (t) => {
   const kind = new TestKind("strict");
   await cluster.createStale(kind, 3);
-  const specSchema = { type: "object", properties: { size: { type: "integer" } }, required: ["owner"] };
+  const size = { type: "integer", maximum: 1 };
+  const specSchema = { type: "object", properties: { size }, required: ["owner"] };
   await cluster.setVersions(kind, { storage: "v1", specSchema });
+  const touch = { type: MERGE_PATCH, body: { spec: { size: 3 } } };
+  const write = api.patch(kind.resource("v1"), { name: "w0", namespace: "default" }, touch, { dryRun: true });
+  await t.rejects(write, /Invalid value/, "a change is held to the schema");
   const run = await cluster.migrate([kind.name]);
   // The API server lets unchanged values pass (validation ratcheting, Kubernetes 1.30 and newer).
   t.equal(run.code, 0, run.stderr);
   t.same(await cluster.storedAs(kind), { v1: 3 });
+});
+
+parallel("an object whose field has another type by now is named, and keeps its managedFields", async (t) => {
+  const kind = new TestKind("typed");
+  await cluster.createStale(kind, 3, { specSchema: sizeOf("integer") });
+  await cluster.setVersions(kind, { storage: "v1", specSchema: sizeOf("string") });
+  const resource = kind.resource("v1");
+  const [broken, repaired] = ["w1", "w2"].map((name) => ({ name, namespace: "default" })) as [ObjectRef, ObjectRef];
+  const repair = { type: MERGE_PATCH, body: { spec: { size: "large" } } };
+  // Only the schema of now takes a string.
+  await eventually(
+    () =>
+      api.patch(resource, broken, repair, { dryRun: true }).then(
+        () => true,
+        () => false,
+      ),
+    "the schema is in force",
+  );
+  for (const name of ["w0", "w2"]) await api.patch(resource, { ...repaired, name }, repair);
+  const before = await api.get<PartialObjectMetadata>(resource, broken);
+  t.ok((before.metadata.managedFields?.length ?? 0) > 0);
+
+  const tried = await api.patch<PartialObjectMetadata>(
+    resource,
+    broken,
+    { type: MERGE_PATCH, body: {} },
+    { dryRun: true },
+  );
+  t.same(tried.metadata.managedFields ?? [], [], "negative control: a merge patch passes, and drops its managedFields");
+
+  const startedAt = performance.now();
+  const run = await cluster.migrate([kind.name]);
+  t.equal(run.code, 3);
+  t.match(run.stderr, /default\/w1: failed to create typed live object .*\.spec\.size: expected string/);
+  t.ok(performance.now() - startedAt < 25_000, "waiting does not change it");
+  t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 2 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  t.strictSame(await api.get<PartialObjectMetadata>(resource, broken), before);
+
+  await api.patch(resource, broken, repair);
+  t.equal((await cluster.migrate([kind.name])).code, 0, "once its value is repaired");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });
 
 parallel(
@@ -99,6 +148,11 @@ parallel(
   },
   unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
 );
+
+/** The schema of a `spec` whose `size` has this type. */
+function sizeOf(type: string): object {
+  return { type: "object", properties: { size: { type } } };
+}
 
 interface Mutable {
   readonly metadata: { readonly generation: number };

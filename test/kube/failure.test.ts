@@ -47,6 +47,13 @@ const cases: readonly (readonly [name: string, error: unknown, kind: FailureKind
     answer(500, { message: "request to convert CR from an invalid group/version: example.com/v0" }),
     "rejected",
   ],
+  [
+    "500 of an apply on an object that does not fit its schema",
+    answer(500, {
+      message: "failed to create typed live object (default/a; e/v1, Kind=A): .spec.size: expected string",
+    }),
+    "rejected",
+  ],
   ["a fault of this program", new TypeError("x is undefined"), undefined],
   ["another error of this program", new KsvmError("FreezeLifted", "lifted"), undefined],
   ["no error", undefined, undefined],
