@@ -20,7 +20,7 @@ const DESCRIBERS: Describers = {
     (startsOver ? "from the first object" : "at the same object"),
   retrying: ({ delayMs, reason }) => `trying again in ${seconds(delayMs)}: ${reason}`,
   waiting: ({ webhook, reason, budgetMs }) =>
-    `waiting, up to ${seconds(budgetMs)}, with the freeze lifted meanwhile` +
+    `waiting, up to ${seconds(budgetMs)}, without a freeze` +
     `${webhook === undefined ? "" : `, for webhook "${webhook}"`}: ${reason}`,
   yielding: ({ reason }) => `waiting: ${reason}`,
   startingAgain: ({ reason }) => `starting again: ${reason}`,
