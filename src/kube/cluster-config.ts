@@ -21,11 +21,17 @@ export interface KubeUser extends User {
   readonly impersonateExtra?: Readonly<Record<string, readonly string[]>> | undefined;
 }
 
+/** A cluster as a kubeconfig has it: client-node's, and what client-node leaves out. */
+export interface KubeCluster extends Cluster {
+  /** What an exec plugin is told of the cluster: the extension `client.authentication.k8s.io/exec`. */
+  readonly execConfig?: unknown;
+}
+
 /** One cluster and one user of a kubeconfig. */
 export class ClusterConfig extends KubeConfig {
   readonly environment: KubeEnvironment;
 
-  constructor(cluster: Cluster, user: KubeUser, options: { context: string; environment?: KubeEnvironment }) {
+  constructor(cluster: KubeCluster, user: KubeUser, options: { context: string; environment?: KubeEnvironment }) {
     super();
     this.environment = options.environment ?? NO_ENVIRONMENT;
     this.loadFromOptions({
@@ -53,7 +59,7 @@ const ANONYMOUS: KubeUser = { name: "" };
  * The cluster of the current context.
  * @throws {KsvmError} KubeconfigInvalid where there is none.
  */
-export function clusterOf(config: KubeConfig): Cluster {
+export function clusterOf(config: KubeConfig): KubeCluster {
   const cluster = config.getCurrentCluster();
   if (cluster === null) {
     throw new KsvmError("KubeconfigInvalid", "Cannot reach an API server: the kubeconfig has no current context");

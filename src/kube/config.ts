@@ -112,7 +112,15 @@ function namesIn(
 
 /** As with client-go, what proves who asks is sent to no server without TLS, such as `kubectl proxy`. */
 function usable(cluster: Cluster, user: KubeUser): Selected {
-  return { cluster, user: cluster.server.startsWith("https:") ? user : { name: user.name } };
+  const { name, impersonateExtra, impersonateGroups, impersonateUid, impersonateUser } = user;
+  const unproven: KubeUser = {
+    name,
+    impersonateExtra,
+    impersonateGroups,
+    impersonateUid,
+    ...(impersonateUser === undefined ? {} : { impersonateUser }),
+  };
+  return { cluster, user: cluster.server.startsWith("https:") ? user : unproven };
 }
 
 /** The service account of the pod that this program runs in; `undefined` where it runs in none. */

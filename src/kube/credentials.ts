@@ -1,8 +1,15 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Cluster, KubeConfig } from "@kubernetes/client-node";
+import type { KubeConfig } from "@kubernetes/client-node";
 import { messageOf } from "../errors.ts";
-import { clusterOf, environmentOf, type KubeEnvironment, type KubeUser, userOf } from "./cluster-config.ts";
+import {
+  clusterOf,
+  environmentOf,
+  type KubeCluster,
+  type KubeEnvironment,
+  type KubeUser,
+  userOf,
+} from "./cluster-config.ts";
 import type { ExecCluster, ExecCredential, ExecSpec } from "./exec-credential.ts";
 import { runExecPlugin } from "./exec-plugin.ts";
 
@@ -58,7 +65,7 @@ export function credentialsOf(config: KubeConfig): CredentialSource {
 
 class UserCredentials implements CredentialSource {
   readonly #user: KubeUser;
-  readonly #cluster: Cluster;
+  readonly #cluster: KubeCluster;
   readonly #environment: KubeEnvironment;
   readonly #files = new Map<string, Buffer>();
   #held = 0;
@@ -69,7 +76,7 @@ class UserCredentials implements CredentialSource {
   #hasWorked = false;
   #handedOut = new WeakMap<Credentials, ExecCredential>();
 
-  constructor(user: KubeUser, cluster: Cluster, environment: KubeEnvironment) {
+  constructor(user: KubeUser, cluster: KubeCluster, environment: KubeEnvironment) {
     this.#user = user;
     this.#cluster = cluster;
     this.#environment = environment;
@@ -206,7 +213,7 @@ class UserCredentials implements CredentialSource {
   }
 
   async #clusterInfo(): Promise<ExecCluster> {
-    const { caData, caFile, proxyUrl, server, skipTLSVerify, tlsServerName } = this.#cluster;
+    const { caData, caFile, execConfig = null, proxyUrl, server, skipTLSVerify, tlsServerName } = this.#cluster;
     const ca = await this.#pem(caData, caFile);
     return {
       server,
@@ -214,6 +221,7 @@ class UserCredentials implements CredentialSource {
       ...(skipTLSVerify ? { "insecure-skip-tls-verify": true } : {}),
       ...(ca === undefined ? {} : { "certificate-authority-data": ca.toString("base64") }),
       ...(hasText(proxyUrl) ? { "proxy-url": proxyUrl } : {}),
+      config: execConfig,
     };
   }
 }

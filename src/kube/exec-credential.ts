@@ -27,6 +27,7 @@ export interface ExecCluster {
   readonly "insecure-skip-tls-verify"?: boolean;
   readonly "certificate-authority-data"?: string;
   readonly "proxy-url"?: string;
+  readonly config: unknown;
 }
 
 /** https://kubernetes.io/docs/reference/config-api/client-authentication.v1/ and its v1beta1. */

@@ -1,5 +1,4 @@
-import type { Cluster } from "@kubernetes/client-node";
-import type { KubeUser } from "./cluster-config.ts";
+import type { KubeCluster, KubeUser } from "./cluster-config.ts";
 import { type ExecSpec, problemOf } from "./exec-credential.ts";
 import { entryOf, listOf, type RawEntry, textOf } from "./kubeconfig-merge.ts";
 import { parseProxy } from "./proxy.ts";
@@ -9,14 +8,15 @@ import { serverUrlOf } from "./server-url.ts";
  * Reads a cluster of a kubeconfig.
  * @throws {Error} where client-go would not use it either.
  */
-export function readCluster(name: string, entry: RawEntry): Cluster {
+export function readCluster(name: string, entry: RawEntry): KubeCluster {
   const skipTLSVerify = textOf(entry["insecure-skip-tls-verify"]) === "true";
-  const cluster: Cluster = {
+  const cluster: KubeCluster = {
     name,
     // Without a server kubectl takes localhost:8080, where no API server listens any more.
     server: serverUrlOf(textOf(entry["server"]) ?? ""),
     skipTLSVerify,
     ...textsOf(entry, TEXTS_OF_CLUSTER),
+    execConfig: execConfigOf(entry["extensions"]),
   };
   const { caData, caFile, proxyUrl } = cluster;
   if (hasOne(caData) && hasOne(caFile)) {
@@ -30,6 +30,22 @@ export function readCluster(name: string, entry: RawEntry): Cluster {
   }
   return cluster;
 }
+
+function execConfigOf(extensions: unknown): unknown {
+  const named = (Array.isArray(extensions) ? extensions : []).map((item: unknown) => entryOf(item) ?? {});
+  return jsonOf(named.find(({ name }) => name === EXEC_EXTENSION)?.["extension"]);
+}
+
+function jsonOf(value: unknown): unknown {
+  return value === undefined ? undefined : JSON.parse(JSON.stringify(value, withoutBigint));
+}
+
+/** Whole numbers are read as bigints, which JSON does not have. */
+function withoutBigint(_key: string, value: unknown): unknown {
+  return typeof value === "bigint" ? Number(value) : value;
+}
+
+const EXEC_EXTENSION = "client.authentication.k8s.io/exec";
 
 const TEXTS_OF_CLUSTER = {
   caData: "certificate-authority-data",

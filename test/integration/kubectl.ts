@@ -22,7 +22,7 @@ export async function kubectlOf({ controlPlane, kubeconfig }: Cluster): Promise<
   writeFileSync(join(bin, "kubectl-ksvm"), plugin, { mode: 0o755 });
   const env = { PATH: bin, HOME: home, KUBECONFIG: kubeconfig };
   const { kubectl } = await ensureBinaries(["kubectl"]);
-  return (args, input) => run(kubectl, args, { env, input });
+  return (args, input) => runKubectl(kubectl, args, { env, input });
 }
 
 /**
@@ -31,12 +31,13 @@ export async function kubectlOf({ controlPlane, kubeconfig }: Cluster): Promise<
  */
 export async function render(folder: string): Promise<readonly NewObject[]> {
   const { kubectl } = await ensureBinaries(["kubectl"]);
-  const { code, stdout, stderr } = await run(kubectl, ["kustomize", folder]);
+  const { code, stdout, stderr } = await runKubectl(kubectl, ["kustomize", folder]);
   if (code !== 0) throw new Error(`Cannot render "${folder}": ${stderr}`);
   return parseAllDocuments(stdout).map((document) => document.toJS() as NewObject);
 }
 
-function run(
+/** Runs a program, as kubectl with an environment of its own. */
+export function runKubectl(
   program: string,
   args: readonly string[],
   { env, input = "" }: { readonly env?: NodeJS.ProcessEnv; readonly input?: unknown } = {},

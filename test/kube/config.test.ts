@@ -134,7 +134,9 @@ await tap.test("loadKubeConfig() leaves out credentials where the server has no 
   const path = join(t.testdir({ config: kubeconfigFor("localhost:8001", { token: "secret", as: "jane" }) }), "config");
   const config = loadKubeConfig({ kubeconfig: path });
   t.equal(config.getCurrentCluster()?.server, "http://localhost:8001");
-  t.same(config.getCurrentUser(), { name: "jane" });
+  const { name, impersonateUser, ...others } = config.getCurrentUser() ?? {};
+  t.same({ name, impersonateUser }, { name: "jane", impersonateUser: "jane" }, "as kubectl, it does say who is meant");
+  t.notMatch(JSON.stringify(others), "secret");
   t.end();
 });
 
