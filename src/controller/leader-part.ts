@@ -6,6 +6,7 @@ import { Retrier } from "../migrator/retrier.ts";
 import type { Heartbeat } from "../observability/heartbeat.ts";
 import { observeMigration } from "../observability/observe-migration.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
+import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController, type RunObserver } from "./migration-controller.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
@@ -102,10 +103,14 @@ export class LeaderPart {
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
     const { clock, leadership, logger, settings } = this.#options;
-    if (settings.trigger !== undefined) {
-      const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
+    const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
+    if (settings.trigger === undefined) {
+      await retireStorageStates({ client, clock, logger, signal });
+    } else {
       const findApiServers = (within: AbortSignal) => finder.find(within);
-      await new Trigger({ client, clock, logger, findApiServers, ...settings.trigger }).run(signal);
+      const managesStoredVersions = settings.runs.options.manageStoredVersions ?? true;
+      const options = { client, clock, logger, findApiServers, managesStoredVersions, ...settings.trigger };
+      await new Trigger(options).run(signal);
     }
   }
 

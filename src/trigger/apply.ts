@@ -9,6 +9,7 @@ import {
   CRD_ANNOTATION,
   CREATED_BY_LABEL,
   CREATED_BY_TRIGGER,
+  FORCE_ANNOTATION,
   HASH_ANNOTATION,
   MANAGED_BY,
   MANAGED_BY_LABEL,
@@ -155,10 +156,11 @@ function statusOf({ now }: Situation, { status }: Decision): NonNullable<Storage
 }
 
 function manifestOf(migration: NewMigration) {
-  const { attempt, hash, isLowPriority, resource, storageVersion, storedVersions } = migration;
+  const { attempt, hash, isForced, isLowPriority, resource, storageVersion, storedVersions } = migration;
   const annotations = {
     [HASH_ANNOTATION]: hash,
     [ATTEMPT_ANNOTATION]: String(attempt),
+    ...(isForced ? { [FORCE_ANNOTATION]: "true" } : {}),
     ...(isLowPriority ? { [PRIORITY_ANNOTATION]: "low" } : {}),
     ...(storedVersions === undefined ? {} : { [STORED_VERSIONS_ANNOTATION]: storedVersions }),
     ...(storageVersion === undefined ? {} : { [STORAGE_VERSION_ANNOTATION]: storageVersion }),

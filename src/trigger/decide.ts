@@ -2,7 +2,15 @@ import { UNKNOWN_HASH } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
 import { formatCrdRecord, isSameSpec } from "./crd-facts.ts";
 import { hasEnded, type MigrationFacts } from "./migration-facts.ts";
-import { type Cause, isFor, isOnly, type NextStatus, nextStatusOf, proves, type Situation } from "./next-status.ts";
+import {
+  type Cause,
+  isFor,
+  hasOtherKnownHash,
+  isOnly,
+  type NextStatus,
+  nextStatusOf,
+  type Situation,
+} from "./next-status.ts";
 import { retryOf } from "./retry-plan.ts";
 
 /** A migration to create. */
@@ -11,6 +19,8 @@ export interface NewMigration {
   readonly hash: string;
   readonly attempt: number;
   readonly isLowPriority: boolean;
+  /** Whether objects of a CRD are rewritten also where its storedVersions is the storage version alone. */
+  readonly isForced: boolean;
   readonly storedVersions?: string;
   readonly storageVersion?: string;
 }
@@ -87,7 +97,8 @@ function leftovers({ migrations, observed }: Situation, isNewSpell: boolean): Pi
 
 /** Whether it vouches for the current hash though it began, or may have, before the last change. */
 function mayProve(migration: MigrationFacts, observed: Situation["observed"]): boolean {
-  return isStopped(migration) ? migration.hash !== undefined : !migration.isOurs && proves(migration, observed);
+  const mayVouch = migration.phase === "Succeeded" && isFor(migration, observed);
+  return isStopped(migration) ? migration.hash !== undefined : !migration.isOurs && mayVouch;
 }
 
 /** One that a user stopped is neither deleted nor replaced: it is taken for the one that is needed when it goes on. */
@@ -164,6 +175,7 @@ function newMigration({ observed }: Situation, { persisted, current }: NextStatu
     resource: { group, version, resource },
     hash: current,
     attempt,
+    isForced: crd?.isClean === true && hasOtherKnownHash(persisted, current),
     isLowPriority: isOnlyUnseen && persisted.includes(current),
     ...(crd === undefined ? {} : { storedVersions: crd.storedVersions.join(",") }),
     ...(storageVersion === undefined ? {} : { storageVersion }),

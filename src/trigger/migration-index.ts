@@ -57,7 +57,8 @@ export class MigrationIndex {
     for (const facts of [...this.#byUid.values()].filter(({ uid }) => !listed.has(uid))) {
       this.#remove(facts);
     }
-    migrations.forEach((migration) => this.#take(migration));
+    // A list replaces everything: after a restore of etcd its resourceVersions are lower than those known.
+    migrations.forEach((migration) => this.#replace(migration));
     onReady();
     const { resourceVersion } = body.metadata;
     const options = { resourceVersion, signal, clock };
@@ -73,7 +74,17 @@ export class MigrationIndex {
   #take(migration: StorageVersionMigration): void {
     const before = this.#byUid.get(migration.metadata.uid);
     this.put(migration);
-    const after = this.#byUid.get(migration.metadata.uid);
+    this.#tell(before, migration);
+  }
+
+  #replace(migration: StorageVersionMigration): void {
+    const before = this.#byUid.get(migration.metadata.uid);
+    this.#byUid.set(migration.metadata.uid, migrationFactsOf(migration));
+    this.#tell(before, migration);
+  }
+
+  #tell(before: MigrationFacts | undefined, { metadata: { uid } }: StorageVersionMigration): void {
+    const after = this.#byUid.get(uid);
     if (after !== undefined && isOfInterest(before, after)) {
       this.#options.onChange(after.resourceName);
     }

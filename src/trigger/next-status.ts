@@ -21,7 +21,8 @@ export interface StateFacts {
  * - `new`: there was none, or its CRD was deleted and created again
  * - `stale`: the heartbeat is too old, so that changes may have been missed
  * - `changed`: the storage version is another one
- * - `storedVersions`: the CRD lists versions that were not known of
+ * - `storedVersions`: the CRD lists versions that were not known of, or may have had another storage version since the last
+ *   migration began
  * - `disagreement`: not all API servers encode alike
  * - `completed`: every object was rewritten
  * - `unchanged`
@@ -45,6 +46,8 @@ export interface Situation {
   readonly now: number;
   /** Milliseconds after which a heartbeat is too old. */
   readonly staleAfterMs: number;
+  /** Whether migrations freeze CRDs and prune storedVersions (`--manage-stored-versions`). @default true */
+  readonly managesStoredVersions?: boolean;
 }
 
 /** The status that the StorageState ought to have. */
@@ -70,13 +73,33 @@ function nextOf(state: StateFacts, agreed: string, situation: Situation): NextSt
   if (state.current !== agreed) {
     return { cause: "changed", persisted: union(listed, [agreed]), current: agreed };
   }
-  if (listed.length > state.persisted.length) {
+  const isOpen = !isOnly(state.persisted, agreed);
+  const hasProof = situation.migrations.some((one) => proves(one, { ...situation.observed, persisted: listed }));
+  if (listed.length > state.persisted.length || (isOpen && mayHaveFlipped(situation, state, hasProof))) {
     return { cause: "storedVersions", persisted: listed, current: agreed };
   }
-  if (!isOnly(state.persisted, agreed) && situation.migrations.some((one) => proves(one, situation.observed))) {
-    return { cause: "completed", persisted: [agreed], current: agreed };
+  return isOpen && hasProof
+    ? { cause: "completed", persisted: [agreed], current: agreed }
+    : { cause: "unchanged", persisted: state.persisted, current: agreed };
+}
+
+/**
+ * Whether the storage version of a CRD may have gone there and back since the migration that is to prove something began.
+ * A migration that manages storedVersions left its storage version alone in there, and every other one that was written
+ * since is added by the API server. Without that only a spec that did not change shows it: from look to look while no
+ * migration has ended, and since the last look when one has.
+ */
+function mayHaveFlipped(
+  { managesStoredVersions = true, observed: { crd } }: Situation,
+  state: StateFacts,
+  hasProof: boolean,
+): boolean {
+  if (crd === undefined) {
+    return false;
   }
-  return { cause: "unchanged", persisted: state.persisted, current: agreed };
+  return managesStoredVersions
+    ? hasProof && !crd.isClean
+    : !crd.isClean && state.crd !== undefined && !isSameSpec(state.crd, crd);
 }
 
 /** The StorageState, unless it is one of an earlier CRD of the same name or was created and never filled. */
@@ -110,10 +133,20 @@ function unseenHashesOf(state: StateFacts | undefined, crd: CrdFacts | undefined
 
 /**
  * Whether a migration shows that every object is stored as `agreed` says: it was created for that very hash, after the
- * last change that is known of (earlier ones were removed with it), and the StorageVersion is what it was before.
+ * last change that is known of (earlier ones were removed with it), and the StorageVersion is what it was before. One that
+ * found nothing to do looked at storedVersions alone, which another client may have pruned.
  */
-export function proves(migration: MigrationFacts, { agreed, storageVersion }: Observed): boolean {
-  return migration.phase === "Succeeded" && isFor(migration, { agreed, storageVersion });
+export function proves(
+  migration: MigrationFacts,
+  { agreed, persisted, storageVersion }: Pick<Observed, "agreed" | "storageVersion"> & { persisted: readonly string[] },
+): boolean {
+  const isFound = migration.reason === "NothingToDo" && hasOtherKnownHash(persisted, agreed);
+  return migration.phase === "Succeeded" && !isFound && isFor(migration, { agreed, storageVersion });
+}
+
+/** Whether objects are known to have been stored in another version, so that only a rewrite shows that none is left. */
+export function hasOtherKnownHash(persisted: readonly string[], agreed: string | undefined): boolean {
+  return persisted.some((hash) => hash !== agreed && hash !== UNKNOWN_HASH);
 }
 
 /** Whether a migration was created for what is observed now. */

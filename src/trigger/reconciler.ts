@@ -10,6 +10,8 @@ import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observation, Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
+import { retireStorageState } from "./retire.ts";
+import type { SharedClock } from "./server-clock.ts";
 import { stateFactsOf } from "./state-facts.ts";
 import type { Observed } from "./survey.ts";
 import { logDecision, SurveyLog } from "./trigger-log.ts";
@@ -21,6 +23,10 @@ export interface ReconcilerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly intervalMs: number;
+  /** As in {@link Situation}. */
+  readonly managesStoredVersions: boolean;
+  /** What heartbeats are written and judged by. */
+  readonly sharedClock: SharedClock;
   readonly observer: Observer;
   readonly index: MigrationIndex;
   readonly queue: WorkQueue;
@@ -69,6 +75,7 @@ export class Reconciler {
    */
   async poll(signal: AbortSignal): Promise<void> {
     const { clock, observer } = this.#options;
+    await this.#options.sharedClock.refresh(signal);
     const observation = await observer.everything(signal);
     const states = await this.#allStates(signal);
     this.#surveyLog.write(observation);
@@ -83,7 +90,7 @@ export class Reconciler {
       this.#polled.set(observed.name, { observed, state: states.get(observed.name) });
     }
     for (const [name, state] of states) {
-      if (isOrphan(name, state, observation)) {
+      if (isOrphan(name, state, observation) || isOptedOut(name, observation)) {
         this.#options.queue.add(name);
       }
     }
@@ -109,15 +116,21 @@ export class Reconciler {
   }
 
   async #lookAt(name: string, signal: AbortSignal): Promise<void> {
-    const { client, index, observer } = this.#options;
+    const { client, index, logger, observer } = this.#options;
     // Read first, so that the write fails if anybody writes between this and the look at the API servers.
     const found = await client.find<StorageState>(STORAGE_STATES, { name }, { signal });
     const state = found === undefined ? undefined : stateFactsOf(found);
+    await this.#options.sharedClock.refresh(signal);
     const observation = await observer.resource(name, signal);
     const observed = observation.observed.find((one) => one.name === name);
     this.#polled.delete(name);
     if (observed !== undefined) {
       await this.#reconcile({ observed, state }, { isFresh: true, signal });
+    } else if (state !== undefined && isOptedOut(name, observation)) {
+      // Nothing looks after it any more, and its last value would be believed.
+      await retireStorageState(client, { name, uid: state.uid }, signal);
+      this.#waiting.delete(name);
+      logger.info({ resource: name }, "StorageState deleted: the trigger is off for this resource");
     } else if (state !== undefined && isOrphan(name, state, observation)) {
       await forget(this.#context(signal), name, { state, migrations: index.of(name) });
       this.#waiting.delete(name);
@@ -130,10 +143,17 @@ export class Reconciler {
     { observed, state }: Seen,
     { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { clock, index, logger, queue } = this.#options;
+    const { index, logger, managesStoredVersions, queue, sharedClock } = this.#options;
     const { name } = observed;
     const migrations = index.of(name);
-    const situation: Situation = { observed, state, migrations, now: clock.now(), staleAfterMs: HEARTBEAT_LIMIT_MS };
+    const situation: Situation = {
+      observed,
+      state,
+      migrations,
+      now: sharedClock.now(),
+      staleAfterMs: HEARTBEAT_LIMIT_MS,
+      managesStoredVersions,
+    };
     const decision = decide(situation);
     if (!isFresh && needsAnotherLook(decision, observed)) {
       queue.add(name);
@@ -213,6 +233,11 @@ export class Reconciler {
 /** Whether a StorageState is of a CRD that was deleted, and its objects with it. */
 function isOrphan(name: string, state: StateFacts, { crds, observed }: Observation): boolean {
   return state.crd !== undefined && !crds.has(name) && !observed.some((one) => one.name === name);
+}
+
+/** Whether a user switched the trigger off for a resource. */
+function isOptedOut(name: string, { leftOut }: Observation): boolean {
+  return leftOut.some((one) => one.name === name && one.isOptedOut);
 }
 
 /** What a poll saw may be seconds old: too old for a word that all is done, and for one that a CRD is not followed. */

@@ -62,6 +62,8 @@ export interface LeftOut {
   readonly reason: string;
   /** Whether the reason is that another resource, which is looked at, has the same objects. */
   readonly isShared: boolean;
+  /** Whether a user switched the trigger off for it. */
+  readonly isOptedOut: boolean;
 }
 
 /** What there is to look after. */
@@ -85,7 +87,8 @@ export function surveyOf(servers: readonly ServerDiscovery[], context: SurveyCon
     const group = entries.flat()[0]?.group ?? "";
     const reason = reasonToLeaveOut(name, entries.flat(), context);
     if (reason !== undefined) {
-      leftOut.push({ name, reason, isShared: false });
+      const isOptedOut = context.excludedGroups.includes(group) || context.crds.get(name)?.isOptedOut === true;
+      leftOut.push({ name, reason, isShared: false, isOptedOut });
     } else if (!hidden.has(group)) {
       observed.push(observe(name, entries, context));
     }
@@ -187,7 +190,12 @@ function withoutShared(observed: readonly Observed[]): { kept: readonly Observed
       first.set(key, entry.name);
       kept.push(entry);
     } else {
-      shared.push({ name: entry.name, reason: `its objects are those of "${other}"`, isShared: true });
+      shared.push({
+        name: entry.name,
+        reason: `its objects are those of "${other}"`,
+        isShared: true,
+        isOptedOut: false,
+      });
     }
   }
   return { kept, shared };

@@ -6,6 +6,7 @@ import { MigrationIndex } from "./migration-index.ts";
 import { Observer, type ObserverOptions } from "./observer.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { TriggerReport } from "./report.ts";
+import { ServerClock, type SharedClock } from "./server-clock.ts";
 import { resourceNameOfStorageVersion } from "../migrator/storage-version-facts.ts";
 import { WorkQueue } from "./work-queue.ts";
 
@@ -14,6 +15,10 @@ export interface TriggerOptions extends ObserverOptions {
   readonly logger: Logger;
   /** Milliseconds between two looks at the whole of discovery (`--trigger-interval`). @default 240000 (4 minutes) */
   readonly intervalMs?: number;
+  /** Whether migrations freeze CRDs and prune storedVersions. @default true */
+  readonly managesStoredVersions?: boolean;
+  /** What heartbeats are written and judged by. @default the API server's clock */
+  readonly sharedClock?: SharedClock;
 }
 
 const POLL_RETRY_MS = 10_000;
@@ -41,7 +46,7 @@ export class Trigger {
 
   constructor(options: TriggerOptions) {
     this.#options = options;
-    const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS } = options;
+    const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS, managesStoredVersions = true } = options;
     this.#queue = new WorkQueue(clock);
     this.#index = new MigrationIndex({ client, clock, onChange: (name) => this.#queue.add(name) });
     this.#reconciler = new Reconciler({
@@ -49,6 +54,8 @@ export class Trigger {
       clock,
       logger,
       intervalMs,
+      managesStoredVersions,
+      sharedClock: options.sharedClock ?? new ServerClock(client, clock),
       observer: new Observer(options),
       index: this.#index,
       queue: this.#queue,

@@ -12,6 +12,7 @@ import { loadKubeConfig } from "../../src/kube/config.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { ApiServerFinder } from "../../src/migrator/api-servers.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
+import type { SharedClock } from "../../src/trigger/server-clock.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 
@@ -20,9 +21,18 @@ export function clockAhead(ms: number): Clock {
   return { ...systemClock, now: () => systemClock.now() + ms };
 }
 
+/** Takes the clock for the API server's, as if that were some time later. */
+export function sharedBy(clock: Clock): SharedClock {
+  return { now: () => clock.now(), refresh: () => Promise.resolve() };
+}
+
 /** How a test's trigger differs from the real one. */
 export interface HarnessOptions {
   readonly clock?: Clock;
+  /** @default the API server's clock */
+  readonly sharedClock?: SharedClock;
+  /** @default true */
+  readonly managesStoredVersions?: boolean;
   readonly intervalMs?: number;
   readonly excludedGroups?: readonly string[];
   readonly endpoints?: readonly string[];
@@ -40,7 +50,14 @@ export interface RunningTrigger {
 
 /** Starts a trigger; it ends with the test. */
 export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions = {}): RunningTrigger {
-  const { clock = systemClock, endpoints, excludedGroups = [], intervalMs } = options;
+  const {
+    clock = systemClock,
+    endpoints,
+    excludedGroups = [],
+    intervalMs,
+    managesStoredVersions,
+    sharedClock,
+  } = options;
   const abort = new AbortController();
   const lines: Record<string, unknown>[] = [];
   const destination = new Writable({
@@ -67,6 +84,8 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
     findApiServers: (signal) => finder.find(signal),
     logger: pino({ level: "debug", base: null }, destination),
     ...(intervalMs === undefined ? {} : { intervalMs }),
+    ...(managesStoredVersions === undefined ? {} : { managesStoredVersions }),
+    ...(sharedClock === undefined ? {} : { sharedClock }),
   });
   const ended = trigger.run(abort.signal);
   let stopped: Promise<void> | undefined;

@@ -1,3 +1,4 @@
+import { pino } from "pino";
 import t from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { MIGRATION_API_VERSION, resourceNameOf } from "../../src/api/migration.ts";
@@ -7,12 +8,15 @@ import {
   PRIORITY_ANNOTATION,
   STORED_VERSIONS_ANNOTATION,
   TRIGGER_ANNOTATION,
+  FORCE_ANNOTATION,
 } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, type Resource, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { systemClock } from "../../src/clock.ts";
+import { retireStorageStates } from "../../src/trigger/retire.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
-import { clockAhead, MigrationApi, startTrigger } from "./trigger-harness.ts";
+import { clockAhead, MigrationApi, sharedBy, startTrigger } from "./trigger-harness.ts";
 
 // The migration controller does not run here: the tests play it by writing the conditions that it writes.
 
@@ -203,7 +207,7 @@ await t.test(
       "the trigger says that it waits",
     );
     await running.stop();
-    const later = startTrigger(t, cluster, { clock: clockAhead(15 * MINUTE_MS) });
+    const later = startTrigger(t, cluster, { sharedClock: sharedBy(clockAhead(15 * MINUTE_MS)) });
     await later.settled();
     t.equal(
       (await migration.migrations(kind.name)).filter(({ status }) => status === undefined).length,
@@ -231,6 +235,7 @@ await t.test(
       "the user's migration is taken for the one that is needed",
     );
     const asked = (await migration.migrations(kind.name)).find(({ metadata: { name } }) => name === metadata.name);
+    await prune(kind, "v1");
     if (asked !== undefined) await migration.setCondition(asked, "Succeeded");
     await migration.waitForHashes(kind.name, { persisted: [hash], current: hash });
   },
@@ -275,7 +280,7 @@ await t.test(
     await first.settled();
     await first.stop();
 
-    const soon = startTrigger(t, cluster, { clock: clockAhead(2 * MINUTE_MS) });
+    const soon = startTrigger(t, cluster, { sharedClock: sharedBy(clockAhead(2 * MINUTE_MS)) });
     const retried = await migration.nextMigration(kind.name, [...known, failed]);
     t.equal(retried.metadata.annotations?.[ATTEMPT_ANNOTATION], "2");
     t.ok(
@@ -307,7 +312,7 @@ await t.test(
       const body = { status: { persistedStorageVersionHashes: [secrets], currentStorageVersionHash: secrets } };
       await api.patch(STORAGE_STATES, { name: "secrets" }, { type: MERGE_PATCH, body }, { subresource: "status" });
       minutes += without;
-      const late = startTrigger(t, cluster, { clock: clockAhead(minutes * MINUTE_MS) });
+      const late = startTrigger(t, cluster, { sharedClock: sharedBy(clockAhead(minutes * MINUTE_MS)) });
       await late.settled();
       t.same(
         (await migration.migrations(clean.name)).map(({ metadata }) => metadata.uid),
@@ -325,5 +330,95 @@ await t.test(
       t.ok(heartbeat > Date.now() + (minutes - 2) * MINUTE_MS, "the heartbeat goes on");
       await late.stop();
     }
+  },
+);
+
+await t.test(
+  "a storage version that went there and back before the end was noticed is not called current",
+  async (t) => {
+    const first = startTrigger(t, cluster);
+    const kind = await createSettled("flipped");
+    const known = await migration.migrations(kind.name);
+    await cluster.setVersions(kind, { storage: "v1" });
+    const created = await migration.nextMigration(kind.name, known);
+    await first.settled();
+    await first.stop();
+    await prune(kind, "v1");
+    await migration.setCondition(created, "Succeeded");
+    await cluster.setVersions(kind, { storage: "v1alpha1" });
+    await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(2, "v1alpha1"));
+    await eventually(
+      async () => (await cluster.storedAs(kind))["v1alpha1"] !== undefined,
+      "an object is stored as v1alpha1",
+    );
+    await cluster.setVersions(kind, { storage: "v1" });
+    const second = startTrigger(t, cluster);
+    await second.settled();
+    const [old, current] = [hashOf(kind, "v1alpha1"), hashOf(kind, "v1")];
+    t.same(await migration.hashes(kind.name), { persisted: [old, current], current });
+    t.ok((await cluster.storedAs(kind))["v1alpha1"], "it would have been a lie");
+    const left = await migration.migrations(kind.name);
+    t.equal(left.length, 1);
+    t.not(left[0]?.metadata.uid, created.metadata.uid, "another migration was created");
+    await second.stop();
+  },
+);
+
+await t.test(
+  "a migration that found nothing to do, since another client pruned, proves nothing; the next one is forced",
+  async (t) => {
+    const running = startTrigger(t, cluster);
+    const kind = await createSettled("pruned");
+    const known = await migration.migrations(kind.name);
+    await cluster.setVersions(kind, { storage: "v1" });
+    const created = await migration.nextMigration(kind.name, known);
+    await prune(kind, "v1");
+    await running.settled();
+    await migration.setCondition(created, "Succeeded", { reason: "NothingToDo" });
+    const forced = await migration.nextMigration(kind.name, [...known, created]);
+    t.equal(forced.metadata.annotations?.[FORCE_ANNOTATION], "true");
+    const [old, current] = [hashOf(kind, "v1alpha1"), hashOf(kind, "v1")];
+    t.same(await migration.hashes(kind.name), { persisted: [old, current], current });
+    await migration.setCondition(forced, "Succeeded", { reason: "Migrated" });
+    await migration.waitForHashes(kind.name, { persisted: [current], current });
+    await running.stop();
+  },
+);
+
+await t.test("heartbeats are the API server's time, however wrong the clock of the replica is", async (t) => {
+  const running = startTrigger(t, cluster, { clock: clockAhead(20 * MINUTE_MS) });
+  const kind = new TestKind("wrongclock");
+  await cluster.createCrd(kind, { storage: "v1" });
+  await migration.nextMigration(kind.name);
+  await running.settled();
+  const heartbeat = Date.parse((await migration.state(kind.name))?.status?.lastHeartbeatTime ?? "");
+  t.ok(Math.abs(heartbeat - Date.now()) < 2 * MINUTE_MS, `a heartbeat of ${new Date(heartbeat).toISOString()}`);
+  await running.stop();
+});
+
+await t.test(
+  "a resource that is switched off, by its CRD, its group or the trigger, leaves no StorageState to believe",
+  async (t) => {
+    const running = startTrigger(t, cluster);
+    const [kind, other] = [await createSettled("switched"), await createSettled("kept")];
+    const annotations = { [TRIGGER_ANNOTATION]: "off" };
+    await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { annotations } } });
+    await eventually(async () => (await migration.state(kind.name)) === undefined, "the one of the CRD is deleted");
+    t.ok(await migration.state("deployments.apps"));
+    await running.stop();
+
+    const without = startTrigger(t, cluster, { excludedGroups: ["apps"] });
+    await eventually(async () => (await migration.state("deployments.apps")) === undefined, "those of the group are");
+    t.ok(await migration.state(other.name), "and no others");
+    await without.stop();
+
+    const signal = AbortSignal.timeout(60_000);
+    await retireStorageStates({ client: api, clock: systemClock, logger: pino({ level: "silent" }), signal });
+    const left = await migration.states();
+    t.same(
+      left.map(({ metadata }) => metadata.name).filter((name) => !name.endsWith(DEAD_GROUP)),
+      [],
+      "without a trigger there are none",
+    );
   },
 );

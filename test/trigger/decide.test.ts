@@ -286,3 +286,45 @@ await tap.test(
     t.same(decision.adopt, []);
   },
 );
+
+await tap.test(
+  "decide() is not sure of a CRD whose storedVersions lists more than a finished migration left there",
+  async (t) => {
+    const observed = custom(crd(["v1", "v2"], { generation: 5 }));
+    const known = state(["#v1", "#v2"], "#v2", { crd: recordOf(["v1", "v2"], 3) });
+    const decision = decide(situation(observed, known, [migration("Succeeded", "#v2")]));
+    t.equal(decision.cause, "storedVersions");
+    t.equal(decision.status, undefined, "what is persisted stays");
+    t.same(names(decision.remove), ["Succeeded-#v2"]);
+    t.match(decision.create, { hash: "#v2", isForced: false });
+    const clean = custom(crd(["v2"], { generation: 5 }));
+    t.equal(decide(situation(clean, known, [migration("Succeeded", "#v2")])).cause, "completed");
+  },
+);
+
+await tap.test(
+  "decide() begins again where storedVersions is not managed and the spec of the CRD changed",
+  async (t) => {
+    const facts = crd(["v1", "v2"], { generation: 5 });
+    const known = state(["#v1", "#v2"], "#v2", { crd: recordOf(["v1", "v2"], 3) });
+    const unmanaged = { managesStoredVersions: false };
+    const running = decide({ ...situation(custom(facts), known, [migration("Running", "#v2")]), ...unmanaged });
+    t.same(names(running.remove), ["Running-#v2"], "it began before the change");
+    t.match(running.create, { hash: "#v2" });
+    const ended = decide({ ...situation(custom(facts), known, [migration("Succeeded", "#v2")]), ...unmanaged });
+    t.equal(ended.cause, "storedVersions");
+    const same = { ...known, crd: recordOf(["v1", "v2"], 5) };
+    const done = decide({ ...situation(custom(facts), same, [migration("Succeeded", "#v2")]), ...unmanaged });
+    t.equal(done.cause, "completed");
+  },
+);
+
+await tap.test("decide() takes nothing to do for a proof only where no other version is known of", async (t) => {
+  const found = migration("Succeeded", "#v2", { reason: "NothingToDo" });
+  const known = { crd: recordOf(["v2"]) };
+  const doubtful = decide(situation(custom(crd(["v2"])), state(["#v1", "#v2"], "#v2", known), [found]));
+  t.equal(doubtful.cause, "unchanged");
+  t.match(doubtful.create, { hash: "#v2", isForced: true });
+  const unknown = decide(situation(custom(crd(["v2"])), state(["Unknown", "#v2"], "#v2", known), [found]));
+  t.equal(unknown.cause, "completed");
+});

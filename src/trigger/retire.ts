@@ -1,0 +1,82 @@
+import type { Logger } from "pino";
+import type { StorageState } from "../api/migration.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { STORAGE_STATES } from "../kube/resources.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
+
+/** What {@link retireStorageStates} needs. */
+export interface RetireOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+const PAGE_SIZE = 500;
+const FIRST_RETRY_MS = 5_000;
+const LAST_RETRY_MS = 60_000;
+
+/**
+ * Deletes the StorageStates that a trigger of ours kept, once it is switched off: no look keeps them true any more, and an
+ * administrator would go by their last value. It is tried until it succeeds or the signal is aborted.
+ */
+export async function retireStorageStates({ client, clock, logger, signal }: RetireOptions): Promise<void> {
+  const pace = new LoopPace({ clock, minMs: FIRST_RETRY_MS, maxMs: LAST_RETRY_MS });
+  while (!signal.aborted) {
+    try {
+      await pace.turn(signal);
+      const deleted = await deleteAll(client, signal);
+      if (deleted > 0) {
+        logger.info({ deleted }, "deleted the StorageStates: the trigger is off, and nothing keeps them true");
+      }
+      return;
+    } catch (error) {
+      if (!signal.aborted) {
+        logger.warn(
+          { reason: messageOf(error) },
+          "cannot delete the StorageStates of a trigger that is off; trying again",
+        );
+      }
+    }
+  }
+}
+
+async function deleteAll(client: ApiClient, signal: AbortSignal): Promise<number> {
+  let deleted = 0;
+  try {
+    for await (const page of client.pages<StorageState>(STORAGE_STATES, { limit: PAGE_SIZE, signal })) {
+      for (const { metadata } of page.filter((state) => state.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY)) {
+        await retireStorageState(client, metadata, signal);
+        deleted++;
+      }
+    }
+  } catch (error) {
+    // The CRD is not installed.
+    if (!isNotFound(error)) {
+      throw error;
+    }
+  }
+  return deleted;
+}
+
+/**
+ * Deletes one StorageState.
+ * @throws {ApiError | TransportError}
+ */
+export async function retireStorageState(
+  client: ApiClient,
+  { name, uid }: { readonly name: string; readonly uid: string },
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await client.delete(STORAGE_STATES, { name }, { preconditions: { uid }, signal });
+  } catch (error) {
+    // It was deleted and created again: it is another one.
+    if (!isConflict(error)) {
+      throw error;
+    }
+  }
+}
