@@ -1,5 +1,5 @@
 import type { ObjectMeta, OwnerReference, PartialObjectMetadata } from "../api/meta.ts";
-import { MIGRATION_API_VERSION, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { isSuspended, MIGRATION_API_VERSION, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
@@ -15,6 +15,7 @@ import {
   STORAGE_STATES,
 } from "../kube/resources.ts";
 import type { Retrier } from "../migrator/retrier.ts";
+import { findUnfinished } from "../suspend/set-suspend.ts";
 import { discoverMigratable } from "./discover.ts";
 import type { SkippedResource } from "./migratable.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "./other-migrators.ts";
@@ -75,13 +76,16 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   }
   const { migratable, skipped } = await discoverMigratable(context);
   const owner = await findOwner(context);
-  const deleted = await deleteEarlier(context);
+  const suspended = await findSuspended(context);
+  const deleted = await deleteEarlier(context, new Set(suspended.map(({ metadata }) => metadata.uid)));
+  const stopped = new Set(suspended.map(({ spec }) => resourceNameOf(spec.resource)));
   const migrations: InitResult["migrations"][number][] = [];
-  for (const resource of migratable) {
+  for (const resource of migratable.filter((one) => !stopped.has(resourceNameOf(one)))) {
     const name = await createMigration(context, resource, owner);
     migrations.push({ name, resource: resourceNameOf(resource), version: resource.version });
   }
-  return { replaced, crds, deleted, migrations, skipped };
+  const kept = [...stopped].map((resource) => ({ resource, reason: "its migration is suspended" }));
+  return { replaced, crds, deleted, migrations, skipped: [...skipped, ...kept] };
 }
 
 async function replaceOthers(
@@ -170,7 +174,12 @@ function ownerReferenceTo({ group, version }: Resource, kind: string, metadata: 
   return { apiVersion: apiVersionOf(group, version), kind, name, uid };
 }
 
-async function deleteEarlier(context: InitContext): Promise<number> {
+/** A user stopped them: neither are they deleted, nor does their resource get another one that runs. */
+async function findSuspended({ client, retrier, signal }: InitContext): Promise<readonly StorageVersionMigration[]> {
+  return (await retrier.run(() => findUnfinished(client, undefined, { signal }), signal)).filter(isSuspended);
+}
+
+async function deleteEarlier(context: InitContext, kept: ReadonlySet<string>): Promise<number> {
   const { client, retrier, signal } = context;
   const labelSelector = `${INIT_LABEL}=${INIT_LABEL_VALUE}`;
   const earlier: PartialObjectMetadata[] = [];
@@ -178,7 +187,7 @@ async function deleteEarlier(context: InitContext): Promise<number> {
   do {
     const options = { labelSelector, limit: PAGE_SIZE, continueToken, signal };
     const page = await whenServed(context, () => client.listMetadata(MIGRATIONS, options));
-    earlier.push(...page.items);
+    earlier.push(...page.items.filter(({ metadata }) => !kept.has(metadata.uid)));
     continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
   } while (continueToken !== undefined);
   for (const { metadata } of earlier) {

@@ -192,3 +192,18 @@ await t.test("suspend says what it needs, and what it cannot find", async (t) =>
   const nowhere = await cluster.ksvm(["suspend", "--all", "--namespace", "nowhere"]);
   t.match(nowhere, { code: 1, stderr: /namespace "nowhere".*not installed.*\[ResourceNotFound\]/ });
 });
+
+await t.test("init leaves a suspended migration as it is", async (t) => {
+  t.equal((await cluster.ksvm(["init"])).code, 0);
+  const [stopped] = await migrations.migrations("configmaps");
+  if (stopped === undefined) {
+    throw new Error("init created no migration of configmaps");
+  }
+  t.equal((await cluster.ksvm(["suspend", "configmaps"])).code, 0);
+  const again = await cluster.ksvm(["init"]);
+  t.match(again.stdout, /left out "configmaps": its migration is suspended/);
+  t.same(
+    (await migrations.migrations("configmaps")).map(({ metadata }) => metadata.uid),
+    [stopped.metadata.uid],
+  );
+});
