@@ -60,6 +60,10 @@ bench-prune: $(INSTALLED) ## Show what a failed migration does to storedVersions
 bench-migrate: build ## Measure how fast objects are migrated and what that costs (ARGS="--peer in-tree")
 	@node bench/migrate.ts --program dist/cli/main.js $(ARGS)
 
+.PHONY: bench-memory
+bench-memory: build ## Measure how much memory large objects, and many, cost ksvm migrate and ksvm controller (ARGS="-o json")
+	@node bench/memory.ts $(ARGS)
+
 .PHONY: bench-webhook
 bench-webhook: build ## Measure how fast the webhook answers, against a Go webhook with the same rule (ARGS="-o json")
 	@node bench/webhook.ts --program dist $(ARGS)

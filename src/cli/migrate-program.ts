@@ -44,7 +44,7 @@ export function addMigrateTuning(command: Command): Command {
         DEFAULT_SETTLE_MS,
       ),
     )
-    .option("--page-size <n>", "objects in a page", wholeNumber(1, 10_000), 500)
+    .option("--page-size <n>", "objects in a page, at most; fewer where they are large", wholeNumber(1, 10_000), 500)
     .option("--max-in-flight <n>", "requests at the same time, at most", wholeNumber(1, 256), 16)
     .addOption(
       new Option("--max-qps <n>", "requests per second, 0 for no limit")

@@ -5,7 +5,7 @@ import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { noOpWrite } from "../../src/migrator/no-op-write.ts";
 import { appliesAnswered } from "../control-plane/api-requests.ts";
-import { assertNoTraces } from "./assert-no-traces.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
 import { parallel } from "./parallel.ts";
@@ -111,17 +111,39 @@ parallel(
     await cluster.createStale(kind, 8, { conversion: conversionBy(webhook) });
     await cluster.setVersions(kind, { storage: "v1", unserved: ["v1alpha1"] });
     let output = "";
-    const ended = cluster.migrate([kind.name], {
+    const ended = cluster.migrate([kind.name, "--max-freeze-idle", "2s"], {
       onStdout: (text) => {
         output += text;
       },
     });
     await eventually(async () => /trying again .*w3 cannot be converted/.test(output), "the run waits and says why");
+    await eventually(async () => /waiting, up to .*w3 cannot be converted/.test(output), "and lifts its freeze");
+    const waits = output.length;
+    // Longer than it would take to freeze again, and be stuck again.
+    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    t.notMatch(output.slice(waits), /froze the/, "what fails with the whole list is not tried with a single object");
+    await assertUnfrozen(t, cluster, kind);
     t.same(await cluster.storedAs(kind), { v1alpha1: 8 });
     isBroken = false;
     const { code, stderr } = await ended;
     t.equal(code, 0, stderr);
     t.same(await cluster.storedAs(kind), { v1: 8 });
+  },
+);
+
+parallel(
+  "A list that fails as a whole, in every served version, for longer than the budget: the run ends with its message",
+  async (t) => {
+    const webhook = await serveConversion(t, (name) => name === "w3");
+    const kind = new TestKind("neverlisted");
+    await cluster.createStale(kind, 8, { conversion: conversionBy(webhook) });
+    await cluster.setVersions(kind, { storage: "v1", unserved: ["v1alpha1"] });
+    const run = await cluster.migrate([kind.name, "--max-freeze-idle", "2s", "--max-idle", "10s"]);
+    t.equal(run.code, 1, run.stdout);
+    t.match(run.stderr, /w3 cannot be converted.*\[RetryBudgetExceeded\]/);
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+    t.same(await cluster.storedAs(kind), { v1alpha1: 8 });
+    await assertUnfrozen(t, cluster, kind);
   },
 );
 

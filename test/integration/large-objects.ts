@@ -6,9 +6,8 @@ import type { TestKind } from "./crd-fixture.ts";
 const AT_ONCE = 8;
 
 /**
- * Creates objects with annotations of a given size in all: the largest part of an object that a metadata-only list and
- * a metadata-only answer carry. An API server takes up to 256 KiB of annotations; a CRD's objects hold the rest as
- * managedFields.
+ * Creates objects with annotations of a given size, up to the 256 KiB that an API server takes: metadata-only lists and
+ * answers carry them.
  */
 export async function createAnnotated(
   cluster: Cluster,

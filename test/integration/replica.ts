@@ -61,7 +61,7 @@ export interface ReplicaOptions {
  * Service. It ends with the test.
  */
 export async function spawnController(
-  t: Test,
+  t: Pick<Test, "teardown">,
   cluster: Pick<Cluster, "kubeconfig">,
   options: ReplicaOptions,
 ): Promise<Replica> {
