@@ -142,6 +142,7 @@ await tap.test("Transport.request() ends before the connection that it waits for
   const { port, connections } = await silentServer(t);
   const transport = new Transport(configFor(kubeconfigFor(`https://127.0.0.1:${port}`)));
   const abort = new AbortController();
+  const startedAt = performance.now();
   const request = transport.request({ ...GET, signal: abort.signal }).catch(() => undefined);
   while ((await connections()) === 0) await delay(20);
   abort.abort();
@@ -149,6 +150,7 @@ await tap.test("Transport.request() ends before the connection that it waits for
   t.equal(await connections(), 1, "the handshake is still waited for");
   await transport.close();
   while ((await connections()) > 0) await delay(20);
+  t.ok(performance.now() - startedAt < 9_000, "it would have been given up after 10 s");
 });
 
 await tap.test("Transport.request() that was aborted before its connection stood is never sent", async (t) => {
