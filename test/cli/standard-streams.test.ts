@@ -55,7 +55,16 @@ await tap.test("main.ts ends cleanly on SIGHUP", async (t) => {
 
 await tap.test("main.ts ends cleanly when the reader of its stderr is gone", async (t) => {
   const { flags, asked } = await silentAfterVersion(t);
-  const { child, ended } = start(["migrate", CRD, "--standalone", "--log-level", "trace", ...flags]);
+  const { child, ended } = start([
+    "migrate",
+    CRD,
+    "--standalone",
+    "--log-format",
+    "json",
+    "--log-level",
+    "trace",
+    ...flags,
+  ]);
   child.stderr?.destroy();
   await asked;
   child.kill("SIGTERM");
