@@ -16,7 +16,7 @@ import { type StuckRequest, WaitingForOthers } from "./start-again.ts";
 
 /** What became of one object. */
 export type ObjectOutcome =
-  /** It was written. `changed` where admission changed more than the encoding: the generation moved. */
+  /** It was written. `changed` where admission changed more than the encoding, as far as the metadata shows it. */
   | { readonly kind: "migrated"; readonly changed: boolean }
   /** It was stored in the storage version already: the API server wrote nothing. */
   | { readonly kind: "current" }
@@ -104,12 +104,22 @@ class Rewrite {
     } catch (error) {
       return this.#afterFailure(error);
     }
-    const changed = written.generation !== this.#object.generation;
+    const changed = this.#hasChanged(written);
     // A dry-run never moves the resourceVersion.
     if (written.resourceVersion === this.#object.resourceVersion && !this.#context.dryRun) {
       return { kind: "current" };
     }
     return { kind: "migrated", changed };
+  }
+
+  /**
+   * The generation shows a change of the spec, where the kind has one; the digest one of labels, annotations and the like.
+   * A merge patch in place of an apply may change managedFields by itself.
+   */
+  #hasChanged(written: ListedObject): boolean {
+    const before = this.#object;
+    const isComparable = this.#patchType === patchTypeFor(before);
+    return written.generation !== before.generation || (isComparable && written.digest !== before.digest);
   }
 
   #patch(): Promise<ListedObject> {

@@ -9,7 +9,7 @@ import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { mutateUpdates } from "./mutate-updates.ts";
+import { mutateMetadata, mutateUpdates } from "./mutate-updates.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
 
@@ -145,6 +145,37 @@ parallel(
     );
     t.strictSame(await Promise.all(names.map(read)), expected, "the generation moved exactly where admission wrote");
     await assertNoTraces(t, cluster, kind);
+  },
+  unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
+);
+
+parallel(
+  "Objects of a kind without a generation whose labels or annotations admission changes are counted and named",
+  async (t) => {
+    const configMaps = { group: "", version: "v1", resource: "configmaps" };
+    const names = ["plain0", "labelled1", "noted2", "plain3"];
+    for (const name of names) {
+      const metadata = { name, namespace: "default", labels: { a: "b" }, annotations: { a: "b" } };
+      await api.create(configMaps, { apiVersion: "v1", kind: "ConfigMap", metadata, data: { a: "1" } });
+    }
+    const before = await api.get<PartialObjectMetadata>(configMaps, { name: "plain0", namespace: "default" });
+    t.equal(before.metadata.generation, undefined);
+    await mutateMetadata(cluster, { labelled1: "labels", noted2: "annotations" });
+    const named = names.slice(1, 3).map((name) => ({ namespace: "default", name }));
+
+    let tried: Reported | undefined;
+    await eventually(async () => {
+      const run = await cluster.migrate(["configmaps", "--dry-run", "-o", "json"]);
+      tried = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as Reported;
+      return tried.counts.changed === named.length;
+    }, "the rule is in force");
+    t.strictSame(tried?.changedObjects.toSorted(byName), named);
+
+    const run = await cluster.migrate(["configmaps", "-o", "json"]);
+    t.equal(run.code, 0, run.stderr);
+    const result = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as Reported;
+    t.match(result.counts, { migrated: 2, changed: 2 });
+    t.strictSame(result.changedObjects.toSorted(byName), named);
   },
   unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
 );

@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import tap from "tap";
 
 import type { ObjectMeta, Status } from "../../src/api/meta.ts";
-import type { ListedObject } from "../../src/kube/listed-object.ts";
+import { type ListedObject, listedObjectOf } from "../../src/kube/listed-object.ts";
 import { REWRITE_FIELD_MANAGER } from "../../src/api/names.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
@@ -17,16 +17,7 @@ import { type LocalServer, sendJson, sendStatus, startServer } from "../kube/loc
 
 // Every server here is local: a real API server cannot be made to give these answers on demand, nor in this order.
 
-const METADATA: ListedObject = {
-  name: "a",
-  namespace: "ns",
-  uid: "uid-a",
-  resourceVersion: "50",
-  generation: 2,
-  hasManagedFields: true,
-  digest: "d",
-};
-/** The same as the API server sends it. */
+/** An object as the API server sends it. */
 const SENT: ObjectMeta = {
   name: "a",
   namespace: "ns",
@@ -35,6 +26,8 @@ const SENT: ObjectMeta = {
   generation: 2,
   managedFields: [{ manager: "kubectl", operation: "Update" }],
 };
+const METADATA = listedObjectOf(Buffer.from(JSON.stringify({ metadata: SENT })));
+const { generation: _generation, ...NO_GENERATION } = METADATA;
 const WATERMARK = "100";
 const COLLECTION = "/apis/example.com/v2/namespaces/ns/widgets";
 const PATH = `${COLLECTION}/a`;
@@ -43,6 +36,12 @@ type Answer = (response: ServerResponse) => unknown;
 
 const object = (metadata: Partial<ObjectMeta>): Answer => {
   const body = { kind: "PartialObjectMetadata", metadata: { ...SENT, ...metadata } };
+  return (response) => sendJson(response, 200, body);
+};
+/** An answer for an object without a generation, with a label that it did not have. */
+const labelled = (resourceVersion: string): Answer => {
+  const { generation: _, ...metadata } = SENT;
+  const body = { metadata: { ...metadata, resourceVersion, labels: { owner: "platform" } } };
   return (response) => sendJson(response, 200, body);
 };
 /** What a list by name answers: the object with these changes, or none. */
@@ -156,6 +155,13 @@ const cases: readonly Case[] = [
   {
     name: "migrated and changed when admission moved the generation",
     patch: [object({ resourceVersion: "101", generation: 3 })],
+    outcome: { kind: "migrated", changed: true },
+    patches: 1,
+  },
+  {
+    name: "migrated and changed when admission changed labels, of an object without a generation, too",
+    metadata: NO_GENERATION,
+    patch: [labelled("101")],
     outcome: { kind: "migrated", changed: true },
     patches: 1,
   },
