@@ -18,6 +18,7 @@ export const ERROR_CODES = [
   "OtherMigratorActive",
   "FreezeNotProven",
   "NotConverged",
+  "ApiServerMissing",
   "FreezeLifted",
   "StorageVersionChanged",
   "CrdReplaced",

@@ -20,7 +20,13 @@ export interface ControllerOptions
     Omit<MigrationOptions, "dryRun" | "force">,
     Pick<
       MigrateOptions,
-      "maxInFlight" | "maxQps" | "maxIdleMs" | "webhookWaitMs" | "apiserverEndpoints" | "convergence"
+      | "maxInFlight"
+      | "maxQps"
+      | "maxIdleMs"
+      | "webhookWaitMs"
+      | "apiserverEndpoints"
+      | "ignoreApiserver"
+      | "convergence"
     >,
     Omit<CertificateSettings, "secret" | "webhookConfiguration" | "timeoutMs"> {
   readonly concurrentMigrations: number;
@@ -94,6 +100,7 @@ function settingsOf(options: ControllerOptions): ControllerSettings {
       maxIdleMs: options.maxIdleMs,
       webhookWaitMs: options.webhookWaitMs,
       apiserverEndpoints: options.apiserverEndpoints,
+      ignoredApiservers: options.ignoreApiserver,
       strict: options.convergence === "strict",
     },
     concurrentMigrations: options.concurrentMigrations,

@@ -19,8 +19,8 @@ const DESCRIBERS: Describers = {
     `the API server refused the continue token (${status}); listing goes on ` +
     (startsOver ? "from the first object" : "at the same object"),
   retrying: ({ delayMs, reason }) => `trying again in ${seconds(delayMs)}: ${reason}`,
-  waiting: ({ webhook, reason, budgetMs }) =>
-    `waiting, up to ${seconds(budgetMs)}, without a freeze` +
+  waiting: ({ webhook, reason, budgetMs, waitsFor }) =>
+    `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting, up to ${seconds(budgetMs)}, without a freeze` +
     `${webhook === undefined ? "" : `, for webhook "${webhook}"`}: ${reason}`,
   yielding: ({ reason }) => `waiting: ${reason}`,
   startingAgain: ({ reason }) => `starting again: ${reason}`,

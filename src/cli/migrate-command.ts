@@ -33,6 +33,8 @@ export interface MigrateOptions extends ConnectOptions, MigrationOptions {
   readonly maxIdleMs: number;
   readonly webhookWaitMs: number;
   readonly apiserverEndpoints?: readonly string[];
+  /** Names of identity Leases whose API servers are gone. */
+  readonly ignoreApiserver?: readonly string[];
   /** `strict` refuses to sample API servers that cannot be asked one by one. */
   readonly convergence: (typeof CONVERGENCE_CHOICES)[number];
 }
@@ -151,6 +153,7 @@ async function runOne(
     clock: systemClock,
     retrier,
     endpoints: options.apiserverEndpoints,
+    ignored: options.ignoreApiserver,
     strict: options.convergence === "strict",
     timeoutMs: options.convergenceTimeoutMs,
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),
@@ -171,7 +174,7 @@ function contextFor(
   const { maxInFlight, maxQps } = options;
   return {
     client: connection.client,
-    findApiServers: (signal) => finder.find(signal),
+    findApiServers: (signal) => finder.findAll(options.settleMs, signal),
     clock: systemClock,
     retrier,
     pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps, limiter: new Limiter({ maxInFlight }) }),

@@ -3,7 +3,7 @@ import { DEFAULT_SETTLE_MS } from "../migrator/settle.ts";
 import { createLogger } from "../observability/logger.ts";
 import { type CommandParts, durationOption, type LogOptions, withGlobalOptions } from "./common-options.ts";
 import { CONVERGENCE_CHOICES, migrateCommand, type MigrateOptions } from "./migrate-command.ts";
-import { parseEndpoints, parseQps, wholeNumber } from "./parse-options.ts";
+import { collect, parseEndpoints, parseQps, wholeNumber } from "./parse-options.ts";
 import { MIGRATE_FORMATS } from "./reporter.ts";
 
 /** Adds `ksvm migrate`. */
@@ -73,6 +73,11 @@ export function addMigrateTuning(command: Command): Command {
       "--apiserver-endpoints <urls>",
       "the URL of each API server, with commas between; else they are found",
       parseEndpoints,
+    )
+    .option(
+      "--ignore-apiserver <identity>",
+      "the name of an identity Lease in kube-system whose API server is gone; repeatable; data is lost if it still runs",
+      collect,
     )
     .addOption(durationOption("--max-idle <duration>", "how long a run may get no further before it fails", 900_000))
     .addOption(

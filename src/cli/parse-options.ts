@@ -73,6 +73,11 @@ export function parseEndpoints(text: string): readonly string[] {
   });
 }
 
+/** Reads an option that may be given several times: every value of it. */
+export function collect(value: string, previous: readonly string[] | undefined): readonly string[] {
+  return [...(previous ?? []), value];
+}
+
 /**
  * Reads API groups with commas between; `core` is the one without a name.
  * @throws {InvalidArgumentError} where one is no DNS name.

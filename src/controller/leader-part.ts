@@ -39,6 +39,7 @@ export class LeaderPart {
       ...this.#options,
       retrier,
       endpoints: settings.runs.apiserverEndpoints,
+      ignored: settings.runs.ignoredApiservers,
       strict: settings.runs.strict ?? false,
       timeoutMs: settings.runs.options.convergenceTimeoutMs,
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),

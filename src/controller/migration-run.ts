@@ -198,13 +198,16 @@ export class MigrationRun {
     if (event.type !== "waiting") {
       return undefined;
     }
-    const { webhook, reason } = event;
-    const stall = stallOf(webhook, reason);
+    const { waitsFor, webhook, reason } = event;
+    const stall = waitsFor === undefined ? stallOf(webhook, reason) : { reason: waitsFor, message: reason };
     this.#options.logger.warn({ ...stall, budgetMs: event.budgetMs }, "a migration waits, without a freeze");
     this.#stall = undefined;
-    this.#isWaiting = true;
     const entered = this.#enter({ type: "Waiting", ...stall });
-    this.#options.slot.give();
+    // One that waits on says so again.
+    if (!this.#isWaiting) {
+      this.#isWaiting = true;
+      this.#options.slot.give();
+    }
     return entered;
   }
 

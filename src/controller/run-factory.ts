@@ -46,6 +46,8 @@ export interface RunFactoryOptions {
   readonly webhookWaitMs: number;
   /** The API servers' addresses. @default they are found */
   readonly apiserverEndpoints?: readonly string[] | undefined;
+  /** Names of identity Leases whose API servers are gone. @default none */
+  readonly ignoredApiservers?: readonly string[] | undefined;
   /** Refuses to sample API servers that cannot be asked one by one. @default false */
   readonly strict?: boolean;
   /** Told of every failure that is retried. @default nobody is told */
@@ -83,6 +85,7 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       ...shared,
       retrier,
       endpoints: shared.apiserverEndpoints,
+      ignored: shared.ignoredApiservers,
       strict: shared.strict ?? false,
       timeoutMs: options.convergenceTimeoutMs,
       onLag: (server, reason) => parts.emit({ type: "lagging", server, reason }),
@@ -93,7 +96,7 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       client,
       clock,
       retrier,
-      findApiServers: (signal) => finder.find(signal),
+      findApiServers: (signal) => finder.findAll(options.settleMs, signal),
       pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait: shared.onWait }),
       options: { ...options, dryRun: false, force },
     };

@@ -5,7 +5,7 @@ import { InTreeAtWork, StorageMigratingStuck } from "../migrator/in-tree-guard.t
 import type { Phase } from "./migration-status.ts";
 
 /** Errors that pass when somebody else is done: the migration waits and begins again. */
-const WAITED_FOR = new Set(["AlreadyMigrating", "ForeignFreeze", "OwnershipLost"]);
+const WAITED_FOR = new Set(["ApiServerMissing", "AlreadyMigrating", "ForeignFreeze", "OwnershipLost"]);
 
 /** The phase of a migration whose run ended with an error. */
 export function phaseAfterError(error: unknown): Phase {

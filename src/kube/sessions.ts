@@ -22,6 +22,8 @@ export interface SessionsOptions {
   readonly clock: Clock;
   /** @default those of the configuration's user, shared by all connections of this process */
   readonly credentials?: CredentialSource | undefined;
+  /** Called whenever a connection was made; then there is one at a time. @default nobody is told */
+  readonly onConnect?: (() => void) | undefined;
 }
 
 /**
@@ -40,6 +42,7 @@ export class Sessions {
   readonly #clock: Clock;
   readonly #config: KubeConfig;
   readonly #credentials: CredentialSource;
+  readonly #onConnect: (() => void) | undefined;
   readonly #connecting = new AbortController();
   readonly #underWay = new Set<Promise<unknown>>();
   #isHolding = false;
@@ -48,10 +51,11 @@ export class Sessions {
   #retired: Dispatcher | undefined;
   #ca: string[] | Buffer | undefined;
 
-  constructor(config: KubeConfig, server: string, { clock, credentials }: SessionsOptions) {
+  constructor(config: KubeConfig, server: string, { clock, credentials, onConnect }: SessionsOptions) {
     this.#config = config;
     this.#server = server;
     this.#clock = clock;
+    this.#onConnect = onConnect;
     this.#credentials = credentials ?? credentialsOf(config);
   }
 
@@ -187,7 +191,12 @@ export class Sessions {
     const server = new URL(this.#server);
     // undici would agree on HTTP/2 with any API server. One stream that ends badly there can take the session down, and
     // with it all requests on their way; and sixteen connections are no slower than sixteen streams.
-    const agent = new Agent({ allowH2: false, connect: connectorFor(spec, this.#connecting.signal) });
+    const connect = connectorFor(spec, this.#connecting.signal);
+    const onConnect = this.#onConnect;
+    const agent = new Agent({ allowH2: false, connect, ...(onConnect === undefined ? {} : { connections: 1 }) });
+    if (onConnect !== undefined) {
+      agent.on("connect", onConnect);
+    }
     return spec.proxy !== undefined && isForwarded(spec, server) ? agent.compose(inAbsoluteForm(spec.proxy)) : agent;
   }
 }

@@ -59,6 +59,8 @@ export interface TransportOptions {
   readonly clock?: Clock;
   /** @default nobody is told */
   readonly observer?: RequestObserver | undefined;
+  /** Called whenever a connection was made; then there is one at a time. @default nobody is told, and there may be many */
+  readonly onConnect?: (() => void) | undefined;
 }
 
 /** Requests to one API server. Every stage of one is bounded by its signal and by `timeoutMs`. */
@@ -80,7 +82,11 @@ export class Transport {
     this.#observer = options.observer;
     this.#timeoutMs = options.timeoutMs ?? 70_000;
     this.server = (config.getCurrentCluster()?.server ?? "").replace(/\/+$/, "");
-    this.#sessions = new Sessions(config, this.server, { clock: this.#clock, credentials: options.credentials });
+    this.#sessions = new Sessions(config, this.server, {
+      clock: this.#clock,
+      credentials: options.credentials,
+      onConnect: options.onConnect,
+    });
   }
 
   /**

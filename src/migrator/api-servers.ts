@@ -7,6 +7,9 @@ import { Transport } from "../kube/transport.ts";
 import type { Retrier } from "./retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { endpointUrls, type LiveLease, liveIdentityLeases } from "./control-plane-objects.ts";
+import { describeMissing, MissingApiServer } from "./missing-api-server.ts";
+import { RecruitPace } from "./recruit-pace.ts";
+import { ServerRoll } from "./server-roll.ts";
 
 /** The API servers of a cluster, each of which must have frozen the CRD and must write the new version. */
 export type ApiServers = {
@@ -14,10 +17,20 @@ export type ApiServers = {
   readonly identities?: readonly string[];
   /** When the newest of them joined, in milliseconds since the Unix epoch; missing where it cannot be told. */
   readonly newestJoin?: number;
+  /** Whether one of them was silent, or not to be found, so short a time ago that a late write may still land. */
+  readonly silent?: boolean;
 } & (
   | { readonly mode: "each"; readonly clients: readonly ApiClient[] }
-  /** Asked on new connections, each of which may end at another API server. Whoever opens one closes it. */
-  | { readonly mode: "sampled"; readonly server: string; readonly open: () => ApiClient }
+  /**
+   * Asked on new connections, each of which may end at another API server; the caller closes what it opens. `clients` has
+   * one for each API server that was told apart, where that was asked for.
+   */
+  | {
+      readonly mode: "sampled";
+      readonly server: string;
+      readonly open: () => ApiClient;
+      readonly clients?: readonly ApiClient[];
+    }
 );
 
 /** What an {@link ApiServerFinder} needs. */
@@ -28,6 +41,8 @@ export interface ApiServerFinderOptions {
   readonly retrier: Retrier;
   /** The API servers' addresses as the user names them. @default they are found */
   readonly endpoints?: readonly string[] | undefined;
+  /** Names of identity Leases whose API servers are gone, as the user says. @default none */
+  readonly ignored?: readonly string[] | undefined;
   /** Refuses to sample. */
   readonly strict: boolean;
   /** Milliseconds to wait for API servers that live and cannot be found. */
@@ -46,13 +61,41 @@ const POLL_MS = 1_000;
 export class ApiServerFinder {
   readonly #options: ApiServerFinderOptions;
   readonly #clients = new Map<string, ApiClient>();
+  readonly #roll: ServerRoll;
+  readonly #pace = new RecruitPace();
+  /** When one was last silent or missing, on the monotonic clock. */
+  #silentAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
+    this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
   }
 
   /**
-   * The API servers that live now.
+   * Every API server that may live, each of which can be asked: for what must hold on all of them. One look, no wait.
+   *
+   * @param silenceMs for how long a silence counts, in milliseconds
+   * @throws {MissingApiServer} where one that may live cannot be asked, with its name where that is known.
+   * @throws {KsvmError} ApiServerMissing where this user cannot find out; NotConverged where they may not be sampled.
+   */
+  async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
+    const { clock, endpoints } = this.#options;
+    if (endpoints !== undefined) {
+      return this.find(signal);
+    }
+    try {
+      const found = await this.#look(signal);
+      return { ...found, silent: clock.monotonic() - this.#silentAt <= silenceMs };
+    } catch (error) {
+      if (error instanceof MissingApiServer) {
+        this.#silentAt = clock.monotonic();
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * The API servers that live now, as far as they can be found: for what does no harm where one is left out.
    * @throws {KsvmError} NotConverged where one that lives cannot be found, or where they can only be sampled and may not.
    */
   async find(signal: AbortSignal): Promise<ApiServers> {
@@ -62,7 +105,7 @@ export class ApiServerFinder {
     }
     const deadline = clock.monotonic() + timeoutMs;
     for (;;) {
-      const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
+      const leases = await this.#leases(signal);
       const urls = await retrier.run(() => endpointUrls(client, signal), signal);
       const found = await this.#findOnce(leases, urls, signal);
       if (found !== undefined) {
@@ -75,7 +118,53 @@ export class ApiServerFinder {
 
   /** Ends all connections. */
   async close(): Promise<void> {
-    await Promise.all([...this.#clients.values()].map(({ transport }) => transport.close()));
+    await Promise.all([this.#roll.close(), ...[...this.#clients.values()].map(({ transport }) => transport.close())]);
+  }
+
+  async #look(signal: AbortSignal): Promise<ApiServers> {
+    const { client, retrier } = this.#options;
+    const leases = await this.#leases(signal);
+    if (leases === undefined) {
+      throw new KsvmError(
+        "ApiServerMissing",
+        "Cannot tell which API servers live: this user may not list the identity Leases in kube-system; grant list on " +
+          "leases there, or name each API server with --apiserver-endpoints; nothing was changed",
+      );
+    }
+    const urls = await retrier.run(() => endpointUrls(client, signal), signal);
+    const found = await this.#findOnce(leases, urls, signal);
+    if (found === undefined) {
+      throw new MissingApiServer(describeMissing(leases, `${urls.length} addresses are known (${urls.join(", ")})`));
+    }
+    const all = found.mode === "sampled" && leases.length > 1 ? await this.#recruit(found, leases, signal) : found;
+    return { ...all, ...identityOf(leases) };
+  }
+
+  /** Tells the API servers behind one address apart until there are as many as Leases. */
+  async #recruit(
+    sampled: Extract<ApiServers, { mode: "sampled" }>,
+    leases: readonly LiveLease[],
+    signal: AbortSignal,
+  ): Promise<ApiServers> {
+    const { clock } = this.#options;
+    if (!this.#pace.isDue(leases, clock.monotonic())) {
+      throw new MissingApiServer(this.#pace.describe(leases));
+    }
+    const { clients, silent } = await this.#roll.call(leases.length, signal);
+    if (silent) {
+      this.#silentAt = clock.monotonic();
+    }
+    if (clients.length < leases.length) {
+      this.#pace.failed(leases, clock.monotonic(), `${clients.length} of them answer behind ${sampled.server}`);
+      throw new MissingApiServer(this.#pace.describe(leases));
+    }
+    return { ...sampled, clients };
+  }
+
+  async #leases(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
+    const { client, clock, ignored = [], retrier } = this.#options;
+    const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
+    return leases?.filter(({ name }) => !ignored.includes(name));
   }
 
   async #findOnce(
@@ -113,8 +202,7 @@ export class ApiServerFinder {
   }
 
   #reportMissing(leases: readonly LiveLease[], urls: readonly string[], isTimeUp: boolean): void {
-    const names = leases.map(({ name }) => name).join(", ");
-    const reason = `${leases.length} identity Leases live (${names}) and ${urls.length} addresses are known`;
+    const reason = describeMissing(leases, `${urls.length} addresses are known`);
     if (isTimeUp) {
       throw new KsvmError(
         "NotConverged",

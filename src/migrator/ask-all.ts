@@ -26,7 +26,7 @@ export interface AskOptions {
   /** Called with each failure that is waited for. */
   readonly onFailure?: (server: string, failure: CheckFailure) => void;
   /** The error for an API server that failed to the end. */
-  readonly errorOf: (server: string, reason: string) => KsvmError;
+  readonly errorOf: (server: string, reason: string, silent: boolean) => KsvmError;
 }
 
 /** What became apparent while they were asked. */
@@ -47,15 +47,16 @@ const POLL_MS = 250;
 export const SLOW_ANSWER_MS = 5_000;
 
 /**
- * Asks every API server until it passes the check: each one where they can be reached one by one, else on
- * {@link SAMPLES} new connections in a row, over `spreadMs`.
+ * Asks every API server until it passes the check: each one where they can be reached one by one or were told apart, and
+ * where they were not reached one by one also on {@link SAMPLES} new connections in a row, over `spreadMs`.
  * @throws what `errorOf` makes of the last failure, after `timeoutMs`; what `check` throws, at once.
  */
 export async function askAll(apiServers: ApiServers, check: Check, options: AskOptions): Promise<AskResult> {
   const asking = new Asking(check, options);
-  await (apiServers.mode === "each"
-    ? Promise.all(apiServers.clients.map((client) => asking.until(client)))
-    : asking.sample(apiServers.open));
+  await Promise.all((apiServers.clients ?? []).map((client) => asking.until(client)));
+  if (apiServers.mode === "sampled") {
+    await asking.sample(apiServers.open);
+  }
   return asking.result;
 }
 
@@ -123,7 +124,7 @@ class Asking {
     this.#lagged ||= !failure.silent;
     const { server } = client.transport;
     if (clock.monotonic() >= this.#deadline) {
-      throw errorOf(server, failure.reason);
+      throw errorOf(server, failure.reason, failure.silent);
     }
     onFailure?.(server, failure);
     return false;

@@ -8,6 +8,7 @@ import { type AskResult, askAll, type Check, checkFailureOf } from "./ask-all.ts
 import { type BuiltIn, resourceNameOf } from "./built-in.ts";
 import { liveIdentityLeases } from "./control-plane-objects.ts";
 import { LoopPace } from "./loop-pace.ts";
+import { silentApiServer } from "./missing-api-server.ts";
 import { findCrd } from "./read-crd.ts";
 import type { RunContext } from "./run-context.ts";
 import { settle } from "./settle-wait.ts";
@@ -76,9 +77,9 @@ export class BuiltInEvidence {
     const { apiServers, foundation, lagged, silent } = await this.#look(options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await settle(this.#context, {
-      apiServers: apiServers.mode === "each" ? apiServers.clients : [client],
+      apiServers: apiServers.clients ?? [client],
       newestJoin: apiServers.newestJoin,
-      lagged: lagged || silent,
+      lagged: lagged || silent || apiServers.silent === true,
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#atStart = foundation;
@@ -139,7 +140,8 @@ export class BuiltInEvidence {
       const result = await askAll(apiServers, this.#isAsTheFirst(shown), {
         ...ask,
         onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
-        errorOf: (server, reason) =>
+        errorOf: (server, reason, isSilent) =>
+          (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
           new KsvmError("NotConverged", `Cannot migrate "${name}": ${server} disagrees: ${reason}`),
       });
       lagged ||= result.lagged;

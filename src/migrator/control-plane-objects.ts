@@ -7,10 +7,20 @@ export interface LiveLease {
   readonly name: string;
   /** When the API server joined, in milliseconds since the Unix epoch; NaN where it cannot be told. */
   readonly createdAt: number;
+  /** The host name of the API server, where the Lease tells it. */
+  readonly host?: string;
+  /** When it was last renewed, as the API server wrote it. */
+  readonly renewTime?: string;
+  /** How long that is ago by the clock of the API server that was asked, in milliseconds. */
+  readonly renewedMsAgo: number;
 }
 
 interface IdentityLease {
-  readonly metadata: { readonly name: string; readonly creationTimestamp?: string };
+  readonly metadata: {
+    readonly name: string;
+    readonly creationTimestamp?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+  };
   readonly spec?: { readonly renewTime?: string; readonly leaseDurationSeconds?: number };
 }
 
@@ -25,6 +35,7 @@ interface EndpointSlice {
 const LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 /** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26). */
 const IDENTITY_SELECTOR = "apiserver.kubernetes.io/identity=kube-apiserver";
+const HOST_LABEL = "kubernetes.io/hostname";
 const SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const DEFAULT_LEASE_SECONDS = 3_600;
 
@@ -43,7 +54,20 @@ export async function liveIdentityLeases(
   const serverNow = answer?.serverTime ?? clock.now();
   return answer?.body.items
     ?.filter((lease) => expiryOf(lease) > serverNow)
-    .map(({ metadata }) => ({ name: metadata.name, createdAt: Date.parse(metadata.creationTimestamp ?? "") }));
+    .map((lease) => liveLeaseOf(lease, serverNow));
+}
+
+function liveLeaseOf({ metadata, spec }: IdentityLease, serverNow: number): LiveLease {
+  const { name, creationTimestamp = "", labels } = metadata;
+  const host = labels?.[HOST_LABEL];
+  const renewTime = spec?.renewTime;
+  return {
+    name,
+    createdAt: Date.parse(creationTimestamp),
+    renewedMsAgo: serverNow - Date.parse(renewTime ?? ""),
+    ...(host === undefined ? {} : { host }),
+    ...(renewTime === undefined ? {} : { renewTime }),
+  };
 }
 
 /**

@@ -59,7 +59,7 @@ export class CrdRun {
 
   /**
    * @throws {KsvmError} where nothing was pruned, with the reason.
-   * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
+   * @throws {StartAgain | WaitingForOthers | MissingApiServer} where the run should begin again at step 1, at once or later.
    */
   async run(): Promise<MigrationResult> {
     const { emit } = this.#context;

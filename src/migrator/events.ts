@@ -16,7 +16,14 @@ export type MigrationEvent =
   | { readonly type: "progress"; readonly counts: Readonly<Counts> }
   | { readonly type: "retrying"; readonly reason: string; readonly delayMs: number }
   /** No progress for too long: the freeze is lifted until it can go on. */
-  | { readonly type: "waiting"; readonly webhook?: string; readonly reason: string; readonly budgetMs: number }
+  | {
+      readonly type: "waiting";
+      readonly webhook?: string;
+      /** An API server that may live is waited for, see docs/errors.md. */
+      readonly waitsFor?: "ApiServerMissing";
+      readonly reason: string;
+      readonly budgetMs: number;
+    }
   /** Kubernetes' own migrator is at work on the resource: the run waits, without a freeze, until it has ended. */
   | { readonly type: "yielding"; readonly reason: string }
   /** The run begins again at step 1. */

@@ -4,6 +4,7 @@ import { type AskResult, askAll, type Check } from "./ask-all.ts";
 import { type ConvergenceTarget, convergenceCheck, notConverged } from "./converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "./freeze-proof.ts";
 import type { GuardIdentity } from "./guard.ts";
+import { silentApiServer } from "./missing-api-server.ts";
 import { crdResourceOf } from "./request-resource.ts";
 import type { RunContext } from "./run-context.ts";
 import { settle } from "./settle-wait.ts";
@@ -31,23 +32,27 @@ export class FreezeEvidence {
   /**
    * Proves the freeze on every API server that lives. From then on the storage version cannot change unseen.
    * @returns whether one of them did not answer meanwhile
+   * @throws {MissingApiServer} where one that may live cannot be asked, or one that was found does not answer.
    * @throws {KsvmError} FreezeNotProven or NotConverged, naming the API server.
    */
   async prove(): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
     const { client, clock, emit, findApiServers, options, signal } = this.#context;
     const apiServers = await findApiServers(signal);
-    // Where they can only be sampled, one has to show it for now; the samples follow with those of convergence.
-    const proven: ApiServers = apiServers.mode === "each" ? apiServers : { mode: "each", clients: [client] };
+    // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
+    // with those of convergence.
+    const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };
     const { silent } = await askAll(proven, freezeCheck(this.#proof), {
       clock,
       signal,
       spreadMs: 0,
       timeoutMs: options.proofTimeoutMs,
       onFailure: (server, failure) => failure.silent && emit({ type: "lagging", server, reason: failure.reason }),
-      errorOf: (server, reason) => freezeNotProven(this.#proof, server, reason),
+      errorOf: (server, reason, isSilent) =>
+        (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
+        freezeNotProven(this.#proof, server, reason),
     });
     emit({ type: "proven", apiServers: serversOf(apiServers) });
-    return { apiServers, silent };
+    return { apiServers, silent: silent || apiServers.silent === true };
   }
 
   /**
@@ -61,7 +66,7 @@ export class FreezeEvidence {
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await settle(this.#context, {
       crdName: crd.metadata.name,
-      apiServers: apiServers.mode === "each" ? apiServers.clients : [client],
+      apiServers: apiServers.clients ?? [client],
       newestJoin: apiServers.newestJoin,
       lagged: silent || result.lagged || result.silent,
     });
@@ -98,7 +103,9 @@ export class FreezeEvidence {
       // The samples themselves take spreadMs.
       timeoutMs: timeoutMs + spreadMs,
       onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
-      errorOf: (server, reason) => notConverged(target, timeoutMs, server, reason),
+      errorOf: (server, reason, isSilent) =>
+        (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
+        notConverged(target, timeoutMs, server, reason),
     });
   }
 }

@@ -34,7 +34,7 @@ export interface MigrationOptions {
 /** What every part of a run is handed. */
 export interface RunContext {
   readonly client: ApiClient;
-  /** Finds the API servers that are live now. */
+  /** Finds every API server that may live; throws MissingApiServer where one of them cannot be asked. */
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
   readonly clock: Clock;
   readonly retrier: Retrier;

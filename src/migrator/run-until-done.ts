@@ -1,4 +1,5 @@
 import { Cleanup } from "./cleanup.ts";
+import { MissingApiServer, type MissingBudget, newMissingBudget, waitForApiServers } from "./missing-api-server.ts";
 import { RunBudget } from "./run-budget.ts";
 import type { RunContext } from "./run-context.ts";
 import { StartAgain, WaitingForOthers } from "./start-again.ts";
@@ -24,14 +25,17 @@ const MAX_STARTS = 5;
 
 /**
  * The attempts of a run, one after the other: it begins again at step 1 where it has to, and waits between two attempts
- * for what it got stuck on. The retry budget is one for all of them.
+ * for what it got stuck on, and before each of them until every API server can be asked. The retry budget is one for all
+ * of them.
  * @throws what ended the last attempt; {KsvmError} RetryBudgetExceeded where it was waited for too long.
  */
 export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> {
   const { context, name, probe } = options;
   const budget = new RunBudget();
   const retrier = context.retrier.with({ budget });
+  const missing = newMissingBudget();
   for (let starts = 1; ; ) {
+    await waitForApiServers(context, missing);
     try {
       return await attemptOnce(options, { ...context, budget, retrier });
     } catch (error) {
@@ -40,6 +44,9 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
         const atLeastMs = budget.brokenOff();
         await waitForOthers({ ...context, retrier }, { name, waiting: error, atLeastMs, probe });
         await context.awaitTurn?.();
+      } else if (error instanceof MissingApiServer) {
+        context.emit({ type: "startingAgain", reason: error.message });
+        await pause(context, missing, budget.brokenOff());
       } else if (error instanceof StartAgain && starts < MAX_STARTS) {
         starts++;
         context.emit({ type: "startingAgain", reason: error.message });
@@ -48,6 +55,15 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
       }
     }
   }
+}
+
+/** Between two attempts where API servers come and go, in milliseconds. */
+const MISSING_PAUSE_MS = 5_000;
+
+async function pause({ clock, signal }: RunContext, missing: MissingBudget, atLeastMs: number): Promise<void> {
+  const ms = Math.max(MISSING_PAUSE_MS, atLeastMs);
+  missing.leftMs -= ms;
+  await clock.sleep(ms, signal);
 }
 
 function attemptOnce<T>({ attempt, maxFreezeIdleMs }: UntilDoneOptions<T>, context: RunContext): Promise<T> {

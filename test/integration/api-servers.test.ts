@@ -1,11 +1,9 @@
-import { connect, createServer, type AddressInfo } from "node:net";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { LEASES } from "../../src/kube/resources.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { alone, parallel } from "./parallel.ts";
@@ -23,23 +21,6 @@ if (first === undefined || second === undefined) {
   throw new Error("two API servers were asked for");
 }
 const BOTH = ["--apiserver-endpoints", `${first.url},${second.url}`];
-
-/** What a load balancer is to API servers: connections go to each of them in turn. */
-async function balance(t: Test, targets: readonly string[]): Promise<{ readonly kubeconfig: string; turns(): number }> {
-  let turn = 0;
-  const server = createServer((socket) => {
-    const upstream = connect(Number(new URL(targets[turn++ % targets.length] ?? "").port), "127.0.0.1");
-    socket.pipe(upstream).pipe(socket);
-    socket.on("error", () => upstream.destroy());
-    upstream.on("error", () => socket.destroy());
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.teardown(() => server.close());
-  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const kubeconfig = join(t.testdir(), "kubeconfig");
-  writeFileSync(kubeconfig, controlPlane.kubeconfigTextFor().replace(first?.url ?? "", url));
-  return { kubeconfig, turns: () => turn };
-}
 
 /** API servers on one machine share their identity Lease, so a second one has to be put there. */
 async function addIdentityLease(t: Test, name: string): Promise<void> {
@@ -124,7 +105,7 @@ alone("One by one not reachable: migrate samples the API servers, says so, and r
   const kind = new TestKind("balanced");
   await cluster.createStale(kind, 5);
   await addIdentityLease(t, "apiserver-second");
-  const balancer = await balance(t, [first.url, second.url]);
+  const balancer = await balance(t, controlPlane, [first.url, second.url]);
   const before = balancer.turns();
   const run = await cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig]);
   t.equal(run.code, 0, run.stderr);
@@ -146,7 +127,8 @@ alone(
   "an API server that joins in mid-run makes the run begin again, and nothing seen before is believed",
   async (t) => {
     const kind = new TestKind("joined");
-    const run = await startSlowRun(cluster, kind);
+    const balancer = await balance(t, controlPlane, [first.url, second.url]);
+    const run = await startSlowRun(cluster, kind, { flags: ["--kubeconfig", balancer.kubeconfig] });
     await addIdentityLease(t, "apiserver-late");
     const { code, stderr, stdout } = await run.ended;
     t.equal(code, 0, stderr);

@@ -34,6 +34,8 @@ export interface ControllerSettings {
   readonly maxIdleMs?: number;
   /** @default they are found */
   readonly apiserverEndpoints?: readonly string[];
+  /** Where runs find the API servers. @default the cluster's */
+  readonly kubeconfig?: string;
 }
 
 /** Flags of a slow run: a hundred objects take some five seconds. */
@@ -79,13 +81,13 @@ export function startController(
   cluster: Cluster,
   settings: ControllerSettings & Pick<MigrationControllerOptions, "maxConcurrent" | "observe" | "onStates"> = {},
 ) {
-  const { maxConcurrent = 1, observe, onStates, ...rest } = settings;
+  const { kubeconfig = cluster.kubeconfig, maxConcurrent = 1, observe, onStates, ...rest } = settings;
   const abort = new AbortController();
   const controller = new MigrationController({
     client: cluster.api,
     clock: systemClock,
     logger: pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" }),
-    openRun: openRunFor(cluster.api, cluster.kubeconfig, rest),
+    openRun: openRunFor(cluster.api, kubeconfig, rest),
     identity: `test_${Math.random()}`,
     leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },
     maxConcurrent,

@@ -1,5 +1,5 @@
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import tap, { type Test } from "tap";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { ApiClient } from "../../src/kube/client.ts";
@@ -16,12 +16,35 @@ const pair = await issueSelfSigned({
   lifetimeMs: 3_600_000,
 });
 
+interface Seen {
+  readonly addresses: string[];
+  readonly leases: string[];
+  /** What the API servers behind the one address show for when they started. @default one */
+  instances?: (string | number)[];
+  readonly areLeasesHidden?: boolean;
+}
+
 /**
  * Stand-ins for several API servers, because the EndpointSlice of a real one on this machine cannot hold loopback
  * addresses: one server, reached by two names.
  */
-async function startApiServers(t: Test, seen: { addresses: string[]; leases: string[] }): Promise<string> {
+async function startApiServers(t: Test, seen: Seen): Promise<string> {
+  let turn = 0;
+  const starts = new WeakMap<Socket, string | number>();
   const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
+    if (request.url === "/metrics") {
+      // Behind one address: each connection stays with one of them.
+      const { instances = [1] } = seen;
+      const start = starts.get(request.socket) ?? instances[turn++ % instances.length] ?? 0;
+      starts.set(request.socket, start);
+      const shown = start === "mixed" ? ++turn : start;
+      response.writeHead(start === "forbidden" ? 403 : 200).end(`process_start_time_seconds ${shown}\n`);
+      return;
+    }
+    if (seen.areLeasesHidden === true && request.url?.includes("/leases") === true) {
+      response.writeHead(403).end();
+      return;
+    }
     const { port } = server.address() as AddressInfo;
     const endpoints = [{ addresses: seen.addresses }];
     const spec = { renewTime: "2999-01-01T00:00:00Z", leaseDurationSeconds: 3_600 };
@@ -35,7 +58,7 @@ async function startApiServers(t: Test, seen: { addresses: string[]; leases: str
   return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-async function finderFor(t: Test, seen: { addresses: string[]; leases: string[] }, strict = false) {
+async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly string[] = []) {
   const url = await startApiServers(t, seen);
   const config = configFor(kubeconfigFor(url, { token: "secret" }));
   const lags: string[] = [];
@@ -45,6 +68,7 @@ async function finderFor(t: Test, seen: { addresses: string[]; leases: string[] 
     clock: new FakeClock(),
     retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
     strict,
+    ignored,
     timeoutMs: 5_000,
     onLag: (_, reason) => lags.push(reason),
   });
@@ -64,7 +88,7 @@ await tap.test("Identity Leases: one without a live endpoint is waited for and n
   const seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
   const { finder, lags } = await finderFor(t, seen);
   await t.rejects(finder.find(signal), { code: "NotConverged", message: /crashed.*--apiserver-endpoints/ });
-  t.match(lags[0], /3 identity Leases live \(a, b, crashed\) and 2 addresses are known/);
+  t.match(lags[0], /3 identity Leases live \(a, b, crashed\).*; 2 addresses are known/);
 
   const later = await finderFor(t, seen);
   const finding = later.finder.find(signal);
@@ -93,4 +117,45 @@ await tap.test("ApiServerFinder asks nobody where the API servers are named", as
     onLag: () => undefined,
   });
   t.same(serversOf(await finder.find(signal)), ["https://127.0.0.1:2", "https://127.0.0.1:3"]);
+});
+
+await tap.test(
+  "findAll() names the identity Lease of an API server that was not asked, and finds it once it answers",
+  async (t) => {
+    const seen: Seen = { addresses: [], leases: ["a", "hung"], instances: [1] };
+    const { finder } = await finderFor(t, seen);
+    const missing = { code: "ApiServerMissing", message: /\(a, hung\).*1 of them answer.*--ignore-apiserver/ };
+    await t.rejects(finder.findAll(60_000, signal), missing);
+    seen.instances = [1, 2];
+    await t.rejects(finder.findAll(60_000, signal), missing, "no Lease was renewed since, so it is not looked for yet");
+    const later = await finderFor(t, seen);
+    const found = await later.finder.findAll(60_000, signal);
+    t.match(found, { mode: "sampled", identities: ["a", "hung"] });
+    t.equal(found.clients?.length, 2, "a client for each");
+  },
+);
+
+await tap.test("findAll() goes on without an API server that is ignored", async (t) => {
+  const { finder } = await finderFor(t, { addresses: [], leases: ["a", "gone"] }, false, ["gone"]);
+  t.match(await finder.findAll(60_000, signal), { mode: "each", identities: ["a"] });
+});
+
+await tap.test("findAll() names the Lease that has no address, at once", async (t) => {
+  const seen: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
+  const { finder } = await finderFor(t, seen);
+  await t.rejects(finder.findAll(60_000, signal), { name: "MissingApiServer", message: /crashed.*2 addresses/ });
+  seen.leases.pop();
+  t.match(await finder.findAll(60_000, signal), { mode: "each", silent: true }, "its silence counts for a while");
+});
+
+await tap.test("findAll() refuses where identity Leases or metrics may not be read", async (t) => {
+  const hidden = await finderFor(t, { addresses: [], leases: [], areLeasesHidden: true });
+  await t.rejects(hidden.finder.findAll(0, signal), { code: "ApiServerMissing", message: /may not list the identity/ });
+  const unmeasured = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["forbidden"] });
+  await t.rejects(unmeasured.finder.findAll(0, signal), { code: "ApiServerMissing", message: /"\/metrics"/ });
+});
+
+await tap.test("findAll() refuses where several API servers answer on one connection", async (t) => {
+  const { finder } = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["mixed"] });
+  await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /HTTP load balancer/ });
 });

@@ -1,0 +1,51 @@
+import { writeFileSync } from "node:fs";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { join } from "node:path";
+import type { Test } from "tap";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+
+/** What a load balancer is to API servers: each new connection goes to the next of them, and stays with it. */
+export interface Balancer {
+  /** The path of a kubeconfig that leads to it. */
+  readonly kubeconfig: string;
+  readonly url: string;
+  /** How many connections it passed on. */
+  turns(): number;
+  /** Passes new connections on to these API servers alone, as after a failed health check. */
+  use(urls: readonly string[]): void;
+}
+
+/** Starts a load balancer in front of API servers. It ends with the test. */
+export async function balance(t: Test, controlPlane: ControlPlane, urls: readonly string[]): Promise<Balancer> {
+  let [turn, targets] = [0, urls];
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    const upstream = connect(Number(new URL(targets[turn++ % targets.length] ?? "").port), "127.0.0.1");
+    for (const [end, other] of [
+      [socket, upstream],
+      [upstream, socket],
+    ] as const) {
+      sockets.add(end);
+      end.pipe(other);
+      end.on("error", () => other.destroy());
+      end.on("close", () => {
+        sockets.delete(end);
+        other.destroy();
+      });
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => {
+    server.close();
+    for (const socket of sockets) {
+      socket.destroy();
+    }
+  });
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const kubeconfig = join(t.testdir(), "kubeconfig");
+  writeFileSync(kubeconfig, controlPlane.kubeconfigTextFor().replace(controlPlane.apiservers[0]?.url ?? "", url));
+  const use = (next: readonly string[]): void => {
+    targets = next;
+  };
+  return { kubeconfig, url, turns: () => turn, use };
+}
