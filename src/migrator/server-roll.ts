@@ -80,9 +80,11 @@ export class ServerRoll {
     let isKept = false;
     try {
       await this.#isAnswered(async () => {
-        const instance = await instanceOf(link, signal);
-        isKept = instance !== undefined && !this.#pins.has(instance);
-        if (instance !== undefined && isKept) {
+        const instance = await link.askInstance(signal);
+        const isNew = instance !== undefined && !this.#pins.has(instance);
+        // Another one may have met it meanwhile.
+        if (isNew && (await isAnsweredByOne(link, instance, signal)) && !this.#pins.has(instance)) {
+          isKept = true;
           this.#pins.set(instance, new ApiClient(this.#pinned(link, instance, signal)));
         }
       }, signal);
@@ -148,19 +150,16 @@ function isTimeout(error: unknown): boolean {
 }
 
 /**
- * Which API server a new connection ends at; `undefined` where it was replaced meanwhile.
+ * Asks once more which API server a connection ends at; `false` where it was lost meanwhile.
  * @throws {KsvmError} ApiServerMissing where one connection is answered by several.
  */
-async function instanceOf(link: ServerLink, signal: AbortSignal): Promise<string | undefined> {
-  const [first, second] = [await link.askInstance(signal), await link.askInstance(signal)];
-  if (first === undefined || second === undefined) {
-    return undefined;
-  }
-  if (first !== second) {
+async function isAnsweredByOne(link: ServerLink, instance: string, signal: AbortSignal): Promise<boolean> {
+  const again = await link.askInstance(signal);
+  if (again !== undefined && again !== instance) {
     const text =
       `Cannot tell the API servers behind ${link.transport.server} apart: several answer on one connection, as behind an ` +
       "HTTP load balancer; name each with --apiserver-endpoints; nothing was changed";
     throw new KsvmError("ApiServerMissing", text);
   }
-  return first;
+  return again === instance;
 }

@@ -108,7 +108,7 @@ await t.test("a migration waits for a hung API server with reason ApiServerMissi
   t.teardown(() => second.resume());
   startController(t, cluster, { guard: "policy", kubeconfig: balancer.kubeconfig });
   const created = await createMigration(cluster, kind);
-  const waiting = await untilState(cluster, created, ["Waiting"]);
+  const waiting = await untilState(cluster, created, ["Waiting"], 120_000);
   const condition = waiting.status?.conditions?.find(({ type }) => type === "Waiting");
   t.match(condition, { status: "True", reason: "ApiServerMissing", message: identity });
   await assertUnfrozen(t, cluster, kind);
@@ -119,6 +119,6 @@ await t.test("a migration waits for a hung API server with reason ApiServerMissi
   t.match((await readMigration(cluster, created)).status, { conditions: [{ type: "Waiting", status: "True" }] });
   second.resume();
   balancer.use(BOTH);
-  await untilState(cluster, created, ["Succeeded"], 90_000);
+  await untilState(cluster, created, ["Succeeded"], 150_000);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });
