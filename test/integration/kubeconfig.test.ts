@@ -94,7 +94,9 @@ async function askBoth(t: Test, { files, variables = () => ({}) }: Case) {
   return { folder, byKubectl, byKsvm };
 }
 
-const PLUGIN = (status: Fields): string => `#!${process.execPath}
+/** A shell script beside a module: how Node.js reads a file without an extension depends on the folders above it. */
+const SCRIPT = `#!/bin/sh\nexec "${process.execPath}" "\${0%/*}/plugin.mjs"\n`;
+const PLUGIN = (status: Fields): string => `
 import { appendFileSync } from "node:fs";
 const { KUBERNETES_EXEC_INFO, ADDED } = process.env;
 appendFileSync(import.meta.dirname + "/log", JSON.stringify({ info: JSON.parse(KUBERNETES_EXEC_INFO), ADDED }) + "\\n");
@@ -183,20 +185,26 @@ const sameCases: readonly Case[] = [
     name: "an exec plugin, relative to the kubeconfig",
     files: {
       config: kubeconfig({}, exec({ env: [{ name: "ADDED", value: "1" }], provideClusterInfo: true })),
-      "bin/plugin": PLUGIN({ token: "issued" }),
+      "bin/plugin": SCRIPT,
+      "bin/plugin.mjs": PLUGIN({ token: "issued" }),
     },
   },
   {
     name: "an exec plugin in PATH that hands out a certificate",
     files: {
       config: kubeconfig({}, exec({ command: "plugin" })),
-      "bin/plugin": PLUGIN({ clientCertificateData: certificate.cert, clientKeyData: certificate.key }),
+      "bin/plugin": SCRIPT,
+      "bin/plugin.mjs": PLUGIN({ clientCertificateData: certificate.cert, clientKeyData: certificate.key }),
     },
     variables: (folder) => ({ PATH: `${join(folder, "bin")}:${dirname(process.execPath)}` }),
   },
   {
     name: "an exec plugin beside a token",
-    files: { config: kubeconfig({}, { ...exec(), token: "secret" }), "bin/plugin": PLUGIN({ token: "issued" }) },
+    files: {
+      config: kubeconfig({}, { ...exec(), token: "secret" }),
+      "bin/plugin": SCRIPT,
+      "bin/plugin.mjs": PLUGIN({ token: "issued" }),
+    },
   },
   { name: "a base path", files: { config: kubeconfig({ server: `${DIRECT}/k8s/clusters/c-1/` }, { token: "a" }) } },
   {
@@ -286,7 +294,8 @@ await t.test("kubectl and ksvm tell an exec plugin the same", async (t) => {
         { "tls-server-name": NAME, extensions: [{ name: `${GROUP}/exec`, extension: { audience: "a", level: 3 } }] },
         exec({ env: [{ name: "ADDED", value: "1" }], provideClusterInfo: true }),
       ),
-      "bin/plugin": PLUGIN({ token: "issued" }),
+      "bin/plugin": SCRIPT,
+      "bin/plugin.mjs": PLUGIN({ token: "issued" }),
     },
   });
   const [byKubectl = {}, byKsvm, ...others] = readFileSync(join(folder, "bin/log"), "utf8")
@@ -301,7 +310,7 @@ await t.test("kubectl and ksvm tell an exec plugin the same", async (t) => {
   t.same(others, []);
 });
 
-const FAILING = `#!${process.execPath}\nconsole.error("log in first"); process.exit(3);\n`;
+const FAILING = "#!/bin/sh\necho log in first >&2; exit 3\n";
 const refusedCases: readonly (Case & { readonly kubectl: RegExp; readonly ksvm: RegExp })[] = [
   {
     name: "a file of KUBECONFIG that is no YAML",
