@@ -1,5 +1,5 @@
 import type { MigrationCondition } from "../api/migration.ts";
-import { isOver, queueOf, type QueuedMigration } from "./migration-queue.ts";
+import { heldBy, isOver, queueOf, type QueuedMigration } from "./migration-queue.ts";
 import { conditionsIn, type Phase } from "./migration-status.ts";
 import type { SuspendMark } from "../suspend/suspend-mark.ts";
 
@@ -32,19 +32,26 @@ const NAMES_SHOWN = 3;
 
 /** The migrations that nobody carries out and that do not show it yet, the front of the queue first. */
 export function idleStatusesOf(migrations: Iterable<QueuedMigration>, context: IdleContext): readonly IdleStatus[] {
-  const idle = [...migrations].filter((migration) => !isOver(migration) && !context.atWork.has(migration.uid));
+  const suspendable = [...migrations];
+  const idle = suspendable.filter((migration) => !isOver(migration) && !context.atWork.has(migration.uid));
   const isStopped = ({ isSuspended }: QueuedMigration): boolean => isSuspended || context.mark !== undefined;
   const suspended: readonly Wanted[] = idle
     .filter(isStopped)
     .map((migration) => ({ migration, phase: suspendedPhase(migration, context) }));
-  const queue = queueOf(idle.filter((migration) => !isStopped(migration)));
+  const held = heldBy(suspendable);
+  const isHeld = ({ resource }: QueuedMigration): boolean => held.has(resource);
+  const waiting = queueOf(idle.filter((migration) => !isStopped(migration)));
+  const behind: readonly Wanted[] = waiting
+    .filter(isHeld)
+    .map((migration) => ({ migration, phase: heldPhase(held.get(migration.resource) ?? "") }));
+  const queue = waiting.filter((migration) => !isHeld(migration));
   // One that has begun keeps what it says until its turn comes: it is among the first.
   const queued: readonly Wanted[] = queue.flatMap((migration, index) =>
     migration.state === "Running" || migration.state === "Waiting"
       ? []
       : [{ migration, ...queuedPhase(index + 1, context) }],
   );
-  return [...suspended, ...queued]
+  return [...suspended, ...behind, ...queued]
     .filter((status) => !isShown(status))
     .map((status) => withConditions(status, context));
 }
@@ -56,6 +63,11 @@ function suspendedPhase({ isSuspended, name }: QueuedMigration, { mark }: IdleCo
   const by = mark?.by === undefined ? "" : ` by ${mark.by}`;
   const message = `all migrations are suspended since ${mark?.since ?? ""}${by}; go on with: ksvm resume --all`;
   return { type: "Suspended", reason: "AllSuspended", message };
+}
+
+function heldPhase(suspended: string): Phase {
+  const message = `migrations/${suspended} of the same resource is suspended; go on with: ksvm resume ${suspended}`;
+  return { type: "Pending", reason: "Queued", message };
 }
 
 function queuedPhase(position: number, { running }: IdleContext): Pick<IdleStatus, "phase" | "queuePosition"> {

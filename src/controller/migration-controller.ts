@@ -5,6 +5,7 @@ import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import type { EventSink } from "../migrator/events.ts";
 import { Retrier } from "../migrator/retrier.ts";
@@ -12,7 +13,7 @@ import { EventRecorder } from "./event-recorder.ts";
 import { type MigrationChange, migrationChanges } from "./migration-feed.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
-import { isOver, nextOf, type QueuedMigration, queuedOf } from "./migration-queue.ts";
+import { heldBy, isOver, nextOf, type QueuedMigration, queuedOf } from "./migration-queue.ts";
 import { MigrationDeleted, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { MigrationRun } from "./migration-run.ts";
 import { sweepOrphans } from "./orphan-sweep.ts";
@@ -131,8 +132,13 @@ export class MigrationController {
       this.#mark = mark;
       this.#changed();
     };
-    const onError = (reason: string): void =>
-      logger.warn({ reason }, "cannot see whether all migrations are suspended; trying again");
+    const onError = (error: unknown): void => {
+      logger.warn({ reason: messageOf(error) }, "cannot see whether all migrations are suspended; trying again");
+      if (this.#mark === null && error instanceof ApiError && error.status === 403) {
+        // Where Leases of ours cannot be listed, none of them can suspend anything: migrations go on as they did.
+        onMark(undefined);
+      }
+    };
     return followSuspendMark({ ...this.#options, namespace, onMark, onError, signal });
   }
 
@@ -202,8 +208,8 @@ export class MigrationController {
     if (this.#mark !== undefined) {
       return undefined;
     }
-    const busy = new Set([...this.#jobs.values()].map(({ resource }) => resource));
-    return nextOf(this.#known.values(), busy);
+    const atWork = [...this.#jobs.values()].map(({ resource }) => resource);
+    return nextOf(this.#known.values(), new Set([...atWork, ...heldBy(this.#known.values()).keys()]));
   }
 
   #startNext(slot: Slot, signal: AbortSignal): boolean {

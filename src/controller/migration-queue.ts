@@ -49,15 +49,21 @@ export function isOver({ state }: Pick<QueuedMigration, "state">): boolean {
   return state === "Succeeded" || state === "Failed";
 }
 
+/** The resources that no migration begins of, since one of them is suspended, with the name of that one. */
+export function heldBy(migrations: Iterable<QueuedMigration>): ReadonlyMap<string, string> {
+  const suspended = [...migrations].filter((migration) => migration.isSuspended && !isOver(migration));
+  return new Map(suspended.map(({ name, resource }) => [resource, name]));
+}
+
 /** The migrations that are to be begun, in their order: those that ran before a restart, the oldest, low priority last. */
 export function queueOf(migrations: Iterable<QueuedMigration>): readonly QueuedMigration[] {
   return [...migrations].filter((migration) => !isOver(migration) && !migration.isSuspended).toSorted(inOrder);
 }
 
 /**
- * The migration to begin with: the first of the queue whose resource is not being migrated.
+ * The migration to begin with: the first of the queue whose resource is free.
  *
- * @param busy the resources that are being migrated
+ * @param busy the resources that are being migrated, or held by a suspended migration
  */
 export function nextOf(migrations: Iterable<QueuedMigration>, busy: ReadonlySet<string>): QueuedMigration | undefined {
   let next: QueuedMigration | undefined;

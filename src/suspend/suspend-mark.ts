@@ -2,7 +2,6 @@ import type { ObjectMeta } from "../api/meta.ts";
 import { SUSPEND_LEASE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, SUSPEND_ALL_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
 import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
@@ -106,7 +105,7 @@ export interface FollowSuspendMarkOptions {
   /** Told of the mark as it is first, and whenever it may have changed. */
   readonly onMark: (mark: SuspendMark | undefined) => void;
   /** Told why it cannot be read; it is tried again. */
-  readonly onError: (reason: string) => void;
+  readonly onError: (error: unknown) => void;
   readonly signal: AbortSignal;
 }
 
@@ -125,7 +124,7 @@ export async function followSuspendMark(options: FollowSuspendMarkOptions): Prom
       await listAndWatch(options, () => pace.reset());
     } catch (error) {
       if (!signal.aborted) {
-        onError(messageOf(error));
+        onError(error);
       }
     }
   }

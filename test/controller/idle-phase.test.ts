@@ -1,6 +1,6 @@
 import tap from "tap";
 import { idleStatusesOf, POSITIONS_SHOWN } from "../../src/controller/idle-phase.ts";
-import type { QueuedMigration } from "../../src/controller/migration-queue.ts";
+import { heldBy, type QueuedMigration } from "../../src/controller/migration-queue.ts";
 
 const NOW = "2026-01-01T00:00:00Z";
 const CONTEXT = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW };
@@ -70,4 +70,23 @@ await tap.test("idleStatusesOf() says how to go on with what is suspended", asyn
     ["AllSuspended", "AllSuspended"],
   );
   t.match(all[0]?.phase.message, /by me; go on with: ksvm resume --all/);
+});
+
+await tap.test("idleStatusesOf() holds a migration back while another one of its resource is suspended", async (t) => {
+  const migrations = [
+    queued("stopped", { isSuspended: true, resource: "same" }),
+    queued("asked", { resource: "same" }),
+    queued("other"),
+  ];
+  const statuses = idleStatusesOf(migrations, CONTEXT);
+  t.match(statuses, [
+    { migration: { name: "stopped" }, phase: { type: "Suspended" } },
+    {
+      migration: { name: "asked" },
+      phase: { type: "Pending", message: /^migrations\/stopped .*ksvm resume stopped$/ },
+    },
+    { migration: { name: "other" }, queuePosition: 1 },
+  ]);
+  t.equal(statuses[1]?.queuePosition, undefined);
+  t.same([...heldBy(migrations)], [["same", "stopped"]]);
 });

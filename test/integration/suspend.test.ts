@@ -127,6 +127,11 @@ await t.test(
       "the trigger created no other",
     );
 
+    const asked = await createMigration(cluster, kind);
+    await eventually(
+      async () => /is suspended/.test((await readMigration(cluster, asked)).status?.conditions?.[0]?.message ?? ""),
+      "another migration of the resource is held back, and says why",
+    );
     const resumed = await cluster.ksvm(["resume", kind.name]);
     t.equal(resumed.stdout, `resumed migrations/${migration.metadata.name}\n`);
     await assertResumed(t, kind, migration);
@@ -134,6 +139,7 @@ await t.test(
       async () => (await migrations.hashes(kind.name))?.persisted.length === 1,
       "the trigger takes the one that was resumed for the proof that it is",
     );
+    await untilState(cluster, asked, ["Succeeded"], 60_000);
     t.equal((await migrations.migrations(kind.name)).filter((one) => !isFinished(one)).length, 0);
     await stop(other);
   },
