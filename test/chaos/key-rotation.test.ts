@@ -2,9 +2,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/migrator/lease-acquire.ts";
+import { type Lease, leaseNameOf } from "../../src/migrator/lease-acquire.ts";
+import { CHECKPOINT_ANNOTATION } from "../../src/migrator/run-lease.ts";
 import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
-import { Cluster } from "../integration/cluster.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { rejectUpdatesOf } from "../integration/reject-updates.ts";
 import { KeyChecker } from "./key-checker.ts";
@@ -62,14 +63,20 @@ class Hinderer {
     const { signal } = this.#abort;
     while (!signal.aborted) {
       const run = new KsvmProcess(this.#t, cluster.kubeconfig, [...RUN, ...EACH, ...SLOWLY, this.#kind.name]);
-      await Promise.race([
-        run.untilLine("progress", "error"),
-        delay(20_000, undefined, { signal }).catch(() => undefined),
-      ]);
-      await delay(between(this.#random, 0, 2_500), undefined, { signal }).catch(() => undefined);
+      await this.#untilUnderWay(run);
+      await delay(between(this.#random, 0, 1_500), undefined, { signal }).catch(() => undefined);
       this.kills += (await run.kill()).code === null ? 1 : 0;
       if (!IS_LONG) await hurryLease(this.#kind);
     }
+  }
+
+  /** Waits until a run rewrites objects and there is a checkpoint that a later one could resume. */
+  async #untilUnderWay(run: KsvmProcess): Promise<void> {
+    const ended = new AbortController();
+    void run.ended.then(() => ended.abort());
+    const over = AbortSignal.any([ended.signal, this.#abort.signal]);
+    while (!over.aborted && !(await hasCheckpoint(this.#kind))) await delay(50);
+    while (!over.aborted && !run.lines.some(({ type }) => type === "progress")) await delay(50);
   }
 }
 
@@ -78,6 +85,12 @@ async function hurryLease({ name }: TestKind): Promise<void> {
   const ref = { namespace: "kube-system", name: leaseNameOf(name) };
   const patch = { type: MERGE_PATCH, body: { spec: { leaseDurationSeconds: 1 } } };
   await api.patch(LEASES, ref, patch).catch(() => undefined);
+}
+
+async function hasCheckpoint({ name }: TestKind): Promise<boolean> {
+  const ref = { namespace: "kube-system", name: leaseNameOf(name) };
+  const lease = await api.find<Lease>(LEASES, ref).catch(() => undefined);
+  return (lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "") !== "";
 }
 
 /** What is stored, as an API server reads it, in the shape in which {@link Load} compares it. */
@@ -109,6 +122,8 @@ await t.test(
       const [before = "", next] = [keys.at(-1), `key${rotation}`];
       keys.push(next);
       const hinderer = new Hinderer(t, kind);
+      // What a later run could be tempted to resume vouches for objects with the old key.
+      await eventually(() => hasCheckpoint(kind), "a run left a checkpoint", 180_000);
       // Every API server can read the new key before one of them writes with it.
       await configure([before, next]);
       await checker.setReadable([before, next].map(storedWith));
