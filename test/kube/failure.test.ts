@@ -5,14 +5,17 @@ import { KsvmError } from "../../src/errors.ts";
 import { isConflict, isNotFound } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import {
-  type FailureKind,
   failedWebhookOf,
   failureKindOf,
   isAdmissionDenial,
+  isBrokenOff,
   isConversionRefusal,
   isInvalidGroupVersion,
   isReinitializing,
+  isTimeout,
+  type FailureKind,
 } from "../../src/kube/failure.ts";
+import { DeadlineExceeded } from "../../src/kube/request-deadline.ts";
 
 function answer(status: number, fields: Partial<Status> = {}): ApiError {
   return new ApiError("PATCH /x", status, { answer: { kind: "Status", ...fields } });
@@ -150,3 +153,25 @@ for (const [message, webhook, isRefusal] of messages) {
     t.equal(failureKindOf(error), isRefusal ? "rejected" : "transient");
   });
 }
+
+const lost = (code: string): TransportError =>
+  new TransportError("GET /x", "https://server", Object.assign(new Error("lost"), { code }));
+
+await tap.test("isTimeout() is true when the API server, etcd or the deadline gave up on an answer", async (t) => {
+  const message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+  t.ok(isTimeout(new ApiError("GET /x", 504, { text: "Gateway Timeout" })));
+  t.ok(isTimeout(new ApiError("GET /x", 500, { answer: { kind: "Status", message } })));
+  t.ok(
+    isTimeout(new ApiError("GET /x", 500, { answer: { kind: "Status", message: "etcdserver: request timed out" } })),
+  );
+  t.ok(isTimeout(new TransportError("GET /x", "https://server", new DeadlineExceeded(70_000))));
+  t.notOk(isTimeout(new ApiError("GET /x", 429, { answer: { kind: "Status", message } })), "that is overload");
+  t.notOk(isTimeout(new ApiError("GET /x", 503, { text: "no endpoints" })));
+  t.notOk(isTimeout(lost("ECONNRESET")));
+  t.notOk(isTimeout(new Error("timeout")));
+});
+
+await tap.test("isBrokenOff() is true when a connection that there was broke", async (t) => {
+  for (const code of ["UND_ERR_SOCKET", "ECONNRESET"]) t.ok(isBrokenOff(lost(code)), code);
+  for (const code of ["ECONNREFUSED", "ENOTFOUND", ""]) t.notOk(isBrokenOff(lost(code)), code);
+});
