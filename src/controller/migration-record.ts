@@ -12,12 +12,14 @@ import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 
 /** Between two writes of which the first met a conflict, in milliseconds: at first, and at most. */
 const MIN_INTERVAL_MS = 50;
 const MAX_INTERVAL_MS = 5_000;
+const UNSERVED_PATIENCE_MS = 60_000;
 
 /** Ends a run whose StorageVersionMigration is there no more. */
 export class MigrationDeleted extends KsvmError {
@@ -182,11 +184,31 @@ export class MigrationRecord {
     return this.#current;
   }
 
+  /**
+   * Of several API servers one may not serve our CRD yet, or a proxy may answer: a 404 that does not name the migration
+   * says nothing about it. After a minute of them the run is broken off, and tried again later.
+   */
+  async #whileServed<T>(read: () => Promise<T>): Promise<T> {
+    const { clock, signal } = this.#options;
+    const pace = paceOf(this.#options);
+    const deadline = clock.monotonic() + UNSERVED_PATIENCE_MS;
+    for (;;) {
+      await pace.turn(signal);
+      try {
+        return await read();
+      } catch (error) {
+        if (failureKindOf(error) !== "unserved" || clock.monotonic() >= deadline) {
+          throw error;
+        }
+      }
+    }
+  }
+
   async #readAgain(): Promise<void> {
     const { client, owner, retrier, signal } = this.#options;
     const { name, uid } = this.#current.metadata;
     const find = (): Promise<StorageVersionMigration | undefined> => client.find(MIGRATIONS, { name }, { signal });
-    const found = await retrier.run(find, signal);
+    const found = await this.#whileServed(() => retrier.run(find, signal));
     if (found?.metadata.uid !== uid) {
       throw new MigrationDeleted(name);
     }

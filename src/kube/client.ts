@@ -71,8 +71,20 @@ export class ApiClient {
     return response.body;
   }
 
-  /** Like {@link get}, `undefined` where the object does not exist. */
+  /** Like {@link get}, `undefined` where the object does not exist, see {@link isAbsent}. */
   async find<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
+    try {
+      return await this.get<T>(resource, ref, options);
+    } catch (error) {
+      if (isAbsent(error, ref.name)) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  /** Like {@link find}, also `undefined` where the API server does not serve the resource at all. */
+  async findIfServed<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
     try {
       return await this.get<T>(resource, ref, options);
     } catch (error) {
@@ -96,7 +108,7 @@ export class ApiClient {
     try {
       return (await this.transport.request<PartialObjectMetadata>({ ...request, signal: options.signal })).body;
     } catch (error) {
-      if (isNotFound(error)) {
+      if (isAbsent(error, ref.name)) {
         return undefined;
       }
       throw error;
@@ -233,14 +245,22 @@ export class ApiClient {
         signal,
       });
     } catch (error) {
-      if (!isNotFound(error)) {
+      if (!isAbsent(error, ref.name)) {
         throw error;
       }
     }
   }
 }
 
-/** Whether the API server says that the named object does not exist; a webhook that says so proves nothing. */
+/**
+ * Whether the API server says that exactly this object does not exist. Any other 404 says nothing about it: it comes from
+ * an API server that does not serve the resource yet, from a proxy, or is about another object, such as a namespace.
+ */
+export function isAbsent(error: unknown, name: string): error is ApiError {
+  return isNotFound(error) && error.reason === "NotFound" && error.answer?.details?.name === name;
+}
+
+/** Whether an answer is a 404, whatever is not found; a webhook that says so proves nothing. See {@link isAbsent}. */
 export function isNotFound(error: unknown): error is ApiError {
   return error instanceof ApiError && error.status === 404 && !isAdmissionDenial(error);
 }

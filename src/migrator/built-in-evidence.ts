@@ -207,7 +207,10 @@ export class BuiltInEvidence {
     const { group, resource } = this.#resource;
     const ref = { name: `${group === "" ? "core" : group}.${resource}` };
     try {
-      const found = await retrier.run(() => client.find<StorageVersion>(STORAGE_VERSIONS, ref, { signal }), signal);
+      const found = await retrier.run(
+        () => client.findIfServed<StorageVersion>(STORAGE_VERSIONS, ref, { signal }),
+        signal,
+      );
       return found && storageVersionFactsOf(found);
     } catch (error) {
       if (error instanceof ApiError && error.status === 403) {

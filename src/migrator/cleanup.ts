@@ -89,14 +89,14 @@ export class Cleanup {
   async #undo({ what, undo }: CleanupStep, signal: AbortSignal): Promise<void> {
     const { clock, emit } = this.#context;
     const pace = new LoopPace({ clock, ...AGAIN_PACE });
-    let deniedSince: number | undefined;
+    let refusedSince: number | undefined;
     for (let tries = 1; ; tries++) {
       try {
         return await undo(signal);
       } catch (error) {
         const now = clock.monotonic();
-        deniedSince = isDenied(error) ? (deniedSince ?? now) : undefined;
-        const isPassing = deniedSince === undefined ? mayPassLater(error) : now - deniedSince < DENIAL_PATIENCE_MS;
+        refusedSince = isRefusal(error) ? (refusedSince ?? now) : undefined;
+        const isPassing = refusedSince === undefined ? mayPassLater(error) : now - refusedSince < DENIAL_PATIENCE_MS;
         if (signal.aborted || !isPassing) {
           throw error;
         }
@@ -114,10 +114,11 @@ function mayPassLater(error: unknown): boolean {
   return failureKindOf(error) === "transient" || (error instanceof KsvmError && error.code === "RetryBudgetExceeded");
 }
 
-/** An API server that has just started knows no roles yet. */
-function isDenied(error: unknown): boolean {
+/** An API server that has just started knows no roles yet, and a proxy may have no API server behind it. */
+function isRefusal(error: unknown): boolean {
   const cause = error instanceof KsvmError && error.code === "OwnershipLost" ? error.cause : error;
-  return failureKindOf(cause) === "denied";
+  const kind = failureKindOf(cause);
+  return kind === "denied" || kind === "unserved";
 }
 
 /** A signal that is aborted when the patience is over, or a while after an interruption. */

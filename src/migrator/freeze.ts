@@ -9,7 +9,7 @@ import {
   ownerAnnotationOf,
 } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { type ApiClient, isAbsent, isConflict } from "../kube/client.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import { readCrd } from "./read-crd.ts";
 import type { Retrier } from "./retrier.ts";
@@ -60,7 +60,7 @@ export async function unfreeze(context: FreezeContext, crdName: string, owner: F
     });
   } catch (error) {
     // The CRD was deleted, and its annotation with it.
-    if (!isNotFound(error)) {
+    if (!isAbsent(error, crdName)) {
       throw error;
     }
   }

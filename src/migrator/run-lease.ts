@@ -38,7 +38,7 @@ export class RunLease {
   #lost: { readonly error: KsvmError; readonly isHeldByAnother: boolean } | undefined;
   #isVoid = false;
   /** On the monotonic clock. */
-  #deniedSince: number | undefined;
+  #refusedSince: number | undefined;
 
   private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
     this.#options = options;
@@ -88,15 +88,19 @@ export class RunLease {
     }, signal);
   }
 
-  /** An API server that has just started knows no roles yet: a 401 or 403 is final once it has lasted. */
+  /**
+   * An API server that has just started knows no roles yet, and a proxy may have no API server behind it: a 401, a 403 or
+   * a 404 that does not name the Lease is final once it has lasted.
+   */
   async #afterRefusal(error: unknown, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    if (failureKindOf(error) !== "denied") {
-      this.#deniedSince = undefined;
+    const kind = failureKindOf(error);
+    if (kind !== "denied" && kind !== "unserved") {
+      this.#refusedSince = undefined;
       this.#throwAsOwnError(error);
     }
-    this.#deniedSince ??= clock.monotonic();
-    if (clock.monotonic() - this.#deniedSince >= DENIAL_PATIENCE_MS) {
+    this.#refusedSince ??= clock.monotonic();
+    if (clock.monotonic() - this.#refusedSince >= DENIAL_PATIENCE_MS) {
       this.#throwAsOwnError(error);
     }
     await clock.sleep(RETRY_EVERY_MS, signal);
@@ -251,7 +255,7 @@ export class RunLease {
       try {
         this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
         this.#confirmed = startedAt;
-        this.#deniedSince = undefined;
+        this.#refusedSince = undefined;
         return;
       } catch (error) {
         await this.#afterFailure(error, signal);

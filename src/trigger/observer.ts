@@ -75,7 +75,7 @@ export class Observer {
     const crd = group === "" ? undefined : await this.#crds.find(name, signal);
     const crds = new Map(crd === undefined ? [] : [[name, crd]]);
     const path = { name: `${group === "" ? "core" : group}.${resource}` };
-    const found = await client.find<StorageVersion>(STORAGE_VERSIONS, path, { signal });
+    const found = await client.findIfServed<StorageVersion>(STORAGE_VERSIONS, path, { signal });
     const storageVersions = new Map(found === undefined ? [] : [[name, storageVersionFactsOf(found)]]);
     const only = servers.map((server) => ({
       ...server,

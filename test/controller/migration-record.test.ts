@@ -189,3 +189,29 @@ await tap.test("MigrationRecord waits between two writes that meet", async (t) =
     });
   }
 });
+
+await tap.test(
+  "MigrationRecord does not take a 404 of an API server that does not serve the CRD for a deletion",
+  async (t) => {
+    const store = new Store();
+    const options = optionsFor(store, "a");
+    const record = await MigrationRecord.claim(options, REF);
+    if (record === undefined) throw new Error("it could not be claimed");
+    // A stand-in: which of two API servers answers cannot be chosen.
+      let unserved = 4;
+    const client = store.client as unknown as { find: unknown };
+    client.find = async () => {
+      if (unserved-- > 0) throw new ApiError("GET m", 404, { text: "404 page not found" });
+      return structuredClone(store.object);
+    };
+    await t.resolves(record.check(), "it is asked again");
+    unserved = Number.POSITIVE_INFINITY;
+    await t.rejects(
+      record.check(),
+      { name: "ApiError", status: 404 },
+      "in the end the run is broken off, and not ended",
+    );
+    unserved = 0;
+    await t.resolves(record.check());
+  },
+);

@@ -69,7 +69,7 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
       const body = path === "/version" ? {} : { resources: [{ name: "deployments", storageVersionHash }] };
       return { status: 200, body, serverTime: clock.now() };
     };
-    return { transport: { server, request }, find: async () => undefined } as unknown as ApiClient;
+    return { transport: { server, request }, findIfServed: async () => undefined } as unknown as ApiClient;
   };
   const clients = [clientOf("https://a", shown.a), clientOf("https://b", shown.b)];
   const apiServers: ApiServers = { mode: "each", clients };
