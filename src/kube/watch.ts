@@ -31,14 +31,30 @@ export interface WatchOptions {
   readonly clock?: Clock;
   /** Milliseconds between attempts to open the watch again. @default 500 */
   readonly retryMs?: number;
+  /** Milliseconds without an event or bookmark after which the watch is opened again. @default 90000 */
+  readonly maxSilenceMs?: number;
+  /**
+   * Milliseconds after which the watch ends with a `GAP`, the next time that it would be opened again: so that its reader
+   * lists everything from time to time, whatever the API server has kept from it. @default 900000 (15 minutes)
+   */
+  readonly relistMs?: number;
 }
 
-/** Seconds after which the API server ends a watch, so that a connection that died silently is noticed. */
+/** Seconds after which the API server ends a watch. */
 const WATCH_TIMEOUT_SECONDS = 290;
+/** The same in milliseconds, where the API server does not: it may be hung. */
+const MAX_WATCH_MS = 320_000;
+/**
+ * API servers send a bookmark about once a minute. Without one, a connection may lead nowhere any more, as behind a load
+ * balancer whose API server is gone.
+ */
+const MAX_SILENCE_MS = 90_000;
+const RELIST_MS = 900_000;
 
 /**
- * Watches one object or all of a resource. A dropped connection resumes from the last resourceVersion seen; an
- * expired one (410) ends the watch with a `GAP`. Ends without a further event when the signal is aborted.
+ * Watches one object or all of a resource. A dropped or silent connection resumes from the last resourceVersion seen; an
+ * expired one (410) ends the watch with a `GAP`, and so does its age. Ends without a further event when the signal is
+ * aborted.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
  * @throws {ApiError} where the watch is refused for good (403, 404).
@@ -49,31 +65,44 @@ export async function* watchObject<T extends KubeObject>(
   options: WatchOptions,
 ): AsyncGenerator<WatchEvent<T>, void> {
   const clock = options.clock ?? systemClock;
+  const relistAt = clock.monotonic() + (options.relistMs ?? RELIST_MS);
   let resourceVersion = options.resourceVersion;
   while (!options.signal.aborted) {
+    if (clock.monotonic() >= relistAt) {
+      yield { type: "GAP" };
+      return;
+    }
     try {
       for await (const event of openWatch<T>(transport, resource, { ...options, resourceVersion })) {
-        resourceVersion = event.type === "BOOKMARK" ? event.resourceVersion : resourceVersionOf(event, resourceVersion);
+        resourceVersion = resourceVersionOf(event, resourceVersion);
         yield event;
       }
     } catch (error) {
       if (options.signal.aborted) {
         return;
       }
-      const kind = failureKindOf(error);
-      if (kind === "expired") {
+      if (isExpired(error)) {
         yield { type: "GAP" };
         return;
-      }
-      if (kind !== "transient") {
-        throw error;
       }
     }
     await clock.sleep(options.retryMs ?? 500, options.signal).catch(() => undefined);
   }
 }
 
+/** `false` where the watch may be opened again from where it was. @throws the error where it is refused for good */
+function isExpired(error: unknown): boolean {
+  const kind = failureKindOf(error);
+  if (kind !== "expired" && kind !== "transient") {
+    throw error;
+  }
+  return kind === "expired";
+}
+
 function resourceVersionOf<T extends KubeObject>(event: WatchEvent<T>, before: string): string {
+  if (event.type === "BOOKMARK") {
+    return event.resourceVersion;
+  }
   return "object" in event ? (event.object.metadata.resourceVersion ?? before) : before;
 }
 
@@ -96,15 +125,53 @@ async function* openWatch<T extends KubeObject>(
     },
     signal: options.signal,
   });
+  const silence = new SilenceLimit(stream, options.maxSilenceMs ?? MAX_SILENCE_MS);
   try {
     for await (const line of linesOf(stream)) {
+      // Whoever takes an event may take its time: that is no silence of the API server.
+      silence.pause();
       yield parseEvent<T>(line, path);
+      silence.wait();
     }
   } catch (error) {
     options.signal.throwIfAborted();
     throw error instanceof ApiError ? error : new TransportError(`WATCH ${path}`, transport.server, error);
   } finally {
+    silence.end();
     stream.destroy();
+  }
+}
+
+/** Ends a stream with an error when nothing comes for too long, or when it is too old. */
+class SilenceLimit {
+  readonly #stream: Readable;
+  readonly #maxSilenceMs: number;
+  readonly #age: NodeJS.Timeout;
+  #silence: NodeJS.Timeout | undefined;
+
+  constructor(stream: Readable, maxSilenceMs: number) {
+    this.#stream = stream;
+    this.#maxSilenceMs = maxSilenceMs;
+    this.#age = this.#endIn(MAX_WATCH_MS);
+    this.wait();
+  }
+
+  /** From here on something has to come. */
+  wait(): void {
+    this.#silence = this.#endIn(this.#maxSilenceMs);
+  }
+
+  pause(): void {
+    clearTimeout(this.#silence);
+  }
+
+  end(): void {
+    this.pause();
+    clearTimeout(this.#age);
+  }
+
+  #endIn(ms: number): NodeJS.Timeout {
+    return setTimeout(() => this.#stream.destroy(new Error(`the watch was silent or open for ${ms / 1_000} s`)), ms);
   }
 }
 

@@ -99,6 +99,8 @@ export class CrdMonitor {
           throw this.#deleted();
         } else if (event.type !== "BOOKMARK") {
           this.#judge(event.object);
+          // Every change up to this generation was seen, so a gap after it only matters where it moves again.
+          this.#generation = event.object.metadata.generation;
           this.#seen = event.object.metadata.resourceVersion;
         }
       }

@@ -222,3 +222,49 @@ await tap.test("watchObject() sends nothing when the signal is aborted already",
   await watch(server, undefined, abort).ended;
   t.same(server.seen, []);
 });
+
+await tap.test("watchObject() opens a watch again that has gone silent, from where it was", async (t) => {
+  const server = await serverWith(
+    t,
+    (response) => response.write(line("MODIFIED", "11")),
+    (response) => response.write(line("MODIFIED", "12")),
+  );
+  const abort = new AbortController();
+  const events: WatchEvent<KubeObject>[] = [];
+  const options = { name: "a", resourceVersion: "10", signal: abort.signal, clock: new FakeClock(), maxSilenceMs: 50 };
+  for await (const event of watchObject<KubeObject>(server.transport(), CRDS, options)) {
+    events.push(event);
+    if (events.length === 2) abort.abort(new Error("seen enough"));
+  }
+  t.same(versionsOf(events), ["MODIFIED 11", "MODIFIED 12"]);
+  t.same(startsOf(server), ["10", "11"]);
+});
+
+await tap.test("watchObject() does not take the time that its reader takes for silence", async (t) => {
+  const server = await serverWith(t, (response) => response.write(line("MODIFIED", "11") + line("MODIFIED", "12")));
+  const abort = new AbortController();
+  const options = {
+    name: "a",
+    resourceVersion: "10",
+    signal: abort.signal,
+    clock: new FakeClock(),
+    maxSilenceMs: 2_000,
+  };
+  let events = 0;
+  for await (const _ of watchObject<KubeObject>(server.transport(), CRDS, options)) {
+    await delay(2_500);
+    if (++events === 2) abort.abort(new Error("seen enough"));
+  }
+  t.same(startsOf(server), ["10"]);
+});
+
+await tap.test("watchObject() ends with a gap when it is old, so that everything is listed again", async (t) => {
+  const ends = Array.from({ length: 20 }, () => (response: ServerResponse) => response.end());
+  const server = await serverWith(t, ...ends);
+  const { signal } = new AbortController();
+  const events: WatchEvent<KubeObject>[] = [];
+  const options = { resourceVersion: "10", signal, clock: new FakeClock(), retryMs: 100_000 };
+  for await (const event of watchObject<KubeObject>(server.transport(), CRDS, options)) events.push(event);
+  t.same(events, [{ type: "GAP" }]);
+  t.equal(server.seen.length, 9, "after a quarter of an hour");
+});

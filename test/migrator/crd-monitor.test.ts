@@ -76,8 +76,12 @@ function event(object: CustomResourceDefinition): string {
   return `${JSON.stringify({ type: "MODIFIED", object })}\n`;
 }
 
+function expired(): string {
+  return `${JSON.stringify({ type: "ERROR", object: { kind: "Status", code: 410, reason: "Expired" } })}\n`;
+}
+
 function expire(response: ServerResponse): void {
-  response.end(`${JSON.stringify({ type: "ERROR", object: { kind: "Status", code: 410, reason: "Expired" } })}\n`);
+  response.end(expired());
 }
 
 async function until(condition: () => boolean): Promise<void> {
@@ -135,6 +139,20 @@ await tap.test(
     await t.rejects(monitor.verifyUpTo(crd("15", 3), signal), { code: "WatchFailed" });
   },
 );
+
+await tap.test("CrdMonitor bridges a gap after a harmless edit that it has seen", async (t) => {
+  const edited = (response: ServerResponse): unknown => response.end(event(crd("16", 2)) + expired());
+  const { monitor, broken, signal, server } = await monitorOn(
+    t,
+    { current: crd("16", 2), firstList: 5 },
+    edited,
+    () => undefined,
+  );
+  monitor.start(crd("10", 1));
+  await until(() => server.seen.length >= 3);
+  await t.resolves(monitor.verifyUpTo(crd("16", 2), signal));
+  t.same(broken, []);
+});
 
 await tap.test("CrdMonitor ends the run where the CRD is gone after a gap in the watch", async (t) => {
   const other = { ...crd("15", 1), metadata: { ...crd("15", 1).metadata, name: "others.example.com" } };
