@@ -198,7 +198,7 @@ await tap.test(
     const record = await MigrationRecord.claim(options, REF);
     if (record === undefined) throw new Error("it could not be claimed");
     // A stand-in: which of two API servers answers cannot be chosen.
-      let unserved = 4;
+    let unserved = 4;
     const client = store.client as unknown as { find: unknown };
     client.find = async () => {
       if (unserved-- > 0) throw new ApiError("GET m", 404, { text: "404 page not found" });
