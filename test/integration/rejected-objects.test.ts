@@ -97,7 +97,7 @@ parallel("an object whose field has another type by now is named, and keeps its 
   const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 3);
   t.match(run.stderr, /default\/w1: failed to create typed live object .*\.spec\.size: expected string/);
-  t.ok(performance.now() - startedAt < 25_000, "waiting does not change it");
+  t.ok(performance.now() - startedAt < 58_000, "waiting does not change it");
   t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 2 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   t.strictSame(await api.get<PartialObjectMetadata>(resource, broken), before);
