@@ -19,6 +19,8 @@ export interface ScenarioOptions extends CheckerOptions {
   readonly load?: false | Omit<LoadOptions, "seed" | "existing">;
   /** Flags of every `ksvm migrate`. @default a settle time of a second */
   readonly flags?: readonly string[];
+  /** What every `ksvm migrate` talks to. @default the first API server */
+  readonly kubeconfig?: string;
   /** Done while v1alpha1 is still the storage version. @default nothing */
   readonly beforeStorageChange?: (kind: TestKind) => Promise<void>;
 }
@@ -35,11 +37,12 @@ export class Scenario {
   readonly load: Load | undefined;
   readonly #t: Test;
   readonly #flags: readonly string[];
+  readonly #kubeconfig: string;
 
   private constructor(
     t: Test,
     cluster: Cluster,
-    parts: Pick<Scenario, "kind" | "checker" | "load"> & { flags: readonly string[] },
+    parts: Pick<Scenario, "kind" | "checker" | "load"> & { flags: readonly string[]; kubeconfig: string },
   ) {
     this.#t = t;
     this.cluster = cluster;
@@ -47,10 +50,11 @@ export class Scenario {
     this.checker = parts.checker;
     this.load = parts.load;
     this.#flags = parts.flags;
+    this.#kubeconfig = parts.kubeconfig;
   }
 
   static async start(t: Test, cluster: Cluster, word: string, options: ScenarioOptions): Promise<Scenario> {
-    const { seed, objects, load: loadOptions = {}, flags = FLAGS } = options;
+    const { seed, objects, load: loadOptions = {}, flags = FLAGS, kubeconfig = cluster.kubeconfig } = options;
     const kind = new TestKind(word);
     const shape = { statusSubresource: true };
     await cluster.createCrd(kind, { ...shape, storage: "v1alpha1" });
@@ -62,11 +66,11 @@ export class Scenario {
       loadOptions === false ? undefined : Load.start(t, cluster.controlPlane, kind, { ...loadOptions, seed, existing });
     await options.beforeStorageChange?.(kind);
     await cluster.setVersions(kind, { ...shape, storage: "v1" });
-    return new Scenario(t, cluster, { kind, checker, load, flags });
+    return new Scenario(t, cluster, { kind, checker, load, flags, kubeconfig });
   }
 
   /** Starts `ksvm migrate` on the CRD. */
-  startKsvm(flags: readonly string[] = [], kubeconfig = this.cluster.kubeconfig): KsvmProcess {
+  startKsvm(flags: readonly string[] = [], kubeconfig = this.#kubeconfig): KsvmProcess {
     return new KsvmProcess(this.#t, kubeconfig, [...this.#flags, ...flags, this.kind.name]);
   }
 

@@ -97,9 +97,13 @@ await tap.test("Identity Leases: one without a live endpoint is waited for and n
 });
 
 await tap.test("ApiServerFinder samples where an address does not answer, unless it may not", async (t) => {
-  const seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a", "b"] };
+  const seen: Seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a", "b"], instances: [1] };
   const { finder } = await finderFor(t, seen);
   t.equal((await finder.find(signal)).mode, "sampled");
+  // Twenty samples of the one that answers prove nothing about the other one.
+  await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, b\); 1 of them answer/ });
+  const both = await finderFor(t, { ...seen, instances: [1, 2] });
+  t.equal((await both.finder.findAll(0, signal)).clients?.length, 2, "negative control: each of two was told apart");
   const strict = await finderFor(t, seen, true);
   await t.rejects(strict.finder.find(signal), { code: "NotConverged", message: /--convergence=strict/ });
 });

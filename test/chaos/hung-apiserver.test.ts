@@ -1,0 +1,132 @@
+import { setTimeout as delay } from "node:timers/promises";
+import t, { type Test } from "tap";
+import { LEASES } from "../../src/kube/resources.ts";
+import { balance } from "../integration/balancer.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
+import { announcedSeed, IS_LONG } from "./random.ts";
+import { Scenario, type ScenarioOptions } from "./scenario.ts";
+import { holdCreates } from "./slow-creates.ts";
+
+const seed = announcedSeed("hung-apiserver.test.ts");
+const REQUEST_TIMEOUT_S = 8;
+const HOST = "control-plane-2";
+// Host names of their own, and so an identity Lease each: by these alone the second one is known.
+const cluster = await Cluster.start(t, {
+  apiservers: 2,
+  overrides: [{ hostname: "control-plane-1" }, { hostname: HOST }],
+  requestTimeout: `${REQUEST_TIMEOUT_S}s`,
+});
+const { controlPlane } = cluster;
+const [first, second] = controlPlane.apiservers;
+if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
+const BOTH = [first.url, second.url];
+const balancer = await balance(t, controlPlane, BOTH);
+const OBJECTS = 150;
+const HELD_WRITES = 40;
+const OPTIONS: ScenarioOptions = {
+  seed,
+  objects: OBJECTS,
+  kubeconfig: balancer.kubeconfig,
+  // Longer than a request may be under way; no flag names an API server.
+  flags: ["--settle", `${REQUEST_TIMEOUT_S + 1}s`, "--convergence-timeout", "60s", "--proof-timeout", "15s"],
+};
+
+interface IdentityLease {
+  readonly metadata: { readonly name: string; readonly labels?: Readonly<Record<string, string>> };
+}
+
+async function identityOf(host: string): Promise<string | undefined> {
+  const labelSelector = "apiserver.kubernetes.io/identity=kube-apiserver";
+  const leases = await cluster.api.list<IdentityLease>(LEASES, { namespace: "kube-system", labelSelector });
+  return leases.find(({ metadata }) => metadata.labels?.["kubernetes.io/hostname"] === host)?.metadata.name;
+}
+await eventually(async () => (await identityOf(HOST)) !== undefined, "the second API server has an identity Lease");
+const identity = (await identityOf(HOST)) ?? "";
+
+/** The load balancer takes it out of turn, as after a failed health check. */
+function hang(): void {
+  second?.pause();
+  balancer.use(BOTH.slice(0, 1));
+}
+
+function wakeUp(): void {
+  second?.resume();
+  balancer.use(BOTH);
+}
+t.teardown(wakeUp);
+
+/** Creates objects of the old version on the second API server, which answers when it goes on: with these statuses. */
+function writeToHung(kind: TestKind): Promise<readonly number[]> {
+  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
+  const writes = kind.objects(HELD_WRITES, "v1alpha1", "held").map(async (body) => {
+    const options = { method: "POST", body, apiserver: 1, timeoutMs: 120_000 } as const;
+    return (await controlPlane.request(path, options).catch(() => ({ status: 0 }))).status;
+  });
+  return Promise.all(writes);
+}
+
+/** Opens a connection for each of those creates: one that has yet to be opened takes so long that they come too late. */
+async function warmUp(kind: TestKind): Promise<void> {
+  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
+  await eventually(async () => {
+    const body = kind.object("held-canary", "v1alpha1");
+    await controlPlane.request(`${path}?dryRun=All`, { method: "POST", body, apiserver: 1 });
+    return slow.calls() > 0;
+  }, "the second API server calls the slow webhook");
+  const get = (): Promise<unknown> => controlPlane.request(`${path}?limit=1`, { apiserver: 1 });
+  await Promise.all(Array.from({ length: HELD_WRITES }, get));
+}
+
+// Without it the writes would land so soon after SIGCONT that no run could be too early.
+const slow = await holdCreates(t, cluster.api, { prefix: "held", heldMs: 5_000 });
+
+/** A scenario in which the second API server hangs from before the storage change, with writes under way on it. */
+async function startHung(t: Test, word: string, more: Partial<ScenarioOptions> = {}) {
+  let held: Promise<readonly number[]> = Promise.resolve([]);
+  const scenario = await Scenario.start(t, cluster, word, {
+    ...OPTIONS,
+    ...more,
+    beforeStorageChange: async (kind) => {
+      await warmUp(kind);
+      hang();
+      held = writeToHung(kind);
+      await delay(500);
+    },
+  });
+  return { scenario, held };
+}
+
+async function lateWrites({ kind }: Scenario): Promise<number> {
+  const stored = await controlPlane.stored.storedObjects(GROUP, kind.plural);
+  return stored.filter(({ name, apiVersion }) => name.startsWith("held") && apiVersion.endsWith("/v1alpha1")).length;
+}
+
+await t.test("SIGSTOP, before the storage change, of an API server that discovery alone shows", async (t) => {
+  const { scenario, held } = await startHung(t, "hung");
+  const run = scenario.startKsvm();
+  const waiting = await run.untilLine("waiting", "error");
+  t.match(waiting, { type: "waiting", waitsFor: "ApiServerMissing", reason: identity }, "it says whom it waits for");
+  await delay(IS_LONG ? 45_000 : 5_000);
+  t.notOk(await scenario.isPruned(), "nothing is pruned while it hangs");
+  wakeUp();
+  await held;
+  t.notOk(await scenario.isPruned(), "nothing is pruned while a write of the old version is under way");
+  const late = await lateWrites(scenario);
+  t.ok(late > 0, `${late} of ${HELD_WRITES} writes landed in the old version after SIGCONT`);
+  const end = await run.ended;
+  t.equal(end.code, 0, end.stderr);
+  await scenario.assertSoundEnd(t);
+});
+
+await t.test("negative control: where the hung API server is ignored, its late writes break S1", async (t) => {
+  const { scenario, held } = await startHung(t, "ignored", { load: false });
+  const end = await scenario.startKsvm(["--ignore-apiserver", identity]).ended;
+  t.equal(end.code, 0, end.stderr);
+  t.ok(await scenario.isPruned(), "it is pruned while the API server hangs");
+  wakeUp();
+  await held;
+  const report = await scenario.checker.stop();
+  t.ok(report.breachesInHistory.length > 0, "the checker sees them in etcd's history");
+  t.ok(report.breachesInSnapshots.length > 0, "and in its snapshots");
+});
