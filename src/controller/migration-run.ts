@@ -122,6 +122,8 @@ export class MigrationRun {
   async #migrate(signal: AbortSignal): Promise<MigrationResult> {
     const { identity, openRun, record } = this.#options;
     this.#runs++;
+    // The run before this one may have ended in the middle of a wait.
+    this.#isWaiting = false;
     const abort = new AbortController();
     const ended = new AbortController();
     const running = AbortSignal.any([signal, abort.signal]);
@@ -267,6 +269,8 @@ export class MigrationRun {
     await record.update((before) => ({
       ...before,
       ...report,
+      // One that ends before it began shows no place in the queue, either.
+      queuePosition: null,
       completionTime: before.completionTime ?? now,
       conditions: conditionsIn(phase, before.conditions ?? [], now),
     }));
