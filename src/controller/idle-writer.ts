@@ -3,9 +3,11 @@ import type { StorageVersionMigration } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 import type { IdleStatus } from "./idle-phase.ts";
+import type { QueuedMigration } from "./migration-queue.ts";
 
 /** What an {@link IdleWriter} needs. */
 export interface IdleWriterOptions {
@@ -27,6 +29,8 @@ const WRITE_TIMEOUT_MS = 10_000;
 /** Writes the status of migrations that nobody carries out: their place in the queue, and that they are suspended. */
 export class IdleWriter {
   readonly #options: IdleWriterOptions;
+  /** By uid: why the status of a migration cannot be written, which is said once. */
+  readonly #told = new Map<string, string>();
   #woken = Promise.withResolvers<void>();
 
   constructor(options: IdleWriterOptions) {
@@ -38,16 +42,15 @@ export class IdleWriter {
     this.#woken.resolve();
   }
 
-  /** Writes until the signal is aborted. What cannot be written is tried again in a later round. */
+  /** Writes until the signal is aborted. What cannot be written is tried again in a later round; a refusal, with the next change. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, due } = this.#options;
     const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
-    const ended = new Promise<void>((resolve) => {
-      signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    signal.addEventListener("abort", () => this.wake(), { once: true });
+    this.#told.clear();
     while (!signal.aborted) {
       await pace.turn(signal).catch(() => undefined);
-      await Promise.race([this.#woken.promise, ended]);
+      await this.#woken.promise;
       // From here on a wake is for the next round.
       this.#woken = Promise.withResolvers();
       for (const status of due()) {
@@ -71,6 +74,7 @@ export class IdleWriter {
       const options = { subresource: "status", signal: within };
       const patch = { type: MERGE_PATCH, body };
       onWritten(await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, patch, options));
+      this.#told.delete(uid);
       const isNew = state !== phase.type || migration.conditions.length === 0;
       const what = phase.type === "Suspended" ? "a migration is suspended" : "a migration is in the queue";
       logger[isNew ? "info" : "debug"]({ migration: name, resource, reason: phase.message }, what);
@@ -79,14 +83,26 @@ export class IdleWriter {
       if (isConflict(error) || isNotFound(error)) {
         return true;
       }
-      if (!signal.aborted) {
-        logger.warn(
-          { migration: name, reason: messageOf(error) },
-          "cannot write the status of a migration; trying again",
-        );
-        this.wake();
-      }
+      return this.#failed(migration, error, signal);
+    }
+  }
+
+  /** What is wrong with one migration alone keeps no other from showing its status. */
+  #failed({ name, uid }: QueuedMigration, error: unknown, signal: AbortSignal): boolean {
+    const { logger } = this.#options;
+    if (signal.aborted) {
       return false;
     }
+    const reason = messageOf(error);
+    const isRefused = failureKindOf(error) === "rejected";
+    logger[this.#told.get(uid) === reason ? "debug" : "warn"](
+      { migration: name, reason },
+      "cannot write the status of a migration; trying again",
+    );
+    this.#told.set(uid, reason);
+    if (!isRefused) {
+      this.wake();
+    }
+    return isRefused || failedWebhookOf(error) !== undefined;
   }
 }

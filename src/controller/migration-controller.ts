@@ -5,15 +5,16 @@ import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import type { EventSink } from "../migrator/events.ts";
+import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import { EventRecorder } from "./event-recorder.ts";
 import { type MigrationChange, migrationChanges } from "./migration-feed.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
-import { heldBy, isOver, nextOf, type QueuedMigration, queuedOf } from "./migration-queue.ts";
+import { heldBy, nextOf, type QueuedMigration, queuedOf, takesFreezeOver } from "./migration-queue.ts";
 import { MigrationDeleted, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { MigrationRun } from "./migration-run.ts";
 import { sweepOrphans } from "./orphan-sweep.ts";
@@ -58,8 +59,11 @@ interface Job {
 
 /** How often freezes of dead runs are looked for, in milliseconds. */
 const SWEEP_EVERY_MS = 60_000;
-/** After a run that was broken off, in milliseconds. */
+/** After a run that was broken off, in milliseconds: longer each time that the same migration is. */
 const RETRY_AFTER_MS = 5_000;
+const MAX_RETRY_AFTER_MS = 60_000;
+/** How long a migration that cannot be begun may be tried in its slot, in milliseconds. */
+const CLAIM_PATIENCE = { maxIdleMs: 60_000, webhookWaitMs: 60_000 } as const;
 
 const NOBODY: RunObserver = { event: () => undefined, end: () => undefined };
 
@@ -73,6 +77,8 @@ export class MigrationController {
   readonly #recorder: EventRecorder;
   readonly #known = new Map<string, QueuedMigration>();
   readonly #jobs = new Map<string, Job>();
+  /** By uid: how often in a row a migration was broken off. */
+  readonly #brokenOff = new Map<string, number>();
   readonly #idle: IdleWriter;
   #slots = new Slots(0, { start: () => false, isThere: () => false });
   /** What suspends all migrations; `null` until that is known. */
@@ -100,6 +106,7 @@ export class MigrationController {
   async run(signal: AbortSignal): Promise<void> {
     const { client, clock, logger, maxConcurrent = 1 } = this.#options;
     this.#known.clear();
+    this.#brokenOff.clear();
     this.#mark = null;
     this.#slots = new Slots(maxConcurrent, {
       start: (slot) => this.#startNext(slot, signal),
@@ -122,7 +129,8 @@ export class MigrationController {
 
   /** Nothing begins before it is known whether all migrations are suspended. */
   #followMark(signal: AbortSignal): Promise<void> {
-    const { logger, namespace = SYSTEM_NAMESPACE } = this.#options;
+    const { clock, logger, namespace = SYSTEM_NAMESPACE } = this.#options;
+    let deniedSince: number | undefined;
     const onMark = (mark: SuspendMark | undefined): void => {
       if (mark !== undefined && this.#mark?.since !== mark.since) {
         logger.warn({ ...mark }, "all migrations are suspended");
@@ -134,8 +142,11 @@ export class MigrationController {
     };
     const onError = (error: unknown): void => {
       logger.warn({ reason: messageOf(error) }, "cannot see whether all migrations are suspended; trying again");
-      if (this.#mark === null && error instanceof ApiError && error.status === 403) {
-        // Where Leases of ours cannot be listed, none of them can suspend anything: migrations go on as they did.
+      deniedSince = failureKindOf(error) === "denied" ? (deniedSince ?? clock.monotonic()) : undefined;
+      const isDenied = deniedSince !== undefined && clock.monotonic() - deniedSince >= DENIAL_PATIENCE_MS;
+      if (this.#mark === null && isDenied) {
+        // Where Leases of ours cannot be listed, none of them can suspend anything: migrations go on as they did. An API
+        // server that has just started denies for a moment what it allows.
         onMark(undefined);
       }
     };
@@ -201,6 +212,7 @@ export class MigrationController {
   #forget(uid: string): void {
     const name = this.#known.get(uid)?.name ?? uid;
     this.#known.delete(uid);
+    this.#brokenOff.delete(uid);
     this.#jobs.get(uid)?.abort.abort(new MigrationDeleted(name));
   }
 
@@ -238,11 +250,12 @@ export class MigrationController {
     const log = logger.child({ migration: name, resource });
     const observer = observe?.(resource) ?? NOBODY;
     try {
-      const record = await MigrationRecord.claim({ ...this.#recordParts(), signal }, migration);
+      const record = await this.#claim(migration, signal);
       if (record !== undefined) {
         log.info("began a migration");
         await this.#runOf(record, { log, observer, slot, signal }).run();
       }
+      this.#brokenOff.delete(uid);
       // The watch may be late to say that it is over.
       if (this.#known.has(uid)) {
         this.#known.set(uid, { ...migration, state: "Succeeded" });
@@ -254,11 +267,28 @@ export class MigrationController {
         await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
       } else if (!signal.aborted && !(error instanceof MigrationDeleted)) {
         log.error({ err: error }, "a migration was broken off; trying again");
-        await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
+        // It is the first in the queue again: others have their turn until then, or it would be the only one forever.
+        slot.give();
+        await clock.sleep(this.#retryAfterMs(uid), signal).catch(() => undefined);
       }
     } finally {
       observer.end();
     }
+  }
+
+  /** One that cannot be written, as where a webhook fails for it alone, is broken off, so that others have their turn. */
+  #claim(migration: QueuedMigration, signal: AbortSignal): Promise<MigrationRecord | undefined> {
+    const parts = this.#recordParts();
+    const retrier = this.#retrier.with({ ...CLAIM_PATIENCE, isPlaceWanted: () => this.#slots.isWanted });
+    return MigrationRecord.claim({ ...parts, retrier, signal }, migration);
+  }
+
+  #retryAfterMs(uid: string): number {
+    const times = (this.#brokenOff.get(uid) ?? 0) + 1;
+    if (this.#known.has(uid)) {
+      this.#brokenOff.set(uid, times);
+    }
+    return Math.min(MAX_RETRY_AFTER_MS, RETRY_AFTER_MS * 2 ** (times - 1));
   }
 
   #recordParts() {
@@ -289,10 +319,7 @@ export class MigrationController {
 
   async #sweepForEver(signal: AbortSignal): Promise<void> {
     const { client, clock, identity, logger } = this.#options;
-    const isBusy = (crdName: string): boolean =>
-      [...this.#known.values()].some(
-        (migration) => migration.resource === crdName && !isOver(migration) && !this.#isStopped(migration),
-      ) || [...this.#jobs.values()].some(({ resource }) => resource === crdName);
+    const isBusy = (crdName: string): boolean => this.#isBusy(crdName);
     const { leadership } = this.#options;
     const parts = { client, clock, logger, retrier: this.#retrier, signal, told: new Set<string>() };
     const isDead = (holder: string): boolean => this.#isDead(holder);
@@ -308,6 +335,18 @@ export class MigrationController {
       });
       await clock.sleep(SWEEP_EVERY_MS, signal).catch(() => undefined);
     }
+  }
+
+  /** Whether a freeze is one that a run of ours has, or soon goes on with. A run that waits for its turn has none. */
+  #isBusy(crdName: string): boolean {
+    if ([...this.#jobs.values()].some(({ resource, slot }) => resource === crdName && slot.isHeld)) {
+      return true;
+    }
+    const isStopped = this.#mark !== undefined && this.#mark !== null;
+    const isBrokenOff = [...this.#known.values()].some(
+      ({ resource, uid }) => resource === crdName && this.#brokenOff.has(uid),
+    );
+    return !isStopped && !isBrokenOff && takesFreezeOver(this.#known.values(), crdName);
   }
 
   /**

@@ -55,6 +55,15 @@ export function heldBy(migrations: Iterable<QueuedMigration>): ReadonlyMap<strin
   return new Map(suspended.map(({ name, resource }) => [resource, name]));
 }
 
+/**
+ * Whether a migration goes on with the freeze that a dead run left on its resource, as soon as it has its turn. One that
+ * is in the queue freezes anew, and one that is held back may be so for weeks.
+ */
+export function takesFreezeOver(migrations: Iterable<QueuedMigration>, resource: string): boolean {
+  const all = [...migrations].filter((migration) => migration.resource === resource);
+  return !heldBy(all).has(resource) && all.some(({ state }) => state === "Running");
+}
+
 /** The migrations that are to be begun, in their order: those that ran before a restart, the oldest, low priority last. */
 export function queueOf(migrations: Iterable<QueuedMigration>): readonly QueuedMigration[] {
   return [...migrations].filter((migration) => !isOver(migration) && !migration.isSuspended).toSorted(inOrder);

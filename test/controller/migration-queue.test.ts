@@ -1,6 +1,12 @@
 import tap from "tap";
 import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
-import { nextOf, type QueuedMigration, queuedOf, queueOf } from "../../src/controller/migration-queue.ts";
+import {
+  nextOf,
+  type QueuedMigration,
+  queuedOf,
+  queueOf,
+  takesFreezeOver,
+} from "../../src/controller/migration-queue.ts";
 
 function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
   const common = { state: "Pending", isSuspended: false, isLowPriority: false, conditions: [] } as const;
@@ -43,6 +49,21 @@ await tap.test("nextOf() never takes a finished one, a suspended one, nor two of
   t.equal(nextOf(migrations, new Set(["at work"]))?.name, "first");
   t.equal(nextOf(migrations, new Set(["at work", "same"])), undefined);
 });
+
+await tap.test(
+  "takesFreezeOver() counts on no migration that is held back, or that only is in the queue",
+  async (t) => {
+    const ran = queued("ran", { state: "Running" });
+    const { resource } = ran;
+    t.ok(takesFreezeOver([ran], resource));
+    t.notOk(takesFreezeOver([ran], "other"));
+    t.notOk(takesFreezeOver([queued("pending", { resource })], resource), "it freezes anew");
+    t.notOk(takesFreezeOver([queued("waits", { resource, state: "Waiting" })], resource));
+    const suspended = queued("suspended", { resource, state: "Suspended", isSuspended: true });
+    t.notOk(takesFreezeOver([suspended, ran], resource), "it does not begin while the other one is suspended");
+    t.notOk(takesFreezeOver([{ ...ran, isSuspended: true }, queued("behind", { resource })], resource));
+  },
+);
 
 await tap.test("queuedOf() reads a migration", async (t) => {
   const metadata = {

@@ -1,0 +1,108 @@
+import pino from "pino";
+import tap, { type Test } from "tap";
+import { OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { stateOf } from "../../src/api/migration.ts";
+import { MigrationController } from "../../src/controller/migration-controller.ts";
+import { KsvmError } from "../../src/errors.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiRequest } from "../../src/kube/transport.ts";
+import { ManualClock } from "../manual-clock.ts";
+import { ApiStandIn } from "./api-stand-in.ts";
+
+/** As the authorizer says it. */
+const FORBIDDEN = 'leases is forbidden: User "u" cannot list resource "leases" in API group "coordination.k8s.io"';
+const OLD = { created: "2026-01-01T00:00:00Z" };
+const YOUNG = { created: "2026-01-02T00:00:00Z" };
+
+function openRun(): never {
+  throw new KsvmError("ResourceNotFound", "there is no such resource");
+}
+
+/** A controller of which every run ends at once, so that all there is to see is which one has its turn. */
+function startController(t: Test, api: ApiStandIn) {
+  const clock = new ManualClock();
+  const lines: string[] = [];
+  const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+  const leadership = { key: "ns/l", replaced: undefined, assertLeading: () => undefined };
+  const controller = new MigrationController({ client: api.client, clock, logger, openRun, identity: "a", leadership });
+  const stop = new AbortController();
+  const ended = controller.run(stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await clock.advance(10_000);
+    await ended;
+  });
+  return { clock, lines };
+}
+
+function isClaimOf(name: string, { body, method, path }: ApiRequest): boolean {
+  const { metadata } = (body ?? {}) as { metadata?: { annotations?: object } };
+  return method === "PATCH" && path.endsWith(`/${name}`) && metadata?.annotations !== undefined;
+}
+
+function refused(status: number, text: string): ApiError {
+  return new ApiError("PATCH", status, { text });
+}
+
+await tap.test("MigrationController has others go on while one cannot even be begun", async (t) => {
+  for (const [status, text] of [
+    [422, "metadata.annotations: Too long: may not be more than 262144 bytes"],
+    [500, 'Internal error occurred: failed calling webhook "labels.example.com": connection refused'],
+  ] as const) {
+    const api = new ApiStandIn();
+    api.add("broken", OLD);
+    api.add("other", YOUNG);
+    api.refusal = (request) => (isClaimOf("broken", request) ? refused(status, text) : undefined);
+    const { clock, lines } = startController(t, api);
+    await clock.advance(20_000);
+    t.ok(api.get("other").metadata.annotations?.[OWNER_ANNOTATION], `${status}: the other one had its turn`);
+    t.equal(stateOf(api.get("other")), "Failed", `${status}: and ended`);
+    t.match(lines.join(""), /a migration was broken off/);
+    const { length } = api.writes;
+    await clock.advance(600_000);
+    t.ok(api.writes.length - length < 300, `${status}: ${api.writes.length - length} writes in ten minutes`);
+    api.refusal = () => undefined;
+    await clock.advance(130_000);
+    t.equal(stateOf(api.get("broken")), "Failed", `${status}: it is not given up`);
+  }
+});
+
+await tap.test(
+  "MigrationController begins nothing where an API server that has just started knows no roles yet",
+  async (t) => {
+    const api = new ApiStandIn();
+    api.add("one", OLD);
+    api.isSuspended = true;
+
+    api.refusal = ({ path }) => (path.endsWith("/leases") ? refused(403, FORBIDDEN) : undefined);
+    const { clock } = startController(t, api);
+    await clock.advance(8_000);
+    t.equal(api.get("one").metadata.annotations, undefined);
+    api.refusal = () => undefined;
+    await clock.advance(30_000);
+    t.equal(stateOf(api.get("one")), "Suspended");
+  },
+);
+
+await tap.test("MigrationController goes on where it may not see what suspends all migrations", async (t) => {
+  const api = new ApiStandIn();
+  api.add("one", OLD);
+  api.refusal = ({ path }) => (path.endsWith("/leases") ? refused(403, FORBIDDEN) : undefined);
+  const { clock } = startController(t, api);
+  await clock.advance(60_000);
+  t.equal(stateOf(api.get("one")), "Failed");
+});
+
+await tap.test("MigrationController writes the status of others where that of one is refused", async (t) => {
+  const api = new ApiStandIn();
+  for (const name of ["broken", "other"]) {
+    api.add(name, { ...OLD, suspend: true });
+  }
+  api.refusal = ({ path }) => (path.endsWith("/broken/status") ? refused(422, "it does not fit") : undefined);
+  const { clock, lines } = startController(t, api);
+  await clock.advance(20_000);
+  t.equal(stateOf(api.get("other")), "Suspended");
+  await clock.advance(600_000);
+  t.equal(lines.filter((line) => line.includes("cannot write the status")).length, 1, "said once");
+  t.ok(api.writes.filter((write) => write.includes("/broken/")).length < 60, "and not tried all the time");
+});
