@@ -28,6 +28,13 @@ export interface CheckerOptions {
 
 const MAX_BREACHES = 10;
 const CATCH_UP_MS = 20_000;
+/** How often a full read begins again because etcd compacted the revision that it was at. */
+const MAX_READS = 30;
+
+interface StoredSnapshot {
+  readonly revision: number;
+  readonly changes: readonly StoredChange[];
+}
 
 /**
  * Checks rule S1 on what etcd stores, past every API server, in two ways that do not rest on each other: along etcd's
@@ -175,11 +182,20 @@ export class SoundnessChecker {
     return state;
   }
 
-  async #readAll(
-    atRevision?: number,
-  ): Promise<{ readonly revision: number; readonly changes: readonly StoredChange[] }> {
+  /** Reads the CRD and its objects at one revision: by default at the newest, and at a newer one where etcd compacts that one during the read. */
+  async #readAll(atRevision?: number): Promise<StoredSnapshot> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#readAt(atRevision ?? (await this.#etcd().currentRevision()));
+      } catch (error) {
+        const isCompacted = error instanceof Error && error.message.includes("has been compacted");
+        if (!isCompacted || atRevision !== undefined || attempt === MAX_READS) throw error;
+      }
+    }
+  }
+
+  async #readAt(revision: number): Promise<StoredSnapshot> {
     const etcd = this.#etcd();
-    const revision = atRevision ?? (await etcd.currentRevision());
     const crd = await etcd.readKey(this.#keys.crdKey, { revision });
     const objects = await etcd.readPrefix(this.#keys.objectPrefix, { revision });
     return { revision, changes: crd === undefined ? objects : [crd, ...objects] };
