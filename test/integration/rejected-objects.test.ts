@@ -1,6 +1,7 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { PartialObjectMetadata } from "../../src/api/meta.ts";
+import { messageOf } from "../../src/errors.ts";
 import type { ObjectRef } from "../../src/kube/client.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import type { Counts } from "../../src/migrator/counts.ts";
@@ -57,8 +58,13 @@ parallel("migrate goes on where an object is invalid by a schema that was tighte
   const specSchema = { type: "object", properties: { size }, required: ["owner"] };
   await cluster.setVersions(kind, { storage: "v1", specSchema });
   const touch = { type: MERGE_PATCH, body: { spec: { size: 3 } } };
-  const write = api.patch(kind.resource("v1"), { name: "w0", namespace: "default" }, touch, { dryRun: true });
-  await t.rejects(write, /Invalid value/, "a change is held to the schema");
+  const ref = { name: "w0", namespace: "default" };
+  const isHeld = (): Promise<boolean> =>
+    api.patch(kind.resource("v1"), ref, touch, { dryRun: true }).then(
+      () => false,
+      (error: unknown) => /Invalid value/.test(messageOf(error)),
+    );
+  await eventually(isHeld, "a change is held to the schema");
   const run = await cluster.migrate([kind.name]);
   // The API server lets unchanged values pass (validation ratcheting, Kubernetes 1.30 and newer).
   t.equal(run.code, 0, run.stderr);
@@ -93,11 +99,10 @@ parallel("an object whose field has another type by now is named, and keeps its 
   );
   t.same(tried.metadata.managedFields ?? [], [], "negative control: a merge patch passes, and drops its managedFields");
 
-  const startedAt = performance.now();
   const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 3);
   t.match(run.stderr, /default\/w1: failed to create typed live object .*\.spec\.size: expected string/);
-  t.ok(performance.now() - startedAt < 58_000, "waiting does not change it");
+  t.notMatch(run.stdout, /trying again .*failed to create typed/, "waiting does not change it");
   t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 2 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   t.strictSame(await api.get<PartialObjectMetadata>(resource, broken), before);
