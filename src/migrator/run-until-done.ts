@@ -26,7 +26,7 @@ const MAX_STARTS = 5;
 /**
  * The attempts of a run, one after the other: it begins again at step 1 where it has to, and waits between two attempts
  * for what it got stuck on, and before each of them until every API server can be asked. The retry budget is one for all
- * of them.
+ * of them, and so is the time for API servers that can be found and then do not answer.
  * @throws what ended the last attempt; {KsvmError} RetryBudgetExceeded where it was waited for too long.
  */
 export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> {
@@ -44,7 +44,7 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
         const atLeastMs = budget.brokenOff();
         await waitForOthers({ ...context, retrier }, { name, waiting: error, atLeastMs, probe });
         await context.awaitTurn?.();
-      } else if (error instanceof MissingApiServer) {
+      } else if (error instanceof MissingApiServer && missing.leftMs > 0) {
         context.emit({ type: "startingAgain", reason: error.message });
         await pause(context, missing, budget.brokenOff());
       } else if (error instanceof StartAgain && starts < MAX_STARTS) {
