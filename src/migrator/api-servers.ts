@@ -41,7 +41,10 @@ export interface ApiServerFinderOptions {
   readonly retrier: Retrier;
   /** The API servers' addresses as the user names them. @default they are found */
   readonly endpoints?: readonly string[] | undefined;
-  /** Names of identity Leases whose API servers are gone, as the user says. @default none */
+  /**
+   * Names of identity Leases whose API servers are gone, as the user says. One that is renewed shows that its API server
+   * lives after all, and counts from then on. @default none
+   */
   readonly ignored?: readonly string[] | undefined;
   /** Refuses to sample. */
   readonly strict: boolean;
@@ -63,6 +66,9 @@ export class ApiServerFinder {
   readonly #clients = new Map<string, ApiClient>();
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
+  /** When each Lease had been renewed at the first look. */
+  #ignored: ReadonlyMap<string, string | undefined> | undefined;
+  readonly #alive = new Set<string>();
   /** When one was last silent or missing, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
 
@@ -162,9 +168,23 @@ export class ApiServerFinder {
   }
 
   async #leases(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
-    const { client, clock, ignored = [], retrier } = this.#options;
+    const { client, clock, retrier } = this.#options;
     const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
-    return leases?.filter(({ name }) => !ignored.includes(name));
+    this.#ignored ??= leases && new Map(leases.map(({ name, renewTime }) => [name, renewTime]));
+    return leases?.filter((lease) => !this.#isIgnored(lease));
+  }
+
+  #isIgnored({ name, renewTime }: LiveLease): boolean {
+    const { ignored = [], onLag } = this.#options;
+    if (!ignored.includes(name) || this.#alive.has(name)) {
+      return false;
+    }
+    if (this.#ignored?.has(name) === true && this.#ignored.get(name) === renewTime) {
+      return true;
+    }
+    this.#alive.add(name);
+    onLag(name, "it was to be ignored, and has renewed its identity Lease since: its API server lives");
+    return false;
   }
 
   async #findOnce(

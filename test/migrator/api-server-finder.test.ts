@@ -22,6 +22,8 @@ interface Seen {
   /** What the API servers behind the one address show for when they started. @default one */
   instances?: (string | number)[];
   readonly areLeasesHidden?: boolean;
+  /** When Leases were renewed, where that matters. */
+  renewTimes?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -47,10 +49,16 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
     }
     const { port } = server.address() as AddressInfo;
     const endpoints = [{ addresses: seen.addresses }];
-    const spec = { renewTime: "2999-01-01T00:00:00Z", leaseDurationSeconds: 3_600 };
+    const specOf = (name: string) => ({
+      renewTime: seen.renewTimes?.[name] ?? "2999-01-01T00:00:00Z",
+      leaseDurationSeconds: 3_600,
+    });
     const items = request.url?.includes("endpointslices")
       ? [{ endpoints, ports: [{ name: "https", port }] }]
-      : seen.leases.map((name) => ({ metadata: { name, creationTimestamp: "2026-01-01T00:00:00Z" }, spec }));
+      : seen.leases.map((name) => ({
+          metadata: { name, creationTimestamp: "2026-01-01T00:00:00Z" },
+          spec: specOf(name),
+        }));
     response.setHeader("content-type", "application/json").end(JSON.stringify({ gitVersion: "v1.36.3", items }));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -142,6 +150,26 @@ await tap.test(
 await tap.test("findAll() goes on without an API server that is ignored", async (t) => {
   const { finder } = await finderFor(t, { addresses: [], leases: ["a", "gone"] }, false, ["gone"]);
   t.match(await finder.findAll(60_000, signal), { mode: "each", identities: ["a"] });
+});
+
+await tap.test("findAll() counts an API server that is ignored once it renews its identity Lease", async (t) => {
+  const woken: Seen = { addresses: [], leases: ["a", "hung"] };
+  const { finder, lags } = await finderFor(t, woken, false, ["hung"]);
+  t.match(await finder.findAll(60_000, signal), { identities: ["a"] });
+  woken.renewTimes = { a: "2999-01-01T00:00:10Z" };
+  t.match(await finder.findAll(60_000, signal), { identities: ["a"] }, "another one is renewed");
+  woken.renewTimes = { hung: "2999-01-01T00:00:20Z" };
+  const missing = { code: "ApiServerMissing", message: /\(a, hung\)/ };
+  await t.rejects(finder.findAll(60_000, signal), missing, "it woke up, with what was under way on it");
+  t.match(lags, ["it was to be ignored, and has renewed its identity Lease since: its API server lives"]);
+  await t.rejects(finder.findAll(60_000, signal), missing);
+  t.equal(lags.length, 1, "said once");
+
+  const back: Seen = { addresses: [], leases: ["a"] };
+  const later = await finderFor(t, back, false, ["gone"]);
+  t.match(await later.finder.findAll(60_000, signal), { identities: ["a"] });
+  back.leases.push("gone");
+  await t.rejects(later.finder.findAll(60_000, signal), { message: /\(a, gone\)/ }, "it came back");
 });
 
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {
