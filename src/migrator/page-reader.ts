@@ -1,8 +1,9 @@
 import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { failureKindOf, isBrokenOff, isConversionRefusal, isTimeout } from "../kube/failure.ts";
 import type { ListedPage } from "../kube/listed-page.ts";
+import { backoffMs } from "./backoff.ts";
 import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
 import type { EventSink } from "./events.ts";
 import { listInAnyVersion, type VersionedResource } from "./list-in-any-version.ts";
@@ -23,6 +24,8 @@ export interface PageReaderOptions extends VersionedResource {
 
 /** A connection that breaks so many times in a row in the middle of one page is taken for one that takes too long. */
 const MAX_BROKEN_OFF = 2;
+/** So often a continue token may be refused in a row without the list getting further than it ever was. */
+const MAX_TOKEN_REFUSALS = 5;
 
 /** Reads the objects of a resource page by page, and asks for more or fewer by what the pages turn out to be. */
 export class PageReader {
@@ -33,6 +36,10 @@ export class PageReader {
   readonly #options: PageReaderOptions;
   readonly #size: PageSize;
   #lastLimit = 1;
+  /** Objects of the pages since the list last began at the first object. */
+  #listed = 0;
+  #furthest = 0;
+  #tokenRefusals = 0;
 
   constructor(options: PageReaderOptions) {
     this.#options = options;
@@ -49,10 +56,15 @@ export class PageReader {
 
   /**
    * Reads the page at the continue token, and goes on to the next one.
-   * @throws {KsvmError} VersionNotServed, RetryBudgetExceeded; {WaitingForOthers}.
+   * @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, ApiRequestFailed; {WaitingForOthers}.
    */
   async next(): Promise<ListedPage> {
     const page = await this.#read(() => this.#size.limit);
+    this.#listed += page.items.length;
+    if (this.#listed > this.#furthest) {
+      this.#furthest = this.#listed;
+      this.#tokenRefusals = 0;
+    }
     this.continueToken = page.continueToken;
     return page;
   }
@@ -82,7 +94,7 @@ export class PageReader {
           since ??= clock.monotonic();
           await retrier.pause(error, { attempt, since }, signal);
         } else {
-          this.#afterFailure(error, token);
+          await this.#afterFailure(error, token);
         }
       }
     }
@@ -103,7 +115,7 @@ export class PageReader {
     }
   }
 
-  #afterFailure(error: unknown, token: string | undefined): void {
+  async #afterFailure(error: unknown, token: string | undefined): Promise<void> {
     const kind = failureKindOf(error);
     if (kind === "unserved" || kind === "gone") {
       const { group, version, resource } = this.#options.resource;
@@ -113,9 +125,28 @@ export class PageReader {
     if (token === undefined || !isTokenFailure(error)) {
       throw error;
     }
+    await this.#afterTokenRefusal(error);
     this.continueToken = nextTokenAfter(error, token);
     const startsOver = this.continueToken === undefined;
-    this.restarts += startsOver ? 1 : 0;
+    if (startsOver) {
+      this.restarts++;
+      this.#listed = 0;
+    }
     this.#options.emit({ type: "tokenRefused", status: error.status, startsOver });
+  }
+
+  /** Once is how a token ends; what refuses every token, such as a proxy, would have the list begin again without end. */
+  async #afterTokenRefusal(error: unknown): Promise<void> {
+    const { clock, resource, retrier, signal } = this.#options;
+    const refusals = this.#tokenRefusals++;
+    if (refusals >= MAX_TOKEN_REFUSALS) {
+      const text =
+        `Cannot list "${resource.resource}.${resource.group}" to its end: its continue tokens are refused, ` +
+        `${refusals + 1} times in a row: ${messageOf(error)}`;
+      throw new KsvmError("ApiRequestFailed", text, { cause: error });
+    }
+    if (refusals > 0) {
+      await clock.sleep(backoffMs(refusals, retrier.random()), signal);
+    }
   }
 }

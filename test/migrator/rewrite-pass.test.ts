@@ -152,6 +152,57 @@ await tap.test("RewritePass counts each object once when its list begins at the 
   t.equal(tries.filter((name) => name === "w0").length, 1, "what is written is not written again");
 });
 
+for (const { name, answer } of [
+  { name: "sends it back to the first object", answer: () => ({ code: 400, metadata: {} }) },
+  {
+    name: "gives another one that is refused as well",
+    answer: (nth: number) => ({ code: 410, metadata: { continue: `${9_000 + nth}` } }),
+  },
+]) {
+  await tap.test(`RewritePass gives up a list where whoever refuses every continue token ${name}`, async (t) => {
+    let lists = 0;
+    const run = pass(t, {
+      count: 6,
+      pageSize: 2,
+      accepts: () => true,
+      onList: ({ query }, response) => {
+        lists++;
+        if (query.get("continue") === null || lists > 500) return false;
+        const { code, metadata } = answer(lists);
+        sendStatus(response, code, { message: "no query may be that long", metadata });
+        return true;
+      },
+    });
+    await t.rejects(run, {
+      code: "ApiRequestFailed",
+      message: /continue tokens are refused.*no query may be that long/,
+    });
+    t.ok(lists < 20, `${lists} lists`);
+  });
+}
+
+await tap.test(
+  "RewritePass goes on where every continue token expires, but not the one that comes instead",
+  async (t) => {
+    let refused = 0;
+    const { tally, clock } = await pass(t, {
+      count: 40,
+      pageSize: 2,
+      accepts: () => true,
+      onList: ({ query }, response) => {
+        const token = query.get("continue") ?? "";
+        if (token === "" || token.startsWith("0")) return false;
+        refused++;
+        sendStatus(response, 410, { reason: "Expired", message: "too old", metadata: { continue: `0${token}` } });
+        return true;
+      },
+    });
+    t.match(tally.counts, { done: 40, migrated: 40 });
+    t.equal(refused, 19);
+    t.same(clock.sleeps, [], "nor is it slowed down");
+  },
+);
+
 await tap.test("RewritePass asks for smaller pages when the API server gives up on one", async (t) => {
   const limits: number[] = [];
   const { tally } = await pass(t, {
