@@ -1,3 +1,4 @@
+import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { isConflict, isNotFound } from "../kube/client.ts";
 import { TransportError } from "../kube/errors.ts";
@@ -263,19 +264,34 @@ export class RunLease {
     }
   }
 
-  /** After a conflict: an earlier write of ours may have arrived though its answer was lost, else the Lease is lost. */
+  /**
+   * After a conflict: an earlier write of ours may have arrived though its answer was lost, else the Lease is lost. It is
+   * lost, too, where it went back in time: so did every object.
+   */
   async #afterFailure(error: unknown, signal: AbortSignal): Promise<void> {
     if (!isConflict(error) && !isNotFound(error)) {
       throw error;
     }
-    const { client, identity, namespace, name } = this.#options;
+    const { client, namespace, name } = this.#options;
     const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
     const holder = current?.spec?.holderIdentity ?? "";
-    if (current !== undefined && current.metadata.uid === this.#lease.metadata.uid && holder === identity) {
+    if (current === undefined || !this.#isOurs(current)) {
+      const why = `it is held by "${holder === "" ? "nobody" : holder}" now`;
+      this.#lose(why, holder !== "");
+    } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
+      // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.
+      this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again", false);
+    } else {
       this.#lease = current;
-      return;
     }
-    const text = `Cannot go on: this run lost Lease "${name}": it is held by "${holder === "" ? "nobody" : holder}" now`;
-    this.#lost = { error: new KsvmError("OwnershipLost", text), isHeldByAnother: holder !== "" };
+  }
+
+  #isOurs({ metadata, spec }: Lease): boolean {
+    return metadata.uid === this.#lease.metadata.uid && spec?.holderIdentity === this.#options.identity;
+  }
+
+  #lose(why: string, isHeldByAnother: boolean): void {
+    const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
+    this.#lost = { error: new KsvmError("OwnershipLost", text), isHeldByAnother };
   }
 }

@@ -47,6 +47,14 @@ export class LeaseServer {
       }),
   } as unknown as ApiClient;
 
+  /** etcd is as it was when this is called, once the returned function is: restored from a backup. */
+  backup(): () => void {
+    const { lease } = this;
+    return () => {
+      this.lease = lease;
+    };
+  }
+
   /** Somebody else takes it. */
   takeOver(holderIdentity: string): void {
     if (this.lease === undefined) throw new Error("there is no Lease");

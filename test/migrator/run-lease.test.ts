@@ -228,3 +228,18 @@ await tap.test("voidCheckpoint() outlasts an outage, and a checkpoint after it c
   await lease.release({ keepCheckpoint: true }, never);
   t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1 again");
 });
+
+await tap.test("RunLease ends a run when etcd was restored from a backup that was made during it", async (t) => {
+  const { clock, lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  const restore = server.backup();
+  await clock.advance(9_000);
+  await lease.saveCheckpoint("page 2");
+  restore();
+  await clock.advance(12_000);
+  const lost = { code: "OwnershipLost", message: /restored from a backup/ };
+  await t.rejects(lease.confirm(never), lost, "what this run rewrote since is in its old version again");
+  await lease.confirmForCleanup(never);
+  t.notOk(lease.isTakenOver, "its freeze was restored as well, and it lifts that");
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1", "which is as old as the objects");
+});
