@@ -1,4 +1,13 @@
-import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./json-scan.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COMMA,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+  skipSpace,
+} from "./json-scan.ts";
 
 /** Limits of an {@link ItemSplitter}, in bytes. */
 export interface SplitLimits {
@@ -20,7 +29,8 @@ const FIRST_ITEM_BYTES = 64 * 1_024;
 
 /**
  * Splits the JSON text of a Kubernetes list into its items as the text arrives, so that memory holds one item at a time.
- * It only follows strings and nesting: who reads an item, or the rest, finds out whether that is JSON.
+ * It only follows strings and nesting, and what stands between two items: who reads an item, or the rest, finds out
+ * whether that is JSON. So nothing is left out unread, and a list that is not understood is never an empty one.
  */
 export class ItemSplitter {
   readonly #onItem: (bytes: Buffer) => void;
@@ -31,6 +41,9 @@ export class ItemSplitter {
   #itemBytes = 0;
   #depth = 0;
   #isInItems = false;
+  /** Whether the next thing among the items is a comma or their end. */
+  #isAfterItem = false;
+  #isAfterComma = false;
   #isInString = false;
   #isEscaped = false;
 
@@ -50,6 +63,9 @@ export class ItemSplitter {
         continue;
       }
       const byte = chunk[index];
+      if (this.#isInItems && this.#depth === IN_ITEMS) {
+        this.#between(chunk, index);
+      }
       if (byte === QUOTE) {
         this.#isInString = true;
       } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
@@ -70,6 +86,21 @@ export class ItemSplitter {
       throw new UnsplittableList("the list broke off");
     }
     return Buffer.concat(this.#rest).toString("utf8");
+  }
+
+  /** @throws {UnsplittableList} where anything but objects stands among the items, which would be left out. */
+  #between(chunk: Buffer, index: number): void {
+    const byte = chunk[index];
+    const isExpected = this.#isAfterItem
+      ? byte === COMMA || byte === CLOSE_BRACKET
+      : byte === OPEN_BRACE || (byte === CLOSE_BRACKET && !this.#isAfterComma);
+    if (!isExpected && skipSpace(chunk, index) === index) {
+      throw new UnsplittableList("there is something else than objects among the items");
+    }
+    if (isExpected) {
+      this.#isAfterItem = byte === OPEN_BRACE;
+      this.#isAfterComma = byte === COMMA;
+    }
   }
 
   /** @returns the index of the last byte that belongs to the string, or of the chunk */

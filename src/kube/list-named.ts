@@ -54,7 +54,7 @@ export async function listNamed<T extends KubeObject>(
   return { object, resourceVersion: body.metadata?.resourceVersion ?? "" };
 }
 
-/** A page that another one follows proves nothing about what is absent. An empty list may come with null for its items. */
+/** A page that another one follows proves nothing about what is absent. An empty list may come with null for its items, not without them. */
 function isList<T>(body: unknown): body is ListAnswer<T> {
   const { kind, items, metadata } = (body ?? {}) as {
     kind?: unknown;
@@ -62,5 +62,5 @@ function isList<T>(body: unknown): body is ListAnswer<T> {
     metadata?: { continue?: string };
   };
   const isWhole = (metadata?.continue ?? "") === "";
-  return typeof kind === "string" && kind.endsWith("List") && isWhole && Array.isArray(items ?? []);
+  return typeof kind === "string" && kind.endsWith("List") && isWhole && (items === null || Array.isArray(items));
 }

@@ -42,10 +42,12 @@ export async function readListedPage(body: Readable): Promise<ListedPage> {
   };
 }
 
+/** @param text the list without its items: with what the splitter did not take for them, where they are spelled otherwise */
 function metadataOf(text: string): PartialObjectMetadataList["metadata"] {
-  const { kind, metadata } = (JSON.parse(text) ?? {}) as Partial<PartialObjectMetadataList>;
-  if (kind?.endsWith("List") !== true || typeof metadata?.resourceVersion !== "string") {
-    throw new TypeError("expected a list with a resourceVersion");
+  const { kind, metadata, items } = (JSON.parse(text) ?? {}) as Partial<PartialObjectMetadataList>;
+  const areItemsRead = items === null || (Array.isArray(items) && items.length === 0);
+  if (kind?.endsWith("List") !== true || typeof metadata?.resourceVersion !== "string" || !areItemsRead) {
+    throw new TypeError("expected a list with items and a resourceVersion");
   }
   return metadata;
 }

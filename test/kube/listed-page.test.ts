@@ -8,7 +8,11 @@ const item = (name: string) => ({
 
 /** A body in chunks, as it comes from a socket. */
 function bodyOf(value: unknown, size = 100): Readable {
-  const bytes = Buffer.from(JSON.stringify(value));
+  return inPieces(JSON.stringify(value), size);
+}
+
+function inPieces(text: string, size: number): Readable {
+  const bytes = Buffer.from(text);
   return Readable.from(
     Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) => bytes.subarray(n * size, (n + 1) * size)),
   );
@@ -52,3 +56,24 @@ await tap.test("readListedPage() throws when the page is not whole", async (t) =
     await t.rejects(readListedPage(Readable.from([Buffer.from(text)])), text.slice(0, 40));
   }
 });
+
+const LIST = '"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"9"}';
+const OBJECT = '{"metadata":{"name":"a","uid":"u","resourceVersion":"7"}}';
+const NO_EMPTY_LISTS: readonly (readonly [what: string, text: string])[] = [
+  ["has no items", `{${LIST}}`],
+  ["has one object for its items", `{${LIST},"items":${OBJECT}}`],
+  ["has text for its items", `{${LIST},"items":"none"}`],
+  ["spells the key of its items with an escaped character", `{${LIST},"\\u0069tems":[${OBJECT}]}`],
+  ["has items that are no objects", `{${LIST},"items":["a",5,null]}`],
+  ["has lists for items", `{${LIST},"items":[[]]}`],
+  ["has items without a comma", `{${LIST},"items":[${OBJECT}${OBJECT}]}`],
+  ["has commas without items", `{${LIST},"items":[,]}`],
+  ["has a comma behind its items", `{${LIST},"items":[${OBJECT},]}`],
+];
+for (const [what, text] of NO_EMPTY_LISTS) {
+  await tap.test(`readListedPage() takes no answer for an empty list that ${what}`, async (t) => {
+    for (const size of [1, 7, 10_000]) {
+      await t.rejects(readListedPage(inPieces(text, size)), `${size} bytes at a time`);
+    }
+  });
+}
