@@ -1,10 +1,16 @@
 import { isNewer } from "../api/resource-version.ts";
 import type { StorageVersionMigration } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { collectionPath, MIGRATIONS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
+
+interface MigrationList {
+  readonly items: readonly StorageVersionMigration[];
+  readonly metadata: { readonly resourceVersion?: string };
+}
 
 /** What a {@link MigrationIndex} needs. */
 export interface MigrationIndexOptions {
@@ -48,11 +54,13 @@ export class MigrationIndex {
    */
   async follow(onReady: () => void, signal: AbortSignal): Promise<void> {
     const { client, clock } = this.#options;
-    const { body } = await client.transport.request<{
-      items?: readonly StorageVersionMigration[];
-      metadata: { readonly resourceVersion: string };
-    }>({ method: "GET", path: collectionPath(MIGRATIONS), signal });
-    const migrations = body.items ?? [];
+    const path = collectionPath(MIGRATIONS);
+    const { body } = await client.transport.request<Partial<MigrationList> | null>({ method: "GET", path, signal });
+    const { items: migrations, metadata: { resourceVersion } = {} } = body ?? {};
+    // Else whatever a proxy answers would say that there is no migration, and one would be created for each resource.
+    if (!Array.isArray(migrations) || resourceVersion === undefined) {
+      throw new KsvmError("ApiRequestFailed", `Cannot list ${path}: the answer is no list`);
+    }
     const listed = new Set(migrations.map(({ metadata }) => metadata.uid));
     for (const facts of [...this.#byUid.values()].filter(({ uid }) => !listed.has(uid))) {
       this.#remove(facts);
@@ -60,7 +68,6 @@ export class MigrationIndex {
     // A list replaces everything: after a restore of etcd its resourceVersions are lower than those known.
     migrations.forEach((migration) => this.#replace(migration));
     onReady();
-    const { resourceVersion } = body.metadata;
     const options = { resourceVersion, signal, clock };
     for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, options)) {
       if (event.type === "DELETED") {

@@ -81,8 +81,11 @@ export class Reconciler {
     this.#surveyLog.write(observation);
     this.#shared = new Set(observation.leftOut.filter(({ isShared }) => isShared).map(({ name }) => name));
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
-    this.#polled.clear();
     const names = new Set(observation.observed.map(({ name }) => name));
+    // What nobody got to since the last poll keeps its place before the others.
+    for (const name of [...this.#polled.keys()].filter((one) => !names.has(one))) {
+      this.#polled.delete(name);
+    }
     for (const name of [...this.#waiting.keys()].filter((one) => !names.has(one))) {
       this.#waiting.delete(name);
     }
@@ -104,6 +107,10 @@ export class Reconciler {
     }
     const [name, seen] = next;
     this.#polled.delete(name);
+    if (this.#options.queue.isDue(name)) {
+      // It changed since, and is looked at anew in a moment.
+      return true;
+    }
     await this.#attempt(name, () => this.#reconcile(seen, { isFresh: false, signal }), signal);
     return true;
   }
@@ -240,9 +247,12 @@ function isOptedOut(name: string, { leftOut }: Observation): boolean {
   return leftOut.some((one) => one.name === name && one.isOptedOut);
 }
 
-/** What a poll saw may be seconds old: too old for a word that all is done, and for one that a CRD is not followed. */
+/**
+ * What a poll saw may be seconds old: too old for a word that all is done, for one that a CRD is not followed, and for one
+ * that its storedVersions speak against a migration that ended since.
+ */
 function needsAnotherLook({ cause }: Decision, { crd }: Observed): boolean {
-  return cause === "completed" || (cause === "disagreement" && crd !== undefined);
+  return cause === "completed" || (crd !== undefined && (cause === "disagreement" || cause === "storedVersions"));
 }
 
 function retryDelayMs(failures: number): number {

@@ -97,19 +97,39 @@ export class Trigger {
   }
 
   async #work(signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
+    // By turns, so that none of them starves the others: a CRD may change all the time, and a poll may find thousands.
+    const turns = [this.#pollWhenDue, this.#lookAtNext, this.#nextOfPoll];
     while (!signal.aborted) {
-      // Only the whole of discovery shows which resources share their objects, so it comes first.
-      const name = this.#hasPolled ? this.#queue.take() : undefined;
-      if (name !== undefined) {
-        await this.#reconciler.lookAt(name, signal);
-      } else if (clock.monotonic() >= this.#pollAt) {
-        await this.#poll(signal);
-      } else if (!(await this.#reconciler.nextOfPoll(signal))) {
+      let isIdle = true;
+      for (const turn of turns) {
+        const didWork = !signal.aborted && (await turn(signal));
+        isIdle &&= !didWork;
+      }
+      if (isIdle && !signal.aborted) {
         await this.#rest(signal);
       }
     }
   }
+
+  /** @returns whether there was anything to do, as the other turns */
+  readonly #pollWhenDue = async (signal: AbortSignal): Promise<boolean> => {
+    const isDue = this.#options.clock.monotonic() >= this.#pollAt;
+    if (isDue) {
+      await this.#poll(signal);
+    }
+    return isDue;
+  };
+
+  readonly #lookAtNext = async (signal: AbortSignal): Promise<boolean> => {
+    // Only the whole of discovery shows which resources share their objects, so it comes first.
+    const name = this.#hasPolled ? this.#queue.take() : undefined;
+    if (name !== undefined) {
+      await this.#reconciler.lookAt(name, signal);
+    }
+    return name !== undefined;
+  };
+
+  readonly #nextOfPoll = (signal: AbortSignal): Promise<boolean> => this.#reconciler.nextOfPoll(signal);
 
   async #rest(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;

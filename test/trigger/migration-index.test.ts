@@ -34,3 +34,23 @@ await tap.test("MigrationIndex takes a list for the whole truth, also after a re
   t.equal(index.of("a.b")[0]?.phase, "Running", "what succeeded before the restore has not, after it");
   t.same(changed, ["a.b", "a.b"]);
 });
+
+await tap.test("MigrationIndex forgets nothing by an answer that is no list", async (t) => {
+  const listed = { items: [migrationAt("1", "Running")], metadata: { resourceVersion: "1" } };
+  for (const answer of [{}, { kind: "Status", status: "Success" }, undefined, { items: null, metadata: {} }]) {
+    let body: unknown = listed;
+    const client = {
+      transport: {
+        request: () => Promise.resolve({ body }),
+        stream: () => Promise.reject(new Error("the watch ended")),
+      },
+    } as unknown as ApiClient;
+    const index = new MigrationIndex({ client, clock: systemClock, onChange: () => undefined });
+    const follow = (): Promise<unknown> =>
+      index.follow(() => undefined, AbortSignal.timeout(5_000)).catch((error: unknown) => error);
+    await follow();
+    body = answer;
+    t.match(await follow(), { message: /no list/ });
+    t.equal(index.of("a.b").length, 1);
+  }
+});

@@ -20,6 +20,21 @@ await tap.test("WorkQueue hands out each name once, when it is due, the longest 
   t.same([queue.take(), queue.take()], ["later", undefined]);
 });
 
+await tap.test("WorkQueue hands out a name that changes all the time only now and then", async (t) => {
+  const clock = new FakeClock();
+  const queue = new WorkQueue(clock);
+  let taken = 0;
+  for (let ms = 0; ms < 2_000; ms += 20) {
+    queue.add("busy");
+    taken += queue.take() === undefined ? 0 : 1;
+    clock.advance(20);
+  }
+  t.equal(taken, 10);
+  clock.advance(200);
+  queue.add("later", 1_000);
+  t.same([queue.isDue("busy"), queue.isDue("later"), queue.isDue("never")], [true, false, false]);
+});
+
 await tap.test("WorkQueue.wait() ends when a name is due, is added, or the time is up", async (t) => {
   const clock = new FakeClock();
   const queue = new WorkQueue(clock);

@@ -1,0 +1,87 @@
+import { Readable } from "node:stream";
+import { pino } from "pino";
+import tap from "tap";
+import { systemClock } from "../../src/clock.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import { Trigger } from "../../src/trigger/trigger.ts";
+
+const CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const NAME = "as.example.com";
+
+/** An API server with one CRD that is not served yet, which changes every few milliseconds. */
+class BusyApi {
+  polls = 0;
+  looks = 0;
+  readonly #timers: NodeJS.Timeout[] = [];
+  readonly transport = {
+    server: "https://stand-in",
+    request: (request: ApiRequest) => this.#request(request),
+    stream: (request: ApiRequest) => this.#stream(request),
+  } as unknown as Transport;
+
+  end(): void {
+    this.#timers.forEach((timer) => clearInterval(timer));
+  }
+
+  async #request({ method, path, signal }: ApiRequest) {
+    await systemClock.sleep(2, signal);
+    this.polls += path === "/apis" ? 1 : 0;
+    this.looks += path === `${CRDS_PATH}/${NAME}` ? 1 : 0;
+    const metadata = { resourceVersion: "1" };
+    const bodies: Readonly<Record<string, object>> = {
+      "/version": {},
+      "/apis": { groups: [] },
+      "/api/v1": { resources: [] },
+      [CRDS_PATH]: { items: [], metadata },
+      "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { items: [], metadata },
+      "/apis/migration.k8s.io/v1alpha1/storagestates": { items: [], metadata },
+    };
+    const body = bodies[path];
+    if (body === undefined) {
+      const name = path.split("/").at(-1) ?? "";
+      const answer = { kind: "Status", reason: "NotFound", details: { name } } as const;
+      throw new ApiError(`${method} ${path}`, 404, { answer });
+    }
+    return { status: 200, body, serverTime: Date.now() };
+  }
+
+  async #stream({ path, signal }: ApiRequest): Promise<Readable> {
+    const stream = new Readable({ read: () => undefined });
+    const object = { metadata: { name: NAME, resourceVersion: "2" } };
+    const push = (): void => void stream.push(`${JSON.stringify({ type: "MODIFIED", object })}\n`);
+    const timer = path === CRDS_PATH ? setInterval(push, 5) : undefined;
+    if (timer !== undefined) {
+      this.#timers.push(timer);
+    }
+    signal?.addEventListener("abort", () => stream.destroy(), { once: true });
+    return stream;
+  }
+}
+
+// A stand-in: a CRD of a real API server does not change every five milliseconds, and the looks are counted here.
+await tap.test("Trigger polls on time while a CRD changes all the time, and looks at that now and then", async (t) => {
+  const api = new BusyApi();
+  const client = new ApiClient(api.transport);
+  const trigger = new Trigger({
+    client,
+    clock: systemClock,
+    logger: pino({ level: "silent" }),
+    intervalMs: 500,
+    excludedGroups: [],
+    findApiServers: () => Promise.resolve({ mode: "each", clients: [client] }),
+  });
+  const stop = new AbortController();
+  const startedAt = performance.now();
+  const ended = trigger.run(stop.signal);
+  while (api.polls < 4 && performance.now() - startedAt < 10_000) {
+    await systemClock.sleep(50);
+  }
+  const seconds = (performance.now() - startedAt) / 1_000;
+  t.ok(api.polls >= 4, `${api.polls} polls in ${seconds} s`);
+  t.ok(api.looks > 0 && api.looks <= 5 * seconds + 2, `${api.looks} looks in ${seconds} s`);
+  stop.abort(new Error("the test is over"));
+  api.end();
+  await ended;
+});
