@@ -31,6 +31,9 @@ export interface ObjectFailure extends NamedObject {
   readonly reason: string;
 }
 
+/** Characters of a reason that are kept: a message may quote the object, which may have megabytes. */
+const MAX_REASON_LENGTH = 1_000;
+
 /** How many objects a report names; the rest is only counted. */
 export const MAX_NAMED_OBJECTS = 100;
 
@@ -68,7 +71,7 @@ export class Tally {
     this.counts.done++;
     this.counts[outcome.kind]++;
     if (outcome.kind === "failed" && this.failures.length < MAX_NAMED_OBJECTS) {
-      this.failures.push({ ...named, reason: outcome.reason });
+      this.failures.push({ ...named, reason: keptOf(outcome.reason) });
     }
     if (outcome.kind === "migrated" && outcome.changed) {
       this.counts.changed++;
@@ -77,6 +80,11 @@ export class Tally {
       }
     }
   }
+}
+
+/** A copy: a slice by itself would keep the whole text in memory. */
+function keptOf(reason: string): string {
+  return reason.length <= MAX_REASON_LENGTH ? reason : `${Buffer.from(reason.slice(0, MAX_REASON_LENGTH)).toString()}…`;
 }
 
 /** `namespace/name`, or the name of a cluster-scoped object. */

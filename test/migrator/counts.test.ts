@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import tap from "tap";
 
 import { MAX_NAMED_OBJECTS, objectNameOf, Tally } from "../../src/migrator/counts.ts";
@@ -43,5 +45,26 @@ await tap.test("Tally.add() names a hundred objects and counts the rest", (t) =>
 await tap.test("objectNameOf() is namespace/name, or the name alone when there is no namespace", (t) => {
   t.equal(objectNameOf({ namespace: "ns", name: "a" }), "ns/a");
   t.equal(objectNameOf({ name: "a" }), "a");
+  t.end();
+});
+
+const KILOBYTE = "x".repeat(1_024);
+
+await tap.test("Tally keeps the beginning of a reason alone, whatever an admission webhook quotes", (t) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const usedMib = (): number => {
+    collect();
+    return process.memoryUsage().heapUsed / 2 ** 20;
+  };
+  const tally = new Tally();
+  const before = usedMib();
+  for (let index = 0; index < MAX_NAMED_OBJECTS; index++) {
+    // join() makes one flat text, as parsing does.
+    const reason = [`denied the request: ${index}: `, ...Array.from({ length: 1_024 }, () => KILOBYTE)].join("");
+    tally.add({ name: `a${index}` }, { kind: "failed", reason });
+  }
+  t.ok(usedMib() - before < 20, "a hundred messages of a megabyte are not kept");
+  t.match(tally.failures.at(-1)?.reason, /^denied the request: 99: x{970,}…$/);
   t.end();
 });
