@@ -2,7 +2,7 @@ import type { ObjectMeta } from "../api/meta.ts";
 import { SUSPEND_LEASE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, SUSPEND_ALL_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
-import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
+import { type ApiClient, type CallOptions, isAbsent, isConflict } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
@@ -46,30 +46,47 @@ export async function readSuspendMark(
   return markOf(object);
 }
 
+/** So often a mark is set that another client takes away again at the very same moment. */
+const MAX_TRIES = 5;
+
 /**
  * Sets the mark; one that is there stays as it is.
  * @returns whether it was not there before
- * @throws {ApiError | TransportError} 404 where the namespace does not exist.
+ * @throws {ApiError | TransportError} 404 where the namespace does not exist; Conflict where others write it all the time.
  */
 export async function setSuspendMark(
   client: ApiClient,
+  wanted: { readonly namespace: string; readonly mark: SuspendMark },
+  options: CallOptions = {},
+): Promise<boolean> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await trySetMark(client, wanted, options);
+    } catch (error) {
+      const hasChanged = isConflict(error) || isAbsent(error, SUSPEND_LEASE);
+      if (!hasChanged || tries === MAX_TRIES) {
+        throw error;
+      }
+    }
+  }
+}
+
+/** @throws {ApiError} Conflict or NotFound where another client wrote it, or took it away, meanwhile: it may not be there now. */
+async function trySetMark(
+  client: ApiClient,
   { namespace, mark: { by, since } }: { readonly namespace: string; readonly mark: SuspendMark },
-  { signal }: CallOptions = {},
+  { signal }: CallOptions,
 ): Promise<boolean> {
   const annotations = { [SUSPEND_ALL_ANNOTATION]: since };
   const spec = { holderIdentity: by ?? null };
   const metadata = { namespace, name: SUSPEND_LEASE, annotations, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } };
-  try {
-    await client.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec }, { signal });
-    return true;
-  } catch (error) {
-    if (!isConflict(error)) {
-      throw error;
-    }
-  }
+  const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
   const { object } = await listNamed<SuspendLease>(client.transport, LEASES, metadata, { signal });
-  if (object === undefined || markOf(object) !== undefined) {
-    // Where it was deleted just now, another client resumed all migrations at this very moment.
+  if (object === undefined) {
+    await client.create(LEASES, lease, { signal });
+    return true;
+  }
+  if (markOf(object) !== undefined) {
     return false;
   }
   const { resourceVersion, uid } = object.metadata;
