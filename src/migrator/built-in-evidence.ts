@@ -29,7 +29,10 @@ export interface Foundation {
   readonly hash: string;
   /** `uid/resourceVersion` of the resource's StorageVersion; empty where there is none, or it cannot be read. */
   readonly storageVersion: string;
-  /** The identity Leases that live, each with its creation: an API server that restarts gets a new one. */
+  /**
+   * The identity Leases that live, each with its creation. An API server that shuts down deletes its own, so one that
+   * restarts gets a new one; one that is killed finds it again as it was, and its restart does not show here.
+   */
   readonly leases: string;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
