@@ -116,7 +116,9 @@ export class MigrationController {
     let sweeping: Promise<void> | undefined;
     const onError = (error: unknown): void =>
       logger.warn({ reason: messageOf(error) }, "cannot watch StorageVersionMigrations; trying again");
-    for await (const change of migrationChanges({ client, clock, signal, onError })) {
+    const onUnreadable = (migration: string): void =>
+      logger.warn({ migration }, "left a StorageVersionMigration out: it does not say what it migrates");
+    for await (const change of migrationChanges({ client, clock, signal, onError, onUnreadable })) {
       this.#apply(change);
       this.#changed();
       // Not before all migrations are known: what they will take over is no orphan.

@@ -1,4 +1,4 @@
-import type { StorageVersionMigration } from "../api/migration.ts";
+import { isReadable, type StorageVersionMigration } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { collectionPath, MIGRATIONS } from "../kube/resources.ts";
@@ -19,6 +19,8 @@ export interface MigrationFeedOptions {
   readonly signal: AbortSignal;
   /** Told why it cannot list or watch; it tries again. */
   readonly onError: (error: unknown) => void;
+  /** Told of one that does not say what it migrates, which is left out. @default nobody is told */
+  readonly onUnreadable?: (name: string) => void;
 }
 
 interface MigrationList {
@@ -48,8 +50,17 @@ export async function* migrationChanges(options: MigrationFeedOptions): AsyncGen
   }
 }
 
-async function* listAndWatch({ client, clock, signal }: MigrationFeedOptions): AsyncGenerator<MigrationChange, void> {
-  const { migrations, resourceVersion } = await listAll(client, signal);
+async function* listAndWatch(feed: MigrationFeedOptions): AsyncGenerator<MigrationChange, void> {
+  const { client, clock, onUnreadable, signal } = feed;
+  const isToBeTold = (migration: StorageVersionMigration): boolean => {
+    const isFit = isReadable(migration);
+    if (!isFit) {
+      onUnreadable?.(migration.metadata.name);
+    }
+    return isFit;
+  };
+  const { migrations: all, resourceVersion } = await listAll(client, signal);
+  const migrations = all.filter(isToBeTold);
   yield { type: "listed", migrations };
   const options = { resourceVersion, signal, clock };
   for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, options)) {
@@ -58,7 +69,7 @@ async function* listAndWatch({ client, clock, signal }: MigrationFeedOptions): A
     }
     if (event.type === "DELETED") {
       yield { type: "deleted", uid: event.object.metadata.uid };
-    } else if (event.type !== "BOOKMARK") {
+    } else if (event.type !== "BOOKMARK" && isToBeTold(event.object)) {
       yield { type: "changed", migration: event.object };
     }
   }

@@ -1,5 +1,5 @@
 import { isNewer } from "../api/resource-version.ts";
-import type { StorageVersionMigration } from "../api/migration.ts";
+import { isReadable, type StorageVersionMigration } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -56,11 +56,13 @@ export class MigrationIndex {
     const { client, clock } = this.#options;
     const path = collectionPath(MIGRATIONS);
     const { body } = await client.transport.request<Partial<MigrationList> | null>({ method: "GET", path, signal });
-    const { items: migrations, metadata: { resourceVersion } = {} } = body ?? {};
+    const { items, metadata: { resourceVersion } = {} } = body ?? {};
     // Else whatever a proxy answers would say that there is no migration, and one would be created for each resource.
-    if (!Array.isArray(migrations) || resourceVersion === undefined) {
+    if (!Array.isArray(items) || resourceVersion === undefined) {
       throw new KsvmError("ApiRequestFailed", `Cannot list ${path}: the answer is no list`);
     }
+    // What is wrong with one keeps no other from being known; the controller names it.
+    const migrations = items.filter(isReadable);
     const listed = new Set(migrations.map(({ metadata }) => metadata.uid));
     for (const facts of [...this.#byUid.values()].filter(({ uid }) => !listed.has(uid))) {
       this.#remove(facts);
@@ -70,11 +72,17 @@ export class MigrationIndex {
     onReady();
     const options = { resourceVersion, signal, clock };
     for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, options)) {
-      if (event.type === "DELETED") {
-        this.#remove(migrationFactsOf(event.object));
-      } else if ("object" in event) {
-        this.#take(event.object);
+      if ("object" in event && isReadable(event.object)) {
+        this.#apply(event.type, event.object);
       }
+    }
+  }
+
+  #apply(type: "ADDED" | "MODIFIED" | "DELETED", migration: StorageVersionMigration): void {
+    if (type === "DELETED") {
+      this.#remove(migrationFactsOf(migration));
+    } else {
+      this.#take(migration);
     }
   }
 

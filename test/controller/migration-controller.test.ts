@@ -106,3 +106,14 @@ await tap.test("MigrationController writes the status of others where that of on
   t.equal(lines.filter((line) => line.includes("cannot write the status")).length, 1, "said once");
   t.ok(api.writes.filter((write) => write.includes("/broken/")).length < 60, "and not tried all the time");
 });
+
+await tap.test("MigrationController leaves one without a spec out, names it, and carries the others out", async (t) => {
+  const api = new ApiStandIn();
+  api.add("nothing", OLD);
+  api.add("other", YOUNG);
+  Reflect.deleteProperty(api.get("nothing"), "spec");
+  const { clock, lines } = startController(t, api);
+  await clock.advance(20_000);
+  t.equal(stateOf(api.get("other")), "Failed", "it had its turn");
+  t.match(lines.join(""), /"migration":"nothing","msg":"left a StorageVersionMigration out/);
+});

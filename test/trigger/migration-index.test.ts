@@ -36,7 +36,9 @@ await tap.test("MigrationIndex takes a list for the whole truth, also after a re
 });
 
 await tap.test("MigrationIndex forgets nothing by an answer that is no list", async (t) => {
-  const listed = { items: [migrationAt("1", "Running")], metadata: { resourceVersion: "1" } };
+  // One without a spec is left out, and keeps no other from being known.
+  const bare = { metadata: { name: "bare", uid: "b", resourceVersion: "1" } };
+  const listed = { items: [bare, migrationAt("1", "Running")], metadata: { resourceVersion: "1" } };
   for (const answer of [{}, { kind: "Status", status: "Success" }, undefined, { items: null, metadata: {} }]) {
     let body: unknown = listed;
     const client = {
