@@ -13,11 +13,11 @@ import { Scenario } from "./scenario.ts";
 
 const seed = announcedSeed("webhook-denials.test.ts");
 const cluster = await Cluster.start(t);
-const OBJECTS = IS_LONG ? 1_500 : 300;
+const OBJECTS = IS_LONG ? 1_000 : 300;
 /** Slow, so that most objects are still old when a run begins, however slow the machine: those are what could be lost. */
 const LOAD = { workers: 2, pauseMs: 250 };
 /** Storage changes, each followed by runs until one of them gets through. */
-const ROUNDS = IS_LONG ? 6 : 1;
+const ROUNDS = IS_LONG ? 4 : 1;
 /** So many runs may end with objects that were denied twice, before the webhook has to let everything through. */
 const DENIED_RUNS = IS_LONG ? 4 : 2;
 /** Of the updates. */
