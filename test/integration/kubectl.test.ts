@@ -80,7 +80,7 @@ await t.test("kubectl create starts a migration; kubectl wait, get and describe 
   t.same(await cluster.storedAs(migrated), { v1: 20 });
 
   const [header, row] = cellsOf(await succeed(t, ["get", "migrations"]));
-  t.same(header, ["NAME", "RESOURCE", "GROUP", "STATE", "PROGRESS", "REASON", "AGE"]);
+  t.same(header, ["NAME", "RESOURCE", "GROUP", "STATE", "PROGRESS", "QUEUE", "REASON", "AGE"]);
   t.same(row?.slice(0, 6), [name, migrated.plural, "example.com", "Succeeded", "20/20", "Migrated"]);
   t.match(row?.[6], /^\d+s$/);
 
