@@ -152,12 +152,15 @@ await t.test("two replicas are restarted one after the other under load, and no 
   t.same(outcomes, { denied: sent }, "each is denied by the webhook itself");
   t.ok(sent > 20, "under load");
   t.same(await counted(), { denied: before + sent }, "and the replicas counted each of them once");
-  const lastSeen = await Promise.all(
+  const shares = await Promise.all(
     metrics.map(async ({ webhookReviews }) => (await webhookReviews.get()).values[0]?.value ?? 0),
   );
-  t.ok(
-    lastSeen.every((count) => count > 0),
-    `every replica had its share: ${lastSeen.join(", ")}`,
-  );
+  // An API server keeps few connections, so one replica may see none of them; never both of the old or both of the new ones.
+  for (const pair of [shares.slice(0, 2), shares.slice(2)]) {
+    t.ok(
+      pair.some((count) => count > 0),
+      `old and new replicas had their share: ${shares.join(", ")}`,
+    );
+  }
   t.ok(seconds.longestClose < 2 + 5 + 1, "a replica ends within the drain time and the time to finish");
 });
