@@ -56,10 +56,11 @@ export class PageReader {
 
   /**
    * Reads the page at the continue token, and goes on to the next one.
-   * @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, ApiRequestFailed; {WaitingForOthers}.
+   * @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, ApiRequestFailed where a token leads nowhere; {WaitingForOthers}.
    */
   async next(): Promise<ListedPage> {
     const page = await this.#read(() => this.#size.limit);
+    this.#assertAdvances(page);
     this.#listed += page.items.length;
     if (this.#listed > this.#furthest) {
       this.#furthest = this.#listed;
@@ -67,6 +68,17 @@ export class PageReader {
     }
     this.continueToken = page.continueToken;
     return page;
+  }
+
+  /** A continue token names the last object of its page, so the same one again means that the list goes in a circle. */
+  #assertAdvances({ continueToken }: ListedPage): void {
+    if (continueToken !== undefined && continueToken === this.continueToken) {
+      const { resource, group } = this.#options.resource;
+      const text =
+        `Cannot list "${resource}.${group}" to its end: a page answers with the continue token that it was asked for, ` +
+        "so the list never ends; look at the API server, or at the proxy before it";
+      throw new KsvmError("ApiRequestFailed", text);
+    }
   }
 
   async #read(limitOf: () => number): Promise<ListedPage> {
