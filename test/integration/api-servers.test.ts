@@ -79,6 +79,24 @@ parallel(
   CANNOT_EMULATE,
 );
 
+alone(
+  "sampled: a built-in resource is not migrated while two API servers behind one address disagree",
+  async (t) => {
+    const resource = "volumeattributesclasses.storage.k8s.io";
+    await addIdentityLease(t, "apiserver-disagrees");
+    const balancer = await balance(t, controlPlane, [first.url, second.url]);
+    const flags = ["--kubeconfig", balancer.kubeconfig, "--convergence-timeout", "2s"];
+    const run = await cluster.migrate([resource, ...flags]);
+    t.equal(run.code, 1);
+    t.match(run.stderr, /\[NotConverged\]/);
+    t.notMatch(run.stdout, /rewritten|stored in the storage version before|100%/, "no object was touched");
+    balancer.use([first.url]);
+    const sole = await cluster.migrate([resource, ...flags, "--ignore-apiserver", "apiserver-disagrees"]);
+    t.equal(sole.code, 0, "negative control: nothing else stands in the way", { stderr: sole.stderr });
+  },
+  CANNOT_EMULATE,
+);
+
 alone("F22: migrate waits for an API server that does not answer, and goes on when it does", async (t) => {
   const kind = new TestKind("paused");
   await cluster.createStale(kind, 5);

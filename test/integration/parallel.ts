@@ -15,7 +15,8 @@ export function parallel(title: string, test: (t: Test) => Promise<unknown>, ski
 /**
  * Registers a test that changes what others see, such as a webhook under our name: it begins when those before it have
  * ended, and those after it begin when it has.
+ * @param skip why it cannot run
  */
-export function alone(title: string, test: (t: Test) => Promise<unknown>): void {
-  void t.test(title, { buffered: false }, test);
+export function alone(title: string, test: (t: Test) => Promise<unknown>, skip: string | false = false): void {
+  void t.test(title, { buffered: false, skip }, test);
 }
