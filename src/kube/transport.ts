@@ -4,6 +4,7 @@ import { type Dispatcher, request as undiciRequest } from "undici";
 import type { Status } from "../api/meta.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
+import { boundedText } from "./bounded-body.ts";
 import { ApiError, TransportError } from "./errors.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { isAdmissionDenial } from "./failure.ts";
@@ -62,6 +63,9 @@ export interface TransportOptions {
   /** Called whenever a connection was made; then there is one at a time. @default nobody is told, and there may be many */
   readonly onConnect?: (() => void) | undefined;
 }
+
+/** Bytes of an answer that tells an error. A message may quote an object, of which etcd takes 1.5 MiB. */
+const MAX_ERROR_BYTES = 4 * 2 ** 20;
 
 /** Requests to one API server. Every stage of one is bounded by its signal and by `timeoutMs`. */
 export class Transport {
@@ -229,7 +233,7 @@ export class Transport {
   }
 
   async #errorOf(request: ApiRequest, deadline: RequestDeadline, answer: Dispatcher.ResponseData): Promise<ApiError> {
-    const said = await this.#stage(request, deadline, answer.body.text());
+    const said = await this.#stage(request, deadline, boundedText(answer.body, MAX_ERROR_BYTES));
     const { location, "retry-after": retryAfter } = answer.headers;
     const status = statusOf(said);
     const isRedirect = answer.statusCode < 400 && typeof location === "string";

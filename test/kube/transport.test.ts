@@ -113,6 +113,24 @@ for (const status of [200, 500]) {
   });
 }
 
+await tap.test("Transport.request() reads no more than 4 MiB of an error", async (t) => {
+  // What a proxy may send; a real API server cannot be made to.
+  let sent = 0;
+  const server = await startServer(t, async (_, response) => {
+    response.writeHead(500);
+    while (!response.destroyed && sent < 64) {
+      response.write("x".repeat(2 ** 20));
+      sent++;
+      await delay(5);
+    }
+    response.end();
+  });
+  const error = await errorOf(server.transport().request(GET));
+  t.ok(error instanceof TransportError);
+  t.match((error as Error).message, /goes on beyond 4194304 bytes/);
+  t.ok(sent < 64, `${sent} MiB were sent`);
+});
+
 await tap.test("Transport.request() throws TransportError when a success is not JSON", async (t) => {
   // What a captive portal sends.
   const server = await startServer(t, (_, response) => response.end("<html>log in</html>"));
