@@ -3,7 +3,8 @@ import t, { type Test } from "tap";
 import { LEASES } from "../../src/kube/resources.ts";
 import { balance } from "../integration/balancer.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
+import { GROUP } from "../integration/crd-fixture.ts";
+import { createHeld, warmUp } from "./held-writes.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
 import { Scenario, type ScenarioOptions } from "./scenario.ts";
 import { holdCreates } from "./slow-creates.ts";
@@ -56,28 +57,6 @@ function wakeUp(): void {
 }
 t.teardown(wakeUp);
 
-/** Creates objects of the old version on the second API server, which answers when it goes on: with these statuses. */
-function writeToHung(kind: TestKind): Promise<readonly number[]> {
-  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
-  const writes = kind.objects(HELD_WRITES, "v1alpha1", "held").map(async (body) => {
-    const options = { method: "POST", body, apiserver: 1, timeoutMs: 120_000 } as const;
-    return (await controlPlane.request(path, options).catch(() => ({ status: 0 }))).status;
-  });
-  return Promise.all(writes);
-}
-
-/** Opens a connection for each of those creates: one that has yet to be opened takes so long that they come too late. */
-async function warmUp(kind: TestKind): Promise<void> {
-  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
-  await eventually(async () => {
-    const body = kind.object("held-canary", "v1alpha1");
-    await controlPlane.request(`${path}?dryRun=All`, { method: "POST", body, apiserver: 1 });
-    return slow.calls() > 0;
-  }, "the second API server calls the slow webhook");
-  const get = (): Promise<unknown> => controlPlane.request(`${path}?limit=1`, { apiserver: 1 });
-  await Promise.all(Array.from({ length: HELD_WRITES }, get));
-}
-
 // Without it the writes would land so soon after SIGCONT that no run could be too early.
 const slow = await holdCreates(t, cluster.api, { prefix: "held", heldMs: 5_000 });
 
@@ -88,9 +67,9 @@ async function startHung(t: Test, word: string, more: Partial<ScenarioOptions> =
     ...OPTIONS,
     ...more,
     beforeStorageChange: async (kind) => {
-      await warmUp(kind);
+      await warmUp({ controlPlane, kind, count: HELD_WRITES }, () => slow.calls());
       hang();
-      held = writeToHung(kind);
+      held = createHeld({ controlPlane, kind, count: HELD_WRITES }, { timeoutMs: 120_000 });
       await delay(500);
     },
   });

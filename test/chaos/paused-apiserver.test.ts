@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { Cluster, eventually } from "../integration/cluster.ts";
-import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
+import { Cluster } from "../integration/cluster.ts";
+import { GROUP } from "../integration/crd-fixture.ts";
 import type { KsvmEnd } from "./ksvm-process.ts";
+import { createHeld, warmUp } from "./held-writes.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
 import { Scenario } from "./scenario.ts";
 import { holdCreates } from "./slow-creates.ts";
@@ -27,28 +28,6 @@ t.teardown(() => {
   second.resume();
 });
 
-/** Creates objects of the old version on the second API server, which answers when it goes on: with these statuses. */
-function writeToPaused(kind: TestKind): Promise<readonly number[]> {
-  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
-  const writes = kind.objects(HELD_WRITES, "v1alpha1", "held").map(async (body) => {
-    const options = { method: "POST", body, apiserver: 1, timeoutMs: 60_000 } as const;
-    return (await controlPlane.request(path, options).catch(() => ({ status: 0 }))).status;
-  });
-  return Promise.all(writes);
-}
-
-/** Opens a connection for each of those creates: one that has yet to be opened takes so long that they come too late. */
-async function warmUp(kind: TestKind): Promise<void> {
-  const path = `/apis/${GROUP}/v1alpha1/namespaces/default/${kind.plural}`;
-  await eventually(async () => {
-    const body = kind.object("held-canary", "v1alpha1");
-    await controlPlane.request(`${path}?dryRun=All`, { method: "POST", body, apiserver: 1 });
-    return slow.calls() > 0;
-  }, "the second API server calls the slow webhook");
-  const get = (): Promise<unknown> => controlPlane.request(`${path}?limit=1`, { apiserver: 1 });
-  await Promise.all(Array.from({ length: HELD_WRITES }, get));
-}
-
 function laggingServers({ lines }: KsvmEnd): readonly string[] {
   return [...new Set(lines.flatMap((line) => (line.type === "lagging" ? [line.server] : [])))];
 }
@@ -65,9 +44,9 @@ await t.test(
       objects: OBJECTS,
       flags: PATIENT,
       beforeStorageChange: async (kind) => {
-        await warmUp(kind);
+        await warmUp({ controlPlane, kind, count: HELD_WRITES }, () => slow.calls());
         second.pause();
-        held = writeToPaused(kind);
+        held = createHeld({ controlPlane, kind, count: HELD_WRITES }, { timeoutMs: 60_000 });
         await delay(500);
       },
     });
