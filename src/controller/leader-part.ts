@@ -8,7 +8,8 @@ import { observeMigration } from "../observability/observe-migration.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
-import { MigrationController, type RunObserver } from "./migration-controller.ts";
+import { MigrationController } from "./migration-controller.ts";
+import type { RunObserver } from "./migration-jobs.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import { runFactory } from "./run-factory.ts";
 

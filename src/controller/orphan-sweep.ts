@@ -42,10 +42,26 @@ interface Orphan {
 const PAGE_SIZE = 500;
 /** Orphans that are looked at at the same time: a Lease is watched for 15 seconds and longer. */
 const AT_ONCE = 16;
+/** Between two sweeps, in milliseconds. */
+const SWEEP_EVERY_MS = 60_000;
 /** Milliseconds for one of them, whatever the API server answers about it, and for what is tried again meanwhile. */
 const MAX_MS = 120_000;
 const PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
 const RELEASE_TIMEOUT_MS = 10_000;
+
+/** Sweeps again and again until the signal is aborted. */
+export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): Promise<void> {
+  const { clock, logger, signal } = options;
+  const told = new Set<string>();
+  while (!signal.aborted) {
+    await sweepOrphans({ ...options, told }).catch((error: unknown) => {
+      if (!signal.aborted) {
+        logger.warn({ reason: messageOf(error) }, "cannot look for freezes of dead runs; trying again later");
+      }
+    });
+    await clock.sleep(SWEEP_EVERY_MS, signal).catch(() => undefined);
+  }
+}
 
 /**
  * Lifts every freeze of ours whose run is dead and that no migration will take over. A run is dead where its Lease can be

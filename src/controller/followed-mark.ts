@@ -1,0 +1,72 @@
+import type { Logger } from "pino";
+import { SYSTEM_NAMESPACE } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { failureKindOf } from "../kube/failure.ts";
+import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
+import { followSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
+
+/** What a {@link FollowedMark} needs. */
+export interface FollowedMarkOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Where the Lease is that suspends all migrations. @default the namespace of seed 000 */
+  readonly namespace?: string;
+  /** Told whenever the mark may have changed. */
+  readonly onChange: () => void;
+}
+
+/** What suspends all migrations, as the controller knows it. */
+export class FollowedMark {
+  readonly #options: FollowedMarkOptions;
+  /** `null` until that is known. */
+  #mark: SuspendMark | null | undefined = null;
+  #deniedSince: number | undefined;
+
+  constructor(options: FollowedMarkOptions) {
+    this.#options = options;
+  }
+
+  /** Nothing begins, and nothing is said of the queue, before this is so. */
+  get isKnown(): boolean {
+    return this.#mark !== null;
+  }
+
+  /** `undefined` where nothing suspends all migrations, or that is not known yet. */
+  get mark(): SuspendMark | undefined {
+    return this.#mark ?? undefined;
+  }
+
+  /** Follows it until the signal is aborted. */
+  run(signal: AbortSignal): Promise<void> {
+    const { namespace = SYSTEM_NAMESPACE } = this.#options;
+    const onMark = (mark: SuspendMark | undefined): void => this.#set(mark);
+    const onError = (error: unknown): void => this.#failed(error);
+    return followSuspendMark({ ...this.#options, namespace, onMark, onError, signal });
+  }
+
+  #set(mark: SuspendMark | undefined): void {
+    const { logger, onChange } = this.#options;
+    if (mark !== undefined && this.mark?.since !== mark.since) {
+      logger.warn({ ...mark }, "all migrations are suspended");
+    } else if (mark === undefined && this.mark !== undefined) {
+      logger.info("migrations are no longer suspended all together");
+    }
+    this.#mark = mark;
+    onChange();
+  }
+
+  #failed(error: unknown): void {
+    const { clock, logger } = this.#options;
+    logger.warn({ reason: messageOf(error) }, "cannot see whether all migrations are suspended; trying again");
+    this.#deniedSince = failureKindOf(error) === "denied" ? (this.#deniedSince ?? clock.monotonic()) : undefined;
+    const isDenied = this.#deniedSince !== undefined && clock.monotonic() - this.#deniedSince >= DENIAL_PATIENCE_MS;
+    if (!this.isKnown && isDenied) {
+      // Where Leases of ours cannot be listed, none of them can suspend anything: migrations go on as they did. An API
+      // server that has just started denies for a moment what it allows.
+      this.#set(undefined);
+    }
+  }
+}

@@ -1,0 +1,195 @@
+import type { Logger } from "pino";
+import type { FreezeOwner } from "../api/owner.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { LeaderElector } from "../kube/leader-election.ts";
+import type { EventSink } from "../migrator/events.ts";
+import type { Retrier } from "../migrator/retrier.ts";
+import { EventRecorder } from "./event-recorder.ts";
+import type { QueuedMigration } from "./migration-queue.ts";
+import { MigrationDeleted, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
+import { MigrationRun } from "./migration-run.ts";
+import type { OpenRun } from "./run-factory.ts";
+import type { Slot } from "./slots.ts";
+
+/** What watches one run, for metrics. */
+export interface RunObserver {
+  readonly event: EventSink;
+  /** Called when the run has ended. */
+  readonly end: () => void;
+}
+
+/** What {@link MigrationJobs} need. */
+export interface MigrationJobsOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly openRun: OpenRun;
+  /** Unique to this replica: host name and a random part. */
+  readonly identity: string;
+  /** The Lease of the leader, see {@link LeaderElector}. */
+  readonly leadership: Pick<LeaderElector, "assertLeading" | "key" | "replaced">;
+  /** Watches the run on a resource (`plural.group`). @default nobody does */
+  readonly observe?: ((resource: string) => RunObserver) | undefined;
+  /** Without a limit: an API server that is down is waited for. */
+  readonly retrier: Retrier;
+  /** Whether other migrations wait for a slot. */
+  readonly isSlotWanted: () => boolean;
+  /** Told of one that is over, ahead of the feed. */
+  readonly onOver: (migration: QueuedMigration) => void;
+  /** Told that one is at work no more. */
+  readonly onEnd: () => void;
+}
+
+/** A migration that is being carried out, or waits with its run. */
+export interface Job {
+  readonly name: string;
+  readonly resource: string;
+  readonly slot: Slot;
+}
+
+interface StoppableJob extends Job {
+  readonly abort: AbortController;
+  readonly done: Promise<void>;
+}
+
+/** After a run that was broken off, in milliseconds: longer each time that the same migration is. */
+const RETRY_AFTER_MS = 5_000;
+const MAX_RETRY_AFTER_MS = 60_000;
+/** How long a migration that cannot be begun may be tried in its slot, in milliseconds. */
+const CLAIM_PATIENCE = { maxIdleMs: 60_000, webhookWaitMs: 60_000 } as const;
+
+const NOBODY: RunObserver = { event: () => undefined, end: () => undefined };
+
+/** The migrations that are being carried out. One that fails keeps no other from its turn. */
+export class MigrationJobs {
+  readonly #options: MigrationJobsOptions;
+  readonly #recorder: EventRecorder;
+  readonly #jobs = new Map<string, StoppableJob>();
+  /** By uid: how often in a row a migration was broken off. */
+  readonly #brokenOff = new Map<string, number>();
+
+  constructor(options: MigrationJobsOptions) {
+    this.#options = options;
+    this.#recorder = new EventRecorder(options);
+  }
+
+  /** By uid. */
+  get atWork(): ReadonlyMap<string, Job> {
+    return this.#jobs;
+  }
+
+  /** Whether its last run was broken off: it begins again after a while. */
+  isBrokenOff(uid: string): boolean {
+    return this.#brokenOff.has(uid);
+  }
+
+  /** Whether a run is one of the leader that this one replaced. */
+  isDead(holder: string): boolean {
+    // Its Leases need not be watched: for as long as they last, the leader's own was watched before it was taken over.
+    const { replaced } = this.#options.leadership;
+    return replaced !== undefined && holder.startsWith(`${replaced}/`);
+  }
+
+  /** Carries a migration out until it is over, the signal is aborted, or it is ended here. */
+  start(migration: QueuedMigration, slot: Slot, signal: AbortSignal): void {
+    const abort = new AbortController();
+    const working = this.#work(migration, { slot, signal: AbortSignal.any([signal, abort.signal]) });
+    const done = working.finally(() => {
+      this.#jobs.delete(migration.uid);
+      slot.give();
+      this.#options.onEnd();
+    });
+    this.#jobs.set(migration.uid, { name: migration.name, resource: migration.resource, slot, abort, done });
+  }
+
+  /** Ends one whose user wants it stopped. */
+  suspend(uid: string): void {
+    const { abort, name = "" } = this.#jobs.get(uid) ?? {};
+    if (abort?.signal.aborted === false) {
+      abort.abort(new MigrationSuspended(name));
+    }
+  }
+
+  /** Ends one that was deleted. */
+  forget({ name, uid }: QueuedMigration): void {
+    this.#brokenOff.delete(uid);
+    this.#jobs.get(uid)?.abort.abort(new MigrationDeleted(name));
+  }
+
+  /** Resolves when all of them have ended, and their Events are written. */
+  async ended(): Promise<void> {
+    await Promise.all([...this.#jobs.values()].map(({ done }) => done));
+    await this.#recorder.close();
+  }
+
+  /** Never throws: what goes wrong with one migration is in its status, or its next attempt sees it again. */
+  async #work(
+    migration: QueuedMigration,
+    { slot, signal }: { readonly slot: Slot; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const { clock, logger, observe, onOver } = this.#options;
+    const { name, resource, uid } = migration;
+    const log = logger.child({ migration: name, resource });
+    const observer = observe?.(resource) ?? NOBODY;
+    try {
+      const record = await this.#claim(migration, signal);
+      if (record !== undefined) {
+        log.info("began a migration");
+        await this.#runOf(record, { log, observer, slot, signal }).run();
+      }
+      this.#brokenOff.delete(uid);
+      onOver(migration);
+    } catch (error) {
+      if (!signal.aborted && error instanceof MigrationSuspended) {
+        // The watch, which says the same, is late.
+        slot.give();
+        await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
+      } else if (!signal.aborted && !(error instanceof MigrationDeleted)) {
+        log.error({ err: error }, "a migration was broken off; trying again");
+        // It is the first in the queue again: others have their turn until then, or it would be the only one forever.
+        slot.give();
+        await clock.sleep(this.#retryAfterMs(uid), signal).catch(() => undefined);
+      }
+    } finally {
+      observer.end();
+    }
+  }
+
+  /** One that cannot be written, as where a webhook fails for it alone, is broken off, so that others have their turn. */
+  #claim(migration: QueuedMigration, signal: AbortSignal): Promise<MigrationRecord | undefined> {
+    const { isSlotWanted, retrier: patient } = this.#options;
+    const retrier = patient.with({ ...CLAIM_PATIENCE, isPlaceWanted: isSlotWanted });
+    return MigrationRecord.claim({ ...this.#recordParts(), retrier, signal }, migration);
+  }
+
+  #retryAfterMs(uid: string): number {
+    const times = (this.#brokenOff.get(uid) ?? 0) + 1;
+    this.#brokenOff.set(uid, times);
+    return Math.min(MAX_RETRY_AFTER_MS, RETRY_AFTER_MS * 2 ** (times - 1));
+  }
+
+  #recordParts() {
+    const { client, clock, identity, leadership } = this.#options;
+    const since = new Date(clock.now()).toISOString();
+    const owner: FreezeOwner = { lease: leadership.key, identity, since };
+    return { client, clock, owner, assertLeading: () => leadership.assertLeading() };
+  }
+
+  #runOf(
+    record: MigrationRecord,
+    parts: { readonly log: Logger; readonly observer: RunObserver; readonly slot: Slot; readonly signal: AbortSignal },
+  ): MigrationRun {
+    const { log, observer, signal, slot } = parts;
+    return new MigrationRun({
+      ...this.#options,
+      openRun: (run) => this.#options.openRun({ ...run, isDead: (holder) => this.isDead(holder) }),
+      logger: log,
+      recorder: this.#recorder,
+      record,
+      signal,
+      slot,
+      onEvent: observer.event,
+    });
+  }
+}
