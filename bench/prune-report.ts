@@ -1,4 +1,4 @@
-import { renderTable } from "../src/cli/render-table.ts";
+import { renderTable } from "../src/cli/render/render-table.ts";
 import type { Condition } from "./in-tree.ts";
 import { type Aftermath, NEW, OBJECTS, OLD } from "./rejected-object.ts";
 

@@ -1,4 +1,4 @@
-import { renderTable } from "../src/cli/render-table.ts";
+import { renderTable } from "../src/cli/render/render-table.ts";
 import type { MigrateBenchOptions } from "./migrate-options.ts";
 import type { Measurement } from "./throughput.ts";
 

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
 import { issueSelfSigned } from "../src/certs/self-signed.ts";
-import { renderTable } from "../src/cli/render-table.ts";
+import { renderTable } from "../src/cli/render/render-table.ts";
 import { programVersion } from "../src/cli/version.ts";
 import { freePorts } from "../test/control-plane/ports.ts";
 import { startWatchdog } from "../test/control-plane/watchdog.ts";

@@ -9,7 +9,7 @@ import {
   type CertsOptions,
   certsStatusCommand,
   type CertsStatusOptions,
-} from "./certs-command.ts";
+} from "./commands/certs-command.ts";
 import { type CommandParts, durationOption, withGlobalOptions } from "./common-options.ts";
 import { parseEndpoints } from "./parse-options.ts";
 

@@ -5,7 +5,7 @@ import { createLogger } from "../observability/logger.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS } from "../trigger/heartbeat-limit.ts";
 import { addIssueOptions, DEFAULT_SECRET, renewBeforeOption } from "./certs-program.ts";
 import { type CommandParts, durationOption, type LogOptions, withGlobalOptions } from "./common-options.ts";
-import { controllerCommand, type ControllerOptions } from "./controller-command.ts";
+import { controllerCommand, type ControllerOptions } from "./commands/controller-command.ts";
 import { addMigrateTuning, durationsOf } from "./migrate-program.ts";
 import { durationFrom, parseGroups, parseWebhookUrl, wholeNumber } from "./parse-options.ts";
 

@@ -2,9 +2,9 @@ import { type Command, Option } from "commander";
 import { DEFAULT_SETTLE_MS } from "../migrator/settle.ts";
 import { createLogger } from "../observability/logger.ts";
 import { type CommandParts, durationOption, type LogOptions, withGlobalOptions } from "./common-options.ts";
-import { CONVERGENCE_CHOICES, migrateCommand, type MigrateOptions } from "./migrate-command.ts";
+import { CONVERGENCE_CHOICES, migrateCommand, type MigrateOptions } from "./commands/migrate-command.ts";
 import { collect, parseEndpoints, parseQps, wholeNumber } from "./parse-options.ts";
-import { MIGRATE_FORMATS } from "./reporter.ts";
+import { MIGRATE_FORMATS } from "./render/reporter.ts";
 
 /** Adds `ksvm migrate`. */
 export function addMigrate(program: Command, { io, onExit }: CommandParts): void {

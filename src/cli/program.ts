@@ -6,15 +6,15 @@ import { addController } from "./controller-program.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import type { CliIo } from "./io.ts";
 import { InterruptionNotice } from "./interruption-notice.ts";
-import { initCommand, type InitCommandOptions, INIT_FORMATS } from "./init-command.ts";
+import { initCommand, type InitCommandOptions, INIT_FORMATS } from "./commands/init-command.ts";
 import { addMigrate } from "./migrate-program.ts";
-import { planCommand, type PlanOptions } from "./plan-command.ts";
-import { PLAN_FORMATS } from "./render-plan.ts";
+import { planCommand, type PlanOptions } from "./commands/plan-command.ts";
+import { PLAN_FORMATS } from "./render/render-plan.ts";
 import { errorLine, exitCodeOf } from "./report-error.ts";
-import { STATUS_FORMATS } from "./render-status.ts";
-import { statusCommand, type StatusOptions } from "./status-command.ts";
+import { STATUS_FORMATS } from "./render/render-status.ts";
+import { statusCommand, type StatusOptions } from "./commands/status-command.ts";
 import { addSuspend } from "./suspend-program.ts";
-import { unfreezeCommand, type UnfreezeOptions } from "./unfreeze-command.ts";
+import { unfreezeCommand, type UnfreezeOptions } from "./commands/unfreeze-command.ts";
 import { programVersion } from "./version.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { type CommandParts, withGlobalOptions } from "./common-options.ts";
-import { suspendCommand, type SuspendOptions } from "./suspend-command.ts";
+import { suspendCommand, type SuspendOptions } from "./commands/suspend-command.ts";
 
 /** Adds `ksvm suspend` and `ksvm resume`. */
 export function addSuspend(program: Command, parts: CommandParts): void {

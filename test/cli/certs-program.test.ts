@@ -2,7 +2,7 @@ import { InvalidArgumentError } from "commander";
 import tap from "tap";
 import type { CertificateStatus } from "../../src/certs/certificate-status.ts";
 import { parseAddresses, parseNames, parseShare } from "../../src/cli/certs-program.ts";
-import { renderCertificates } from "../../src/cli/render-certificates.ts";
+import { renderCertificates } from "../../src/cli/render/render-certificates.ts";
 
 await tap.test("parseShare() reads decimals and fractions between 0 and 1", (t) => {
   t.equal(parseShare("1/3"), 1 / 3);

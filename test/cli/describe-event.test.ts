@@ -7,7 +7,7 @@ import {
   describeFailures,
   describeResult,
   progressLine,
-} from "../../src/cli/describe-event.ts";
+} from "../../src/cli/render/describe-event.ts";
 import { type Counts, Tally } from "../../src/migrator/counts.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";

@@ -1,6 +1,6 @@
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { followedResult, phaseTextOf, shownCounts } from "../../src/cli/followed-status.ts";
+import { followedResult, phaseTextOf, shownCounts } from "../../src/cli/commands/followed-status.ts";
 
 function migrationWith(status: object): StorageVersionMigration {
   return { spec: { resource: { group: "g", version: "v1", resource: "ws" } }, status } as StorageVersionMigration;

@@ -1,7 +1,7 @@
 import tap from "tap";
 import { parse } from "yaml";
 
-import { renderPlan } from "../../src/cli/render-plan.ts";
+import { renderPlan } from "../../src/cli/render/render-plan.ts";
 import type { CountedEntry } from "../../src/migrator/inventory.ts";
 
 const ENTRIES: readonly CountedEntry[] = [

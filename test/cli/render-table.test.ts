@@ -1,6 +1,6 @@
 import tap from "tap";
 
-import { renderTable } from "../../src/cli/render-table.ts";
+import { renderTable } from "../../src/cli/render/render-table.ts";
 
 await tap.test("renderTable() pads each column to its widest cell and leaves no blanks at the end", (t) => {
   t.equal(

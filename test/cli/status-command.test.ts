@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import tap from "tap";
 
-import { statusCommand } from "../../src/cli/status-command.ts";
+import { statusCommand } from "../../src/cli/commands/status-command.ts";
 import { kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const MIGRATION = {

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { followMigration } from "../../src/cli/follow-migration.ts";
+import { followMigration } from "../../src/cli/commands/follow-migration.ts";
 import { systemClock } from "../../src/clock.ts";
 import { migrationChanges } from "../../src/controller/migration-feed.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";

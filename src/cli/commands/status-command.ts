@@ -1,12 +1,12 @@
 import { createLogUpdate } from "log-update";
-import { systemClock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
-import { type ClusterStatus, readClusterStatus, statusOf } from "../migrator/cluster-status.ts";
-import { Retrier } from "../migrator/retrier.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
-import { describeChanges, renderStatus, type StatusFormat } from "./render-status.ts";
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import { type ClusterStatus, readClusterStatus, statusOf } from "../../migrator/cluster-status.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
+import { describeChanges, renderStatus, type StatusFormat } from "../render/render-status.ts";
 
 /** The options of `ksvm status`. */
 export interface StatusOptions extends ConnectOptions {

@@ -1,8 +1,8 @@
-import { planCluster, planNamed } from "../migrator/inventory.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
-import { type PlanFormat, renderPlan } from "./render-plan.ts";
+import { planCluster, planNamed } from "../../migrator/inventory.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
+import { type PlanFormat, renderPlan } from "../render/render-plan.ts";
 
 /** The options of `ksvm plan`. */
 export interface PlanOptions extends ConnectOptions {

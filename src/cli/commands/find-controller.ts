@@ -1,10 +1,10 @@
-import type { Clock } from "../clock.ts";
-import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../api/migration.ts";
-import { type ApiClient, isNotFound } from "../kube/client.ts";
-import { resourcesOf } from "../kube/discovery.ts";
-import { ApiError } from "../kube/errors.ts";
-import { LEASES, MIGRATIONS } from "../kube/resources.ts";
-import type { Retrier } from "../migrator/retrier.ts";
+import type { Clock } from "../../clock.ts";
+import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../api/migration.ts";
+import { type ApiClient, isNotFound } from "../../kube/client.ts";
+import { resourcesOf } from "../../kube/discovery.ts";
+import { ApiError } from "../../kube/errors.ts";
+import { LEASES, MIGRATIONS } from "../../kube/resources.ts";
+import type { Retrier } from "../../migrator/retrier.ts";
 
 interface LeaderLease {
   readonly spec?: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number };

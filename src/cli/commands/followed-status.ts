@@ -3,10 +3,10 @@ import {
   type MigrationCondition,
   resourceNameOf,
   type StorageVersionMigration,
-} from "../api/migration.ts";
-import { type ErrorCode, ERROR_CODES, KsvmError } from "../errors.ts";
-import type { Counts } from "../migrator/counts.ts";
-import type { MigrationResult } from "../migrator/result.ts";
+} from "../../api/migration.ts";
+import { type ErrorCode, ERROR_CODES, KsvmError } from "../../errors.ts";
+import type { Counts } from "../../migrator/counts.ts";
+import type { MigrationResult } from "../../migrator/result.ts";
 
 /** What a migration does that has not ended, in words; `undefined` where nobody has looked at it yet. */
 export function phaseTextOf(migration: StorageVersionMigration): string | undefined {

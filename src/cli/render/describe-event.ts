@@ -1,6 +1,6 @@
-import { type Counts, objectNameOf } from "../migrator/counts.ts";
-import type { MigrationEvent } from "../migrator/events.ts";
-import type { MigrationResult } from "../migrator/result.ts";
+import { type Counts, objectNameOf } from "../../migrator/counts.ts";
+import type { MigrationEvent } from "../../migrator/events.ts";
+import type { MigrationResult } from "../../migrator/result.ts";
 
 type Describers = {
   readonly [T in MigrationEvent["type"]]: (event: Extract<MigrationEvent, { type: T }>) => string | undefined;

@@ -1,10 +1,10 @@
-import { systemClock } from "../clock.ts";
-import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../migrator/break-glass.ts";
-import { Retrier } from "../migrator/retrier.ts";
-import { confirm } from "./confirm.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
+import { systemClock } from "../../clock.ts";
+import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../migrator/break-glass.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import { confirm } from "../confirm.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
 
 /** The options of `ksvm unfreeze`. */
 export interface UnfreezeOptions extends ConnectOptions {

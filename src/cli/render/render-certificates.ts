@@ -1,4 +1,4 @@
-import type { CertificateStatus, StatusOfCertificate } from "../certs/certificate-status.ts";
+import type { CertificateStatus, StatusOfCertificate } from "../../certs/certificate-status.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The text of `ksvm certs status`, without a line break at its end. */

@@ -1,17 +1,17 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { WEBHOOK_NAME } from "../api/names.ts";
-import type { CertificateSettings } from "../certs/ensure.ts";
-import { systemClock } from "../clock.ts";
-import { serve } from "../controller/serve.ts";
-import type { ControllerSettings, WebhookSettings } from "../controller/settings.ts";
-import { Metrics } from "../observability/metrics.ts";
-import { observeRequests } from "../observability/observe-requests.ts";
-import type { MigrationOptions } from "../migrator/run-context.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
+import { WEBHOOK_NAME } from "../../api/names.ts";
+import type { CertificateSettings } from "../../certs/ensure.ts";
+import { systemClock } from "../../clock.ts";
+import { serve } from "../../controller/serve.ts";
+import type { ControllerSettings, WebhookSettings } from "../../controller/settings.ts";
+import { Metrics } from "../../observability/metrics.ts";
+import { observeRequests } from "../../observability/observe-requests.ts";
+import type { MigrationOptions } from "../../migrator/run-context.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
 import type { MigrateOptions } from "./migrate-command.ts";
 
 /** The options of `ksvm controller`. */

@@ -1,15 +1,15 @@
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { certificateStatus } from "../certs/certificate-status.ts";
-import { type CertificateSettings, ensureCertificates, type EnsureResult } from "../certs/ensure.ts";
-import { systemClock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
-import { ApiServerFinder } from "../migrator/api-servers.ts";
-import { Retrier } from "../migrator/retrier.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
-import { renderCertificates } from "./render-certificates.ts";
+import { certificateStatus } from "../../certs/certificate-status.ts";
+import { type CertificateSettings, ensureCertificates, type EnsureResult } from "../../certs/ensure.ts";
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import { ApiServerFinder } from "../../migrator/api-servers.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
+import { renderCertificates } from "../render/render-certificates.ts";
 
 /** The values of `ksvm certs status -o`. */
 export const CERTS_FORMATS = ["text", "json"] as const;

@@ -1,14 +1,14 @@
 import { hostname, userInfo } from "node:os";
-import { systemClock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { isNotFound } from "../kube/client.ts";
-import { Retrier } from "../migrator/retrier.ts";
-import { findUnfinished, setSuspend } from "../suspend/set-suspend.ts";
-import { clearSuspendMark, readSuspendMark, setSuspendMark } from "../suspend/suspend-mark.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import type { ApiClient } from "../../kube/client.ts";
+import { isNotFound } from "../../kube/client.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import { findUnfinished, setSuspend } from "../../suspend/set-suspend.ts";
+import { clearSuspendMark, readSuspendMark, setSuspendMark } from "../../suspend/suspend-mark.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
 
 /** The options of `ksvm suspend` and `ksvm resume`. */
 export interface SuspendOptions extends ConnectOptions {

@@ -1,26 +1,26 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import { systemClock } from "../clock.ts";
-import { KsvmError, messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiServerFinder } from "../migrator/api-servers.ts";
-import type { EventSink } from "../migrator/events.ts";
-import { planAll } from "../migrator/inventory.ts";
-import { migrate } from "../migrator/migrate.ts";
-import { migrateBesideInTree } from "../migrator/beside-in-tree.ts";
-import { Limiter } from "../migrator/limiter.ts";
-import { Pacer } from "../migrator/pacer.ts";
-import type { MigrationResult } from "../migrator/result.ts";
-import { Retrier } from "../migrator/retrier.ts";
-import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
-import { type Connection, type ConnectOptions, connect } from "./connect.ts";
+import { systemClock } from "../../clock.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
+import type { ApiClient } from "../../kube/client.ts";
+import { ApiServerFinder } from "../../migrator/api-servers.ts";
+import type { EventSink } from "../../migrator/events.ts";
+import { planAll } from "../../migrator/inventory.ts";
+import { migrate } from "../../migrator/migrate.ts";
+import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
+import { Limiter } from "../../migrator/limiter.ts";
+import { Pacer } from "../../migrator/pacer.ts";
+import type { MigrationResult } from "../../migrator/result.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import type { MigrationOptions, RunContext } from "../../migrator/run-context.ts";
+import { type Connection, type ConnectOptions, connect } from "../connect.ts";
 import { isControllerRunning } from "./find-controller.ts";
 import { followMigration } from "./follow-migration.ts";
-import { EXIT, type ExitCode, worstOf } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
-import { exitCodeOf } from "./report-error.ts";
-import { createReporter, type MIGRATE_FORMATS, type Reporter } from "./reporter.ts";
+import { EXIT, type ExitCode, worstOf } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
+import { exitCodeOf } from "../report-error.ts";
+import { createReporter, type MIGRATE_FORMATS, type Reporter } from "../render/reporter.ts";
 
 /** The options of `ksvm migrate`. */
 export interface MigrateOptions extends ConnectOptions, MigrationOptions {

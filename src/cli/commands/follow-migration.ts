@@ -1,19 +1,19 @@
-import { isFinished, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
-import { FORCE_ANNOTATION } from "../api/names.ts";
-import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import { listNamed } from "../kube/list-named.ts";
-import { MIGRATIONS, type Resource } from "../kube/resources.ts";
-import { watchObject } from "../kube/watch.ts";
-import { findBuiltIn } from "../migrator/built-in.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
-import { findCrd } from "../migrator/read-crd.ts";
-import { crdResourceOf } from "../migrator/request-resource.ts";
-import type { MigrationResult } from "../migrator/result.ts";
+import { isFinished, resourceNameOf, type StorageVersionMigration } from "../../api/migration.ts";
+import { FORCE_ANNOTATION } from "../../api/names.ts";
+import type { Clock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import type { ApiClient } from "../../kube/client.ts";
+import { failureKindOf } from "../../kube/failure.ts";
+import { listNamed } from "../../kube/list-named.ts";
+import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
+import { watchObject } from "../../kube/watch.ts";
+import { findBuiltIn } from "../../migrator/built-in.ts";
+import { LoopPace } from "../../migrator/loop-pace.ts";
+import { findCrd } from "../../migrator/read-crd.ts";
+import { crdResourceOf } from "../../migrator/request-resource.ts";
+import type { MigrationResult } from "../../migrator/result.ts";
 import { followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
-import type { Reporter } from "./reporter.ts";
+import type { Reporter } from "../render/reporter.ts";
 
 /** What {@link followMigration} needs. */
 export interface FollowOptions {

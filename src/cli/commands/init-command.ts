@@ -1,9 +1,9 @@
-import { systemClock } from "../clock.ts";
-import { initialize, type InitOptions, type InitResult } from "../initializer/initialize.ts";
-import { Retrier } from "../migrator/retrier.ts";
-import { type ConnectOptions, connect } from "./connect.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
+import { systemClock } from "../../clock.ts";
+import { initialize, type InitOptions, type InitResult } from "../../initializer/initialize.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import { type ConnectOptions, connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import type { CliIo } from "../io.ts";
 
 /** The values of `ksvm init -o`. */
 export const INIT_FORMATS = ["text", "json"] as const;
