@@ -16,6 +16,12 @@ export const STORAGE_MIGRATING_CONDITION = "StorageMigrating";
 /** Name of the ValidatingWebhookConfiguration and of its one webhook (KEP-2855). */
 export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
 
+/** Name of the Service that API servers call the webhook by, unless a flag names another one. */
+export const WEBHOOK_SERVICE = "ksvm-webhook";
+
+/** Name of the Secret with the certificates of the webhook, unless a flag names another one. */
+export const WEBHOOK_SECRET = "ksvm-webhook-tls";
+
 /**
  * Words that every denial of ours carries, beside the guard's name. The proof of the freeze looks for them, so that
  * somebody else's denial is never taken for ours.

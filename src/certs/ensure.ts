@@ -30,6 +30,9 @@ import {
 import { readSecret, type SecretChange, writeSecret } from "./secret-store.ts";
 import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
 
+/** How long API servers and replicas may take to follow by default, in milliseconds. */
+export const DEFAULT_FOLLOW_TIMEOUT_MS = 300_000;
+
 /** What is kept, and how. */
 export interface CertificateSettings extends IssueOptions, RotationTiming {
   /** Name of the Secret, in the namespace of the Service. */

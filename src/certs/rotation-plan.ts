@@ -28,6 +28,15 @@ export interface StoredFacts {
   readonly switchedAt: number | undefined;
 }
 
+/** The default of `--renew-before`: the last third of a certificate's lifetime. */
+export const DEFAULT_RENEW_BEFORE = 1 / 3;
+
+/** The default of `--apiserver-dwell`, in milliseconds. */
+export const DEFAULT_APISERVER_DWELL_MS = 30_000;
+
+/** The default of `--replica-dwell`, in milliseconds. */
+export const DEFAULT_REPLICA_DWELL_MS = 90_000;
+
 /** How certificates are rotated. */
 export interface RotationTiming {
   /** The share of a certificate's lifetime, at its end, in which it is renewed; between 0 and 1. */

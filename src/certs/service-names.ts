@@ -1,10 +1,13 @@
 import { isIP } from "node:net";
 
+/** The default of `--cluster-domain`. */
+export const DEFAULT_CLUSTER_DOMAIN = "cluster.local";
+
 /** Who the webhook is called by. */
 export interface ServiceNames {
   readonly namespace: string;
   readonly service: string;
-  /** @default "cluster.local" */
+  /** @default {@link DEFAULT_CLUSTER_DOMAIN} */
   readonly clusterDomain?: string;
   /** Further DNS names and IP addresses. @default none */
   readonly extraNames?: readonly string[];
@@ -20,7 +23,7 @@ export function serverNameOf({ service, namespace }: ServiceNames): string {
 
 /** Every name that the serving certificate must be valid for: those that DNS gives the Service, and further ones. */
 export function dnsNamesOf(names: ServiceNames): readonly string[] {
-  const { service, namespace, clusterDomain = "cluster.local", extraNames = [] } = names;
+  const { service, namespace, clusterDomain = DEFAULT_CLUSTER_DOMAIN, extraNames = [] } = names;
   const serverName = serverNameOf(names);
   const own = [serverName, `${serverName}.${clusterDomain}`, `${service}.${namespace}`, service];
   return [...new Set([...own, ...extraNames.filter((name) => isIP(name) === 0)])];

@@ -1,14 +1,12 @@
 import type { FreezeOwner } from "../api/owner.ts";
 import { leaseNameOf } from "../migrator/lease-acquire.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../migrator/run-context.ts";
 
 /** Where a Lease is. */
 export interface LeaseRef {
   readonly namespace: string;
   readonly name: string;
 }
-
-/** The namespace of the Lease of a command-line run, unless it is told another one. */
-export const COMMAND_LINE_NAMESPACE = "kube-system";
 
 /**
  * The Lease that an owner annotation names, where it may be that of a run on this CRD. A user who may write to a CRD can
@@ -17,7 +15,7 @@ export const COMMAND_LINE_NAMESPACE = "kube-system";
  */
 export function runLeaseOf(crdName: string, { lease }: FreezeOwner, namespace: string): LeaseRef | undefined {
   const name = leaseNameOf(crdName);
-  return [namespace, COMMAND_LINE_NAMESPACE]
+  return [namespace, DEFAULT_LEASE_NAMESPACE]
     .map((candidate) => ({ namespace: candidate, name }))
     .find((candidate) => lease === `${candidate.namespace}/${candidate.name}`);
 }

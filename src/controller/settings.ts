@@ -4,6 +4,21 @@ import type { RunFactoryOptions } from "./run-factory.ts";
 /** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */
 export const CERTIFICATE_SOURCES = ["own", "files"] as const;
 
+/** The defaults of the flags of `ksvm controller` that concern no other part of the program. */
+export const CONTROLLER_DEFAULTS = {
+  certificates: "own",
+  /** Where deploy/ mounts a Secret with a serving pair, for `files`. */
+  certDir: "/etc/ksvm/tls",
+  concurrentMigrations: 1,
+  healthHost: "0.0.0.0",
+  healthPort: 8080,
+  webhookHost: "0.0.0.0",
+  webhookPort: 9443,
+} as const;
+
+/** The most resources that may be migrated at the same time. */
+export const MAX_CONCURRENT_MIGRATIONS = 64;
+
 /** How the API servers reach the webhook, and with which certificate it serves. */
 export interface WebhookSettings {
   /** The address to listen on. */

@@ -1,3 +1,9 @@
+/** The default of `--max-in-flight`: requests at the same time, at most. */
+export const DEFAULT_MAX_IN_FLIGHT = 16;
+
+/** The largest `--max-in-flight`. */
+export const MAX_IN_FLIGHT = 256;
+
 /** How a {@link Limiter} behaves. */
 export interface LimiterOptions {
   /** It never allows more requests at the same time, at least 1. */

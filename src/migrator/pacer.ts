@@ -2,6 +2,9 @@ import type { Clock } from "../clock.ts";
 import { failureKindOf, isReinitializing } from "../kube/failure.ts";
 import type { Limiter } from "./limiter.ts";
 
+/** The default of `--max-qps`: no limit. */
+export const DEFAULT_MAX_QPS = Number.POSITIVE_INFINITY;
+
 /** How much work may be under way. */
 export interface PacerOptions {
   readonly clock: Clock;

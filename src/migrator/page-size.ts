@@ -1,3 +1,9 @@
+/** The default of `--page-size`: objects in a page, at most. */
+export const DEFAULT_PAGE_SIZE = 500;
+
+/** The largest `--page-size`. */
+export const MAX_PAGE_SIZE = 10_000;
+
 /** Bytes that a page is to have: enough that requests cost little, and few enough for every API server on the way. */
 const TARGET_BYTES = 4 * 2 ** 20;
 /** Objects of the first page: nothing is known yet of their size but that of the one that the probe lists. */

@@ -7,14 +7,20 @@ import { LoopPace, type LoopPaceOptions } from "./loop-pace.ts";
 import type { RunBudget } from "./run-budget.ts";
 import { WaitingForOthers } from "./start-again.ts";
 
+/** The default of `--max-idle`: milliseconds without progress after which a run fails. */
+export const DEFAULT_MAX_IDLE_MS = 900_000;
+
+/** The default of `--webhook-wait`: the same in milliseconds if a webhook of another client is what fails. */
+export const DEFAULT_WEBHOOK_WAIT_MS = 3_600_000;
+
 /** How a {@link Retrier} waits. */
 export interface RetrierOptions {
   readonly clock: Clock;
   /** Returns a number from 0 up to but not including 1. */
   readonly random: () => number;
-  /** Milliseconds without any progress after which a run gives up. @default 900000 (15 minutes) */
+  /** Milliseconds without any progress after which a run gives up. @default {@link DEFAULT_MAX_IDLE_MS} */
   readonly maxIdleMs?: number;
-  /** The same where somebody else's webhook is what fails. @default 3600000 (1 hour) */
+  /** The same if a webhook of another client is what fails. @default {@link DEFAULT_WEBHOOK_WAIT_MS} */
   readonly webhookWaitMs?: number;
   /**
    * Milliseconds without any progress after which an attempt is broken off, so that its freeze is lifted meanwhile.
@@ -168,7 +174,7 @@ export class Retrier {
   }
 
   #budgetMs(error: unknown): number {
-    const { maxIdleMs = 900_000, webhookWaitMs = 3_600_000 } = this.#options;
+    const { maxIdleMs = DEFAULT_MAX_IDLE_MS, webhookWaitMs = DEFAULT_WEBHOOK_WAIT_MS } = this.#options;
     return failedWebhookOf(error) === undefined ? maxIdleMs : webhookWaitMs;
   }
 }

@@ -8,8 +8,26 @@ import type { Pacer } from "./pacer.ts";
 import type { Retrier } from "./retrier.ts";
 import type { RunBudget } from "./run-budget.ts";
 
+/** The values of `--guard`. */
+export const GUARD_CHOICES = ["auto", "webhook", "policy"] as const;
+
 /** Which guard enforces a freeze: `auto` is the webhook where it is installed, else a policy for the one run. */
-export type GuardChoice = "auto" | "webhook" | "policy";
+export type GuardChoice = (typeof GUARD_CHOICES)[number];
+
+/** The default of `--guard`. */
+export const DEFAULT_GUARD: GuardChoice = "auto";
+
+/** The default of `--convergence-timeout`, in milliseconds. */
+export const DEFAULT_CONVERGENCE_TIMEOUT_MS = 300_000;
+
+/** The default of `--proof-timeout`, in milliseconds. */
+export const DEFAULT_PROOF_TIMEOUT_MS = 30_000;
+
+/** The default of `--max-freeze-idle`, in milliseconds. */
+export const DEFAULT_MAX_FREEZE_IDLE_MS = 300_000;
+
+/** The default of `--lease-namespace`. The controller takes the namespace that it is installed in instead. */
+export const DEFAULT_LEASE_NAMESPACE = "kube-system";
 
 /** The settings of a run that a user may choose. */
 export interface MigrationOptions {
