@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
+import { isNamespaceMissing } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
 import type { Retrier } from "../migrator/retrier.ts";
@@ -105,10 +105,6 @@ export async function ensureCertificates(options: EnsureOptions): Promise<Ensure
 /** Somebody else wrote the Secret or the configuration meanwhile, or deleted it. */
 function isLost(error: unknown): boolean {
   return isConflict(error) || (failureKindOf(error) === "gone" && !isNamespaceMissing(error));
-}
-
-function isNamespaceMissing(error: unknown): boolean {
-  return error instanceof ApiError && error.answer?.details?.kind === "namespaces";
 }
 
 interface Read {

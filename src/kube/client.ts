@@ -1,4 +1,5 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
+import { isAbsent, isUnserved } from "./absent.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
@@ -83,12 +84,12 @@ export class ApiClient {
     }
   }
 
-  /** Like {@link find}, also `undefined` where the API server does not serve the resource at all. */
+  /** Like {@link find}, also `undefined` where the API server does not serve the resource at all, see {@link isUnserved}. */
   async findIfServed<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
     try {
-      return await this.get<T>(resource, ref, options);
+      return await this.find<T>(resource, ref, options);
     } catch (error) {
-      if (isNotFound(error)) {
+      if (await isUnserved(this.transport, resource, error, options)) {
         return undefined;
       }
       throw error;
@@ -250,19 +251,6 @@ export class ApiClient {
       }
     }
   }
-}
-
-/**
- * Whether the API server says that exactly this object does not exist. Any other 404 says nothing about it: it comes from
- * an API server that does not serve the resource yet, from a proxy, or is about another object, such as a namespace.
- */
-export function isAbsent(error: unknown, name: string): error is ApiError {
-  return isNotFound(error) && error.reason === "NotFound" && error.answer?.details?.name === name;
-}
-
-/** Whether an answer is a 404, whatever is not found; a webhook that says so proves nothing. See {@link isAbsent}. */
-export function isNotFound(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status === 404 && !isAdmissionDenial(error);
 }
 
 /** Whether a precondition failed, or the object exists already; a webhook that says so proves nothing. */

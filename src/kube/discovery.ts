@@ -1,6 +1,7 @@
 import { KsvmError } from "../errors.ts";
 import type { CallOptions } from "./client.ts";
-import { groupVersionPath } from "./resources.ts";
+import { ApiError, DoubtfulAnswer } from "./errors.ts";
+import { apiVersionOf, groupVersionPath } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 
 /** One resource of a group and version, as discovery lists it. */
@@ -48,40 +49,70 @@ export function isSupportedVersion(gitVersion: string): boolean {
 /**
  * The resources of one group and version, from the unaggregated endpoint: aggregated discovery has no
  * storageVersionHash.
- * @throws {ApiError} 404 where the version is not served.
+ * @throws {ApiError} 404 where the version is not served, or a proxy says so; {DoubtfulAnswer} where the answer is no list
+ *   of this version: a resource that it does not name would count as not served.
  */
 export async function resourcesOf(
   transport: Transport,
   groupVersion: { readonly group: string; readonly version: string },
   options: CallOptions = {},
 ): Promise<readonly ApiResource[]> {
-  const { body } = await transport.request<{ resources?: readonly ApiResource[] }>({
-    method: "GET",
-    path: groupVersionPath(groupVersion.group, groupVersion.version),
-    signal: options.signal,
-  });
+  const path = groupVersionPath(groupVersion.group, groupVersion.version);
+  const { body } = await transport.request<unknown>({ method: "GET", path, signal: options.signal });
+  if (!isResourceList(body, apiVersionOf(groupVersion.group, groupVersion.version))) {
+    throw new DoubtfulAnswer(`Cannot read ${path} of ${transport.server}: the answer is no list of its resources`);
+  }
   return body.resources ?? [];
+}
+
+interface ResourceList {
+  readonly kind: "APIResourceList";
+  readonly groupVersion: string;
+  readonly resources: readonly ApiResource[] | null;
+}
+
+function isResourceList(body: unknown, wanted: string): body is ResourceList {
+  const { groupVersion, kind, resources } = (body ?? {}) as Partial<ResourceList>;
+  const isRead = resources === null || Array.isArray(resources);
+  return kind === "APIResourceList" && groupVersion === wanted && isRead;
 }
 
 /**
  * The groups that the API server serves, each with its preferred version; the core group first, with an empty name.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer names no group: every API server serves some.
  */
 export async function preferredVersions(
   transport: Transport,
   options: CallOptions = {},
 ): Promise<readonly { readonly group: string; readonly version: string; readonly versions: readonly string[] }[]> {
-  const { body } = await transport.request<{
-    groups?: readonly {
-      name: string;
-      preferredVersion: { version: string };
-      versions: readonly { version: string }[];
-    }[];
-  }>({ method: "GET", path: "/apis", signal: options.signal });
-  const named = (body.groups ?? []).map(({ name, preferredVersion, versions }) => ({
+  const { groups = [], kind } = await groupsOf(transport, options);
+  if (kind !== "APIGroupList" || groups.length === 0) {
+    throw new DoubtfulAnswer(`Cannot read /apis of ${transport.server}: the answer is no list of groups`);
+  }
+  const named = groups.map(({ name, preferredVersion, versions }) => ({
     group: name,
     version: preferredVersion.version,
     versions: versions.map(({ version }) => version),
   }));
   return [{ group: "", version: "v1", versions: ["v1"] }, ...named];
+}
+
+interface GroupList {
+  readonly kind?: unknown;
+  readonly groups?: readonly {
+    readonly name: string;
+    readonly preferredVersion: { readonly version: string };
+    readonly versions: readonly { readonly version: string }[];
+  }[];
+}
+
+async function groupsOf(transport: Transport, { signal }: CallOptions): Promise<GroupList> {
+  try {
+    return (await transport.request<GroupList | null>({ method: "GET", path: "/apis", signal })).body ?? {};
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) {
+      throw new DoubtfulAnswer(`${error.message}, and every API server serves /apis`, error);
+    }
+    throw error;
+  }
 }

@@ -49,6 +49,18 @@ export class TransportError extends KsvmError {
   }
 }
 
+/**
+ * An answer that is no proof of what it seems to say, such as a 404 for what the API server lists: it comes from a proxy,
+ * from an API server that is starting, or from one of several that has not followed yet. The next one may be better.
+ */
+export class DoubtfulAnswer extends KsvmError {
+  override readonly name = "DoubtfulAnswer";
+
+  constructor(message: string, cause?: unknown) {
+    super("ApiRequestFailed", message, { cause });
+  }
+}
+
 /** Seconds, or a date by the clock of who answered (RFC 9110, section 10.2.3). */
 function retryAfterOf({ retryAfter = "", serverTime }: ApiErrorOptions): number | undefined {
   const seconds = retryAfter === "" ? undefined : secondsOf(retryAfter);

@@ -1,4 +1,4 @@
-import { ApiError, TransportError } from "./errors.ts";
+import { ApiError, DoubtfulAnswer, TransportError } from "./errors.ts";
 import { DeadlineExceeded } from "./request-deadline.ts";
 
 /**
@@ -39,7 +39,7 @@ const PERMANENT_INTERNAL_ERRORS = [...INVALID_GROUP_VERSION, ...TOO_LARGE_FOR_ET
  * as `undefined`, so that a fault of this program is never retried or counted as an object's.
  */
 export function failureKindOf(error: unknown): FailureKind | undefined {
-  if (error instanceof TransportError) {
+  if (error instanceof TransportError || error instanceof DoubtfulAnswer) {
     return "transient";
   }
   return error instanceof ApiError ? kindOfAnswer(error) : undefined;

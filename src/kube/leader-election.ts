@@ -1,7 +1,8 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isConflict, isNotFound } from "./client.ts";
+import { isNotFound } from "./absent.ts";
+import { type ApiClient, isConflict } from "./client.ts";
 import { LEASES, MERGE_PATCH } from "./resources.ts";
 
 /** Who competes for which Lease, and by which times. */

@@ -11,7 +11,8 @@ import {
   SYSTEM_NAMESPACE,
 } from "../api/migration.ts";
 import { freezerOf } from "../api/owner.ts";
-import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+import { isUnserved } from "../kube/absent.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { CRDS, MIGRATIONS } from "../kube/resources.ts";
 import { readSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
@@ -136,7 +137,7 @@ async function readMigrations(client: ApiClient, options: CallOptions): Promise<
     }
   } catch (error) {
     // The CRDs are not installed.
-    if (!isNotFound(error)) {
+    if (!(await isUnserved(client.transport, MIGRATIONS, error, options))) {
       throw error;
     }
   }

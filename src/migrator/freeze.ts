@@ -9,7 +9,8 @@ import {
   ownerAnnotationOf,
 } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isAbsent, isConflict } from "../kube/client.ts";
+import { isAbsent } from "../kube/absent.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import { readCrd } from "./read-crd.ts";
 import type { Retrier } from "./retrier.ts";

@@ -1,6 +1,9 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import { resourceNameOf } from "../api/migration.ts";
-import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+import { isNotFound } from "../kube/absent.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
+import { preferredVersions } from "../kube/discovery.ts";
+import { DoubtfulAnswer } from "../kube/errors.ts";
 
 /** The API group of Kubernetes' own storage version migrator. */
 export const IN_TREE_GROUP = "storagemigration.k8s.io";
@@ -41,8 +44,13 @@ export async function inTreeMigrations(
   }
   const resource = { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
   const found: InTreeMigration[] = [];
-  for await (const page of client.pages<InTreeMigration>(resource, { limit: PAGE_SIZE, ...options })) {
-    found.push(...page);
+  try {
+    for await (const page of client.pages<InTreeMigration>(resource, { limit: PAGE_SIZE, ...options })) {
+      found.push(...page);
+    }
+  } catch (error) {
+    // A moment ago it was listed: the next look shows whether there is another version of it.
+    throw isNotFound(error) ? new DoubtfulAnswer(`${error.message}, but /apis lists ${IN_TREE_GROUP}`, error) : error;
   }
   return found;
 }
@@ -64,19 +72,8 @@ export function isInTreeUnfinished(migration: InTreeMigration): boolean {
   return !["Succeeded", "Failed"].includes(inTreeStateOf(migration));
 }
 
-async function servedVersion(client: ApiClient, { signal }: CallOptions): Promise<string | undefined> {
-  const path = `/apis/${IN_TREE_GROUP}`;
-  try {
-    const { body } = await client.transport.request<{ preferredVersion?: { version?: string } }>({
-      method: "GET",
-      path,
-      signal,
-    });
-    return body.preferredVersion?.version;
-  } catch (error) {
-    if (isNotFound(error)) {
-      return undefined;
-    }
-    throw error;
-  }
+/** From the list of all groups: an answer for this group alone could be a proxy's 404. */
+async function servedVersion({ transport }: ApiClient, options: CallOptions): Promise<string | undefined> {
+  const groups = await preferredVersions(transport, options);
+  return groups.find(({ group }) => group === IN_TREE_GROUP)?.version;
 }

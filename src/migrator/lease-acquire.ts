@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
+import { isNamespaceMissing, isNotFound } from "../kube/absent.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { MANAGED_LABELS } from "./guard.ts";
 import { LoopPace } from "./loop-pace.ts";
@@ -151,10 +151,6 @@ async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Pr
     }
     throw isNamespaceMissing(error) ? namespaceMissing(options) : error;
   }
-}
-
-function isNamespaceMissing(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 404 && error.answer?.details?.kind === "namespaces";
 }
 
 function namespaceMissing({ namespace, name }: RunLeaseOptions): KsvmError {

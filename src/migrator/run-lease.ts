@@ -1,6 +1,7 @@
 import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { isConflict, isNotFound } from "../kube/client.ts";
+import { isNotFound } from "../kube/absent.ts";
+import { isConflict } from "../kube/client.ts";
 import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";

@@ -1,5 +1,6 @@
 import { type StorageState, UNKNOWN_HASH } from "../api/migration.ts";
-import { type ApiClient, type CallOptions, isNotFound } from "../kube/client.ts";
+import { isUnserved } from "../kube/absent.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 
@@ -22,7 +23,8 @@ export async function readStorageStates(
       }
     }
   } catch (error) {
-    if (isNotFound(error) || (error instanceof ApiError && error.status === 403)) {
+    const isDenied = error instanceof ApiError && error.status === 403;
+    if (isDenied || (await isUnserved(client.transport, STORAGE_STATES, error, options))) {
       return undefined;
     }
     throw error;

@@ -1,6 +1,7 @@
 import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, type CallOptions, isConflict, isNotFound } from "../kube/client.ts";
+import { isAbsent } from "../kube/absent.ts";
+import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 
 const PAGE_SIZE = 500;
@@ -53,7 +54,7 @@ export async function setSuspend(
     await client.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { signal });
     return true;
   } catch (error) {
-    if (isConflict(error) || isNotFound(error)) {
+    if (isConflict(error) || isAbsent(error, name)) {
       return false;
     }
     throw error;

@@ -18,7 +18,7 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
-import { isNotFound } from "../kube/client.ts";
+import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
@@ -95,7 +95,7 @@ async function annotate(
     return migrationFactsOf(patched);
   } catch (error) {
     // One that is gone vouches for nothing. A conflict is for the caller: an old mark that stays would vouch for too much.
-    if (!isNotFound(error)) {
+    if (!isAbsent(error, name)) {
       throw error;
     }
     return migration;

@@ -2,7 +2,7 @@ import { apiVersionOf } from "../kube/resources.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
-import { isNotFound } from "../kube/client.ts";
+import { isNotFound } from "../kube/absent.ts";
 import { TransportError } from "../kube/errors.ts";
 import type { Transport } from "../kube/transport.ts";
 import { Pacer } from "../migrator/pacer.ts";
@@ -72,31 +72,12 @@ async function answered<T>({ server }: Transport, { signal }: DiscoverOptions, a
 /** The versions that the API server lists, the preferred one of each group first. */
 async function groupVersionsOf(transport: Transport, options: DiscoverOptions): Promise<readonly GroupVersion[]> {
   const signal = answerWithin(options.signal);
-  const groups =
-    options.group === undefined
-      ? await preferredVersions(transport, { signal })
-      : await versionsOfGroup(transport, options.group, signal);
-  return groups.flatMap(({ group, version, versions }) =>
+  const groups = await preferredVersions(transport, { signal });
+  // Of one group, too, the list of all groups says whether it is served: a 404 for the group alone could be a proxy's.
+  const wanted = groups.filter(({ group }) => options.group === undefined || group === options.group);
+  return wanted.flatMap(({ group, version, versions }) =>
     [version, ...versions.filter((other) => other !== version)].map((name) => ({ group, version: name })),
   );
-}
-
-async function versionsOfGroup(transport: Transport, group: string, signal: AbortSignal) {
-  if (group === "") {
-    return [{ group, version: "v1", versions: ["v1"] }];
-  }
-  try {
-    const { body } = await transport.request<{
-      preferredVersion: { version: string };
-      versions: readonly { version: string }[];
-    }>({ method: "GET", path: `/apis/${encodeURIComponent(group)}`, signal });
-    return [{ group, version: body.preferredVersion.version, versions: body.versions.map(({ version }) => version) }];
-  } catch (error) {
-    if (isNotFound(error)) {
-      return [];
-    }
-    throw error;
-  }
 }
 
 function answerWithin(signal: AbortSignal): AbortSignal {

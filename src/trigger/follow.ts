@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
-import { type ApiClient, isNotFound, type KubeObject } from "../kube/client.ts";
+import { isUnserved } from "../kube/absent.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { ACCEPT_METADATA, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 
@@ -26,7 +27,7 @@ export async function followNames(options: FollowOptions): Promise<void> {
   try {
     ({ resourceVersion } = (await client.listMetadata(resource, { limit: 1, signal })).metadata);
   } catch (error) {
-    if (isNotFound(error)) {
+    if (await isUnserved(client.transport, resource, error, { signal })) {
       return;
     }
     throw error;

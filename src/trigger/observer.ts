@@ -1,7 +1,8 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isNotFound } from "../kube/client.ts";
+import { isUnserved } from "../kube/absent.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
 import { liveIdentityLeases } from "../migrator/control-plane-objects.ts";
@@ -136,17 +137,18 @@ export class Observer {
   }
 
   async #allStorageVersions(signal: AbortSignal): Promise<ReadonlyMap<string, StorageVersionFacts>> {
+    const { client } = this.#options;
     const found = new Map<string, StorageVersionFacts>();
     const options = { limit: STORAGE_VERSION_PAGE_SIZE, signal };
     try {
-      for await (const page of this.#options.client.pages<StorageVersion>(STORAGE_VERSIONS, options)) {
+      for await (const page of client.pages<StorageVersion>(STORAGE_VERSIONS, options)) {
         for (const one of page) {
           found.set(resourceNameOfStorageVersion(one.metadata.name), storageVersionFactsOf(one));
         }
       }
     } catch (error) {
       // Few API servers serve it: it is alpha.
-      if (!isNotFound(error)) {
+      if (!(await isUnserved(client.transport, STORAGE_VERSIONS, error, { signal }))) {
         throw error;
       }
     }

@@ -3,7 +3,8 @@ import type { StorageState } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { isUnserved } from "../kube/absent.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 
@@ -55,7 +56,7 @@ async function deleteAll(client: ApiClient, signal: AbortSignal): Promise<number
     }
   } catch (error) {
     // The CRD is not installed.
-    if (!isNotFound(error)) {
+    if (!(await isUnserved(client.transport, STORAGE_STATES, error, { signal }))) {
       throw error;
     }
   }

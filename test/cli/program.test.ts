@@ -9,7 +9,15 @@ import tap from "tap";
 import { Interruption } from "../../src/cli/interruption.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { endWithThisProcess } from "../control-plane/watchdog.ts";
-import { kubeconfigFor, type SeenRequest, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+import {
+  groupList,
+  kubeconfigFor,
+  resourceList,
+  type SeenRequest,
+  sendJson,
+  sendStatus,
+  startServer,
+} from "../kube/local-server.ts";
 
 interface Run {
   readonly code: number | null;
@@ -188,9 +196,12 @@ function controllerRunning(): (request: SeenRequest) => unknown {
     if (request.path.includes("/leases/")) {
       return { spec: { holderIdentity: "a", leaseDurationSeconds: 15, renewTime: `${renewals++}` } };
     }
-    return request.path === "/apis/migration.k8s.io/v1alpha1"
-      ? { resources: [{ name: "storageversionmigrations" }] }
-      : version(request);
+    const group = "migration.k8s.io/v1alpha1";
+    const discovery: Readonly<Record<string, object>> = {
+      "/apis": groupList(group),
+      [`/apis/${group}`]: resourceList(group, "storageversionmigrations"),
+    };
+    return discovery[request.path] ?? version(request);
   };
 }
 

@@ -4,7 +4,7 @@ import { PassThrough } from "node:stream";
 import tap from "tap";
 
 import { statusCommand } from "../../src/cli/commands/status-command.ts";
-import { kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+import { groupList, kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const MIGRATION = {
   metadata: { name: "widgets-x1", creationTimestamp: "2026-01-01T00:00:00Z" },
@@ -15,6 +15,7 @@ const MIGRATION = {
 // A stand-in: the test is about what a terminal is sent; test/integration/status.test.ts asks a real API server.
 const answers: Readonly<Record<string, unknown>> = {
   "/version": { gitVersion: "v1.36.3" },
+  "/apis": groupList("migration.k8s.io/v1alpha1"),
   "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { metadata: {}, items: [MIGRATION] },
   "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
   "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": { kind: "LeaseList", items: [] },

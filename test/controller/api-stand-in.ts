@@ -3,6 +3,7 @@ import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, ApiResponse, Transport } from "../../src/kube/transport.ts";
+import { groupList } from "../kube/local-server.ts";
 
 type Body = {
   readonly metadata?: { readonly resourceVersion?: string; readonly annotations?: object };
@@ -87,6 +88,9 @@ export class ApiStandIn {
     if (path.startsWith(`${MIGRATIONS_PATH}/`)) {
       const [name = "", subresource] = path.slice(MIGRATIONS_PATH.length + 1).split("/");
       return method === "PATCH" ? this.#patch(name, subresource, body as Body) : this.get(name);
+    }
+    if (path === "/apis") {
+      return groupList("migration.k8s.io/v1alpha1");
     }
     if (path.endsWith("/leases")) {
       const annotations = { "ksvm.sigs.k8s.io/suspend-all": "2026-01-01T00:00:00Z" };

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { isConflict, isNotFound } from "../../src/kube/client.ts";
+import { isNotFound } from "../../src/kube/absent.ts";
+import { isConflict } from "../../src/kube/client.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { appliesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";

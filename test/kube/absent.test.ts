@@ -1,11 +1,14 @@
 import type { ServerResponse } from "node:http";
 import tap from "tap";
 import { ApiClient } from "../../src/kube/client.ts";
-import { CRDS } from "../../src/kube/resources.ts";
+import { isUnserved } from "../../src/kube/absent.ts";
+import { failureKindOf } from "../../src/kube/failure.ts";
+import { CRDS, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
+import { inTreeMigrations } from "../../src/migrator/in-tree-migrations.ts";
 import { unfreeze } from "../../src/migrator/freeze.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { sendStatus, startServer } from "./local-server.ts";
+import { groupList, resourceList, sendJson, sendStatus, startServer } from "./local-server.ts";
 
 const NAME = "widgets.example.com";
 const OWNER = { lease: "kube-system/l", identity: "host_1", since: "2026-01-01T00:00:00Z" };
@@ -66,3 +69,72 @@ for (const [title, answer] of Object.entries(OTHER_ANSWERS)) {
     await t.rejects(unfreeze({ client, retrier, signal }, NAME, OWNER), { code: "NotFound" }, "nothing was lifted");
   });
 }
+
+const DOUBTFUL = { code: "ApiRequestFailed", name: "DoubtfulAnswer" };
+const GROUP = "internal.apiserver.k8s.io/v1alpha1";
+const IN_TREE = "storagemigration.k8s.io/v1beta1";
+
+/** What the lists of an API server say next to a 404, and whether that proves that StorageVersions are not served. */
+const PROOFS: readonly (readonly [title: string, lists: Readonly<Record<string, unknown>>, isProven: boolean])[] = [
+  ["the list of groups names others", { "/apis": groupList("apps/v1") }, true],
+  [
+    "the list of groups names another version of the group",
+    { "/apis": groupList("internal.apiserver.k8s.io/v1") },
+    true,
+  ],
+  [
+    "the list of resources names others",
+    { "/apis": groupList(GROUP), [`/apis/${GROUP}`]: resourceList(GROUP, "others") },
+    true,
+  ],
+  [
+    "both lists name it",
+    { "/apis": groupList(GROUP), [`/apis/${GROUP}`]: resourceList(GROUP, "storageversions") },
+    false,
+  ],
+  ["the list of resources is empty", { "/apis": groupList(GROUP), [`/apis/${GROUP}`]: resourceList(GROUP) }, false],
+  ["the list of resources is a 404, too", { "/apis": groupList(GROUP) }, false],
+  ["the list of groups is empty", { "/apis": groupList() }, false],
+  ["the list of groups is something else", { "/apis": { status: "ok" } }, false],
+  ["the list of groups is a 404, too", {}, false],
+];
+
+for (const [title, lists, isProven] of PROOFS) {
+  await tap.test(`A 404 for a whole resource is judged by what the API server lists: ${title}`, async (t) => {
+    const server = await startServer(t, ({ path }, response) =>
+      path in lists
+        ? sendJson(response, 200, lists[path])
+        : response.writeHead(404, { "content-type": "text/plain" }).end("404 page not found\n"),
+    );
+    const client = new ApiClient(server.transport());
+    const found = client.findIfServed(STORAGE_VERSIONS, { name: "apps.deployments" });
+    if (isProven) {
+      t.equal(await found, undefined);
+    } else {
+      const error: unknown = await found.catch((thrown: unknown) => thrown);
+      t.match(error, DOUBTFUL);
+      t.equal(failureKindOf(error), "transient", "it is asked again");
+    }
+  });
+}
+
+await tap.test("isUnserved() does not ask about other failures than a 404", async (t) => {
+  const server = await startServer(t, (_, response) => sendStatus(response, 503));
+  const client = new ApiClient(server.transport());
+  await t.rejects(client.findIfServed(STORAGE_VERSIONS, { name: "a" }), { code: "ApiRequestFailed", name: "ApiError" });
+  t.equal(await isUnserved(client.transport, STORAGE_VERSIONS, new Error("another")), false);
+  t.equal(server.seen.length, 1);
+});
+
+await tap.test("inTreeMigrations() does not take a proxy's 404 for a group that is not served", async (t) => {
+  let lists: Readonly<Record<string, unknown>> = { "/apis": groupList("apps/v1") };
+  const server = await startServer(t, ({ path }, response) =>
+    path in lists ? sendJson(response, 200, lists[path]) : response.writeHead(404).end("404 page not found\n"),
+  );
+  const client = new ApiClient(server.transport());
+  t.same(await inTreeMigrations(client), [], "the group is not served");
+  lists = { "/apis": groupList("apps/v1", IN_TREE) };
+  await t.rejects(inTreeMigrations(client), DOUBTFUL);
+  lists = {};
+  await t.rejects(inTreeMigrations(client), DOUBTFUL);
+});

@@ -1,7 +1,7 @@
 import tap from "tap";
 
 import { assertSupportedServer, isSupportedVersion, preferredVersions, resourcesOf } from "../../src/kube/discovery.ts";
-import { sendJson, startServer } from "./local-server.ts";
+import { groupList, resourceList, sendJson, startServer } from "./local-server.ts";
 
 const versions: readonly [gitVersion: string, supported: boolean][] = [
   ["v1.30.0", true],
@@ -52,14 +52,33 @@ await tap.test("assertSupportedServer() returns the version when it is new enoug
   t.equal(server.seen[0]?.path, "/version");
 });
 
-await tap.test("resourcesOf() and preferredVersions() read nothing out of an answer that lists nothing", async (t) => {
-  // A real API server always lists something.
-  const server = await startServer(t, (_, response) => sendJson(response, 200, { kind: "APIResourceList" }));
-  const transport = server.transport();
-  t.same(await resourcesOf(transport, { group: "example.com", version: "v1" }), []);
-  t.same(await preferredVersions(transport), [{ group: "", version: "v1", versions: ["v1"] }]);
-  t.same(
-    server.seen.map(({ path }) => path),
-    ["/apis/example.com/v1", "/apis"],
+// A real API server always lists something, and its own version.
+const noLists: readonly [name: string, body: unknown][] = [
+  ["null", null],
+  ["an object of a proxy", { status: "ok" }],
+  ["a list without entries", { kind: "APIResourceList", groupVersion: "example.com/v1" }],
+  ["a list of another version", resourceList("example.com/v2", "widgets")],
+  ["a list of no group", { kind: "APIGroupList", groups: [] }],
+];
+
+for (const [name, body] of noLists) {
+  await tap.test(`resourcesOf() and preferredVersions() conclude nothing from ${name}`, async (t) => {
+    const server = await startServer(t, (_, response) => sendJson(response, 200, body));
+    const transport = server.transport();
+    const error = { name: "DoubtfulAnswer", code: "ApiRequestFailed" };
+    await t.rejects(resourcesOf(transport, { group: "example.com", version: "v1" }), error);
+    await t.rejects(preferredVersions(transport), error);
+  });
+}
+
+await tap.test("resourcesOf() and preferredVersions() read the lists of an API server", async (t) => {
+  const server = await startServer(t, ({ path }, response) =>
+    sendJson(response, 200, path === "/apis" ? groupList("a/v1", "a/v2") : resourceList("a/v1", "widgets")),
   );
+  const transport = server.transport();
+  t.match(await resourcesOf(transport, { group: "a", version: "v1" }), [{ name: "widgets" }]);
+  t.same(await preferredVersions(transport), [
+    { group: "", version: "v1", versions: ["v1"] },
+    { group: "a", version: "v1", versions: ["v1", "v2"] },
+  ]);
 });

@@ -2,7 +2,8 @@ import tap from "tap";
 
 import type { Status } from "../../src/api/meta.ts";
 import { KsvmError } from "../../src/errors.ts";
-import { isConflict, isNotFound } from "../../src/kube/client.ts";
+import { isNotFound } from "../../src/kube/absent.ts";
+import { isConflict } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import {
   failedWebhookOf,

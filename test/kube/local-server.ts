@@ -102,6 +102,22 @@ export function sendJson(
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
 
+/** The list of groups at `/apis`, of versions such as `apps/v1`; the first version of a group is its preferred one. */
+export function groupList(...groupVersions: readonly string[]): object {
+  const byGroup = Map.groupBy(groupVersions, (groupVersion) => groupVersion.split("/")[0] ?? "");
+  const groups = [...byGroup].map(([name, all]) => {
+    const versions = all.map((groupVersion) => ({ groupVersion, version: groupVersion.split("/")[1] ?? "" }));
+    return { name, versions, preferredVersion: versions[0] };
+  });
+  return { kind: "APIGroupList", apiVersion: "v1", groups };
+}
+
+/** The list of resources of a version such as `apps/v1` or `v1`. */
+export function resourceList(groupVersion: string, ...names: readonly string[]): object {
+  const resources = names.map((name) => ({ name, kind: name, namespaced: true, verbs: ["list", "patch"] }));
+  return { kind: "APIResourceList", apiVersion: "v1", groupVersion, resources };
+}
+
 /** Answers with a `metav1.Status`, as an API server does for an error. */
 export function sendStatus(response: ServerResponse, code: number, fields: Partial<Status> = {}): void {
   sendJson(response, code, { apiVersion: "v1", kind: "Status", status: "Failure", code, ...fields });

@@ -66,7 +66,8 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
     const request = async ({ path }: { path: string }): Promise<unknown> => {
       clock.advance(10);
       const storageVersionHash = hashAt(clock.monotonic());
-      const body = path === "/version" ? {} : { resources: [{ name: "deployments", storageVersionHash }] };
+      const list = { kind: "APIResourceList", groupVersion: "apps/v1" };
+      const body = path === "/version" ? {} : { ...list, resources: [{ name: "deployments", storageVersionHash }] };
       return { status: 200, body, serverTime: clock.now() };
     };
     return { transport: { server, request }, findIfServed: async () => undefined } as unknown as ApiClient;

@@ -6,6 +6,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
+import { groupList, resourceList } from "../kube/local-server.ts";
 
 const CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAME = "as.example.com";
@@ -27,13 +28,15 @@ class BusyApi {
 
   async #request({ method, path, signal }: ApiRequest) {
     await systemClock.sleep(2, signal);
-    this.polls += path === "/apis" ? 1 : 0;
+    // A look at one resource of another group does not read the core group.
+    this.polls += path === "/api/v1" ? 1 : 0;
     this.looks += path === `${CRDS_PATH}/${NAME}` ? 1 : 0;
     const metadata = { resourceVersion: "1" };
     const bodies: Readonly<Record<string, object>> = {
       "/version": {},
-      "/apis": { groups: [] },
-      "/api/v1": { resources: [] },
+      "/apis": groupList("apiextensions.k8s.io/v1"),
+      "/api/v1": resourceList("v1"),
+      "/apis/apiextensions.k8s.io/v1": resourceList("apiextensions.k8s.io/v1"),
       [CRDS_PATH]: { items: [], metadata },
       "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { items: [], metadata },
       "/apis/migration.k8s.io/v1alpha1/storagestates": { items: [], metadata },

@@ -1,7 +1,7 @@
 import type { Clock } from "../../clock.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../api/migration.ts";
-import { type ApiClient, isNotFound } from "../../kube/client.ts";
-import { resourcesOf } from "../../kube/discovery.ts";
+import { isServed } from "../../kube/absent.ts";
+import type { ApiClient } from "../../kube/client.ts";
 import { ApiError } from "../../kube/errors.ts";
 import { LEASES, MIGRATIONS } from "../../kube/resources.ts";
 import type { Retrier } from "../../migrator/retrier.ts";
@@ -31,7 +31,7 @@ export async function isControllerRunning(
 ): Promise<boolean> {
   const read = (): Promise<LeaderLease | undefined> => retrier.run(() => readLease(client, signal), signal);
   const first = await read();
-  if (!isHeld(first) || !(await retrier.run(() => isServed(client, signal), signal))) {
+  if (!isHeld(first) || !(await retrier.run(() => isServed(client.transport, MIGRATIONS, { signal }), signal))) {
     return false;
   }
   const deadline = clock.monotonic() + (first?.spec?.leaseDurationSeconds ?? 15) * 1_000;
@@ -57,18 +57,6 @@ async function readLease(client: ApiClient, signal: AbortSignal): Promise<Leader
   } catch (error) {
     if (error instanceof ApiError && error.status === 403) {
       return undefined;
-    }
-    throw error;
-  }
-}
-
-async function isServed({ transport }: ApiClient, signal: AbortSignal): Promise<boolean> {
-  try {
-    const resources = await resourcesOf(transport, MIGRATIONS, { signal });
-    return resources.some(({ name }) => name === MIGRATIONS.resource);
-  } catch (error) {
-    if (isNotFound(error)) {
-      return false;
     }
     throw error;
   }

@@ -2,7 +2,8 @@ import { hostname, userInfo } from "node:os";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
-import { isNotFound } from "../../kube/client.ts";
+import { isNamespaceMissing, isUnserved } from "../../kube/absent.ts";
+import { MIGRATIONS } from "../../kube/resources.ts";
 import { Retrier } from "../../migrator/retrier.ts";
 import { findUnfinished, setSuspend } from "../../suspend/set-suspend.ts";
 import { clearSuspendMark, readSuspendMark, setSuspendMark } from "../../suspend/suspend-mark.ts";
@@ -49,7 +50,8 @@ export async function suspendCommand(
     io.stdout.write(lines.map((line) => `${line}\n`).join(""));
     return EXIT.done;
   } catch (error) {
-    if (isNotFound(error)) {
+    const { client } = connection;
+    if (isNamespaceMissing(error) || (await isUnserved(client.transport, MIGRATIONS, error, { signal: io.signal }))) {
       const text = `Cannot find the migration API or namespace "${options.namespace}": ksvm is not installed in this cluster`;
       throw new KsvmError("ResourceNotFound", text, { cause: error });
     }
