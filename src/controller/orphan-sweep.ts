@@ -39,7 +39,7 @@ interface Orphan {
   readonly owner: FreezeOwner;
 }
 
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 /** Orphans that are looked at at the same time: a Lease is watched for 15 seconds and longer. */
 const AT_ONCE = 16;
 /** Between two sweeps, in milliseconds. */

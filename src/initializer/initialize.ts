@@ -29,7 +29,7 @@ const INIT_LABEL_VALUE = "init";
 export const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";
 
 const FIELD_MANAGER = "ksvm-init";
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 /** How long a CRD may take to be served, or to be gone. */
 const CRD_TIMEOUT_MS = 60_000;
 const CRD_POLL_MS = 200;

@@ -29,7 +29,7 @@ export interface OtherMigrator {
 }
 
 /** Deployments on one page. */
-const PAGE_SIZE = 100;
+const PAGE_SIZE = 40;
 
 /** https://github.com/kubernetes-sigs/kube-storage-version-migrator/tree/master/manifests */
 const ORIGINAL_IMAGES = [

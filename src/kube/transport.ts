@@ -1,9 +1,9 @@
 import type { Readable } from "node:stream";
 import type { KubeConfig } from "@kubernetes/client-node";
 import { type Dispatcher, request as undiciRequest } from "undici";
-import type { Status } from "../api/meta.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
+import { parsedAnswer, serverTimeOf, statusOf } from "./answer.ts";
 import { boundedText } from "./bounded-body.ts";
 import { ApiError, TransportError } from "./errors.ts";
 import type { CredentialSource } from "./credentials.ts";
@@ -121,11 +121,14 @@ export class Transport {
   /**
    * Sends one request and parses the JSON answer.
    * @throws {ApiError} for an answer of 300 or above.
+   * @throws {DoubtfulAnswer} for one that is larger than 64 MiB: what etcd and the page sizes allow stays below that.
    * @throws {TransportError} where no whole answer came.
    * @throws the signal's reason where it was aborted.
    */
   async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
-    return this.read(request, parsed<T>);
+    return this.#sessions.track(
+      this.#whole(request, (answer) => parsedAnswer<T>(answer, `${describe(request)}: the answer of ${this.server}`)),
+    );
   }
 
   /**
@@ -133,14 +136,14 @@ export class Transport {
    * @throws as {@link request}; {TransportError} also where `read` throws anything but a {KsvmError}.
    */
   async read<T>(request: ApiRequest, read: (body: Body) => Promise<T>): Promise<ApiResponse<T>> {
-    return this.#sessions.track(this.#whole(request, read));
+    return this.#sessions.track(this.#whole(request, ({ body }) => read(body)));
   }
 
-  async #whole<T>(request: ApiRequest, read: (body: Body) => Promise<T>): Promise<ApiResponse<T>> {
+  async #whole<T>(request: ApiRequest, read: (answer: Dispatcher.ResponseData) => Promise<T>): Promise<ApiResponse<T>> {
     const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
     try {
       const answer = await this.#send(request, deadline);
-      const body = await this.#stage(request, deadline, read(answer.body));
+      const body = await this.#stage(request, deadline, read(answer));
       return { status: answer.statusCode, body, serverTime: serverTimeOf(answer) };
     } finally {
       deadline.end();
@@ -257,11 +260,6 @@ export class Transport {
   }
 }
 
-async function parsed<T>(body: Body): Promise<T> {
-  const text = await body.text();
-  return (text === "" ? undefined : JSON.parse(text)) as T;
-}
-
 /** Whether a request may change what is in etcd. */
 function isStored({ method, query }: ApiRequest): boolean {
   return method !== "GET" && query?.["dryRun"] === undefined;
@@ -292,20 +290,4 @@ function headersOf(request: ApiRequest, session: Session): Record<string, string
 
 function describe(request: ApiRequest): string {
   return `${request.method} ${request.path}`;
-}
-
-function serverTimeOf(answer: Dispatcher.ResponseData): number | undefined {
-  const { date } = answer.headers;
-  const time = typeof date === "string" ? Date.parse(date) : Number.NaN;
-  return Number.isNaN(time) ? undefined : time;
-}
-
-function statusOf(text: string): Status | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    const isStatus = typeof value === "object" && value !== null && "kind" in value && value.kind === "Status";
-    return isStatus ? (value as Status) : undefined;
-  } catch {
-    return undefined;
-  }
 }

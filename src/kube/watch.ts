@@ -50,6 +50,8 @@ const MAX_WATCH_MS = 320_000;
  */
 const MAX_SILENCE_MS = 90_000;
 const RELIST_MS = 900_000;
+/** An event has one object, of which etcd takes 1.5 MiB. */
+const MAX_LINE_LENGTH = 16 * 2 ** 20;
 
 /**
  * Watches one object or all of a resource. A dropped or silent connection resumes from the last resourceVersion seen; an
@@ -181,10 +183,15 @@ class SilenceLimit {
  */
 async function* linesOf(stream: Readable): AsyncGenerator<string, void> {
   let pieces: string[] = [];
+  let length = 0;
   stream.setEncoding("utf8");
   for await (const chunk of stream) {
     const [first = "", ...others] = String(chunk).split("\n");
     pieces.push(first);
+    length = others.length === 0 ? length + first.length : (others.at(-1)?.length ?? 0);
+    if (length > MAX_LINE_LENGTH) {
+      throw new Error(`an event goes on beyond ${MAX_LINE_LENGTH} characters`);
+    }
     for (const next of others) {
       const line = pieces.join("");
       pieces = [next];

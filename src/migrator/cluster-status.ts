@@ -58,7 +58,7 @@ export interface ClusterStatus {
   readonly suspended?: SuspendMark;
 }
 
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 
 /**
  * Reads every migration and every freeze, those of `ksvm migrate` too. CRDs are listed by their metadata.

@@ -18,7 +18,7 @@ export interface CountedEntry extends PlanEntry {
 }
 
 /** CRDs on one page: they may be a megabyte each. */
-const CRD_PAGE_SIZE = 50;
+const CRD_PAGE_SIZE = 40;
 const COUNTS_IN_FLIGHT = 8;
 
 /**

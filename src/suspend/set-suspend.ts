@@ -4,7 +4,7 @@ import { isAbsent } from "../kube/absent.ts";
 import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 
 /**
  * The migrations that are not finished and that a name stands for: the one of this name, or those of the resource

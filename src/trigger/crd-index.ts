@@ -12,7 +12,7 @@ interface Known {
   readonly facts: CrdFacts;
 }
 
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 
 /**
  * What the trigger keeps of each CRD. A CRD may be a megabyte, and the trigger looks at it again and again, so its

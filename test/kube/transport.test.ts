@@ -10,6 +10,7 @@ import { Transport } from "../../src/kube/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "./local-server.ts";
 
+const MIB = 2 ** 20;
 const GET = { method: "GET", path: "/x" } as const;
 
 async function errorOf(promise: Promise<unknown>): Promise<unknown> {
@@ -129,6 +130,41 @@ await tap.test("Transport.request() reads no more than 4 MiB of an error", async
   t.ok(error instanceof TransportError);
   t.match((error as Error).message, /goes on beyond 4194304 bytes/);
   t.ok(sent < 64, `${sent} MiB were sent`);
+});
+
+for (const [isAnnounced, said] of [
+  [true, "has 83886080 bytes"],
+  [false, "goes on"],
+] as const) {
+  const title = `whose size is ${isAnnounced ? "" : "not "}announced`;
+  await tap.test(`Transport.request() reads no more than 64 MiB of a success ${title}`, async (t) => {
+    // What a proxy may send; no object or page of an API server is that large.
+    let sent = 0;
+    const server = await startServer(t, async (_, response) => {
+      response.writeHead(200, isAnnounced ? { "content-length": String(80 * MIB) } : {});
+      while (!response.destroyed && sent < 80) {
+        sent++;
+        response.write(" ".repeat(MIB));
+        await delay(5);
+      }
+      response.end();
+    });
+    const error = await errorOf(server.transport().request(GET));
+    t.equal(
+      (error as Error).message,
+      `Cannot GET /x: the answer of ${server.url} ${said}, beyond 67108864 bytes`,
+      "one line says what, from where and how large",
+    );
+    t.equal(failureKindOf(error), "transient", "another answer may be better");
+    t.ok(sent < (isAnnounced ? 20 : 80), `${sent} MiB were sent`);
+  });
+}
+
+await tap.test("Transport.request() reads an answer of many MiB", async (t) => {
+  const text = "x".repeat(40 * MIB);
+  const server = await startServer(t, (_, response) => sendJson(response, 200, { text }));
+  const { body } = await server.transport().request<{ text: string }>(GET);
+  t.equal(body.text.length, text.length);
 });
 
 await tap.test("Transport.request() throws TransportError when a success is not JSON", async (t) => {

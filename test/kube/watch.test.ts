@@ -154,6 +154,7 @@ const passing: readonly [name: string, answer: (response: ServerResponse) => unk
     (response) => response.end('{"type":"ERROR","object":{"kind":"Status"}}\n'),
   ],
   ["the stream ends at once", (response) => response.end()],
+  ["a line does not end", (response) => response.write("x".repeat(20 * 2 ** 20))],
 ];
 
 for (const [name, answer] of passing) {
