@@ -12,10 +12,13 @@ import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { parallel } from "./parallel.ts";
-import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
-const SLOW_MIGRATE = ["migrate", "--settle", "1s", ...SLOW_FLAGS];
+const SLOW_MIGRATE = ["migrate", "--settle", "1s", ...INTERRUPTED_FLAGS];
+
+/** Milliseconds: it watches the Lease of the first one first, for as long as that lasts. */
+const TAKEN_OVER_WITHIN_MS = 180_000;
 
 /** How many objects a run says it rewrote. */
 function rewrittenBy(stdout: string): number {
@@ -26,7 +29,7 @@ parallel("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes", as
   const kind = new TestKind("ctrlc");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
-  await untilRewriting(cluster, kind);
+  await untilRewriting(cluster, kind, run);
   run.child.kill("SIGINT");
   const { code, stderr } = await run.ended;
   t.equal(code, 130);
@@ -49,7 +52,7 @@ parallel("after kill -9 the next run takes over the freeze, and writes no object
   const kind = new TestKind("killed");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
-  await untilRewriting(cluster, kind);
+  await untilRewriting(cluster, kind, run);
   run.child.kill("SIGKILL");
   await run.ended;
   t.ok(hasFreezeAnnotation(await cluster.crd(kind)), "the dead run's freeze is still there");
@@ -68,8 +71,8 @@ parallel("after kill -9 the next run takes over the freeze, and writes no object
 parallel("a second run refuses while the first one lives", async (t) => {
   const kind = new TestKind("twice");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-  const first = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--max-qps", "8", "--page-size", "5", kind.name]);
-  await untilRewriting(cluster, kind);
+  const first = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
+  await untilRewriting(cluster, kind, first);
   const second = await cluster.migrate([kind.name]);
   t.equal(second.code, 1);
   t.match(second.stderr, /is migrating it .*\[AlreadyMigrating\]/);
@@ -104,7 +107,7 @@ parallel("W is not reused: one beyond what etcd has is void, as after a restore 
   const kind = new TestKind("restored");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
-  await untilRewriting(cluster, kind);
+  await untilRewriting(cluster, kind, run);
   run.child.kill("SIGINT");
   await run.ended;
   // As it would be had it been written later, at the last page, and etcd restored since; true to the letter otherwise.
@@ -167,14 +170,14 @@ parallel("Two writers: a run that wakes up after another took over does nothing 
   const kind = new TestKind("asleep");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const sleeper = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
-  await untilRewriting(cluster, kind);
+  await untilRewriting(cluster, kind, sleeper);
   sleeper.child.kill("SIGSTOP");
   // Slow enough to be still at work when the first one wakes up.
-  const second = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--max-qps", "8", "--page-size", "10", kind.name]);
+  const second = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
   const ownerNow = async (): Promise<string | undefined> => freezeOwnerOf(await cluster.crd(kind))?.identity;
   const before = await ownerNow();
   const hasTakenOver = async (): Promise<boolean> => ![undefined, before].includes(await ownerNow());
-  await eventually(hasTakenOver, "the second run has taken over");
+  await eventually(hasTakenOver, "the second run has taken over", TAKEN_OVER_WITHIN_MS);
   const owner = await ownerNow();
   sleeper.child.kill("SIGCONT");
   const late = await sleeper.ended;
