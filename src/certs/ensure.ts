@@ -5,6 +5,7 @@ import { isNamespaceMissing } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
+import { LoopPace } from "../migrator/loop-pace.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import { proveBundleSeen } from "./bundle-proof.ts";
 import {
@@ -74,6 +75,13 @@ const POLL_MS = 1_000;
 const LOOK_AGAIN_MS = 60_000;
 /** So many others at once would have to win. */
 const MAX_CONFLICTS = 50;
+/**
+ * From one turn to the next, in milliseconds: twice as long each time. A whole rotation takes eight turns, three seconds of
+ * pauses; where another client undoes each step, or a step has to wait for a moment that is past, they would never end.
+ */
+const MIN_TURN_MS = 25;
+const MAX_TURN_MS = 5_000;
+const MAX_TURNS = 40;
 
 /**
  * Sees to the certificates: creates them where there are none, takes the steps of a rotation that are due, and keeps the
@@ -84,20 +92,28 @@ const MAX_CONFLICTS = 50;
  * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in.
  */
 export async function ensureCertificates(options: EnsureOptions): Promise<EnsureResult> {
+  const { clock, logger, retrier, settings, signal } = options;
   const work = new Work(options);
-  for (let conflicts = 0; ; ) {
+  const pace = new LoopPace({ clock, minMs: MIN_TURN_MS, maxMs: MAX_TURN_MS });
+  for (let conflicts = 0, turns = 0; ; ) {
+    await pace.turn(signal);
     try {
-      const result = await options.retrier.run(() => work.turn(), options.signal);
+      const result = await retrier.run(() => work.turn(), signal);
       if (result !== undefined) {
         return result;
+      }
+      turns++;
+      if (turns >= MAX_TURNS) {
+        const text = `Cannot finish with Secret "${settings.namespace}/${settings.secret}": ${turns} steps were taken`;
+        throw new KsvmError("RotationStuck", `${text}, and another one is due; another client undoes them`);
       }
     } catch (error) {
       conflicts++;
       if (!isLost(error) || conflicts > MAX_CONFLICTS) {
         throw error;
       }
-      options.logger.debug("Somebody else changed the certificates; reading them again");
-      await options.clock.sleep(20 * conflicts, options.signal);
+      logger.debug("Another client changed the certificates; reading them again");
+      await clock.sleep(20 * conflicts, signal);
     }
   }
 }

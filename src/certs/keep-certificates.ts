@@ -1,3 +1,4 @@
+import { LoopPace } from "../migrator/loop-pace.ts";
 import { ensureCertificates, type EnsureOptions, type EnsureResult } from "./ensure.ts";
 
 /** The certificates are looked at this often, in milliseconds. */
@@ -17,7 +18,10 @@ export async function keepCertificates(
   },
 ): Promise<void> {
   const { clock, logger, signal, intervalMs = KEEP_INTERVAL_MS } = options;
+  // Whatever the next look is said to be.
+  const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
   while (!signal.aborted) {
+    await pace.turn(signal).catch(() => undefined);
     const result = await ensureCertificates(options).catch((error: unknown) => {
       if (!signal.aborted) {
         logger.error({ err: error }, "Cannot see to the certificates; trying again");

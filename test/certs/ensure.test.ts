@@ -1,0 +1,95 @@
+import { pino } from "pino";
+import tap from "tap";
+import { ensureCertificates, type EnsureOptions } from "../../src/certs/ensure.ts";
+import { issueCa, issueServing } from "../../src/certs/issue.ts";
+import { keepCertificates } from "../../src/certs/keep-certificates.ts";
+import { dnsNamesOf } from "../../src/certs/service-names.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import { Retrier } from "../../src/migrator/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const DAY_MS = 86_400_000;
+const SETTINGS = {
+  namespace: "ns",
+  service: "webhook",
+  secret: "tls",
+  webhookConfiguration: "ksvm",
+  caLifetimeMs: 365 * DAY_MS,
+  servingLifetimeMs: 90 * DAY_MS,
+  timeoutMs: 1_000,
+  renewBefore: 1 / 3,
+  apiServerDwellMs: 0,
+  replicaDwellMs: 0,
+};
+const clockStart = Date.parse("2026-01-01T00:00:00Z");
+const [now, lifetimeMs] = [new Date(clockStart), 300 * DAY_MS];
+const [old, next] = await Promise.all([issueCa({ now, lifetimeMs }), issueCa({ now, lifetimeMs })]);
+const names = { dnsNames: dnsNamesOf(SETTINGS), ipAddresses: [] };
+const serving = await issueServing({ ca: old, now, lifetimeMs: 90 * DAY_MS, ...names });
+const CURRENT = { "tls.crt": serving.certPem, "tls.key": serving.keyPem, "ca.crt": old.certPem, "ca.key": old.keyPem };
+/** In the middle of a rotation: the next step notes that every API server trusts both CAs. */
+const ROTATING = {
+  ...CURRENT,
+  "ca.crt": old.certPem + next.certPem,
+  "next-ca.crt": next.certPem,
+  "next-ca.key": next.keyPem,
+};
+
+/**
+ * A stand-in for an API server and for another client that puts the Secret back after each write: against a real one the
+ * test would race it. It counts what it is asked.
+ */
+function setting(texts: Readonly<Record<string, string>>) {
+  const clock = new FakeClock(clockStart);
+  const requests: { readonly method: string; readonly at: number }[] = [];
+  const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
+  const request = async ({ method, path }: ApiRequest): Promise<unknown> => {
+    requests.push({ method, at: clock.monotonic() });
+    if (!path.includes("/secrets/")) {
+      const answer = { kind: "Status", reason: "NotFound", details: { name: "ksvm" } } as const;
+      throw new ApiError(`${method} ${path}`, 404, { answer });
+    }
+    const labels = { "app.kubernetes.io/managed-by": "ksvm" };
+    const metadata = { namespace: "ns", name: "tls", labels, resourceVersion: "1" };
+    return { status: 200, body: { type: "kubernetes.io/tls", metadata, data }, serverTime: clock.now() };
+  };
+  const options: EnsureOptions = {
+    settings: SETTINGS,
+    client: new ApiClient({ server: "https://a", request } as unknown as Transport),
+    findApiServers: async () => ({ mode: "each", clients: [] }),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0 }),
+    logger: pino({ level: "silent" }),
+    signal: new AbortController().signal,
+  };
+  return { clock, options, requests };
+}
+
+await tap.test("ensureCertificates() waits longer and longer where each step is undone, and ends", async (t) => {
+  const { clock, options, requests } = setting(ROTATING);
+  await t.rejects(ensureCertificates(options), { code: "RotationStuck", message: /^[^\n]*"ns\/tls"[^\n]*undoes/ });
+  const writes = requests.filter(({ method }) => method === "PUT").map(({ at }) => at);
+  const gaps = writes.map((at, index) => at - (writes[index - 1] ?? 0));
+  t.equal(writes.length, 40);
+  t.ok(
+    gaps.slice(1).every((gap, index) => gap >= Math.min(5_000, 25 * 2 ** index)),
+    gaps.join(" "),
+  );
+  t.ok(clock.monotonic() > 120_000, `${clock.monotonic()} ms`);
+});
+
+await tap.test("keepCertificates() looks every five seconds at most, whenever the next look is due", async (t) => {
+  const { clock, options, requests } = setting(CURRENT);
+  const abort = new AbortController();
+  const kept = keepCertificates({ ...options, signal: abort.signal, intervalMs: 0 });
+  // A clock that stands still would be a loop that does not wait at all.
+  for (let turns = 0; turns < 20_000 && clock.monotonic() < 1_000_000; turns++) {
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  abort.abort(new Error("seen enough"));
+  await kept;
+  const looks = requests.length / 2;
+  t.ok(looks > 1 && looks <= 201, `${looks} looks in 1000 s`);
+});
