@@ -5,6 +5,7 @@ import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { Heartbeat } from "../observability/heartbeat.ts";
 import { observeMigration } from "../observability/observe-migration.ts";
+import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
@@ -48,6 +49,7 @@ export class LeaderPart {
     try {
       await Promise.all([
         this.#migrate(signal),
+        this.#ownMigrations(signal),
         this.#trigger(finder, signal),
         this.#keepCertificates(finder, { retrier, signal }),
       ]);
@@ -81,6 +83,23 @@ export class LeaderPart {
       },
     });
     await controller.run(signal);
+  }
+
+  /** Once: migrations that an earlier version created went with a ClusterRole, which a user may replace. */
+  async #ownMigrations(signal: AbortSignal): Promise<void> {
+    const { clock, leadership, logger } = this.#options;
+    const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
+    const retrier = new Retrier({ clock, random: Math.random, maxIdleMs: Number.POSITIVE_INFINITY });
+    try {
+      const { changed, refused } = await ownMigrationsByCrd({ client, clock, retrier, signal });
+      if (changed + refused.length > 0) {
+        logger.info({ changed, refused }, "gave migrations that a ClusterRole owned to the CRD");
+      }
+    } catch (error) {
+      if (!signal.aborted) {
+        logger.warn({ reason: messageOf(error) }, "cannot see whether a ClusterRole owns migrations");
+      }
+    }
   }
 
   #observe(resource: string): RunObserver {

@@ -1,21 +1,20 @@
 import type { ObjectMeta, OwnerReference, PartialObjectMetadata } from "../api/meta.ts";
-import { isSuspended, MIGRATION_API_VERSION, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import {
+  isFinished,
+  isSuspended,
+  MIGRATION_API_VERSION,
+  resourceNameOf,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, type KubeObject } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import {
-  APPLY_PATCH,
-  apiVersionOf,
-  CLUSTER_ROLES,
-  CRDS,
-  MIGRATIONS,
-  type Resource,
-  STORAGE_STATES,
-} from "../kube/resources.ts";
+import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
+import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import type { Retrier } from "../migrator/retrier.ts";
-import { findUnfinished } from "../suspend/set-suspend.ts";
 import { discoverMigratable } from "./discover.ts";
 import type { SkippedResource } from "./migratable.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "./other-migrators.ts";
@@ -25,14 +24,12 @@ import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
 export const INIT_LABEL = "ksvm.sigs.k8s.io/created-by";
 const INIT_LABEL_VALUE = "init";
 
-/** The ClusterRole of seed 000. */
-export const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";
-
 const FIELD_MANAGER = "ksvm-init";
 const PAGE_SIZE = 100;
 /** How long a CRD may take to be served, or to be gone. */
 const CRD_TIMEOUT_MS = 60_000;
 const CRD_POLL_MS = 200;
+const NOT_OWNED = "a ClusterRole owns it and goes with it, and the API server refuses to change that";
 
 /** What {@link initialize} needs. */
 export interface InitContext {
@@ -40,6 +37,8 @@ export interface InitContext {
   readonly retrier: Retrier;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** As in {@link DiscoverContext}. */
+  readonly discoveryPatienceMs?: number;
 }
 
 /** What a user may choose. */
@@ -58,6 +57,8 @@ export interface InitResult {
   readonly deleted: number;
   readonly migrations: readonly { readonly name: string; readonly resource: string; readonly version: string }[];
   readonly skipped: readonly SkippedResource[];
+  /** What may have resources to migrate, and could not be read: as long as there is any, the initializer is not done. */
+  readonly unread: readonly SkippedResource[];
 }
 
 /**
@@ -74,18 +75,20 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   for (const resource of [MIGRATIONS, STORAGE_STATES]) {
     await whenServed(context, () => context.client.listMetadata(resource, { limit: 1, signal: context.signal }));
   }
-  const { migratable, skipped } = await discoverMigratable(context);
+  const { refused } = await ownMigrationsByCrd(context);
+  const { migratable, skipped, unread } = await discoverMigratable(context);
+  const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
+  const { earlier, stopped } = await readMigrations(context, unknownGroups);
+  await deleteAll(context, earlier);
   const owner = await findOwner(context);
-  const suspended = await findSuspended(context);
-  const deleted = await deleteEarlier(context, new Set(suspended.map(({ metadata }) => metadata.uid)));
-  const stopped = new Set(suspended.map(({ spec }) => resourceNameOf(spec.resource)));
   const migrations: InitResult["migrations"][number][] = [];
   for (const resource of migratable.filter((one) => !stopped.has(resourceNameOf(one)))) {
     const name = await createMigration(context, resource, owner);
     migrations.push({ name, resource: resourceNameOf(resource), version: resource.version });
   }
   const kept = [...stopped].map((resource) => ({ resource, reason: "its migration is suspended" }));
-  return { replaced, crds, deleted, migrations, skipped: [...skipped, ...kept] };
+  const notOwned = refused.map((name) => ({ resource: `migrations/${name}`, reason: NOT_OWNED }));
+  return { replaced, crds, deleted: earlier.length, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
 }
 
 async function replaceOthers(
@@ -154,54 +157,57 @@ async function whenServed<T>({ clock, retrier, signal }: InitContext, send: () =
   }
 }
 
-/**
- * What the migrations go with when it is deleted. It has to be cluster-scoped as they are, so a Deployment cannot be it:
- * the ClusterRole, which is deleted with the installation, else the CRD.
- */
 async function findOwner({ client, retrier, signal }: InitContext): Promise<OwnerReference> {
-  const find = (resource: Resource, name: string): Promise<KubeObject | undefined> =>
-    retrier.run(() => client.find<KubeObject>(resource, { name }, { signal }), signal);
-  const role = await find(CLUSTER_ROLES, MIGRATOR_CLUSTER_ROLE);
-  if (role !== undefined) {
-    return ownerReferenceTo(CLUSTER_ROLES, "ClusterRole", role.metadata);
-  }
-  const crd = await find(CRDS, resourceNameOf(MIGRATIONS));
-  return ownerReferenceTo(CRDS, "CustomResourceDefinition", crd?.metadata ?? {});
+  const ref = { name: resourceNameOf(MIGRATIONS) };
+  return crdOwnerOf(
+    (await retrier.run(() => client.get<PartialObjectMetadata>(CRDS, ref, { signal }), signal)).metadata,
+  );
 }
 
-function ownerReferenceTo({ group, version }: Resource, kind: string, metadata: Partial<ObjectMeta>): OwnerReference {
-  const { name = "", uid = "" } = metadata;
-  return { apiVersion: apiVersionOf(group, version), kind, name, uid };
+/** What is there when the initializer begins. */
+interface Present {
+  /** Migrations of an earlier one, to be replaced. */
+  readonly earlier: readonly ObjectMeta[];
+  /** Resources with a migration that a user stopped: neither is it deleted, nor does its resource get another one that runs. */
+  readonly stopped: ReadonlySet<string>;
 }
 
-/** A user stopped them: neither are they deleted, nor does their resource get another one that runs. */
-async function findSuspended({ client, retrier, signal }: InitContext): Promise<readonly StorageVersionMigration[]> {
-  return (await retrier.run(() => findUnfinished(client, undefined, { signal }), signal)).filter(isSuspended);
+/** @param unknownGroups of whose resources nothing is known, so that no migration would take the place of an earlier one */
+async function readMigrations(context: InitContext, unknownGroups: ReadonlySet<string>): Promise<Present> {
+  const { client, signal } = context;
+  const read = async (): Promise<Present> => {
+    const earlier: ObjectMeta[] = [];
+    const stopped = new Set<string>();
+    for await (const page of client.pages<unknown>(MIGRATIONS, { limit: PAGE_SIZE, signal })) {
+      for (const { object } of page.map(parseMigration)) {
+        const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);
+        if (isStopped) {
+          stopped.add(resourceNameOf(object.spec.resource));
+        } else if (object !== undefined && isReplaced(object, unknownGroups)) {
+          earlier.push(object.metadata);
+        }
+      }
+    }
+    return { earlier, stopped };
+  };
+  return whenServed(context, read);
 }
 
-async function deleteEarlier(context: InitContext, kept: ReadonlySet<string>): Promise<number> {
-  const { client, retrier, signal } = context;
-  const labelSelector = `${INIT_LABEL}=${INIT_LABEL_VALUE}`;
-  const earlier: PartialObjectMetadata[] = [];
-  let continueToken: string | undefined;
-  do {
-    const options = { labelSelector, limit: PAGE_SIZE, continueToken, signal };
-    const page = await whenServed(context, () => client.listMetadata(MIGRATIONS, options));
-    earlier.push(...page.items.filter(({ metadata }) => !kept.has(metadata.uid)));
-    continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
-  } while (continueToken !== undefined);
-  for (const { metadata } of earlier) {
-    const { name, uid } = metadata;
+function isReplaced({ metadata, spec }: StorageVersionMigration, unknownGroups: ReadonlySet<string>): boolean {
+  return metadata.labels?.[INIT_LABEL] === INIT_LABEL_VALUE && !unknownGroups.has(spec.resource.group ?? "");
+}
+
+async function deleteAll({ client, retrier, signal }: InitContext, earlier: readonly ObjectMeta[]): Promise<void> {
+  for (const { name, uid } of earlier) {
     await retrier
       .run(() => client.delete(MIGRATIONS, { name }, { preconditions: { uid }, signal }), signal)
       .catch((error: unknown) => {
-        // Deleted and created again by somebody else: it is not of an earlier init any more.
+        // Another client deleted it and created it again: it is not of an earlier init any more.
         if (!isConflict(error)) {
           throw error;
         }
       });
   }
-  return earlier.length;
 }
 
 async function createMigration(context: InitContext, resource: Resource, owner: OwnerReference): Promise<string> {

@@ -15,6 +15,8 @@ export interface SkippedResource {
   /** `plural.group`; a subresource as `plural/subresource.group`. */
   readonly resource: string;
   readonly reason: string;
+  /** Where it stands for a version of a group of which nothing could be read: the group, empty for the core group. */
+  readonly group?: string;
 }
 
 /** Which resources are to be migrated. */

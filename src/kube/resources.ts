@@ -1,3 +1,5 @@
+import { KsvmError } from "../errors.ts";
+
 /** A resource of the API: where its objects live. */
 export interface Resource {
   /** Empty for the core group. */
@@ -32,18 +34,32 @@ export function apiVersionOf(group: string, version: string): string {
 
 /** The path of all objects of a resource, over all namespaces or in one. */
 export function collectionPath({ group, version, resource }: Resource, namespace?: string): string {
-  const scope = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  const scope = namespace === undefined ? "" : `/namespaces/${segmentOf(namespace)}`;
   return `${groupVersionPath(group, version)}${scope}/${resource}`;
 }
 
-/** The path of one object; without a namespace, of a cluster-scoped one. */
+/**
+ * The path of one object; without a namespace, of a cluster-scoped one.
+ * @throws {KsvmError} ResourceNotFound for a name that no object can have.
+ */
 export function objectPath(
   { group, version, resource }: Resource,
   object: { readonly name: string; readonly namespace?: string },
 ): string {
   const base = groupVersionPath(group, version);
-  const scope = object.namespace === undefined ? "" : `/namespaces/${encodeURIComponent(object.namespace)}`;
-  return `${base}${scope}/${resource}/${encodeURIComponent(object.name)}`;
+  const scope = object.namespace === undefined ? "" : `/namespaces/${segmentOf(object.namespace)}`;
+  return `${base}${scope}/${resource}/${segmentOf(object.name)}`;
+}
+
+/** No encoding keeps these two from leading to another path, and no object has such a name. */
+function segmentOf(name: string): string {
+  if (name === "." || name === "..") {
+    throw new KsvmError(
+      "ResourceNotFound",
+      `Cannot ask for an object with the name "${name}": no object has that name`,
+    );
+  }
+  return encodeURIComponent(name);
 }
 
 /** CustomResourceDefinitions, the version this project speaks. */
@@ -71,6 +87,8 @@ export const CLUSTER_ROLES: Resource = {
   version: "v1",
   resource: "clusterroles",
 };
+/** What the API server serves itself, and which API servers it passes requests on to. */
+export const API_SERVICES: Resource = { group: "apiregistration.k8s.io", version: "v1", resource: "apiservices" };
 /** The StorageVersion API of seed 003, which is alpha and rarely served. */
 export const STORAGE_VERSIONS: Resource = {
   group: "internal.apiserver.k8s.io",

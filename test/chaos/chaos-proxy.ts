@@ -12,7 +12,7 @@ import { type Disturbance, UNDISTURBED } from "./disturbance.ts";
 /** How a {@link ChaosProxy} behaves. */
 export interface ProxyOptions {
   /** @default nothing is disturbed */
-  readonly disturb?: () => Disturbance;
+  readonly disturb?: (request: { readonly method: string; readonly path: string }) => Disturbance;
   /** Told of every request that goes on to the API server, and how that answered. */
   readonly onAnswer?: (request: { readonly method: string; readonly path: string }, status: number) => void;
 }
@@ -55,7 +55,8 @@ export class ChaosProxy {
   }
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const disturbance = this.#options.disturb?.() ?? UNDISTURBED;
+    const { method = "GET", url: path = "/" } = request;
+    const disturbance = this.#options.disturb?.({ method, path }) ?? UNDISTURBED;
     this.disturbed[disturbance.kind] = (this.disturbed[disturbance.kind] ?? 0) + 1;
     switch (disturbance.kind) {
       case "reset":

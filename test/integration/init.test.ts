@@ -110,10 +110,10 @@ await t.test("init goes on where one that was killed stopped", async (t) => {
 });
 
 await t.test(
-  "init updates a CRD that differs, and owns the migrations by the ClusterRole where it is installed",
+  "init updates a CRD that differs, and owns the migrations by the CRD, not by the ClusterRole that is installed",
   async (t) => {
     await api.patch(CRDS, MIGRATIONS_CRD, { type: MERGE_PATCH, body: { spec: { names: { shortNames: ["old"] } } } });
-    const role = await api.create<{ metadata: ObjectMeta }>(CLUSTER_ROLES, {
+    await api.create(CLUSTER_ROLES, {
       apiVersion: "rbac.authorization.k8s.io/v1",
       kind: "ClusterRole",
       metadata: { name: "system:storage-migrator" },
@@ -121,11 +121,14 @@ await t.test(
     });
     const { crds, migrations } = await init();
     t.match(crds, [{ result: "unchanged" }, { result: "updated" }]);
-    const crd = await api.get<{ spec: { names: { shortNames: string[] } } }>(CRDS, MIGRATIONS_CRD);
+    const crd = await api.get<{ metadata: ObjectMeta; spec: { names: { shortNames: string[] } } }>(
+      CRDS,
+      MIGRATIONS_CRD,
+    );
     t.ok(crd.spec.names.shortNames.includes("migrations"));
     const created = await api.get<StorageVersionMigration>(MIGRATIONS, { name: migrations[0]?.name ?? "" });
     t.match(created.metadata.ownerReferences, [
-      { kind: "ClusterRole", name: role.metadata.name, uid: role.metadata.uid },
+      { kind: "CustomResourceDefinition", ...MIGRATIONS_CRD, uid: crd.metadata.uid },
     ]);
     t.equal(created.metadata.labels?.[INIT_LABEL], "init");
   },

@@ -27,14 +27,16 @@ export async function initCommand(io: CliIo, options: InitCommandOptions): Promi
     stdout.write(
       options.output === "json" ? `${JSON.stringify(result, undefined, 2)}\n` : `${describeInit(result).join("\n")}\n`,
     );
-    return EXIT.done;
+    // Else a Job would tell of success, and nobody would run it again.
+    return result.unread.length === 0 ? EXIT.done : EXIT.incomplete;
   } finally {
     await connection.close();
   }
 }
 
 /** The result in plain words. Subresources are only counted: there are more of them than of everything else. */
-export function describeInit({ replaced, crds, deleted, migrations, skipped }: InitResult): readonly string[] {
+export function describeInit(done: InitResult): readonly string[] {
+  const { replaced, crds, deleted, migrations, skipped, unread } = done;
   return [
     ...replaced.map(({ namespace, name }) => `removed Deployment "${namespace}/${name}"`),
     ...crds.map(({ name, result }) => `${result} CustomResourceDefinition "${name}"`),
@@ -45,6 +47,7 @@ export function describeInit({ replaced, crds, deleted, migrations, skipped }: I
     `left out ${skipped.filter(isSubresource).length} subresources`,
     ...migrations.map(({ name, resource, version }) => `created migration "${name}" of "${resource}" (${version})`),
     `created ${migrations.length} migrations; see how they get on: ksvm status -w`,
+    ...unread.map(({ resource, reason }) => `not done: "${resource}": ${reason}; run ksvm init again`),
   ];
 }
 
