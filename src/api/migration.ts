@@ -138,16 +138,6 @@ export function isSuspended({ spec }: Pick<StorageVersionMigration, "spec">): bo
   return spec.suspend === true;
 }
 
-/**
- * Whether it says what is to be migrated. Our CRD requires that; one that was stored under another CRD of this name may not
- * have it, and an API server hands it out all the same.
- */
-export function isReadable(migration: {
-  readonly spec?: { readonly resource?: { readonly resource?: unknown } } | undefined;
-}): boolean {
-  return typeof migration.spec?.resource?.resource === "string";
-}
-
 /** Whether a migration has ended, which it does for good. */
 export function isFinished(migration: StorageVersionMigration): boolean {
   return hasCondition(migration, "Succeeded") || hasCondition(migration, "Failed");

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { StorageVersionMigration } from "../api/migration.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
@@ -74,7 +75,10 @@ export class IdleWriter {
       assertLeading();
       const options = { subresource: "status", signal: within };
       const patch = { type: MERGE_PATCH, body };
-      onWritten(await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, patch, options));
+      const { object } = parseMigration(await client.patch<unknown>(MIGRATIONS, { name }, patch, options));
+      if (object !== undefined) {
+        onWritten(object);
+      }
       this.#told.delete(uid);
       const isNew = state !== phase.type || migration.conditions.length === 0;
       const what = phase.type === "Suspended" ? "a migration is suspended" : "a migration is in the queue";

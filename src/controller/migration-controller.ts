@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
-import type { MigrationState } from "../api/migration.ts";
+import type { MigrationState, StorageVersionMigration } from "../api/migration.ts";
+import type { Unreadable } from "../api/parse-meta.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -85,9 +86,11 @@ export class MigrationController {
     let sweeping: Promise<void> | undefined;
     const onError = (error: unknown): void =>
       logger.warn({ reason: messageOf(error) }, "cannot watch StorageVersionMigrations; trying again");
-    const onUnreadable = (migration: string): void =>
-      logger.warn({ migration }, "left a StorageVersionMigration out: it does not say what it migrates");
-    for await (const change of migrationChanges({ client, clock, signal, onError, onUnreadable })) {
+    const onUnreadable = ({ name, problem }: Unreadable): void =>
+      logger.warn({ migration: name, problem }, "left a StorageVersionMigration out: it cannot be read");
+    const onIgnored = ({ metadata: { name } }: StorageVersionMigration, paths: readonly string[]): void =>
+      logger.warn({ migration: name, paths }, "parts of a status cannot be read and count as never written");
+    for await (const change of migrationChanges({ client, clock, signal, onError, onUnreadable, onIgnored })) {
       this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
       onStates?.(this.#known.states());
       this.#changed();

@@ -1,9 +1,13 @@
-import { isReadable, type StorageVersionMigration } from "../api/migration.ts";
+import type { StorageVersionMigration } from "../api/migration.ts";
+import { parseMigration } from "../api/parse-migration.ts";
+import type { Parsed, Unreadable } from "../api/parse-meta.ts";
 import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
+import { KsvmError } from "../errors.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { collectionPath, MIGRATIONS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
+import { ToldOnce } from "../told-once.ts";
 
 /** What became of the migrations of a cluster. */
 export type MigrationChange =
@@ -19,13 +23,15 @@ export interface MigrationFeedOptions {
   readonly signal: AbortSignal;
   /** Told why it cannot list or watch; it tries again. */
   readonly onError: (error: unknown) => void;
-  /** Told of one that does not say what it migrates, which is left out. @default nobody is told */
-  readonly onUnreadable?: (name: string) => void;
+  /** Told once of each that cannot be read and is left out, and what is wrong with it. @default nobody is told */
+  readonly onUnreadable?: (unreadable: Unreadable) => void;
+  /** Told once of each whose status has parts that cannot be read and count as never written. @default nobody is told */
+  readonly onIgnored?: (migration: StorageVersionMigration, paths: readonly string[]) => void;
 }
 
 interface MigrationList {
-  readonly items: readonly StorageVersionMigration[];
-  readonly metadata: { readonly resourceVersion: string; readonly continue?: string };
+  readonly items?: readonly unknown[];
+  readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
 }
 
 /** They may have a hundred failures each. */
@@ -37,10 +43,11 @@ const MIN_INTERVAL_MS = 2_000;
 export async function* migrationChanges(options: MigrationFeedOptions): AsyncGenerator<MigrationChange, void> {
   const { clock, onError, signal } = options;
   const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
+  const reader = new Reader(options);
   while (!signal.aborted) {
     try {
       await pace.turn(signal);
-      yield* listAndWatch(options);
+      yield* listAndWatch(options, reader);
     } catch (error) {
       if (signal.aborted) {
         return;
@@ -50,42 +57,86 @@ export async function* migrationChanges(options: MigrationFeedOptions): AsyncGen
   }
 }
 
-async function* listAndWatch(feed: MigrationFeedOptions): AsyncGenerator<MigrationChange, void> {
-  const { client, clock, onUnreadable, signal } = feed;
-  const isToBeTold = (migration: StorageVersionMigration): boolean => {
-    const isFit = isReadable(migration);
-    if (!isFit) {
-      onUnreadable?.(migration.metadata.name);
-    }
-    return isFit;
-  };
-  const { migrations: all, resourceVersion } = await listAll(client, signal);
-  const migrations = all.filter(isToBeTold);
-  yield { type: "listed", migrations };
+async function* listAndWatch(feed: MigrationFeedOptions, reader: Reader): AsyncGenerator<MigrationChange, void> {
+  const { client, clock, signal } = feed;
+  const { items, resourceVersion } = await listAll(client, signal);
+  yield { type: "listed", migrations: reader.readAll(items) };
   const options = { resourceVersion, signal, clock };
-  for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, options)) {
+  for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, options)) {
     if (event.type === "GAP") {
       return;
     }
-    if (event.type === "DELETED") {
-      yield { type: "deleted", uid: event.object.metadata.uid };
-    } else if (event.type !== "BOOKMARK" && isToBeTold(event.object)) {
-      yield { type: "changed", migration: event.object };
+    if (event.type !== "BOOKMARK") {
+      yield event.type === "DELETED" ? reader.deleted(event.object) : reader.changed(event.object);
     }
   }
 }
 
+/** Tells migrations from what is none, and says once what is wrong with each. */
+class Reader {
+  readonly #options: MigrationFeedOptions;
+  readonly #told = new ToldOnce();
+
+  constructor(options: MigrationFeedOptions) {
+    this.#options = options;
+  }
+
+  readAll(items: readonly unknown[]): readonly StorageVersionMigration[] {
+    const parsed = items.map(parseMigration);
+    this.#told.keepOnly(new Set(parsed.map(({ uid }) => uid)));
+    return parsed.flatMap((one) => this.#take(one) ?? []);
+  }
+
+  /** One that can be read no more is as good as deleted: nothing is known of what its user wants. */
+  changed(value: unknown): MigrationChange {
+    const parsed = parseMigration(value);
+    const migration = this.#take(parsed);
+    return migration === undefined ? { type: "deleted", uid: parsed.uid } : { type: "changed", migration };
+  }
+
+  deleted(value: unknown): MigrationChange {
+    const { uid } = parseMigration(value);
+    this.#told.forget(uid);
+    return { type: "deleted", uid };
+  }
+
+  #take({ object, ignored, uid, unreadable }: Parsed<StorageVersionMigration>): StorageVersionMigration | undefined {
+    if (object === undefined) {
+      this.#tell(uid, unreadable.problem, () => this.#options.onUnreadable?.(unreadable));
+    } else if (ignored.length === 0) {
+      this.#told.forget(uid);
+    } else {
+      this.#tell(uid, ignored.join(" "), () => this.#options.onIgnored?.(object, ignored));
+    }
+    return object;
+  }
+
+  #tell(uid: string, text: string, tell: () => void): void {
+    if (this.#told.isNews(uid, text)) {
+      tell();
+    }
+  }
+}
+
+/** @throws {KsvmError} ApiRequestFailed where an answer is no list: taken for an empty one, it would end every run. */
 async function listAll(
   { transport }: ApiClient,
   signal: AbortSignal,
-): Promise<{ readonly migrations: readonly StorageVersionMigration[]; readonly resourceVersion: string }> {
-  const migrations: StorageVersionMigration[] = [];
-  let page: MigrationList | undefined;
-  do {
-    const query = { limit: PAGE_SIZE, continue: page?.metadata.continue };
-    const path = collectionPath(MIGRATIONS);
-    ({ body: page } = await transport.request<MigrationList>({ method: "GET", path, query, signal }));
-    migrations.push(...page.items);
-  } while (page.metadata.continue !== undefined && page.metadata.continue !== "");
-  return { migrations, resourceVersion: page.metadata.resourceVersion };
+): Promise<{ readonly items: readonly unknown[]; readonly resourceVersion: string }> {
+  const all: unknown[] = [];
+  const path = collectionPath(MIGRATIONS);
+  let token: string | undefined;
+  for (;;) {
+    const query = { limit: PAGE_SIZE, continue: token };
+    const { body } = await transport.request<MigrationList | null>({ method: "GET", path, query, signal });
+    const { items, metadata: { resourceVersion, continue: next = "" } = {} } = body ?? {};
+    if (!Array.isArray(items) || resourceVersion === undefined) {
+      throw new KsvmError("ApiRequestFailed", `Cannot list ${path}: the answer is no list`);
+    }
+    all.push(...(items as readonly unknown[]));
+    if (next === "") {
+      return { items: all, resourceVersion };
+    }
+    token = next;
+  }
 }

@@ -7,6 +7,7 @@ import {
   type StorageVersionMigration,
 } from "../api/migration.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import { type FreezeOwner, formatOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
@@ -14,6 +15,7 @@ import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { failureKindOf } from "../kube/failure.ts";
+import { migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 
@@ -73,7 +75,7 @@ export class MigrationRecord {
 
   /**
    * Puts the leader's name on a migration.
-   * @returns `undefined` where it is finished, or deleted
+   * @returns `undefined` where it is finished, deleted, or cannot be read
    * @throws {MigrationSuspended}
    */
   static async claim(
@@ -84,7 +86,9 @@ export class MigrationRecord {
     const pace = paceOf(options);
     for (;;) {
       await pace.turn(signal);
-      const found = await retrier.run(() => client.find<StorageVersionMigration>(MIGRATIONS, ref, { signal }), signal);
+      const answer = await retrier.run(() => client.find<unknown>(MIGRATIONS, ref, { signal }), signal);
+      // One that cannot be read is left out and named by whoever lists all of them.
+      const found = answer === undefined ? undefined : parseMigration(answer).object;
       if (found === undefined || found.metadata.uid !== ref.uid || isFinished(found)) {
         return undefined;
       }
@@ -105,7 +109,7 @@ export class MigrationRecord {
 
   /**
    * Writes the status that `change` makes of the one that is there.
-   * @throws {MigrationDeleted}; {KsvmError} OwnershipLost where another replica took over.
+   * @throws {MigrationDeleted}; {MigrationUnreadable}; {KsvmError} OwnershipLost where another replica took over.
    */
   update(change: (before: MigrationStatus) => StatusChange): Promise<void> {
     return this.#inTurn(async () => {
@@ -177,11 +181,11 @@ export class MigrationRecord {
     const metadata = { ...(body as { metadata?: object }).metadata, uid, resourceVersion };
     const patch = { type: MERGE_PATCH, body: { ...body, metadata } };
     const options = subresource === undefined ? { signal } : { signal, subresource };
-    const send = (): Promise<StorageVersionMigration> => {
+    const send = (): Promise<unknown> => {
       assertLeading();
-      return client.patch<StorageVersionMigration>(MIGRATIONS, this.#current.metadata, patch, options);
+      return client.patch<unknown>(MIGRATIONS, this.#current.metadata, patch, options);
     };
-    this.#current = await retrier.run(send, signal);
+    this.#current = migrationOf(await retrier.run(send, signal));
     return this.#current;
   }
 
@@ -208,8 +212,9 @@ export class MigrationRecord {
   async #readAgain(): Promise<void> {
     const { client, owner, retrier, signal } = this.#options;
     const { name, uid } = this.#current.metadata;
-    const find = (): Promise<StorageVersionMigration | undefined> => client.find(MIGRATIONS, { name }, { signal });
-    const found = await this.#whileServed(() => retrier.run(find, signal));
+    const find = (): Promise<unknown> => client.find(MIGRATIONS, { name }, { signal });
+    const answer = await this.#whileServed(() => retrier.run(find, signal));
+    const found = answer === undefined ? undefined : migrationOf(answer);
     if (found?.metadata.uid !== uid) {
       throw new MigrationDeleted(name);
     }

@@ -2,7 +2,8 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
-import { ApiError, TransportError } from "../kube/errors.ts";
+import { ApiError } from "../kube/errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import { API_SERVICES, apiVersionOf } from "../kube/resources.ts";
 import { backoffMs } from "../migrator/backoff.ts";
 import type { Retrier } from "../migrator/retrier.ts";
@@ -94,7 +95,7 @@ async function readVersion(groupVersion: GroupVersion, context: DiscoverContext)
     return { ...groupVersion, resources: await resourcesOf(client.transport, groupVersion, { signal }) };
   } catch (error) {
     signal.throwIfAborted();
-    if (!(error instanceof ApiError) && !(error instanceof TransportError)) {
+    if (failureKindOf(error) === undefined) {
       throw error;
     }
     const reason = error instanceof ApiError ? error.said.trim() : messageOf(error);
@@ -110,10 +111,10 @@ async function isKnownDown({ group, version }: GroupVersion, { client, signal }:
     return isUnavailable(await client.findIfServed<ApiService>(API_SERVICES, { name }, { signal }));
   } catch (error) {
     signal.throwIfAborted();
-    if (error instanceof ApiError || error instanceof TransportError) {
-      return false;
+    if (failureKindOf(error) === undefined) {
+      throw error;
     }
-    throw error;
+    return false;
   }
 }
 

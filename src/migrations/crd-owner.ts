@@ -2,7 +2,8 @@ import type { ObjectMeta, OwnerReference, PartialObjectMetadata } from "../api/m
 import { resourceNameOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isConflict, isNotFound } from "../kube/client.ts";
+import { isNotFound } from "../kube/absent.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { apiVersionOf, CRDS, MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";

@@ -11,6 +11,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../api/migration.ts";
 import { freezerOf } from "../api/owner.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
@@ -50,12 +51,21 @@ export interface FreezeLine {
   readonly since?: string;
 }
 
+/** One migration that cannot be read. */
+export interface LeftOutLine {
+  /** Of the object. */
+  readonly name: string;
+  readonly reason: string;
+}
+
 /** What is going on in a cluster. */
 export interface ClusterStatus {
   readonly migrations: readonly MigrationLine[];
   readonly freezes: readonly FreezeLine[];
   /** Missing where not all migrations are suspended. */
   readonly suspended?: SuspendMark;
+  /** Migrations that cannot be read and that nobody carries out; missing where there is none. */
+  readonly leftOut?: readonly LeftOutLine[];
 }
 
 const PAGE_SIZE = 100;
@@ -71,10 +81,16 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
     readFreezes(client, options),
     readSuspended(client, options),
   ]);
-  const migrations = [...ours, ...inTree.map(inTreeLineOf)].toSorted(
+  const { leftOut, lines } = ours;
+  const migrations = [...lines, ...inTree.map(inTreeLineOf)].toSorted(
     (a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name),
   );
-  return { migrations, freezes, ...(suspended === undefined ? {} : { suspended }) };
+  return {
+    migrations,
+    freezes,
+    ...(suspended === undefined ? {} : { suspended }),
+    ...(leftOut.length === 0 ? {} : { leftOut }),
+  };
 }
 
 function rank({ state }: MigrationLine): number {
@@ -85,7 +101,10 @@ function rank({ state }: MigrationLine): number {
 export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
   const migrations = status.migrations.filter((line) => line.name === name || line.resource === name);
   const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
-  return { ...status, migrations, freezes: status.freezes.filter(({ crd }) => resources.has(crd)) };
+  const leftOut = status.leftOut?.filter((line) => line.name === name) ?? [];
+  const { leftOut: _all, ...rest } = status;
+  const freezes = status.freezes.filter(({ crd }) => resources.has(crd));
+  return { ...rest, migrations, freezes, ...(leftOut.length === 0 ? {} : { leftOut }) };
 }
 
 /** How a StorageVersionMigration is shown. */
@@ -129,11 +148,20 @@ function createdOf({ creationTimestamp }: { readonly creationTimestamp?: string 
   return creationTimestamp === undefined ? {} : { created: creationTimestamp };
 }
 
-async function readMigrations(client: ApiClient, options: CallOptions): Promise<readonly MigrationLine[]> {
+interface ReadMigrations {
+  readonly lines: readonly MigrationLine[];
+  readonly leftOut: readonly LeftOutLine[];
+}
+
+async function readMigrations(client: ApiClient, options: CallOptions): Promise<ReadMigrations> {
   const lines: MigrationLine[] = [];
+  const leftOut: LeftOutLine[] = [];
   try {
-    for await (const page of client.pages<StorageVersionMigration>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
-      lines.push(...page.map(migrationLineOf));
+    for await (const page of client.pages<unknown>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
+      const parsed = page.map(parseMigration);
+      lines.push(...parsed.flatMap(({ object }) => (object === undefined ? [] : [migrationLineOf(object)])));
+      const unreadable = parsed.flatMap((one) => one.unreadable ?? []);
+      leftOut.push(...unreadable.map(({ name, problem }) => ({ name, reason: problem })));
     }
   } catch (error) {
     // The CRDs are not installed.
@@ -141,7 +169,7 @@ async function readMigrations(client: ApiClient, options: CallOptions): Promise<
       throw error;
     }
   }
-  return lines;
+  return { lines, leftOut };
 }
 
 /** Not every user who may list migrations may read Leases of ours. */

@@ -1,5 +1,7 @@
+import { listIn, objectIn, textIn, textsIn } from "../api/json-fields.ts";
 import type { ObjectMeta } from "../api/meta.ts";
 import { resourceNameOf } from "../api/migration.ts";
+import { metaIn } from "../api/parse-meta.ts";
 import { isNotFound } from "../kube/absent.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { preferredVersions } from "../kube/discovery.ts";
@@ -45,14 +47,32 @@ export async function inTreeMigrations(
   const resource = { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
   const found: InTreeMigration[] = [];
   try {
-    for await (const page of client.pages<InTreeMigration>(resource, { limit: PAGE_SIZE, ...options })) {
-      found.push(...page);
+    for await (const page of client.pages<unknown>(resource, { limit: PAGE_SIZE, ...options })) {
+      found.push(...page.flatMap((value) => parseInTree(value) ?? []));
     }
   } catch (error) {
     // A moment ago it was listed: the next look shows whether there is another version of it.
     throw isNotFound(error) ? new DoubtfulAnswer(`${error.message}, but /apis lists ${IN_TREE_GROUP}`, error) : error;
   }
   return found;
+}
+
+/**
+ * Reads one; `undefined` where it does not say what it migrates, so that it is at work on nothing. Where the API server does
+ * not have this API itself, a CRD may have its name.
+ */
+export function parseInTree(value: unknown): InTreeMigration | undefined {
+  const { metadata, spec, status } = objectIn(value) ?? {};
+  const { group, resource } = objectIn(objectIn(spec)?.["resource"]) ?? {};
+  const read = metaIn(metadata);
+  if (read === undefined || typeof resource !== "string") {
+    return undefined;
+  }
+  const conditions = listIn(objectIn(status)?.["conditions"]).flatMap((one) => {
+    const { type, status: isTrue, ...texts } = textsIn(one) ?? {};
+    return type === undefined || isTrue === undefined ? [] : [{ ...texts, type, status: isTrue }];
+  });
+  return { metadata: read, spec: { resource: { group: textIn(group) ?? "", resource } }, status: { conditions } };
 }
 
 /** `plural.group` of what it migrates. */

@@ -1,4 +1,5 @@
-import { type StorageState, UNKNOWN_HASH } from "../api/migration.ts";
+import { UNKNOWN_HASH } from "../api/migration.ts";
+import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
@@ -14,11 +15,11 @@ const PAGE_SIZE = 500;
 export async function readStorageStates(
   client: ApiClient,
   options: CallOptions = {},
-): Promise<ReadonlyMap<string, StorageState> | undefined> {
-  const found = new Map<string, StorageState>();
+): Promise<ReadonlyMap<string, ReadStorageState> | undefined> {
+  const found = new Map<string, ReadStorageState>();
   try {
-    for await (const page of client.pages<StorageState>(STORAGE_STATES, { limit: PAGE_SIZE, ...options })) {
-      for (const state of page) {
+    for await (const page of client.pages<unknown>(STORAGE_STATES, { limit: PAGE_SIZE, ...options })) {
+      for (const state of page.flatMap((value) => parseStorageState(value).object ?? [])) {
         found.set(state.metadata.name, state);
       }
     }
@@ -53,7 +54,7 @@ export interface JudgeOptions {
  * What a StorageState says. One whose trigger does not run any more says nothing: the storage version may have changed
  * there and back since.
  */
-export function storedEncodingOf(state: StorageState | undefined, options: JudgeOptions): StoredEncoding {
+export function storedEncodingOf(state: ReadStorageState | undefined, options: JudgeOptions): StoredEncoding {
   const reason = reasonForDoubt(state, options);
   if (reason !== undefined) {
     return { state: "unknown", reason };
@@ -62,12 +63,13 @@ export function storedEncodingOf(state: StorageState | undefined, options: Judge
   return { state: persisted.length === 1 && persisted[0] === options.hash ? "current" : "stale" };
 }
 
-function reasonForDoubt(state: StorageState | undefined, { hash, heartbeatLimitMs, now }: JudgeOptions) {
+function reasonForDoubt(state: ReadStorageState | undefined, { hash, heartbeatLimitMs, now }: JudgeOptions) {
   const current = state?.status?.currentStorageVersionHash;
   const heartbeat = state?.status?.lastHeartbeatTime ?? "";
   const isFresh = Math.abs(now - Date.parse(heartbeat)) <= heartbeatLimitMs;
   const reasons: readonly (readonly [boolean, string])[] = [
-    [current === undefined, "it has no StorageState"],
+    [state === undefined, "it has no StorageState"],
+    [current === undefined, "its StorageState was never filled, or cannot be read"],
     [!isFresh, `the heartbeat of its StorageState is too old: ${heartbeat}`],
     [
       current === UNKNOWN_HASH || current !== hash,

@@ -27,7 +27,9 @@ export interface StorageVersionFacts {
 
 /** Reads what matters of a StorageVersion. */
 export function storageVersionFactsOf({ metadata, status }: StorageVersion): StorageVersionFacts {
-  const { commonEncodingVersion = "", storageVersions = [], conditions = [] } = status ?? {};
+  const { commonEncodingVersion = "" } = status ?? {};
+  // A list may be null.
+  const [storageVersions, conditions] = [status?.storageVersions ?? [], status?.conditions ?? []];
   const isEqual = conditions.some((condition) => condition.type === ALL_EQUAL && condition.status === "True");
   return {
     key: `${metadata.uid}/${metadata.resourceVersion}`,

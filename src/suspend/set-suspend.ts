@@ -1,4 +1,6 @@
 import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import type { Unreadable } from "../api/parse-meta.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
@@ -18,13 +20,18 @@ export async function findUnfinished(
   options: CallOptions = {},
 ): Promise<readonly StorageVersionMigration[]> {
   const found: StorageVersionMigration[] = [];
-  for await (const page of client.pages<StorageVersionMigration>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
-    found.push(...page.filter((migration) => !isFinished(migration) && isNamed(migration, name)));
+  const unreadable: Unreadable[] = [];
+  for await (const page of client.pages<unknown>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
+    const parsed = page.map(parseMigration);
+    const migrations = parsed.flatMap(({ object }) => object ?? []);
+    found.push(...migrations.filter((migration) => !isFinished(migration) && isNamed(migration, name)));
+    unreadable.push(...parsed.flatMap((one) => one.unreadable ?? []).filter((one) => one.name === name));
   }
   if (found.length === 0 && name !== undefined) {
+    const why = unreadable.map(({ problem }) => `; migrations/${name} is left out: ${problem}`).join("");
     throw new KsvmError(
       "ResourceNotFound",
-      `Cannot find a migration of "${name}" that is not finished; ksvm suspend --all also covers those that come later`,
+      `Cannot find a migration of "${name}" that is not finished${why}; ksvm suspend --all also covers those that come later`,
     );
   }
   return found;

@@ -1,9 +1,4 @@
-import {
-  MIGRATION_API_VERSION,
-  resourceNameOf,
-  type StorageState,
-  type StorageVersionMigration,
-} from "../api/migration.ts";
+import { MIGRATION_API_VERSION, resourceNameOf, type StorageState } from "../api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
   CRD_ANNOTATION,
@@ -17,9 +12,11 @@ import {
   STORAGE_VERSION_ANNOTATION,
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
+import { migrationOf } from "../migrations/read-migration.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -52,10 +49,12 @@ export async function apply(context: ApplyContext, situation: Situation, decisio
     await annotate(context, disowned.get(migration.uid) ?? migration, marksOf(situation));
   }
   if (decision.create !== undefined) {
-    const created = await context.client.create<StorageVersionMigration>(MIGRATIONS, manifestOf(decision.create), {
-      signal: context.signal,
-    });
-    context.index.put(created);
+    const { signal } = context;
+    const created = await context.client.create<unknown>(MIGRATIONS, manifestOf(decision.create), { signal });
+    const { object } = parseMigration(created);
+    if (object !== undefined) {
+      context.index.put(object);
+    }
   }
 }
 
@@ -90,7 +89,7 @@ async function annotate(
   const body = { metadata: { uid, resourceVersion, annotations } };
   try {
     const patch = { type: MERGE_PATCH, body };
-    const patched = await client.patch<StorageVersionMigration>(MIGRATIONS, { name }, patch, { signal });
+    const patched = migrationOf(await client.patch<unknown>(MIGRATIONS, { name }, patch, { signal }));
     index.put(patched);
     return migrationFactsOf(patched);
   } catch (error) {

@@ -1,14 +1,15 @@
 import { isNewer } from "../api/resource-version.ts";
-import { isReadable, type StorageVersionMigration } from "../api/migration.ts";
+import type { StorageVersionMigration } from "../api/migration.ts";
+import { parseMigration } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
+import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { collectionPath, MIGRATIONS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
 
 interface MigrationList {
-  readonly items: readonly StorageVersionMigration[];
+  readonly items: readonly unknown[];
   readonly metadata: { readonly resourceVersion?: string };
 }
 
@@ -62,7 +63,7 @@ export class MigrationIndex {
       throw new KsvmError("ApiRequestFailed", `Cannot list ${path}: the answer is no list`);
     }
     // What is wrong with one keeps no other from being known; the controller names it.
-    const migrations = items.filter(isReadable);
+    const migrations = items.flatMap((item) => parseMigration(item).object ?? []);
     const listed = new Set(migrations.map(({ metadata }) => metadata.uid));
     for (const facts of [...this.#byUid.values()].filter(({ uid }) => !listed.has(uid))) {
       this.#remove(facts);
@@ -71,18 +72,21 @@ export class MigrationIndex {
     migrations.forEach((migration) => this.#replace(migration));
     onReady();
     const options = { resourceVersion, signal, clock };
-    for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, options)) {
-      if ("object" in event && isReadable(event.object)) {
+    for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, options)) {
+      if ("object" in event) {
         this.#apply(event.type, event.object);
       }
     }
   }
 
-  #apply(type: "ADDED" | "MODIFIED" | "DELETED", migration: StorageVersionMigration): void {
-    if (type === "DELETED") {
-      this.#remove(migrationFactsOf(migration));
-    } else {
-      this.#take(migration);
+  #apply(type: "ADDED" | "MODIFIED" | "DELETED", value: unknown): void {
+    const { object, uid } = parseMigration(value);
+    // One that can be read no more is as good as deleted: nothing that was known of it is true any more.
+    const known = this.#byUid.get(uid);
+    if (type !== "DELETED" && object !== undefined) {
+      this.#take(object);
+    } else if (known !== undefined) {
+      this.#remove(known);
     }
   }
 

@@ -1,9 +1,11 @@
 import type { Logger } from "pino";
-import { HEARTBEAT_LIMIT_MS, type StorageState } from "../api/migration.ts";
+import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
+import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
+import { ToldOnce } from "../told-once.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { type Decision, decide } from "./decide.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -55,6 +57,7 @@ export class Reconciler {
   /** How often API servers were seen not to have followed a CRD, in a row. */
   readonly #crdLooks = new Map<string, number>();
   readonly #waiting = new Map<string, string>();
+  readonly #told = new ToldOnce();
   #shared: ReadonlySet<string> = new Set();
   #report: Omit<TriggerReport, "waiting"> = { leftOut: [], unavailable: [] };
 
@@ -125,8 +128,8 @@ export class Reconciler {
   async #lookAt(name: string, signal: AbortSignal): Promise<void> {
     const { client, index, logger, observer } = this.#options;
     // Read first, so that the write fails if anybody writes between this and the look at the API servers.
-    const found = await client.find<StorageState>(STORAGE_STATES, { name }, { signal });
-    const state = found === undefined ? undefined : stateFactsOf(found);
+    const found = await client.find<unknown>(STORAGE_STATES, { name }, { signal });
+    const state = found === undefined ? undefined : this.#read(found);
     await this.#options.sharedClock.refresh(signal);
     const observation = await observer.resource(name, signal);
     const observed = observation.observed.find((one) => one.name === name);
@@ -218,7 +221,8 @@ export class Reconciler {
       this.#failures.set(name, failures);
       const delayMs = isConflict(error) && failures === 1 ? CONFLICT_RETRY_MS : retryDelayMs(failures);
       if (delayMs !== CONFLICT_RETRY_MS) {
-        logger.warn({ err: error, resource: name }, "cannot look after a resource; trying again");
+        const isNews = this.#waiting.get(name) !== messageOf(error);
+        logger[isNews ? "warn" : "debug"]({ err: error, resource: name }, "cannot look after a resource; trying again");
         this.#waiting.set(name, messageOf(error));
       }
       queue.add(name, delayMs);
@@ -228,12 +232,34 @@ export class Reconciler {
   async #allStates(signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
     const states = new Map<string, StateFacts>();
     const options = { limit: STATE_PAGE_SIZE, signal };
-    for await (const page of this.#options.client.pages<StorageState>(STORAGE_STATES, options)) {
-      for (const state of page) {
-        states.set(state.metadata.name, stateFactsOf(state));
+    const uids = new Set<string>();
+    for await (const page of this.#options.client.pages<unknown>(STORAGE_STATES, options)) {
+      for (const value of page) {
+        const { object, uid } = parseStorageState(value);
+        uids.add(uid);
+        const facts = this.#read(value);
+        if (object !== undefined && facts !== undefined) {
+          states.set(object.metadata.name, facts);
+        }
       }
     }
+    this.#told.keepOnly(uids);
     return states;
+  }
+
+  /** Says once what cannot be read. A status that cannot be read counts as never written, and is written again. */
+  #read(value: unknown): StateFacts | undefined {
+    const { object, ignored, uid, unreadable } = parseStorageState(value);
+    const problem = unreadable?.problem ?? ignored.join(" ");
+    if (problem === "") {
+      this.#told.forget(uid);
+    } else if (this.#told.isNews(uid, problem)) {
+      this.#options.logger.warn(
+        { storageState: object?.metadata.name ?? unreadable?.name, problem },
+        "a StorageState cannot be read as a whole",
+      );
+    }
+    return object === undefined ? undefined : stateFactsOf(object);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
-import type { StorageState } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { isUnserved } from "../kube/absent.ts";
@@ -48,8 +48,9 @@ export async function retireStorageStates({ client, clock, logger, signal }: Ret
 async function deleteAll(client: ApiClient, signal: AbortSignal): Promise<number> {
   let deleted = 0;
   try {
-    for await (const page of client.pages<StorageState>(STORAGE_STATES, { limit: PAGE_SIZE, signal })) {
-      for (const { metadata } of page.filter((state) => state.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY)) {
+    for await (const page of client.pages<unknown>(STORAGE_STATES, { limit: PAGE_SIZE, signal })) {
+      const states = page.flatMap((value) => parseStorageState(value).object ?? []);
+      for (const { metadata } of states.filter((state) => state.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY)) {
         await retireStorageState(client, metadata, signal);
         deleted++;
       }

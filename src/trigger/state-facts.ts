@@ -1,10 +1,10 @@
-import type { StorageState } from "../api/migration.ts";
 import { CRD_ANNOTATION } from "../api/names.ts";
+import type { ReadStorageState } from "../api/parse-storage-state.ts";
 import { parseCrdRecord } from "./crd-facts.ts";
 import type { StateFacts } from "./next-status.ts";
 
 /** Reads what matters of a StorageState. */
-export function stateFactsOf({ metadata, status }: StorageState): StateFacts {
+export function stateFactsOf({ metadata, status }: ReadStorageState): StateFacts {
   return {
     uid: metadata.uid,
     resourceVersion: metadata.resourceVersion,

@@ -115,5 +115,8 @@ await tap.test("MigrationController leaves one without a spec out, names it, and
   const { clock, lines } = startController(t, api);
   await clock.advance(20_000);
   t.equal(stateOf(api.get("other")), "Failed", "it had its turn");
-  t.match(lines.join(""), /"migration":"nothing","msg":"left a StorageVersionMigration out/);
+  t.match(
+    lines.join(""),
+    /"migration":"nothing","problem":"spec is missing","msg":"left a StorageVersionMigration out/,
+  );
 });

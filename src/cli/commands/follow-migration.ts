@@ -2,11 +2,12 @@ import { isFinished, resourceNameOf, type StorageVersionMigration } from "../../
 import { FORCE_ANNOTATION } from "../../api/names.ts";
 import type { Clock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import type { ApiClient } from "../../kube/client.ts";
+import type { ApiClient, KubeObject } from "../../kube/client.ts";
 import { failureKindOf } from "../../kube/failure.ts";
 import { listNamed } from "../../kube/list-named.ts";
 import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
 import { watchObject } from "../../kube/watch.ts";
+import { migrationOf } from "../../migrations/read-migration.ts";
 import { findBuiltIn } from "../../migrator/built-in.ts";
 import { LoopPace } from "../../migrator/loop-pace.ts";
 import { findCrd } from "../../migrator/read-crd.ts";
@@ -28,7 +29,7 @@ export interface FollowOptions {
 
 /**
  * Has the controller of the cluster migrate a resource, and follows that to its end.
- * @throws {KsvmError} with the reason where the migration failed, was deleted, or is not followed any more
+ * @throws {KsvmError} with the reason where the migration failed, was deleted, cannot be read any more, or is not followed any more
  *   (Interrupted).
  */
 export async function followMigration(options: FollowOptions, name: string): Promise<MigrationResult> {
@@ -59,7 +60,7 @@ async function createMigration(
     metadata: { generateName: `${resourceNameOf({ group, resource })}-`, ...annotations },
     spec: { resource: { group, version, resource } },
   };
-  return client.create<StorageVersionMigration>(MIGRATIONS, object, { signal });
+  return migrationOf(await client.create<unknown>(MIGRATIONS, object, { signal }));
 }
 
 async function resourceOf(client: ApiClient, name: string, signal: AbortSignal): Promise<Resource> {
@@ -120,12 +121,12 @@ async function* watchFrom(
   resourceVersion: string,
 ): AsyncGenerator<StorageVersionMigration, void> {
   const watch = { name, resourceVersion, signal, clock };
-  for await (const event of watchObject<StorageVersionMigration>(client.transport, MIGRATIONS, watch)) {
+  for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
     if (event.type === "DELETED") {
       throw deleted(name);
     }
     if ("object" in event) {
-      yield event.object;
+      yield migrationOf(event.object);
     }
   }
 }
@@ -137,14 +138,14 @@ async function currentOf(
 ): Promise<{ readonly migration: StorageVersionMigration; readonly resourceVersion: string } | undefined> {
   try {
     const ref = { name };
-    const list = await listNamed<StorageVersionMigration>(client.transport, MIGRATIONS, ref, { signal });
+    const list = await listNamed<KubeObject>(client.transport, MIGRATIONS, ref, { signal });
     if (list.object === undefined) {
       throw deleted(name);
     }
     if (list.object.metadata.uid !== uid) {
       throw new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted and created again`);
     }
-    return { migration: list.object, resourceVersion: list.resourceVersion };
+    return { migration: migrationOf(list.object), resourceVersion: list.resourceVersion };
   } catch (error) {
     signal.throwIfAborted();
     if (failureKindOf(error) === "transient") {

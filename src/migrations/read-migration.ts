@@ -1,0 +1,24 @@
+import type { StorageVersionMigration } from "../api/migration.ts";
+import { parseMigration } from "../api/parse-migration.ts";
+import { KsvmError } from "../errors.ts";
+
+/** A StorageVersionMigration that is there and cannot be read. */
+export class MigrationUnreadable extends KsvmError {
+  override readonly name = "MigrationUnreadable";
+
+  constructor(migration: string, problem: string) {
+    super("ApiRequestFailed", `Cannot read StorageVersionMigration "${migration}": ${problem}`);
+  }
+}
+
+/**
+ * The migration that an API server answered with.
+ * @throws {MigrationUnreadable}
+ */
+export function migrationOf(value: unknown): StorageVersionMigration {
+  const { object, unreadable } = parseMigration(value);
+  if (object === undefined) {
+    throw new MigrationUnreadable(unreadable.name, unreadable.problem);
+  }
+  return object;
+}
