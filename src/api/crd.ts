@@ -59,6 +59,11 @@ export function storageVersionOf(crd: CustomResourceDefinition): string {
   return version;
 }
 
+/** `uid/generation`: another spec has another one, whatever it says, and so has another CRD of the same name. */
+export function specKeyOf({ uid, generation }: Pick<ObjectMeta, "uid" | "generation">): string {
+  return `${uid}/${generation ?? ""}`;
+}
+
 /** The names of the served versions, in the order of `spec.versions`. */
 export function servedVersionsOf(crd: CustomResourceDefinition): readonly string[] {
   return crd.spec.versions.flatMap((version) => (version.served ? [version.name] : []));

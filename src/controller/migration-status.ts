@@ -93,7 +93,9 @@ export function phaseAfter(result: MigrationResult): Phase {
 /** The part of the status that says what came of a run. */
 export function reportIn(result: MigrationResult): Partial<MigrationStatus> {
   const progress = result.counts === undefined ? {} : progressOf(result.counts);
-  return result.failures.length === 0 ? progress : { ...progress, failures: result.failures.map(shortened) };
+  const proven = result.crd === undefined || result.outcome !== "migrated" ? {} : { crd: result.crd };
+  const failures = result.failures.length === 0 ? {} : { failures: result.failures.map(shortened) };
+  return { ...progress, ...proven, ...failures };
 }
 
 function shortened({ reason, ...object }: ObjectFailure): MigrationFailure {

@@ -1,3 +1,4 @@
+import { specKeyOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { resourcesOf } from "../kube/discovery.ts";
@@ -230,7 +231,7 @@ export class BuiltInEvidence {
       return "";
     }
     const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
-    return crd === undefined ? "" : `${crd.metadata.uid}/${crd.metadata.generation ?? ""}`;
+    return crd === undefined ? "" : specKeyOf(crd.metadata);
   }
 }
 

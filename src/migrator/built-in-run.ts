@@ -32,7 +32,12 @@ export class BuiltInRun {
     const foundation = await evidence.prove();
     const tally = await this.#rewrite(context, foundation);
     await evidence.repeat();
-    return { resource: resourceNameOf(resource), outcome: outcomeOf(tally, "migrated"), ...reportOf(tally) };
+    return {
+      resource: resourceNameOf(resource),
+      outcome: outcomeOf(tally, "migrated"),
+      ...(foundation.crd === "" ? {} : { crd: foundation.crd }),
+      ...reportOf(tally),
+    };
   }
 
   /** Has the next attempt begin at the first object: what this one rested on did not last. */

@@ -16,7 +16,7 @@ import { type FreezeContext, freeze, unfreeze } from "./freeze.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
-import { pruneStoredVersions } from "./prune.ts";
+import { type Pruned, pruneStoredVersions } from "./prune.ts";
 import { findCrd, readCrd } from "./read-crd.ts";
 import { crdResourceOf } from "./request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
@@ -72,8 +72,9 @@ export class CrdRun {
     await this.#evidence.settle(apiServers, silent, crd);
     const isResumed = await this.#rewrite(crd);
     await this.#reportForeignPrune(crd);
-    const storedVersions = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
-    if (storedVersions !== undefined) {
+    const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
+    if (pruned !== undefined) {
+      const { storedVersions } = pruned;
       const removed = storedVersionsOf(crd).filter((version) => !storedVersions.includes(version));
       emit({ type: "pruned", storedVersions, removed });
     }
@@ -81,7 +82,7 @@ export class CrdRun {
       resource: this.#parts.crdName,
       outcome: outcomeOf(this.#tally, "migrated"),
       storageVersion: expected.storageVersion,
-      ...(storedVersions === undefined ? {} : { storedVersions }),
+      ...pruned,
       ...(isResumed ? { isResumed } : {}),
       ...reportOf(this.#tally),
     };
@@ -211,7 +212,7 @@ export class CrdRun {
     }
   }
 
-  #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<readonly string[]> {
+  #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
     return pruneStoredVersions(this.#context, {
       expected,
       monitor,

@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, isClean, storedVersionsOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } from "../api/crd.ts";
 import { CRD_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
@@ -16,6 +16,14 @@ export interface PruneOptions {
   readonly proveAgain: () => Promise<void>;
 }
 
+/** What came of pruning. */
+export interface Pruned {
+  /** As it was read back. */
+  readonly storedVersions: readonly string[];
+  /** `uid/generation` of the CRD that the decision was made on: the last one that all of it was proven for. */
+  readonly crd: string;
+}
+
 /** How often the decision is made anew because somebody else wrote the CRD in between. */
 const MAX_CONFLICTS = 10;
 
@@ -24,17 +32,16 @@ const MAX_CONFLICTS = 10;
  * resourceVersion of the CRD that the decision was made on is the precondition of the write, so any change in between
  * makes it decide again.
  *
- * @returns `status.storedVersions` as it was read back
  * @throws {KsvmError} whatever broke the expectation, or the client's fence throws; PruneFailed where the API server does not take the write.
  */
-export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<readonly string[]> {
+export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<Pruned> {
   const { name, storageVersion } = options.expected;
   for (let conflicts = 0; conflicts <= MAX_CONFLICTS; conflicts++) {
     await options.proveAgain();
     const crd = await readCrd(context, name);
     await options.monitor.verifyUpTo(crd, context.signal);
     if (isClean(crd) || (await writeStoredVersions(context, crd, storageVersion))) {
-      return readBack(context, options.expected);
+      return { storedVersions: await readBack(context, options.expected), crd: specKeyOf(crd.metadata) };
     }
   }
   throw new KsvmError(

@@ -14,6 +14,11 @@ export interface MigrationResult {
   readonly storageVersion?: string;
   /** `status.storedVersions` at the end. */
   readonly storedVersions?: readonly string[];
+  /**
+   * `uid/generation` of the CRD when every object was proven to be in the storage version, and that could not change. What
+   * came later may have been written in another one.
+   */
+  readonly crd?: string;
   readonly counts?: Readonly<Counts>;
   /** Whether everything was a dry-run: what the counts call migrated would be. */
   readonly isDryRun?: true;

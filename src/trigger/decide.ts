@@ -9,6 +9,8 @@ import {
   isOnly,
   type NextStatus,
   nextStatusOf,
+  proves,
+  type Shown,
   type Situation,
 } from "./next-status.ts";
 import { retryOf } from "./retry-plan.ts";
@@ -75,7 +77,7 @@ export function decide(situation: Situation): Decision {
   }
   return isOnly(next.persisted, observed.agreed)
     ? { ...base, adopt: [] }
-    : { ...base, ...migrationFor(situation, next, remove) };
+    : { ...base, ...migrationFor(situation, next, { remove, isNewSpell }) };
 }
 
 /** Whether what migrations did so far no longer counts: objects may be written otherwise since. */
@@ -83,13 +85,17 @@ function startsAnew({ cause }: NextStatus, { state }: Situation): boolean {
   return cause === "disagreement" ? state?.current !== UNKNOWN_HASH : cause !== "completed" && cause !== "unchanged";
 }
 
-function leftovers({ migrations, observed }: Situation, isNewSpell: boolean): Pick<Decision, "remove" | "disown"> {
+function leftovers(
+  { migrations, observed, state }: Situation,
+  isNewSpell: boolean,
+): Pick<Decision, "remove" | "disown"> {
   const lastEnd = migrations
     .filter((one) => one.isOurs && hasEnded(one))
     .toSorted(byAge)
     .at(-1);
+  const shown = { ...observed, persisted: state?.persisted ?? [] };
   const remove = migrations.filter(
-    (one) => isLeftover(one, isFor(one, observed), isNewSpell) || (isOurFailure(one) && one !== lastEnd),
+    (one) => isLeftover(one, isFor(one, observed), isNewSpell) || (isInVain(one, shown) && one !== lastEnd),
   );
   const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed));
   return { remove, disown };
@@ -125,8 +131,9 @@ function isPassed({ hash, isOurs, phase }: MigrationFacts, isForNow: boolean, is
 }
 
 /** Of these one is kept for each resource, the newest, until a later migration ends. */
-function isOurFailure({ isOurs, phase }: MigrationFacts): boolean {
-  return isOurs && phase === "Failed";
+function isInVain(migration: MigrationFacts, shown: Shown): boolean {
+  const { isOurs, phase } = migration;
+  return isOurs && (phase === "Failed" || (phase === "Succeeded" && !proves(migration, shown)));
 }
 
 function byAge(a: MigrationFacts, b: MigrationFacts): number {
@@ -144,10 +151,10 @@ function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "c
 function migrationFor(
   situation: Situation,
   next: NextStatus,
-  removed: readonly MigrationFacts[],
+  { remove, isNewSpell }: { readonly remove: readonly MigrationFacts[]; readonly isNewSpell: boolean },
 ): Pick<Decision, "adopt" | "create" | "lookAgainMs" | "waiting"> {
   const { observed } = situation;
-  const unfinished = situation.migrations.filter((one) => !hasEnded(one) && !removed.includes(one));
+  const unfinished = situation.migrations.filter((one) => !hasEnded(one) && !remove.includes(one));
   if (unfinished.some((one) => isFor(one, observed))) {
     return { adopt: [] };
   }
@@ -159,7 +166,7 @@ function migrationFor(
     // It is being stopped just now, and is adopted when it has been.
     return { adopt: [] };
   }
-  const retry = retryOf(situation);
+  const retry = retryOf(situation, isNewSpell);
   if (retry.kind === "wait") {
     const { lookAgainMs, reason } = retry;
     return { adopt: retry.mark, waiting: reason, ...(lookAgainMs === undefined ? {} : { lookAgainMs }) };

@@ -33,14 +33,16 @@ export interface MigrationFacts {
   readonly storedVersions?: string;
   /** Of the StorageVersion before it began. */
   readonly storageVersion?: string;
+  /** `uid/generation` of the CRD when every object was proven to be in the storage version; missing where none was. */
+  readonly provenCrd?: string;
 }
 
 /** Reads what matters of a migration. */
 export function migrationFactsOf(migration: StorageVersionMigration): MigrationFacts {
-  const { metadata, spec } = migration;
+  const { metadata, spec, status = {} } = migration;
   const labels = metadata.labels ?? {};
   const phase = phaseOf(migration);
-  const ended = migration.status?.conditions?.find(({ type, status }) => type === phase && status === "True");
+  const ended = status.conditions?.find((condition) => condition.type === phase && condition.status === "True");
   const createdAt = Date.parse(metadata.creationTimestamp ?? "");
   const endedAt = Date.parse(ended?.lastUpdateTime ?? "");
   return {
@@ -54,6 +56,7 @@ export function migrationFactsOf(migration: StorageVersionMigration): MigrationF
     createdAt,
     endedAt: Number.isNaN(endedAt) ? createdAt : endedAt,
     ...optional("reason", ended?.reason),
+    ...optional("provenCrd", status.crd),
     ...annotatedFactsOf(metadata.annotations ?? {}),
   };
 }

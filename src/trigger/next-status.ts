@@ -1,3 +1,4 @@
+import { specKeyOf } from "../api/crd.ts";
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import { type CrdFacts, type CrdRecord, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
@@ -74,11 +75,12 @@ function nextOf(state: StateFacts, agreed: string, situation: Situation): NextSt
     return { cause: "changed", persisted: union(listed, [agreed]), current: agreed };
   }
   const isOpen = !isOnly(state.persisted, agreed);
-  const hasProof = situation.migrations.some((one) => proves(one, { ...situation.observed, persisted: listed }));
-  if (listed.length > state.persisted.length || (isOpen && mayHaveFlipped(situation, state, hasProof))) {
+  const shown = { ...situation.observed, persisted: listed };
+  const rewrote = situation.migrations.filter((one) => showsAll(one, shown));
+  if (listed.length > state.persisted.length || (isOpen && mayHaveFlipped(situation, state, rewrote.length > 0))) {
     return { cause: "storedVersions", persisted: listed, current: agreed };
   }
-  return isOpen && hasProof
+  return isOpen && rewrote.some((one) => isOfSpec(one, shown))
     ? { cause: "completed", persisted: [agreed], current: agreed }
     : { cause: "unchanged", persisted: state.persisted, current: agreed };
 }
@@ -131,17 +133,35 @@ function unseenHashesOf(state: StateFacts | undefined, crd: CrdFacts | undefined
   return crd.isClean || isSeen ? [] : crd.storedHashes;
 }
 
+/** What a migration is to prove. */
+export type Shown = Pick<Observed, "agreed" | "crd" | "storageVersion"> & { readonly persisted: readonly string[] };
+
 /**
- * Whether a migration shows that every object is stored as `agreed` says: it was created for that very hash, after the
- * last change that is known of (earlier ones were removed with it), and the StorageVersion is what it was before. One that
- * found nothing to do looked at storedVersions alone, which another client may have pruned.
+ * Whether a migration shows that every object is stored as `agreed` says: it showed so when it ended, and the CRD has the
+ * spec that it had then. One of another generation may have had another storage version in between, whatever its
+ * storedVersions lists: another client may have pruned it.
  */
-export function proves(
-  migration: MigrationFacts,
-  { agreed, persisted, storageVersion }: Pick<Observed, "agreed" | "storageVersion"> & { persisted: readonly string[] },
-): boolean {
-  const isFound = migration.reason === "NothingToDo" && hasOtherKnownHash(persisted, agreed);
+export function proves(migration: MigrationFacts, shown: Shown): boolean {
+  return showsAll(migration, shown) && isOfSpec(migration, shown);
+}
+
+/**
+ * Whether a migration showed, when it ended, that every object is stored as `agreed` says: it was created for that very
+ * hash, after the last change that is known of (earlier ones were removed with it), and the StorageVersion is what it was
+ * before. One that found nothing to do looked at storedVersions alone, which another client may have pruned.
+ */
+function showsAll(migration: MigrationFacts, { agreed, persisted, storageVersion }: Shown): boolean {
+  const isFound = foundNothing(migration) && hasOtherKnownHash(persisted, agreed);
   return migration.phase === "Succeeded" && !isFound && isFor(migration, { agreed, storageVersion });
+}
+
+/** One that found nothing to do rests on storedVersions, which is looked at again. */
+function isOfSpec(migration: MigrationFacts, { crd }: Shown): boolean {
+  return crd === undefined || foundNothing(migration) || migration.provenCrd === specKeyOf(crd);
+}
+
+function foundNothing({ reason }: MigrationFacts): boolean {
+  return reason === "NothingToDo";
 }
 
 /** Whether objects are known to have been stored in another version, so that only a rewrite shows that none is left. */

@@ -1,7 +1,7 @@
 import type { MigrationFacts } from "./migration-facts.ts";
 import { isFor, type Situation } from "./next-status.ts";
 
-/** Whether a migration that failed is tried again. */
+/** Whether a migration that failed, or proved nothing in the end, is tried again. */
 export type Retry =
   | { readonly kind: "now"; readonly attempt: number }
   | {
@@ -22,8 +22,12 @@ export function retryDelayMs(attempt: number): number {
   return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempt - 1));
 }
 
-/** Whether the newest failure for what is observed now is behind us. */
-export function retryOf(situation: Situation): Retry {
+/**
+ * Whether the newest one in vain for what is observed now is behind us. One that succeeded and proves nothing, since the CRD
+ * changed before that was noticed, is tried again at once; later each time where the CRD never stands still.
+ * @param isNewSpell whether what succeeded is no longer looked at
+ */
+export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   const { migrations, now, observed } = situation;
   const failures = migrations.filter(({ phase }) => phase === "Failed").toSorted((a, b) => a.endedAt - b.endedAt);
   const lifted = failures.findLast((one) => isFinal(one, situation));
@@ -31,14 +35,31 @@ export function retryOf(situation: Situation): Retry {
     const mark = lifted.hash === undefined ? [lifted] : [];
     return { kind: "wait", reason: `somebody lifted the freeze of "${lifted.name}"`, mark };
   }
-  const last = failures.findLast((one) => isFor(one, observed) && hasSameStoredVersions(one, situation));
+  const succeeded = isNewSpell ? [] : migrations.filter(({ phase }) => phase === "Succeeded");
+  const inVain = [...failures.filter((one) => hasSameStoredVersions(one, situation)), ...succeeded];
+  const last = inVain
+    .filter((one) => isFor(one, observed))
+    .toSorted((a, b) => a.endedAt - b.endedAt)
+    .at(-1);
   if (last === undefined) {
     return { kind: "now", attempt: 1 };
   }
-  const lookAgainMs = last.endedAt + retryDelayMs(last.attempt) - now;
+  const lookAgainMs = last.endedAt + delayAfter(last) - now;
   return lookAgainMs > 0
-    ? { kind: "wait", reason: `"${last.name}" failed (attempt ${last.attempt})`, lookAgainMs, mark: [] }
+    ? { kind: "wait", reason: describe(last), lookAgainMs, mark: [] }
     : { kind: "now", attempt: last.attempt + 1 };
+}
+
+function delayAfter({ attempt, phase }: MigrationFacts): number {
+  if (phase === "Failed") {
+    return retryDelayMs(attempt);
+  }
+  return attempt === 1 ? 0 : retryDelayMs(attempt - 1);
+}
+
+function describe({ attempt, name, phase }: MigrationFacts): string {
+  const what = phase === "Failed" ? "failed" : "proves nothing: its CRD changed since";
+  return `"${name}" ${what} (attempt ${attempt})`;
 }
 
 function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }: Situation): boolean {

@@ -91,5 +91,7 @@ await tap.test("phaseAfter() and reportIn() fail a migration that left objects b
   t.match(report.failures, [{ namespace: "ns", name: "a" }]);
   t.equal(report.failures?.[0]?.reason.length, 1_001);
   t.equal(phaseAfter({ ...result, outcome: "migrated" }).type, "Succeeded");
+  t.equal(reportIn({ ...result, outcome: "migrated", crd: "uid/3" }).crd, "uid/3");
+  t.equal(reportIn({ ...result, crd: "uid/3" }).crd, undefined, "nothing is proven");
   t.match(phaseAfter({ ...result, outcome: "nothing-to-do" }), { type: "Succeeded", reason: "NothingToDo" });
 });

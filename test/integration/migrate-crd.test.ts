@@ -5,7 +5,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
 import type { CrdMonitor } from "../../src/migrator/crd-monitor.ts";
-import { pruneStoredVersions } from "../../src/migrator/prune.ts";
+import { type Pruned, pruneStoredVersions } from "../../src/migrator/prune.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
@@ -76,7 +76,7 @@ parallel("F23: a prune that the API server answers with 200 and ignores does not
   const expected = { name: kind.name, uid: metadata.uid, storageVersion: "v1", requestVersion: "v1", owner: "" };
   const retrier = new Retrier({ clock: systemClock, random: Math.random });
   const { signal } = new AbortController();
-  const prune = (client: ApiClient): Promise<readonly string[]> => {
+  const prune = (client: ApiClient): Promise<Pruned> => {
     // Of a run it needs no more; whether it may is not the subject here.
     const context = { client, retrier, signal } as RunContext;
     const monitor = { verifyUpTo: () => Promise.resolve() } as unknown as CrdMonitor;
@@ -87,7 +87,7 @@ parallel("F23: a prune that the API server answers with 200 and ignores does not
     message: /it reads back as \[v1alpha1,v1\] instead of \[v1\]/,
   });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  t.same(await prune(api), ["v1"]);
+  t.same(await prune(api), { storedVersions: ["v1"], crd: `${metadata.uid}/${metadata.generation ?? ""}` });
 });
 
 for (const scope of ["Namespaced", "Cluster"] as const) {

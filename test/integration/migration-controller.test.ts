@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { specKeyOf, storedVersionsOf } from "../../src/api/crd.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { MIGRATIONS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
@@ -44,6 +44,7 @@ await t.test("a StorageVersionMigration takes a CRD through its whole life", asy
     startTime: /^\d{4}-.*Z$/,
     completionTime: /^\d{4}-.*Z$/,
     watermark: /^\d+$/,
+    crd: specKeyOf((await cluster.crd(kind)).metadata),
   });
   const running = ended.status?.conditions?.find(({ type }) => type === "Running");
   t.match(running, { status: "False", lastUpdateTime: /Z$/ });
@@ -193,8 +194,9 @@ await t.test("manage-stored-versions off only rewrites; off and on again leaves 
   await cluster.createStale(kind, 5);
   const off = startController(t, cluster, { manageStoredVersions: false });
   const created = await createMigration(cluster, kind);
-  await untilState(cluster, created, ["Succeeded"]);
+  const { status } = await untilState(cluster, created, ["Succeeded"]);
   t.same(await cluster.storedAs(kind), { v1: 5 });
+  t.equal(status?.crd, specKeyOf((await cluster.crd(kind)).metadata));
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing was pruned");
   t.notOk((await eventReasons(cluster, created)).includes("Frozen"));
   await off.stop();

@@ -3,13 +3,15 @@ import type { Test } from "tap";
 import { pino } from "pino";
 import {
   type MigrationConditionType,
+  type MigrationStatus,
   resourceNameOf,
   type StorageState,
   type StorageVersionMigration,
 } from "../../src/api/migration.ts";
+import { type CustomResourceDefinition, specKeyOf } from "../../src/api/crd.ts";
 import { type Clock, systemClock } from "../../src/clock.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
-import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { ApiServerFinder } from "../../src/migrator/api-servers.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { SharedClock } from "../../src/trigger/server-clock.ts";
@@ -147,16 +149,25 @@ export class MigrationApi {
     return found as StorageVersionMigration;
   }
 
-  /** Writes a condition, as the migration controller does, which does not run in these tests. */
+  /**
+   * Writes a condition, as the migration controller does, which does not run in these tests. With Succeeded comes the
+   * spec that the CRD has now.
+   */
   async setCondition(
-    { metadata: { name } }: StorageVersionMigration,
+    { metadata: { name }, spec }: StorageVersionMigration,
     type: MigrationConditionType,
     options: { readonly reason?: string; readonly at?: number } = {},
   ): Promise<void> {
     const lastUpdateTime = new Date(options.at ?? Date.now()).toISOString();
     const reason = options.reason === undefined ? {} : { reason: options.reason };
-    const body = { status: { conditions: [{ type, status: "True", lastUpdateTime, ...reason }] } };
+    const crd = type === "Succeeded" ? await this.#specOf(resourceNameOf(spec.resource)) : {};
+    const body = { status: { conditions: [{ type, status: "True", lastUpdateTime, ...reason }], ...crd } };
     await this.#cluster.api.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { subresource: "status" });
+  }
+
+  async #specOf(name: string): Promise<Pick<MigrationStatus, "crd">> {
+    const crd = await this.#cluster.api.find<CustomResourceDefinition>(CRDS, { name });
+    return crd === undefined ? {} : { crd: specKeyOf(crd.metadata) };
   }
 
   /** Lets every migration that has not ended succeed, as if the migration controller had run them. */

@@ -24,6 +24,8 @@ const APISERVICES: Resource = { group: "apiregistration.k8s.io", version: "v1", 
 const SERVICES: Resource = { group: "", version: "v1", resource: "services" };
 const DEAD_GROUP = "dead.example.org";
 const MINUTE_MS = 60_000;
+/** Of an object of which one more is created with each try. */
+const hidden = { generateName: "hidden-", namespace: "default" };
 
 const cluster = await Cluster.start(t);
 await installCrds(cluster);
@@ -360,6 +362,38 @@ await t.test(
     const left = await migration.migrations(kind.name);
     t.equal(left.length, 1);
     t.not(left[0]?.metadata.uid, created.metadata.uid, "another migration was created");
+    await second.stop();
+  },
+);
+
+await t.test(
+  "a storage version that went there and back, and another client that pruned, before the end was noticed: not current",
+  async (t) => {
+    const first = startTrigger(t, cluster);
+    const kind = await createSettled("hidden");
+    const known = await migration.migrations(kind.name);
+    await cluster.setVersions(kind, { storage: "v1" });
+    const created = await migration.nextMigration(kind.name, known);
+    await first.settled();
+    await first.stop();
+    await prune(kind, "v1");
+    await migration.setCondition(created, "Succeeded", { reason: "Migrated" });
+    await cluster.setVersions(kind, { storage: "v1alpha1" });
+    await eventually(async () => {
+      await api.create(kind.resource("v1alpha1"), { ...kind.object("", "v1alpha1"), metadata: hidden });
+      return (await cluster.storedAs(kind))["v1alpha1"] !== undefined;
+    }, "an object is stored as v1alpha1");
+    await cluster.setVersions(kind, { storage: "v1" });
+    // Nothing of it shows any more, but for the generation of the CRD.
+    await prune(kind, "v1");
+    const second = startTrigger(t, cluster);
+    await second.settled();
+    const [old, current] = [hashOf(kind, "v1alpha1"), hashOf(kind, "v1")];
+    t.same(await migration.hashes(kind.name), { persisted: [old, current], current });
+    const forced = await migration.nextMigration(kind.name, [...known, created]);
+    t.equal(forced.metadata.annotations?.[FORCE_ANNOTATION], "true");
+    await migration.setCondition(forced, "Succeeded", { reason: "Migrated" });
+    await migration.waitForHashes(kind.name, { persisted: [current], current });
     await second.stop();
   },
 );

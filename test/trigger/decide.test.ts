@@ -298,7 +298,8 @@ await tap.test(
     t.same(names(decision.remove), ["Succeeded-#v2"]);
     t.match(decision.create, { hash: "#v2", isForced: false });
     const clean = custom(crd(["v2"], { generation: 5 }));
-    t.equal(decide(situation(clean, known, [migration("Succeeded", "#v2")])).cause, "completed");
+    const since = migration("Succeeded", "#v2", { provenCrd: "crd-uid/5" });
+    t.equal(decide(situation(clean, known, [since])).cause, "completed");
   },
 );
 
@@ -314,7 +315,8 @@ await tap.test(
     const ended = decide({ ...situation(custom(facts), known, [migration("Succeeded", "#v2")]), ...unmanaged });
     t.equal(ended.cause, "storedVersions");
     const same = { ...known, crd: recordOf(["v1", "v2"], 5) };
-    const done = decide({ ...situation(custom(facts), same, [migration("Succeeded", "#v2")]), ...unmanaged });
+    const since = migration("Succeeded", "#v2", { provenCrd: "crd-uid/5" });
+    const done = decide({ ...situation(custom(facts), same, [since]), ...unmanaged });
     t.equal(done.cause, "completed");
   },
 );
@@ -328,3 +330,31 @@ await tap.test("decide() takes nothing to do for a proof only where no other ver
   const unknown = decide(situation(custom(crd(["v2"])), state(["Unknown", "#v2"], "#v2", known), [found]));
   t.equal(unknown.cause, "completed");
 });
+
+await tap.test(
+  "decide() believes a finished migration only for the spec that its CRD had then, and tries again later each time",
+  async (t) => {
+    const observed = custom(crd(["v2"], { generation: 5 }));
+    const known = state(["#v1", "#v2"], "#v2", { crd: recordOf(["v2"], 5) });
+    const done = migration("Succeeded", "#v2", { reason: "Migrated" });
+    const moved = decide(situation(observed, known, [done]));
+    t.equal(moved.cause, "unchanged");
+    t.equal(moved.status, undefined, "storedVersions may have been pruned by another client");
+    t.match(moved.create, { hash: "#v2", isForced: true, attempt: 2 });
+    for (const provenCrd of ["crd-uid/5", "another/5", "crd-uid/4"]) {
+      const { cause } = decide(situation(observed, known, [{ ...done, provenCrd }]));
+      t.equal(cause, provenCrd === "crd-uid/5" ? "completed" : "unchanged", provenCrd);
+    }
+    const { provenCrd: _, ...unsaid } = done;
+    t.equal(decide(situation(observed, known, [unsaid])).cause, "unchanged", "nobody says for which spec");
+
+    const again = { ...done, uid: "again", name: "again", attempt: 2, createdAt: NOW - MINUTE, provenCrd: "crd-uid/4" };
+    const busy = decide(situation(observed, known, [done, again]));
+    t.equal(busy.create, undefined, "a CRD that never stands still is not rewritten all the time");
+    t.equal(busy.lookAgainMs, MINUTE);
+    t.match(busy.waiting, /"again" proves nothing: its CRD changed since \(attempt 2\)/);
+    t.same(names(busy.remove), ["Succeeded-#v2"], "one record is kept");
+    const later = decide(situation(observed, known, [{ ...again, endedAt: NOW - MINUTE }]));
+    t.match(later.create, { attempt: 3, isForced: true });
+  },
+);

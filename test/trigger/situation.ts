@@ -62,7 +62,7 @@ export function state(persisted: readonly string[], current: string, more: Parti
   return { uid: "s", resourceVersion: "5", persisted, current, heartbeat: NOW - MINUTE, crd: undefined, ...more };
 }
 
-/** A migration of the trigger. */
+/** A migration of the trigger. One that succeeded did so for the CRD as {@link crd} makes it by default. */
 export function migration(
   phase: MigrationFacts["phase"],
   hash: string | undefined,
@@ -79,6 +79,7 @@ export function migration(
     createdAt: NOW - 2 * MINUTE,
     endedAt: NOW,
     attempt: 1,
+    ...(phase === "Succeeded" ? { provenCrd: "crd-uid/3" } : {}),
     ...(hash === undefined ? {} : { hash }),
     ...more,
   };
