@@ -7,6 +7,7 @@ import { Transport } from "../kube/transport.ts";
 import type { Retrier } from "./retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { endpointUrls, type LiveLease, liveIdentityLeases } from "./control-plane-objects.ts";
+import { IgnoredServers } from "./ignored-servers.ts";
 import { describeMissing, MissingApiServer } from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import { ServerRoll } from "./server-roll.ts";
@@ -15,6 +16,8 @@ import { ServerRoll } from "./server-roll.ts";
 export type ApiServers = {
   /** The identity Leases that live; missing where they cannot be read or were not asked for. */
   readonly identities?: readonly string[];
+  /** The identity Leases whose API servers are gone, as the user says. @default none */
+  readonly ignored?: readonly string[];
   /** When the newest of them joined, in milliseconds since the Unix epoch; missing where it cannot be told. */
   readonly newestJoin?: number;
   /** Whether one of them was silent, or not to be found, so short a time ago that a late write may still land. */
@@ -59,6 +62,12 @@ const ANSWER_TIMEOUT_MS = 5_000;
 /** Room for the admission webhooks that a dry-run calls, which may take ten seconds by default. */
 const REQUEST_TIMEOUT_MS = 15_000;
 const POLL_MS = 1_000;
+/**
+ * An API server renews its identity Lease every 10 s, and up to half a second later.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
+ */
+const WATCH_IGNORED_MS = 15_000;
 
 /** Finds the API servers of a cluster, and keeps a connection to each. */
 export class ApiServerFinder {
@@ -66,14 +75,13 @@ export class ApiServerFinder {
   readonly #clients = new Map<string, ApiClient>();
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
-  /** When each Lease had been renewed at the first look. */
-  #ignored: ReadonlyMap<string, string | undefined> | undefined;
-  readonly #alive = new Set<string>();
+  readonly #ignored: IgnoredServers;
   /** When one was last silent or missing, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
+    this.#ignored = new IgnoredServers({ names: options.ignored ?? [], onLag: options.onLag });
     this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
   }
 
@@ -87,11 +95,13 @@ export class ApiServerFinder {
   async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
     const { clock, endpoints } = this.#options;
     if (endpoints !== undefined) {
-      return this.find(signal);
+      return { ...(await this.find(signal)), ignored: this.#ignored.names };
     }
     try {
+      await this.#watchIgnored(signal);
       const found = await this.#look(signal);
-      return { ...found, silent: clock.monotonic() - this.#silentAt <= silenceMs };
+      const silent = clock.monotonic() - this.#silentAt <= silenceMs;
+      return { ...found, silent, ignored: this.#ignored.names };
     } catch (error) {
       if (error instanceof MissingApiServer) {
         this.#silentAt = clock.monotonic();
@@ -170,21 +180,27 @@ export class ApiServerFinder {
   async #leases(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
     const { client, clock, retrier } = this.#options;
     const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
-    this.#ignored ??= leases && new Map(leases.map(({ name, renewTime }) => [name, renewTime]));
-    return leases?.filter((lease) => !this.#isIgnored(lease));
+    return leases && this.#ignored.without(leases);
   }
 
-  #isIgnored({ name, renewTime }: LiveLease): boolean {
-    const { ignored = [], onLag } = this.#options;
-    if (!ignored.includes(name) || this.#alive.has(name)) {
-      return false;
+  /**
+   * An API server that lives renews its identity Lease within this time. So one that is to be ignored and lives is noticed
+   * before anything rests on its absence, however short the run is; later looks compare with the first one.
+   */
+  async #watchIgnored(signal: AbortSignal): Promise<void> {
+    const { clock, onLag } = this.#options;
+    if (this.#ignored.wasSeen) {
+      return;
     }
-    if (this.#ignored?.has(name) === true && this.#ignored.get(name) === renewTime) {
-      return true;
+    await this.#leases(signal);
+    const live = this.#ignored.live;
+    for (const name of live) {
+      const seconds = WATCH_IGNORED_MS / 1_000;
+      onLag(name, `it is to be ignored; looking for ${seconds} s whether its API server renews its identity Lease`);
     }
-    this.#alive.add(name);
-    onLag(name, "it was to be ignored, and has renewed its identity Lease since: its API server lives");
-    return false;
+    if (live.length > 0) {
+      await clock.sleep(WATCH_IGNORED_MS, signal);
+    }
   }
 
   async #findOnce(

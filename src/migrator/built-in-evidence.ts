@@ -12,6 +12,7 @@ import { LoopPace } from "./loop-pace.ts";
 import { silentApiServer } from "./missing-api-server.ts";
 import { findCrd } from "./read-crd.ts";
 import type { RunContext } from "./run-context.ts";
+import type { ServerRestarts } from "./server-restarts.ts";
 import { settle } from "./settle-wait.ts";
 import { StartAgain } from "./start-again.ts";
 import {
@@ -20,6 +21,7 @@ import {
   type StorageVersion,
   type StorageVersionFacts,
   storageVersionFactsOf,
+  withoutEntriesOf,
 } from "./storage-version-facts.ts";
 
 /** What a run on a resource that is not frozen rests on. All of it must be the same at its end as at its beginning. */
@@ -31,10 +33,15 @@ export interface Foundation {
   /** `uid/resourceVersion` of the resource's StorageVersion; empty where there is none, or it cannot be read. */
   readonly storageVersion: string;
   /**
-   * The identity Leases that live, each with its creation. An API server that shuts down deletes its own, so one that
-   * restarts gets a new one; one that is killed finds it again as it was, and its restart does not show here.
+   * The identity Leases that live, each with its uid. An API server that shuts down deletes its own, and one of Kubernetes
+   * 1.36 also when it starts. Of older releases one that is killed finds its Lease again as it was, and its restart shows
+   * in `restarts` alone.
+   *
+   * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go
    */
   readonly leases: string;
+  /** How many restarts of API servers the run has seen so far, by {@link ServerRestarts}. */
+  readonly restarts: number;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
 }
@@ -43,12 +50,22 @@ export interface Foundation {
 export function changeBetween(before: Foundation, after: Foundation): string | undefined {
   const changes: readonly (readonly [keyof Foundation, string])[] = [
     ["apiServers", "the set of API servers changed"],
+    ["restarts", "an API server restarted"],
     ["leases", "an API server joined, left or restarted"],
     ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
     ["storageVersion", "an API server reported another encoding in the StorageVersion"],
     ["crd", "the CRD changed"],
   ];
   return changes.find(([field]) => before[field] !== after[field])?.[1];
+}
+
+/** What a {@link BuiltInEvidence} is of. */
+export interface BuiltInEvidenceOptions {
+  readonly resource: BuiltIn;
+  /** The CRD of a custom resource that is only rewritten. */
+  readonly crdName?: string | undefined;
+  /** Those that all attempts of the run have seen. */
+  readonly restarts: ServerRestarts;
 }
 
 const PACE = { minMs: 250, maxMs: 5_000 };
@@ -62,13 +79,14 @@ export class BuiltInEvidence {
   readonly #context: RunContext;
   readonly #resource: BuiltIn;
   readonly #crdName: string | undefined;
+  readonly #restarts: ServerRestarts;
   #atStart: Foundation | undefined;
 
-  /** @param crdName the CRD of a custom resource that is only rewritten */
-  constructor(context: RunContext, resource: BuiltIn, crdName: string | undefined) {
+  constructor(context: RunContext, { crdName, resource, restarts }: BuiltInEvidenceOptions) {
     this.#context = context;
     this.#resource = resource;
     this.#crdName = crdName;
+    this.#restarts = restarts;
   }
 
   /**
@@ -112,9 +130,11 @@ export class BuiltInEvidence {
   ): Promise<AskResult & { readonly apiServers: ApiServers; readonly foundation: Foundation }> {
     const apiServers = await this.#context.findApiServers(this.#context.signal);
     const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
-    const storageVersion = await this.#agreedStorageVersion(hash, apiServers.identities);
+    const storageVersion = await this.#agreedStorageVersion(hash, apiServers);
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
-    const foundation = { apiServers: fingerprintOf(apiServers), leases, hash, storageVersion, crd };
+    // After the hash: what the same processes show at the end, they have shown all the time.
+    const restarts = await this.#restarts.look(this.#context, apiServers);
+    const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, hash, storageVersion, crd };
     return { ...asked, apiServers, foundation };
   }
 
@@ -122,7 +142,7 @@ export class BuiltInEvidence {
   async #identityLeases(): Promise<string> {
     const { client, clock, retrier, signal } = this.#context;
     const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
-    const texts = (leases ?? []).map(({ name, createdAt }) => `${name}@${createdAt}`);
+    const texts = (leases ?? []).map(({ name, uid }) => `${name}@${uid}`);
     return texts.toSorted((a, b) => a.localeCompare(b)).join(" ");
   }
 
@@ -186,13 +206,14 @@ export class BuiltInEvidence {
   }
 
   /** Waits until the StorageVersion, where there is one, says what discovery shows. */
-  async #agreedStorageVersion(hash: string, identities: readonly string[] | undefined): Promise<string> {
+  async #agreedStorageVersion(hash: string, { identities, ignored = [] }: ApiServers): Promise<string> {
     const { clock, emit, options, signal } = this.#context;
     const deadline = clock.monotonic() + options.convergenceTimeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
     for (;;) {
       await pace.turn(signal);
-      const facts = await this.#storageVersion();
+      const found = await this.#storageVersion();
+      const facts = found && withoutEntriesOf(found, ignored);
       const reason = facts && disagreementWith(facts, { hash, identities, kind: this.#resource.kind });
       if (reason === undefined) {
         return facts?.key ?? "";

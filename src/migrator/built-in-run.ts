@@ -5,6 +5,7 @@ import { Tally } from "./counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
+import { ServerRestarts } from "./server-restarts.ts";
 
 /**
  * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
@@ -13,6 +14,7 @@ import type { RunContext } from "./run-context.ts";
 export class BuiltInRun {
   readonly #resource: BuiltIn;
   readonly #crdName: string | undefined;
+  readonly #restarts = new ServerRestarts();
   #left: { readonly foundation: Foundation; readonly point: ResumePoint } | undefined;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
@@ -28,7 +30,11 @@ export class BuiltInRun {
    */
   async attempt(context: RunContext): Promise<MigrationResult> {
     const resource = this.#resource;
-    const evidence = new BuiltInEvidence(context, resource, this.#crdName);
+    const evidence = new BuiltInEvidence(context, {
+      resource,
+      crdName: this.#crdName,
+      restarts: this.#restarts,
+    });
     const foundation = await evidence.prove();
     const tally = await this.#rewrite(context, foundation);
     await evidence.repeat();

@@ -5,6 +5,8 @@ import { ApiError } from "../kube/errors.ts";
 /** The Lease by which an API server says that it lives. */
 export interface LiveLease {
   readonly name: string;
+  /** Empty where it cannot be told. */
+  readonly uid: string;
   /** When the API server joined, in milliseconds since the Unix epoch; NaN where it cannot be told. */
   readonly createdAt: number;
   /** The host name of the API server, where the Lease tells it. */
@@ -18,6 +20,7 @@ export interface LiveLease {
 interface IdentityLease {
   readonly metadata: {
     readonly name: string;
+    readonly uid?: string;
     readonly creationTimestamp?: string;
     readonly labels?: Readonly<Record<string, string>>;
   };
@@ -58,11 +61,12 @@ export async function liveIdentityLeases(
 }
 
 function liveLeaseOf({ metadata, spec }: IdentityLease, serverNow: number): LiveLease {
-  const { name, creationTimestamp = "", labels } = metadata;
+  const { name, uid = "", creationTimestamp = "", labels } = metadata;
   const host = labels?.[HOST_LABEL];
   const renewTime = spec?.renewTime;
   return {
     name,
+    uid,
     createdAt: Date.parse(creationTimestamp),
     renewedMsAgo: serverNow - Date.parse(renewTime ?? ""),
     ...(host === undefined ? {} : { host }),

@@ -23,6 +23,7 @@ import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { RewritePass } from "./rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunLease } from "./run-lease.ts";
+import type { ServerRestarts } from "./server-restarts.ts";
 
 /** What a {@link CrdRun} is made of. */
 export interface CrdRunParts {
@@ -32,6 +33,11 @@ export interface CrdRunParts {
   /** Undoes the freeze and the guard, whoever calls sees to it that it runs. */
   readonly cleanup: Cleanup;
   readonly crdName: string;
+  /**
+   * Where the run is forced, the restarts that its attempts have seen: a forced run re-encrypts, and an API server that
+   * restarts may encrypt otherwise. What another one writes is in the storage version of the CRD in any case.
+   */
+  readonly restarts: ServerRestarts | undefined;
 }
 
 /** One migration of one CRD by whoever holds its Lease: steps 1 to 7. The cleanup is step 8. */
@@ -44,7 +50,7 @@ export class CrdRun {
   readonly #evidence: FreezeEvidence;
 
   constructor(parts: CrdRunParts) {
-    const { context, crdName, guard, lease } = parts;
+    const { context, crdName, guard, lease, restarts } = parts;
     this.#parts = parts;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = {
@@ -52,7 +58,7 @@ export class CrdRun {
       client: context.client.fencedBy(() => lease.confirm(signal)),
       signal,
     };
-    this.#evidence = new FreezeEvidence(this.#context, crdName, guard);
+    this.#evidence = new FreezeEvidence(this.#context, { crdName, guard }, restarts);
     const since = new Date(context.clock.now()).toISOString();
     this.#owner = { lease: lease.key, identity: context.identity, since };
   }

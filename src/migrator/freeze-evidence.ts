@@ -3,10 +3,10 @@ import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
 import { type AskResult, askAll, type Check } from "./ask-all.ts";
 import { type ConvergenceTarget, convergenceCheck, notConverged } from "./converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "./freeze-proof.ts";
-import type { GuardIdentity } from "./guard.ts";
 import { silentApiServer } from "./missing-api-server.ts";
 import { crdResourceOf } from "./request-resource.ts";
 import type { RunContext } from "./run-context.ts";
+import type { ServerRestarts } from "./server-restarts.ts";
 import { settle } from "./settle-wait.ts";
 import { StartAgain } from "./start-again.ts";
 
@@ -17,11 +17,14 @@ import { StartAgain } from "./start-again.ts";
 export class FreezeEvidence {
   readonly #context: RunContext;
   readonly #proof: ProofOptions;
+  readonly #restarts: ServerRestarts | undefined;
   #atStart = "";
 
-  constructor(context: RunContext, crdName: string, guard: GuardIdentity) {
+  /** @param restarts where a restart of an API server voids what the run rests on, those that all its attempts have seen */
+  constructor(context: RunContext, proof: Omit<ProofOptions, "signal">, restarts: ServerRestarts | undefined) {
     this.#context = context;
-    this.#proof = { crdName, guard, signal: context.signal };
+    this.#proof = { ...proof, signal: context.signal };
+    this.#restarts = restarts;
   }
 
   /** The API servers that the evidence is of. */
@@ -61,7 +64,7 @@ export class FreezeEvidence {
    */
   async settle(apiServers: ApiServers, silent: boolean, crd: CustomResourceDefinition): Promise<void> {
     const { client, emit, options } = this.#context;
-    this.#atStart = fingerprintOf(apiServers);
+    this.#atStart = await this.#fingerprint(apiServers);
     const result = await this.#converge(apiServers, crd, options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await settle(this.#context, {
@@ -82,11 +85,19 @@ export class FreezeEvidence {
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
     const { apiServers } = await this.prove();
     const { lagged } = await this.#converge(apiServers, await readCrd(), 0);
-    if (lagged || fingerprintOf(apiServers) !== this.#atStart) {
-      const what = lagged ? "an API server fell behind" : "the set of API servers changed";
+    const fingerprint = await this.#fingerprint(apiServers);
+    if (lagged || fingerprint !== this.#atStart) {
+      const isSameSet = this.#atStart.startsWith(fingerprintOf(apiServers));
+      const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
+      const what = lagged ? "an API server fell behind" : changed;
       const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
       throw new StartAgain("NotConverged", text);
     }
+  }
+
+  async #fingerprint(apiServers: ApiServers): Promise<string> {
+    const restarts = (await this.#restarts?.look(this.#context, apiServers)) ?? 0;
+    return restarts === 0 ? fingerprintOf(apiServers) : `${fingerprintOf(apiServers)} restarts=${restarts}`;
   }
 
   #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {

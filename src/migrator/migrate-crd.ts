@@ -14,6 +14,7 @@ import type { RunContext } from "./run-context.ts";
 import { leaseNameOf } from "./lease-acquire.ts";
 import { RunLease } from "./run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
+import { ServerRestarts } from "./server-restarts.ts";
 import { StartAgain } from "./start-again.ts";
 import { probedCrd, probeStuckRequest } from "./stuck-probe.ts";
 
@@ -54,13 +55,14 @@ export async function migrateCrd(context: RunContext, crdName: string): Promise<
   });
 }
 
-function runCrd(parts: Omit<CrdRunParts, "cleanup">): Promise<MigrationResult> {
+function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<MigrationResult> {
   const { context, crdName, lease } = parts;
+  const restarts = context.options.force ? new ServerRestarts() : undefined;
   return runUntilDone({
     context,
     name: crdName,
     maxFreezeIdleMs: context.options.maxFreezeIdleMs,
-    attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup }).run(),
+    attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup, restarts }).run(),
     probe: ({ stuckOn }, signal) =>
       probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal }),
     onError: async (error) => {

@@ -37,18 +37,24 @@ export function silentApiServer(
 /** An API server renews its identity Lease every 10 s; one that has not done so for this long may hang, in milliseconds. */
 const OVERDUE_MS = 30_000;
 
+/** Whether an API server has not renewed its identity Lease for longer than one that works takes. */
+export function isOverdue({ renewedMsAgo }: LiveLease): boolean {
+  return renewedMsAgo > OVERDUE_MS;
+}
+
 /**
  * Whom to look for, in words: the Leases that are overdue, else all of them, since it cannot be told which one it is.
  *
  * @param found how many API servers were found, and where
  */
 export function describeMissing(leases: readonly LiveLease[], found: string): string {
-  const overdue = leases.filter(({ renewedMsAgo }) => renewedMsAgo > OVERDUE_MS);
+  const overdue = leases.filter(isOverdue);
   const named = overdue.length === 0 ? "" : `, not renewed of late: ${overdue.map(describeOverdue).join(", ")}`;
   return `${leases.length} identity Leases live (${leases.map(describeLease).join(", ")})${named}; ${found}`;
 }
 
-function describeLease({ name, host }: LiveLease): string {
+/** The Lease of an API server, in words. */
+export function describeLease({ name, host }: LiveLease): string {
   return host === undefined ? name : `${name} of host ${host}`;
 }
 

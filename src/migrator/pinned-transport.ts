@@ -1,5 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import type { KubeConfig } from "@kubernetes/client-node";
+import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "../kube/errors.ts";
 import { type ApiRequest, type ApiResponse, Transport } from "../kube/transport.ts";
 import { readServerInstance } from "./server-instance.ts";
@@ -40,20 +41,39 @@ export class ServerLink {
 
   /**
    * Asks the API server at the other end which one it is; `undefined` where the connection was lost.
-   * @throws {KsvmError} ApiServerMissing where it does not tell.
+   * @throws {KsvmError} ApiServerMissing where it does not tell, or where several answer on this connection.
    * @throws {ApiError | TransportError}
    */
   async askInstance(signal: AbortSignal): Promise<string | undefined> {
+    const instance = await this.#readInstance(signal);
+    if (this.#connections !== 1) {
+      this.#instance = undefined;
+      return undefined;
+    }
+    if (this.#instance !== undefined && this.#instance !== instance) {
+      throw severalOnOne(this.transport.server);
+    }
+    this.#instance = instance;
+    return instance;
+  }
+
+  async #readInstance(signal: AbortSignal): Promise<string> {
     await freeConnection();
     const within = AbortSignal.any([signal, AbortSignal.timeout(this.#options.instanceTimeoutMs)]);
     try {
-      this.#instance = await readServerInstance(this.transport, within);
+      return await readServerInstance(this.transport, within);
     } catch (error) {
       signal.throwIfAborted();
       throw within.aborted ? new TransportError("GET /metrics", this.transport.server, error) : error;
     }
-    return this.#connections === 1 ? this.#instance : undefined;
   }
+}
+
+function severalOnOne(server: string): KsvmError {
+  const text =
+    `Cannot tell the API servers behind ${server} apart: several answer on one connection, as behind an HTTP load ` +
+    "balancer; name each with --apiserver-endpoints; nothing was changed";
+  return new KsvmError("ApiServerMissing", text);
 }
 
 /** undici uses a connection again a full cycle of the event loop after an answer, and opens another one until then. */
@@ -87,6 +107,27 @@ export class PinnedTransport extends Transport {
     super(options.config);
     this.#options = options;
     this.#link = link;
+  }
+
+  /** The API server that it leads to, as `readServerInstance` has it. */
+  get instance(): string {
+    return this.#options.instance;
+  }
+
+  /**
+   * Asks once more which API server answers. Behind an HTTP load balancer any of them may have answered so far: one that
+   * hangs and was taken out of turn shows by the answer of another one on the same connection.
+   * @throws {KsvmError} ApiServerMissing where several answer on one connection.
+   * @throws {MissingApiServer} where it does not answer any more on new connections.
+   * @throws {ApiError | TransportError}
+   */
+  async lookAgain(signal: AbortSignal): Promise<void> {
+    const { find, instance } = this.#options;
+    if ((await this.#link?.askInstance(signal)) === instance) {
+      return;
+    }
+    await this.close();
+    this.#link = await find(instance, signal);
   }
 
   /** @throws {TransportError} where the connection is lost again and again; else as {@link Transport.request}. */

@@ -1,5 +1,7 @@
+import type { ApiServers } from "./api-servers.ts";
 import { Cleanup } from "./cleanup.ts";
 import { MissingApiServer, type MissingBudget, newMissingBudget, waitForApiServers } from "./missing-api-server.ts";
+import { reportOverdue } from "./overdue-leases.ts";
 import { RunBudget } from "./run-budget.ts";
 import type { RunContext } from "./run-context.ts";
 import { StartAgain, WaitingForOthers } from "./start-again.ts";
@@ -35,9 +37,9 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
   const retrier = context.retrier.with({ budget });
   const missing = newMissingBudget();
   for (let starts = 1; ; ) {
-    await waitForApiServers(context, missing);
+    const apiServers = await waitForApiServers(context, missing);
     try {
-      return await attemptOnce(options, { ...context, budget, retrier });
+      return await attemptOnce(options, { ...context, budget, retrier }, apiServers);
     } catch (error) {
       await options.onError?.(error);
       if (error instanceof WaitingForOthers) {
@@ -66,12 +68,23 @@ async function pause({ clock, signal }: RunContext, missing: MissingBudget, atLe
   await clock.sleep(ms, signal);
 }
 
-function attemptOnce<T>({ attempt, maxFreezeIdleMs }: UntilDoneOptions<T>, context: RunContext): Promise<T> {
+async function attemptOnce<T>(
+  { attempt, maxFreezeIdleMs }: UntilDoneOptions<T>,
+  context: RunContext,
+  { identities = [] }: ApiServers,
+): Promise<T> {
   const { isPlaceWanted } = context;
   const limits = {
     ...(maxFreezeIdleMs === undefined ? {} : { maxFreezeIdleMs }),
     ...(isPlaceWanted === undefined ? {} : { isPlaceWanted }),
   };
   const cleanup = new Cleanup(context);
-  return cleanup.after(() => attempt({ ...context, retrier: context.retrier.with(limits) }, cleanup));
+  const over = new AbortController();
+  const reporting = reportOverdue(context, identities, over.signal);
+  try {
+    return await cleanup.after(() => attempt({ ...context, retrier: context.retrier.with(limits) }, cleanup));
+  } finally {
+    over.abort();
+    await reporting;
+  }
 }

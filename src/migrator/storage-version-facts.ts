@@ -38,6 +38,19 @@ export function storageVersionFactsOf({ metadata, status }: StorageVersion): Sto
   };
 }
 
+/**
+ * The same without the entries of API servers that are gone, as the user says: one of them keeps its entry while its
+ * identity Lease lives, and may keep the others from a commonEncodingVersion.
+ */
+export function withoutEntriesOf(facts: StorageVersionFacts, servers: readonly string[]): StorageVersionFacts {
+  const entries = facts.entries.filter(({ server }) => !servers.includes(server));
+  if (entries.length === facts.entries.length) {
+    return facts;
+  }
+  const [common, ...others] = new Set(entries.map(({ encodingVersion }) => encodingVersion));
+  return { key: facts.key, entries, ...(common === undefined || others.length > 0 ? {} : { common }) };
+}
+
 const ALL_EQUAL = "AllEncodingVersionsEqual";
 
 /** The name of the resource that a StorageVersion is about: it is called `<group>.<resource>`, or `core.<resource>`. */

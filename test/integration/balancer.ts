@@ -11,16 +11,23 @@ export interface Balancer {
   readonly url: string;
   /** How many connections it passed on. */
   turns(): number;
-  /** Passes new connections on to these API servers alone, as after a failed health check. */
-  use(urls: readonly string[]): void;
+  /**
+   * Passes new connections on to these API servers alone, as after a failed health check.
+   * @param others what becomes of the connections that end at others. @default "keep"
+   */
+  use(urls: readonly string[], others?: "keep" | "reset"): void;
 }
 
 /** Starts a load balancer in front of API servers. It ends with the test. */
 export async function balance(t: Test, controlPlane: ControlPlane, urls: readonly string[]): Promise<Balancer> {
   let [turn, targets] = [0, urls];
   const sockets = new Set<Socket>();
+  const upstreams = new Map<Socket, string>();
   const server = createServer((socket) => {
-    const upstream = connect(Number(new URL(targets[turn++ % targets.length] ?? "").port), "127.0.0.1");
+    const target = targets[turn++ % targets.length] ?? "";
+    const upstream = connect(Number(new URL(target).port), "127.0.0.1");
+    upstreams.set(upstream, target);
+    upstream.on("close", () => upstreams.delete(upstream));
     for (const [end, other] of [
       [socket, upstream],
       [upstream, socket],
@@ -44,8 +51,13 @@ export async function balance(t: Test, controlPlane: ControlPlane, urls: readonl
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const kubeconfig = join(t.testdir(), "kubeconfig");
   writeFileSync(kubeconfig, controlPlane.kubeconfigTextFor().replace(controlPlane.apiservers[0]?.url ?? "", url));
-  const use = (next: readonly string[]): void => {
+  const use = (next: readonly string[], others: "keep" | "reset" = "keep"): void => {
     targets = next;
+    for (const [upstream, target] of others === "reset" ? upstreams : []) {
+      if (!next.includes(target)) {
+        upstream.destroy();
+      }
+    }
   };
   return { kubeconfig, url, turns: () => turn, use };
 }

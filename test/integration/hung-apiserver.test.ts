@@ -82,6 +82,24 @@ await t.test("--ignore-apiserver goes on without the API server of an identity L
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });
 
+await t.test(
+  "--ignore-apiserver of an API server that lives: it is waited for, however short the run is",
+  async (t) => {
+    const kind = new TestKind("alive");
+    await cluster.createStale(kind, 1);
+    const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
+    const flags = ["--kubeconfig", balancer.kubeconfig, "--ignore-apiserver", identity];
+    let output = "";
+    const ended = cluster.migrate([kind.name, ...flags], { onStdout: (text) => (output += text) });
+    await eventually(async () => output.includes("ApiServerMissing"), "the run waits");
+    t.match(output, `${identity}: it was to be ignored, and has renewed its identity Lease since`);
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
+    balancer.use(BOTH);
+    const run = await ended;
+    t.equal(run.code, 0, run.stderr);
+  },
+);
+
 await t.test("a replaced control plane host is waited for until its identity Lease has expired", async (t) => {
   const name = "apiserver-of-a-replaced-host";
   const metadata = { name, namespace: "kube-system", labels: { "apiserver.kubernetes.io/identity": "kube-apiserver" } };

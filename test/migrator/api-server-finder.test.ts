@@ -26,6 +26,16 @@ interface Seen {
   renewTimes?: Readonly<Record<string, string>>;
 }
 
+/** Tells of each sleep. */
+class SleepClock extends FakeClock {
+  onSleep: () => void = () => undefined;
+
+  override async sleep(ms: number, within?: AbortSignal): Promise<void> {
+    this.onSleep();
+    await super.sleep(ms, within);
+  }
+}
+
 /**
  * Stand-ins for several API servers, because the EndpointSlice of a real one on this machine cannot hold loopback
  * addresses: one server, reached by two names.
@@ -70,10 +80,11 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
   const url = await startApiServers(t, seen);
   const config = configFor(kubeconfigFor(url, { token: "secret" }));
   const lags: string[] = [];
+  const clock = new SleepClock();
   const finder = new ApiServerFinder({
     config,
     client: new ApiClient(new Transport(config)),
-    clock: new FakeClock(),
+    clock,
     retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
     strict,
     ignored,
@@ -81,7 +92,7 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     onLag: (_, reason) => lags.push(reason),
   });
   t.teardown(() => finder.close());
-  return { finder, lags, port: new URL(url).port };
+  return { clock, finder, lags, port: new URL(url).port };
 }
 const { signal } = new AbortController();
 
@@ -161,15 +172,28 @@ await tap.test("findAll() counts an API server that is ignored once it renews it
   woken.renewTimes = { hung: "2999-01-01T00:00:20Z" };
   const missing = { code: "ApiServerMissing", message: /\(a, hung\)/ };
   await t.rejects(finder.findAll(60_000, signal), missing, "it woke up, with what was under way on it");
-  t.match(lags, ["it was to be ignored, and has renewed its identity Lease since: its API server lives"]);
+  const alive = "it was to be ignored, and has renewed its identity Lease since: its API server lives";
+  t.match(lags, [/looking for 15 s/, alive]);
   await t.rejects(finder.findAll(60_000, signal), missing);
-  t.equal(lags.length, 1, "said once");
+  t.equal(lags.length, 2, "said once");
 
   const back: Seen = { addresses: [], leases: ["a"] };
   const later = await finderFor(t, back, false, ["gone"]);
   t.match(await later.finder.findAll(60_000, signal), { identities: ["a"] });
   back.leases.push("gone");
   await t.rejects(later.finder.findAll(60_000, signal), { message: /\(a, gone\)/ }, "it came back");
+});
+
+await tap.test("findAll() looks at first whether an API server that is to be ignored renews its Lease", async (t) => {
+  const alive: Seen = { addresses: [], leases: ["a", "alive"] };
+  const { clock, finder, lags } = await finderFor(t, alive, false, ["alive"]);
+  // It renews its Lease once a while, so a look right after another one shows nothing.
+  clock.onSleep = () => (alive.renewTimes = { alive: "2999-01-01T00:00:10Z" });
+  await t.rejects(finder.findAll(60_000, signal), { code: "ApiServerMissing", message: /\(a, alive\)/ });
+  t.match(lags, [/looking for 15 s/, /its API server lives/]);
+  const gone = await finderFor(t, { addresses: [], leases: ["a"] }, false, ["gone"]);
+  t.match(await gone.finder.findAll(60_000, signal), { identities: ["a"], ignored: ["gone"] });
+  t.equal(gone.clock.monotonic(), 0, "there is no Lease to look at");
 });
 
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {

@@ -11,13 +11,15 @@ import {
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
+import { ServerRestarts } from "../../src/migrator/server-restarts.ts";
 import { StartAgain } from "../../src/migrator/start-again.ts";
-import type { StorageVersionFacts } from "../../src/migrator/storage-version-facts.ts";
+import { type StorageVersionFacts, withoutEntriesOf } from "../../src/migrator/storage-version-facts.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const FOUNDATION: Foundation = {
   apiServers: "each https://a 0",
   leases: "a@1",
+  restarts: 0,
   hash: "h1",
   storageVersion: "u/1",
   crd: "c/1",
@@ -26,12 +28,14 @@ const FOUNDATION: Foundation = {
 for (const [field, said] of [
   ["apiServers", /the set of API servers changed/],
   ["leases", /an API server joined, left or restarted/],
+  ["restarts", /an API server restarted/],
   ["hash", /the storageVersionHash changed from "h1" to "other"/],
   ["storageVersion", /another encoding in the StorageVersion/],
   ["crd", /the CRD changed/],
 ] as const) {
   await tap.test(`changeBetween() names ${field} where it is another one`, (t) => {
-    t.match(changeBetween(FOUNDATION, { ...FOUNDATION, [field]: "other" }), said);
+    const other = field === "restarts" ? 1 : "other";
+    t.match(changeBetween(FOUNDATION, { ...FOUNDATION, [field]: other }), said);
     t.equal(changeBetween(FOUNDATION, { ...FOUNDATION }), undefined);
     t.end();
   });
@@ -57,6 +61,19 @@ await tap.test(
     t.end();
   },
 );
+
+await tap.test("withoutEntriesOf() leaves an ignored API server out of the comparison", (t) => {
+  const { common: _, ...none } = FACTS;
+  const old = { server: "gone", encodingVersion: "apps/v1beta2" };
+  const facts: StorageVersionFacts = { ...none, entries: [...FACTS.entries, old] };
+  const shown = { hash: HASH, kind: "Deployment", identities: ["a"] };
+  t.match(disagreementWith(facts, shown), /entry of gone, which has no live identity Lease/);
+  t.equal(disagreementWith(withoutEntriesOf(facts, ["gone"]), shown), undefined);
+  t.equal(withoutEntriesOf(facts, ["other"]), facts, "nothing is made of what is not ignored");
+  const three = { ...facts, entries: [...facts.entries, { ...old, server: "c" }] };
+  t.match(disagreementWith(withoutEntriesOf(three, ["gone"]), { ...shown, identities: ["a", "c"] }), /no common/);
+  t.end();
+});
 
 /** Two API servers; `shown` says what each shows at a time, in milliseconds since the start. */
 function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string }) {
@@ -84,7 +101,7 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
     signal: new AbortController().signal,
   } as unknown as RunContext;
   const resource = { group: "apps", version: "v1", resource: "deployments", kind: "Deployment" };
-  return { clock, events, evidence: new BuiltInEvidence(context, resource, undefined) };
+  return { clock, events, evidence: new BuiltInEvidence(context, { resource, restarts: new ServerRestarts() }) };
 }
 
 await tap.test("BuiltInEvidence holds where nothing changed", async (t) => {

@@ -7,8 +7,8 @@ const { signal } = new AbortController();
 
 await tap.test("describeMissing() names the Leases that live, and those that are overdue", async (t) => {
   const leases = [
-    { name: "a", host: "one", createdAt: 0, renewedMsAgo: 3_000 },
-    { name: "b", createdAt: 0, renewedMsAgo: 65_000 },
+    { name: "a", host: "one", uid: "u", createdAt: 0, renewedMsAgo: 3_000 },
+    { name: "b", uid: "u", createdAt: 0, renewedMsAgo: 65_000 },
   ];
   t.equal(
     describeMissing(leases, "1 answers"),

@@ -3,7 +3,7 @@ import type { LiveLease } from "../../src/migrator/control-plane-objects.ts";
 import { RecruitPace } from "../../src/migrator/recruit-pace.ts";
 
 function lease(name: string, renewTime: string): LiveLease {
-  return { name, renewTime, createdAt: 0, renewedMsAgo: 0 };
+  return { name, renewTime, uid: "u", createdAt: 0, renewedMsAgo: 0 };
 }
 const BEFORE = [lease("a", "10"), lease("b", "10")];
 

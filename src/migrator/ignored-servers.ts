@@ -1,0 +1,57 @@
+import type { LiveLease } from "./control-plane-objects.ts";
+
+/** What {@link IgnoredServers} need. */
+export interface IgnoredServersOptions {
+  /** Names of identity Leases whose API servers are gone, as the user says. */
+  readonly names: readonly string[];
+  /** Told who is to be ignored, and lives after all. */
+  readonly onLag: (server: string, reason: string) => void;
+}
+
+/**
+ * The API servers that a user says are gone. One that is alive renews its identity Lease: every look of a run is compared
+ * with its first one, and from the renewal on the API server counts, until the run ends.
+ */
+export class IgnoredServers {
+  readonly #options: IgnoredServersOptions;
+  /** When each Lease had been renewed at the first look. */
+  #first: ReadonlyMap<string, string | undefined> | undefined;
+  readonly #alive = new Set<string>();
+
+  constructor(options: IgnoredServersOptions) {
+    this.#options = options;
+  }
+
+  /** Whether a look was compared with, or was the first one. */
+  get wasSeen(): boolean {
+    return this.#first !== undefined;
+  }
+
+  /** Those that are still taken for gone. */
+  get names(): readonly string[] {
+    return this.#options.names.filter((name) => !this.#alive.has(name));
+  }
+
+  /** The Leases of one look without those of API servers that are gone. */
+  without(leases: readonly LiveLease[]): readonly LiveLease[] {
+    this.#first ??= new Map(leases.map(({ name, renewTime }) => [name, renewTime]));
+    return leases.filter((lease) => !this.#isIgnored(lease, this.#first));
+  }
+
+  /** Those that are to be ignored and whose Leases lived at the first look. */
+  get live(): readonly string[] {
+    return this.names.filter((name) => this.#first?.has(name));
+  }
+
+  #isIgnored({ name, renewTime }: LiveLease, first: ReadonlyMap<string, string | undefined> | undefined): boolean {
+    if (!this.names.includes(name)) {
+      return false;
+    }
+    if (first?.has(name) === true && first.get(name) === renewTime) {
+      return true;
+    }
+    this.#alive.add(name);
+    this.#options.onLag(name, "it was to be ignored, and has renewed its identity Lease since: its API server lives");
+    return false;
+  }
+}
