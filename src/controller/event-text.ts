@@ -21,6 +21,11 @@ export function eventTextOf(event: MigrationEvent): EventText | undefined {
   }
 }
 
+/** What a run tells that ended and is tried again: a user may have to act. */
+export function waitTextOf({ reason = "", message = "" }: Phase): EventText {
+  return { type: "Warning", reason: "Waiting", message: `${reason}: ${message}` };
+}
+
 /** What the end of a migration tells. */
 export function resultTextOf(phase: Phase, result: MigrationResult | undefined): EventText {
   const why = [phase.reason, phase.message].filter((text) => text !== undefined).join(": ");

@@ -3,19 +3,18 @@ import { isSuspended, type MigrationStatus, resourceNameOf } from "../api/migrat
 import { FORCE_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { besideInTree, STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
+import { besideInTree } from "../migrator/beside-in-tree.ts";
 import type { Counts } from "../migrator/counts.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
-import { StorageMigratingStuck } from "../migrator/in-tree-guard.ts";
 import { migrate } from "../migrator/migrate.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import type { EventRecorder } from "./event-recorder.ts";
-import { eventTextOf, resultTextOf } from "./event-text.ts";
+import { eventTextOf, resultTextOf, waitTextOf } from "./event-text.ts";
 import { type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
 import type { OpenedRun, OpenRun } from "./run-factory.ts";
-import { phaseAfterError } from "./run-verdict.ts";
+import { Failing } from "./run-verdict.ts";
 import type { Slot } from "./slots.ts";
 import { type Stall, stallOf } from "./stall-watch.ts";
 
@@ -43,6 +42,10 @@ export interface MigrationRunOptions {
 /** Milliseconds until a migration that waits for others is tried again: longer each time, as each try takes a slot. */
 const RETRY_AFTER_MS = 5_000;
 const MAX_RETRY_AFTER_MS = 60_000;
+/** So much of that, as a part, is left to chance: many migrations may wait for the same thing. */
+const RETRY_JITTER = 0.25;
+/** How long a look at Kubernetes' own migrator is tried in the slot, in milliseconds, before a run begins. */
+const LOOK_PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
 /** How often a run looks whether it may go on, in milliseconds: its writes stop within 5 s of a deletion. */
 const LOOK_EVERY_MS = 2_000;
 
@@ -56,6 +59,9 @@ export class MigrationRun {
   #stall: Stall | undefined;
   #isWaiting = false;
   #runs = 0;
+  readonly #failing = new Failing();
+  /** Whether this attempt has rewritten an object: that is progress, which no error that repeats makes again and again. */
+  #hasWritten = false;
 
   constructor(options: MigrationRunOptions) {
     this.#options = options;
@@ -67,24 +73,31 @@ export class MigrationRun {
    * @throws the signal's reason where it is aborted; {MigrationDeleted}; {KsvmError} OwnershipLost.
    */
   async run(): Promise<void> {
-    const { clock, signal, slot } = this.#options;
+    const { clock, retrier, signal, slot } = this.#options;
     for (let retryAfterMs = RETRY_AFTER_MS; ; retryAfterMs = Math.min(2 * retryAfterMs, MAX_RETRY_AFTER_MS)) {
+      this.#hasWritten = false;
       const phase = await this.#attempt();
       if (phase === undefined) {
         return;
       }
-      await this.#enter(phase);
+      // Its status may be what cannot be written.
       slot.give();
-      await clock.sleep(retryAfterMs, signal);
+      await this.#enter(phase);
+      if (this.#hasWritten) {
+        retryAfterMs = RETRY_AFTER_MS;
+      }
+      await clock.sleep(retryAfterMs * (1 - RETRY_JITTER * retrier.random()), signal);
       await slot.acquire(signal);
     }
   }
 
   /** @returns the phase to wait in; `undefined` where the migration has ended */
   async #attempt(): Promise<Phase | undefined> {
-    const { logger, signal } = this.#options;
+    const { clock, logger, record, recorder, signal } = this.#options;
     try {
-      const result = await besideInTree(this.#options, this.#resource, async (running) => {
+      const patient = this.#options.retrier.with({ ...LOOK_PATIENCE, isPlaceWanted: this.#options.isSlotWanted });
+      const context = { ...this.#options, beforehand: patient };
+      const result = await besideInTree(context, this.#resource, async (running) => {
         await this.#enter({ type: "Running" });
         return this.#migrate(running);
       });
@@ -97,26 +110,18 @@ export class MigrationRun {
         throw error;
       }
       // Whether the object is still there, and still ours, decides over whatever went wrong.
-      await this.#options.record.check();
-      const phase = this.#isStuckTooLong(error)
-        ? { ...phaseAfterError(error), type: "Failed" as const }
-        : phaseAfterError(error);
+      await record.check();
+      const { isNew, phase } = this.#failing.failed(error, clock.monotonic());
       logger.warn({ err: error, phase: phase.type }, "a migration did not get through");
       if (phase.type === "Waiting") {
+        if (isNew) {
+          recorder.record(record.migration, waitTextOf(phase));
+        }
         return phase;
       }
       await this.#finish(phase);
       return undefined;
     }
-  }
-
-  #isStuckTooLong(error: unknown): boolean {
-    const { clock, record } = this.#options;
-    const waiting = record.migration.status?.conditions?.find(
-      ({ type, status, reason }) => type === "Waiting" && status === "True" && reason === "StorageMigratingStuck",
-    );
-    const since = Date.parse(waiting?.lastUpdateTime ?? "");
-    return error instanceof StorageMigratingStuck && clock.now() - since > STUCK_GRACE_MS;
   }
 
   async #migrate(signal: AbortSignal): Promise<MigrationResult> {
@@ -183,6 +188,10 @@ export class MigrationRun {
     const { logger, onEvent, record, recorder } = this.#options;
     onEvent(event);
     if (event.type === "progress") {
+      if (event.counts.migrated > 0) {
+        this.#hasWritten = true;
+        this.#failing.progressed();
+      }
       this.#counts = event.counts;
       this.#isReported = false;
       return;

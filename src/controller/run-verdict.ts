@@ -1,25 +1,138 @@
-import { KsvmError, messageOf } from "../errors.ts";
-import { TransportError } from "../kube/errors.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import { InTreeAtWork, StorageMigratingStuck } from "../migrator/in-tree-guard.ts";
+import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
+import { type FailureKind, failureKindOf } from "../kube/failure.ts";
+import { STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
+import { InTreeAtWork } from "../migrator/in-tree-guard.ts";
+import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
 import type { Phase } from "./migration-status.ts";
 
-/** Errors that pass when somebody else is done: the migration waits and begins again. */
-const WAITED_FOR = new Set(["ApiServerMissing", "AlreadyMigrating", "ForeignFreeze", "OwnershipLost"]);
+/** It passes without the user of the migration: it is waited for, however long that takes. */
+const WAITS = Number.POSITIVE_INFINITY;
+/** The user must act: the migration has failed. */
+const FINAL = 0;
+/**
+ * It may pass, as where an API server has just started or roles are being replaced; or it is a mistake that only a user
+ * can correct. Milliseconds.
+ */
+const GRACE_MS = 900_000;
 
-/** The phase of a migration whose run ended with an error. */
-export function phaseAfterError(error: unknown): Phase {
-  const code = error instanceof KsvmError ? error.code : "Internal";
-  const message = messageOf(error);
-  if (error instanceof InTreeAtWork) {
-    return { type: "Waiting", reason: "InTreeMigration", message };
-  }
-  const isWait = WAITED_FOR.has(code) || error instanceof StorageMigratingStuck || isOutage(error);
-  return { type: isWait ? "Waiting" : "Failed", reason: code, message };
+/** Milliseconds that a failed request is waited for. */
+const OF_REQUEST: Readonly<Record<FailureKind, number>> = {
+  // No answer, 3xx, 408, 425, 429, 500, 502, 503, 504, "failed calling webhook", and credentials that cannot be renewed.
+  transient: WAITS,
+  expired: WAITS,
+  conflict: WAITS,
+  // A namespace or an API group may come back, as after a restore or while API servers of two versions serve.
+  gone: GRACE_MS,
+  unserved: GRACE_MS,
+  denied: GRACE_MS,
+  rejected: FINAL,
+};
+
+/** An error that stands for a failed request is judged by that request where its `cause` tells which. */
+type ByCause = { readonly byCause: true; readonly otherwise: number };
+
+/** Milliseconds that an error which ended a run is waited for. */
+const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
+  RetryBudgetExceeded: { byCause: true, otherwise: WAITS },
+  FreezeNotProven: { byCause: true, otherwise: FINAL },
+  NotConverged: { byCause: true, otherwise: FINAL },
+
+  ServerUnreachable: WAITS,
+  ApiServerMissing: WAITS,
+  AlreadyMigrating: WAITS,
+  ForeignFreeze: WAITS,
+  OwnershipLost: WAITS,
+  Conflict: WAITS,
+  // The run begins again, and looks at every object again.
+  WatchFailed: WAITS,
+
+  KubeconfigInvalid: GRACE_MS,
+  Unauthorized: GRACE_MS,
+  Forbidden: GRACE_MS,
+  NotFound: GRACE_MS,
+  VersionNotServed: GRACE_MS,
+  PruneFailed: GRACE_MS,
+  CleanupFailed: GRACE_MS,
+  StorageMigratingStuck: STUCK_GRACE_MS,
+  // Proven by the CRD, which is read from etcd, and by discovery, which an API server that has just started fills.
+  ResourceNotFound: DENIAL_PATIENCE_MS,
+
+  ApiRequestFailed: FINAL,
+  ServerUnsupported: FINAL,
+  ResourceNotMigratable: FINAL,
+  FreezeLifted: FINAL,
+  StorageVersionChanged: FINAL,
+  CrdReplaced: FINAL,
+  OtherMigratorActive: FINAL,
+  CertificateSecretUnusable: FINAL,
+  RotationStuck: FINAL,
+  OutputFailed: FINAL,
+  Usage: FINAL,
+  Interrupted: FINAL,
+  Internal: FINAL,
+};
+
+/** What an error that ended a run means for its migration. */
+export interface Verdict {
+  /** One word, as the condition has it. */
+  readonly reason: string;
+  readonly message: string;
+  /**
+   * Milliseconds from the first error with this reason to the last for which the migration waits and is tried again: 0
+   * where it has failed, `Infinity` where it waits for as long as it takes.
+   */
+  readonly waitMs: number;
 }
 
-/** No answer came, however long it was tried: nobody can tell what became of the cluster. */
-function isOutage(error: unknown): boolean {
-  const cause = error instanceof KsvmError && error.code === "RetryBudgetExceeded" ? error.cause : error;
-  return cause instanceof TransportError || (cause === error && failureKindOf(error) === "transient");
+/**
+ * What is final and what is waited for, for the migrations of users and of the trigger alike. The trigger creates another
+ * one for each of its own that failed, later each time; nobody does that for one of a user. docs/errors.md has this table
+ * in words.
+ */
+export function verdictOf(error: unknown): Verdict {
+  const message = messageOf(error);
+  if (error instanceof InTreeAtWork) {
+    return { reason: "InTreeMigration", message, waitMs: WAITS };
+  }
+  return { reason: error instanceof KsvmError ? error.code : "Internal", message, waitMs: waitMsOf(error) };
+}
+
+function waitMsOf(error: unknown): number {
+  const kind = failureKindOf(error);
+  if (kind !== undefined) {
+    return OF_REQUEST[kind];
+  }
+  const wait = OF_CODE[error instanceof KsvmError ? error.code : "Internal"];
+  if (typeof wait === "number") {
+    return wait;
+  }
+  const cause = failureKindOf((error as KsvmError).cause);
+  return cause === undefined ? wait.otherwise : OF_REQUEST[cause];
+}
+
+/** The phase of a migration whose run ended so, after it ended for this reason alone for `sinceMs` milliseconds. */
+export function phaseAfterError({ reason, message, waitMs }: Verdict, sinceMs: number): Phase {
+  return { type: sinceMs < waitMs ? "Waiting" : "Failed", reason, message };
+}
+
+/** The errors that a migration ends its runs with, one after the other. All times are of one monotonic clock, in milliseconds. */
+export class Failing {
+  #before: { readonly reason: string; readonly since: number } | undefined;
+
+  /**
+   * The phase after one more error.
+   * @returns `isNew` where the reason is another one than before
+   */
+  failed(error: unknown, now: number): { readonly phase: Phase; readonly isNew: boolean } {
+    const verdict = verdictOf(error);
+    const isNew = this.#before?.reason !== verdict.reason;
+    const { since } = isNew || this.#before === undefined ? { since: now } : this.#before;
+    this.#before = { reason: verdict.reason, since };
+    return { phase: phaseAfterError(verdict, now - since), isNew };
+  }
+
+  /** Says that a run got further, in a way that no error which repeats makes it do again and again. */
+  progressed(): void {
+    this.#before = undefined;
+  }
 }

@@ -10,6 +10,8 @@ export interface CheckFailure {
   readonly reason: string;
   /** Whether it did not answer at all. */
   readonly silent: boolean;
+  /** The request that failed, where one did. */
+  readonly cause?: unknown;
 }
 
 /** Looks at one API server; `undefined` where it shows what it should. */
@@ -66,7 +68,7 @@ export function checkFailureOf(error: unknown, signal: AbortSignal): CheckFailur
   if (failureKindOf(error) === undefined) {
     throw error;
   }
-  return { reason: messageOf(error), silent: error instanceof TransportError };
+  return { reason: messageOf(error), silent: error instanceof TransportError, cause: error };
 }
 
 class Asking {
@@ -124,7 +126,9 @@ class Asking {
     this.#lagged ||= !failure.silent;
     const { server } = client.transport;
     if (clock.monotonic() >= this.#deadline) {
-      throw errorOf(server, failure.reason, failure.silent);
+      const error = errorOf(server, failure.reason, failure.silent);
+      error.cause ??= failure.cause;
+      throw error;
     }
     onFailure?.(server, failure);
     return false;

@@ -1,4 +1,5 @@
 import { messageOf } from "../errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "./in-tree-guard.ts";
 import { migrate } from "./migrate.ts";
 import type { MigrationResult } from "./result.ts";
@@ -11,7 +12,13 @@ const RETRY_AFTER_MS = 5_000;
 /** How long a condition that nothing explains is waited for, in milliseconds: its migration may have ended just now. */
 export const STUCK_GRACE_MS = 60_000;
 
-type Context = Pick<RunContext, "client" | "clock" | "retrier" | "signal">;
+/** Failures to look of another kind than an outage end the run after so many milliseconds: they may be the API server's. */
+const BLIND_MS = 60_000;
+
+type Context = Pick<RunContext, "client" | "clock" | "retrier" | "signal"> & {
+  /** For the look before `work` begins. @default `retrier` */
+  readonly beforehand?: RunContext["retrier"];
+};
 
 /**
  * Runs `work` on a resource that Kubernetes' own migrator leaves alone, and ends it where that migrator begins.
@@ -25,8 +32,8 @@ export async function besideInTree<T>(
   resource: string,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const { client, retrier, signal } = context;
-  const objection = await retrier.run(() => inTreeObjection(client, resource, signal), signal);
+  const { client, retrier, signal, beforehand = retrier } = context;
+  const objection = await beforehand.run(() => inTreeObjection(client, resource, signal), signal);
   if (objection !== undefined) {
     throw objection;
   }
@@ -86,15 +93,19 @@ async function lookOut(
   run: { readonly abort: AbortController; readonly ended: AbortSignal },
 ): Promise<void> {
   const looking = AbortSignal.any([signal, run.ended]);
+  let blindSince: number | undefined;
   while (!looking.aborted && !run.abort.signal.aborted) {
     await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
     try {
       const running = await retrier.run(() => inTreeRunning(client, resource, looking), looking);
+      blindSince = undefined;
       if (running !== undefined) {
         throw new InTreeAtWork(running.metadata.name);
       }
     } catch (error) {
-      if (!looking.aborted) {
+      blindSince = failureKindOf(error) === undefined ? undefined : (blindSince ?? clock.monotonic());
+      const mayPass = blindSince !== undefined && clock.monotonic() - blindSince < BLIND_MS;
+      if (!looking.aborted && !mayPass) {
         run.abort.abort(error);
       }
     }

@@ -15,7 +15,7 @@ const OLD = { created: "2026-01-01T00:00:00Z" };
 const YOUNG = { created: "2026-01-02T00:00:00Z" };
 
 function openRun(): never {
-  throw new KsvmError("ResourceNotFound", "there is no such resource");
+  throw new KsvmError("ResourceNotMigratable", "it cannot be listed");
 }
 
 /** A controller of which every run ends at once, so that all there is to see is which one has its turn. */

@@ -1,5 +1,5 @@
 import pino from "pino";
-import tap from "tap";
+import tap, { type Test } from "tap";
 import { stateOf } from "../../src/api/migration.ts";
 import { EventRecorder } from "../../src/controller/event-recorder.ts";
 import { MigrationRecord } from "../../src/controller/migration-record.ts";
@@ -7,30 +7,38 @@ import { MigrationRun } from "../../src/controller/migration-run.ts";
 import type { OpenedRun, RunParts } from "../../src/controller/run-factory.ts";
 import { type Slot, Slots } from "../../src/controller/slots.ts";
 import { KsvmError } from "../../src/errors.ts";
-import { TransportError } from "../../src/kube/errors.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { ApiStandIn } from "./api-stand-in.ts";
 
+const MINUTE_MS = 60_000;
 /** How long an engine waits without a freeze before it gives up, in milliseconds. */
-const WAIT_MS = 600_000;
+const WAIT_MS = 10 * MINUTE_MS;
 
-await tap.test("MigrationRun gives its slot up in every wait, also after one that was in vain", async (t) => {
+const unreachable = new TransportError("GET m", "https://stand-in", new Error("ECONNREFUSED"));
+const overloaded = new ApiError("PATCH m", 503, { text: "later" });
+const forbidden = new KsvmError("Forbidden", "Cannot migrate: this user may not list ms");
+
+/** What stands for the engine of a run. It gets the number of the attempt, from 1 on. */
+type Engine = (parts: RunParts, attempt: number) => Promise<never>;
+
+/** A migration that is carried out by an engine of the test's, of which only the end is of interest. */
+async function startRun(t: Test, engine: Engine) {
   const clock = new ManualClock();
-  const retrier = new Retrier({ clock, random: () => 0 });
+  const forever = { maxIdleMs: Number.POSITIVE_INFINITY, webhookWaitMs: Number.POSITIVE_INFINITY };
+  const retrier = new Retrier({ clock, random: () => 0, ...forever });
   const api = new ApiStandIn();
   api.add("m", { created: "2026-01-01T00:00:00Z" });
   const { client } = api;
-  // An engine that gets stuck at once, waits, and ends as after an outage that lasts.
-  const openRun = ({ emit, signal }: RunParts): OpenedRun => {
-    const find = async (): Promise<never> => {
-      emit({ type: "waiting", reason: "no answer", budgetMs: WAIT_MS });
-      await clock.sleep(WAIT_MS, signal);
-      const cause = new TransportError("GET m", "https://stand-in", new Error("ECONNREFUSED"));
-      throw new KsvmError("RetryBudgetExceeded", "no progress", { cause });
+  const attempts: number[] = [];
+  const openRun = (parts: RunParts): OpenedRun => {
+    const find = (): Promise<never> => {
+      attempts.push(clock.monotonic());
+      return engine(parts, attempts.length);
     };
-    const context = { client: { find }, options: {}, retrier, signal } as unknown as RunContext;
+    const context = { client: { find }, options: {}, retrier, signal: parts.signal } as unknown as RunContext;
     return { context, stall: () => undefined, close: () => Promise.resolve() };
   };
   const begun: Slot[] = [];
@@ -57,14 +65,121 @@ await tap.test("MigrationRun gives its slot up in every wait, also after one tha
     isSlotWanted: () => false,
     onEvent: () => undefined,
   });
-  const ended = run.run().catch((error: unknown) => error);
+  const ended = run.run().then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  t.teardown(async () => {
+    stop.abort(new Error("stopped"));
+    await clock.advance(10_000);
+    await ended;
+  });
+  return { api, attempts, clock, ended, slot: held, stop };
+}
+
+/** Gets stuck at once, waits, and ends as after an outage that lasts. */
+function stuckFor(waitMs: number, cause: Error): (parts: RunParts, clock: ManualClock) => Promise<never> {
+  return async ({ emit, signal }, clock) => {
+    emit({ type: "waiting", reason: "no answer", budgetMs: waitMs });
+    await clock.sleep(waitMs, signal);
+    throw new KsvmError("RetryBudgetExceeded", "no progress", { cause });
+  };
+}
+
+await tap.test("MigrationRun gives its slot up in every wait, also after one that was in vain", async (t) => {
+  const stuck = stuckFor(WAIT_MS, unreachable);
+  const run = await startRun(t, (parts) => stuck(parts, run.clock));
   for (let attempt = 1; attempt <= 3; attempt++) {
-    await clock.advance(60_000);
-    t.equal(stateOf(api.get("m")), "Waiting", `attempt ${attempt} waits`);
-    t.equal(held.isHeld, false, `attempt ${attempt} waits without a slot`);
-    await clock.advance(WAIT_MS);
+    await run.clock.advance(MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Waiting", `attempt ${attempt} waits`);
+    t.equal(run.slot.isHeld, false, `attempt ${attempt} waits without a slot`);
+    await run.clock.advance(WAIT_MS);
   }
-  stop.abort(new Error("stopped"));
-  await clock.advance(10_000);
-  t.match(await ended, { message: "stopped" });
+  run.stop.abort(new Error("stopped"));
+  await run.clock.advance(10_000);
+  t.match(await run.ended, { message: "stopped" });
 });
+
+await tap.test(
+  "MigrationRun waits through a 503 that uses up the budget of a run, and goes on by itself",
+  async (t) => {
+    const stuck = stuckFor(15 * MINUTE_MS, overloaded);
+    const run = await startRun(t, (parts, attempt) => {
+      return attempt === 1 ? stuck(parts, run.clock) : Promise.reject(new KsvmError("FreezeLifted", "it got further"));
+    });
+    await run.clock.advance(14 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Waiting");
+    await run.clock.advance(MINUTE_MS + 2_000);
+    t.match(run.api.get("m").status?.conditions?.[0], {
+      type: "Waiting",
+      status: "True",
+      reason: "RetryBudgetExceeded",
+    });
+    t.equal(run.slot.isHeld, false);
+    await run.clock.advance(10_000);
+    t.match(run.api.get("m").status?.conditions?.at(-1), { reason: "FreezeLifted" }, "it was tried again");
+  },
+);
+
+await tap.test("MigrationRun waits through a 503 of two hours, and goes on by itself", async (t) => {
+  const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: overloaded });
+  const isOver = (): boolean => run.clock.monotonic() >= 120 * MINUTE_MS;
+  const run = await startRun(t, () => Promise.reject(isOver() ? new KsvmError("FreezeLifted", "further") : spent));
+  for (let minutes = 0; minutes < 119; minutes += 17) {
+    await run.clock.advance(17 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Waiting");
+    t.equal(run.slot.isHeld, false);
+  }
+  await run.clock.advance(3 * MINUTE_MS);
+  t.match(run.api.get("m").status?.conditions?.at(-1), { reason: "FreezeLifted" }, "it was tried again");
+});
+
+await tap.test(
+  "MigrationRun tries what ends at once again, later each time, and no more than once a minute",
+  async (t) => {
+    const run = await startRun(t, () => Promise.reject(overloaded));
+    await run.clock.advance(60 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Waiting");
+    const pauses = run.attempts.slice(1).map((at, index) => at - (run.attempts[index] ?? 0));
+    t.same(
+      pauses.slice(0, 5).map((ms) => Math.round(ms / 1_000)),
+      [5, 10, 20, 40, 60],
+    );
+    t.ok(pauses.slice(5).every((ms) => ms >= 60_000));
+  },
+);
+
+await tap.test(
+  "MigrationRun has failed where a cause that only a user may end lasts a quarter of an hour",
+  async (t) => {
+    const run = await startRun(t, () => Promise.reject(forbidden));
+    await run.clock.advance(14 * MINUTE_MS);
+    const waiting = run.api.get("m");
+    t.equal(stateOf(waiting), "Waiting");
+    t.match(
+      waiting.status?.conditions?.[0],
+      { reason: "Forbidden", message: /may not list ms/ },
+      "it says what is missing",
+    );
+    await run.clock.advance(3 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Failed");
+    t.equal(await run.ended, undefined);
+  },
+);
+
+await tap.test(
+  "MigrationRun counts the time of a cause anew once an object was written, or for another cause",
+  async (t) => {
+    const counts = { done: 9, migrated: 9, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: 9 };
+    const run = await startRun(t, ({ emit }, attempt) => {
+      if (run.clock.monotonic() > 10 * MINUTE_MS && run.clock.monotonic() < 12 * MINUTE_MS) {
+        emit({ type: "progress", counts });
+      }
+      return Promise.reject(attempt === 5 ? overloaded : forbidden);
+    });
+    await run.clock.advance(24 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Waiting");
+    await run.clock.advance(6 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Failed");
+  },
+);

@@ -1,30 +1,133 @@
 import tap from "tap";
-import { InTreeAtWork, StorageMigratingStuck } from "../../src/migrator/in-tree-guard.ts";
-import { phaseAfterError } from "../../src/controller/run-verdict.ts";
-import { KsvmError } from "../../src/errors.ts";
+import { phaseAfterError, verdictOf } from "../../src/controller/run-verdict.ts";
+import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { InTreeAtWork, StorageMigratingStuck } from "../../src/migrator/in-tree-guard.ts";
+import { MissingApiServer } from "../../src/migrator/missing-api-server.ts";
+import { StartAgain, WaitingForOthers } from "../../src/migrator/start-again.ts";
 
-const unreachable = new TransportError("GET /x", "https://server", new Error("refused"));
-const overloaded = new ApiError("GET /x", 503, { text: "later" });
-const refused = new ApiError("PATCH /x", 422, { text: "no" });
+const HOUR_MS = 3_600_000;
+/** For how long each class of causes is waited for, in milliseconds. */
+const WAITS = { always: Number.POSITIVE_INFINITY, grace: 900_000, minute: 60_000, look: 15_000, never: 0 } as const;
 
-for (const [error, type, reason] of [
-  [new InTreeAtWork("m"), "Waiting", "InTreeMigration"],
-  [new StorageMigratingStuck("c"), "Waiting", "StorageMigratingStuck"],
-  [new KsvmError("AlreadyMigrating", "x"), "Waiting", "AlreadyMigrating"],
-  [new KsvmError("ForeignFreeze", "x"), "Waiting", "ForeignFreeze"],
-  [new KsvmError("OwnershipLost", "x"), "Waiting", "OwnershipLost"],
-  [unreachable, "Waiting", "ServerUnreachable"],
-  [overloaded, "Waiting", "ApiRequestFailed"],
-  [new KsvmError("RetryBudgetExceeded", "x", { cause: unreachable }), "Waiting", "RetryBudgetExceeded"],
-  [new KsvmError("RetryBudgetExceeded", "x", { cause: overloaded }), "Failed", "RetryBudgetExceeded"],
-  [new KsvmError("FreezeLifted", "x"), "Failed", "FreezeLifted"],
-  [new KsvmError("NotConverged", "x"), "Failed", "NotConverged"],
-  [new KsvmError("ResourceNotFound", "x"), "Failed", "ResourceNotFound"],
-  [refused, "Failed", "ApiRequestFailed"],
-  [new TypeError("a fault"), "Failed", "Internal"],
-] as const) {
-  await tap.test(`phaseAfterError() is ${type} (${reason}) after ${error.name}: ${error.message}`, async (t) => {
-    t.match(phaseAfterError(error), { type, reason, message: error.message });
+function answer(status: number, text: string): ApiError {
+  return new ApiError("PATCH /x", status, { answer: { kind: "Status", message: text } });
+}
+
+const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+const reset = Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
+const noCredentials = new Error("nothing can be sent without credentials: the exec plugin failed");
+const denial = 'admission webhook "w.example.com" denied the request: no';
+const forbidden = 'widgets is forbidden: User "u" cannot patch resource "widgets" in API group "example.com"';
+const named = new ApiError("GET /x", 404, { answer: { kind: "Status", reason: "NotFound", details: { name: "x" } } });
+
+function at(error: Error, sinceMs: number): string {
+  return phaseAfterError(verdictOf(error), sinceMs).type;
+}
+
+/** Failed requests, by what they are a sign of. */
+const requests: readonly (readonly [string, Error, keyof typeof WAITS])[] = [
+  ["a refused connection", new TransportError("GET /x", "https://server", refused), "always"],
+  ["a reset connection", new TransportError("GET /x", "https://server", reset), "always"],
+  ["a deadline", new TransportError("GET /x", "https://server", new Error("deadline")), "always"],
+  ["credentials that cannot be renewed", new TransportError("GET /x", "https://server", noCredentials), "always"],
+  ["302 of a proxy", answer(302, "log in"), "always"],
+  ["408", answer(408, "timeout"), "always"],
+  ["425", answer(425, "too early"), "always"],
+  ["429", answer(429, "too many requests"), "always"],
+  ["429 of a watch cache", answer(429, "storage is (re)initializing"), "always"],
+  ["500", answer(500, "etcdserver: leader changed"), "always"],
+  ["500 of a webhook", answer(500, 'Internal error: failed calling webhook "w": connection refused'), "always"],
+  ["500 of a conversion webhook", answer(500, "conversion webhook for x failed: Post https://y: refused"), "always"],
+  ["502", answer(502, "bad gateway"), "always"],
+  ["503", answer(503, "the server is currently unable to handle the request"), "always"],
+  ["504", answer(504, "timeout"), "always"],
+  ["409", answer(409, "the object has been modified"), "always"],
+  ["410", answer(410, "expired"), "always"],
+  ["401", answer(401, "Unauthorized"), "grace"],
+  ["403 of the authorizer", answer(403, forbidden), "grace"],
+  ["404 of a path", answer(404, "404 page not found"), "grace"],
+  ["404 of an object", named, "grace"],
+  ["400", answer(400, "bad"), "never"],
+  ["403 of admission", answer(403, "exceeded quota"), "never"],
+  ["422", answer(422, "does not fit the schema"), "never"],
+  ["a denial with 503", answer(503, denial), "never"],
+  ["500 of one object", answer(500, "failed to create typed live object"), "never"],
+];
+
+for (const [what, error, wait] of requests) {
+  await tap.test(`verdictOf() has a migration wait after ${what}: ${wait}`, async (t) => {
+    t.equal(verdictOf(error).waitMs, WAITS[wait]);
+    const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: error });
+    t.equal(verdictOf(spent).waitMs, WAITS[wait], "and where the budget of the run is used up");
+    t.equal(verdictOf(new WaitingForOthers(error, 1_000)).waitMs, WAITS[wait], "and in the middle of it");
+    for (const code of ["FreezeNotProven", "NotConverged"] as const) {
+      t.equal(verdictOf(new KsvmError(code, "x", { cause: error })).waitMs, WAITS[wait], `and behind ${code}`);
+    }
   });
 }
+
+/** Each code, where no failed request is known behind it. */
+const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> = {
+  ServerUnreachable: "always",
+  ApiServerMissing: "always",
+  AlreadyMigrating: "always",
+  ForeignFreeze: "always",
+  OwnershipLost: "always",
+  Conflict: "always",
+  WatchFailed: "always",
+  RetryBudgetExceeded: "always",
+  KubeconfigInvalid: "grace",
+  Unauthorized: "grace",
+  Forbidden: "grace",
+  NotFound: "grace",
+  VersionNotServed: "grace",
+  PruneFailed: "grace",
+  CleanupFailed: "grace",
+  StorageMigratingStuck: "minute",
+  ResourceNotFound: "look",
+  ApiRequestFailed: "never",
+  FreezeNotProven: "never",
+  NotConverged: "never",
+  ServerUnsupported: "never",
+  ResourceNotMigratable: "never",
+  FreezeLifted: "never",
+  StorageVersionChanged: "never",
+  CrdReplaced: "never",
+  OtherMigratorActive: "never",
+  CertificateSecretUnusable: "never",
+  RotationStuck: "never",
+  OutputFailed: "never",
+  Usage: "never",
+  Interrupted: "never",
+  Internal: "never",
+};
+
+await tap.test("verdictOf() has a verdict on every error code", async (t) => {
+  t.same(Object.keys(codes).toSorted(), [...ERROR_CODES].toSorted());
+  for (const code of ERROR_CODES) {
+    t.match(verdictOf(new KsvmError(code, "why")), { reason: code, message: "why", waitMs: WAITS[codes[code]] }, code);
+  }
+});
+
+await tap.test("verdictOf() knows what engines end with", async (t) => {
+  t.match(verdictOf(new InTreeAtWork("m")), { reason: "InTreeMigration", waitMs: WAITS.always });
+  t.match(verdictOf(new StorageMigratingStuck("c")), { reason: "StorageMigratingStuck", waitMs: WAITS.minute });
+  t.match(verdictOf(new MissingApiServer("a")), { reason: "ApiServerMissing", waitMs: WAITS.always });
+  t.match(verdictOf(new StartAgain("WatchFailed", "x")), { reason: "WatchFailed", waitMs: WAITS.always });
+  t.match(verdictOf(new TypeError("a fault")), { reason: "Internal", message: "a fault", waitMs: WAITS.never });
+});
+
+await tap.test("phaseAfterError() is Waiting for as long as the verdict says, and Failed from then on", async (t) => {
+  const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: answer(503, "later") });
+  t.equal(at(spent, 0), "Waiting");
+  t.equal(at(spent, 1_000 * HOUR_MS), "Waiting", "a 503 ends no migration");
+  t.equal(at(new KsvmError("Forbidden", "x"), 0), "Waiting");
+  t.equal(at(new KsvmError("Forbidden", "x"), WAITS.grace - 1), "Waiting");
+  t.equal(at(new KsvmError("Forbidden", "x"), WAITS.grace), "Failed", "the user must act, and is told");
+  t.match(phaseAfterError(verdictOf(new KsvmError("FreezeLifted", "why")), 0), {
+    type: "Failed",
+    reason: "FreezeLifted",
+    message: "why",
+  });
+});

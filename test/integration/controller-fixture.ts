@@ -79,15 +79,24 @@ export async function installSystem(cluster: Cluster): Promise<void> {
 export function startController(
   t: Test,
   cluster: Cluster,
-  settings: ControllerSettings & Pick<MigrationControllerOptions, "maxConcurrent" | "observe" | "onStates"> = {},
+  settings: ControllerSettings &
+    Partial<Pick<MigrationControllerOptions, "client">> &
+    Pick<MigrationControllerOptions, "maxConcurrent" | "observe" | "onStates"> = {},
 ) {
-  const { kubeconfig = cluster.kubeconfig, maxConcurrent = 1, observe, onStates, ...rest } = settings;
+  const {
+    client = cluster.api,
+    kubeconfig = cluster.kubeconfig,
+    maxConcurrent = 1,
+    observe,
+    onStates,
+    ...rest
+  } = settings;
   const abort = new AbortController();
   const controller = new MigrationController({
-    client: cluster.api,
+    client,
     clock: systemClock,
     logger: pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" }),
-    openRun: openRunFor(cluster.api, kubeconfig, rest),
+    openRun: openRunFor(client, kubeconfig, rest),
     identity: `test_${Math.random()}`,
     leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },
     maxConcurrent,
