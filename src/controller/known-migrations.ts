@@ -1,7 +1,7 @@
 import type { MigrationState, StorageVersionMigration } from "../api/migration.ts";
 import { isNewer } from "../api/resource-version.ts";
 import type { MigrationChange } from "./migration-feed.ts";
-import { heldBy, nextOf, type QueuedMigration, queuedOf, takesFreezeOver } from "./migration-queue.ts";
+import { heldBy, isOver, nextOf, type QueuedMigration, queuedOf, takesFreezeOver } from "./migration-queue.ts";
 
 /** What the controller knows of every migration: what the feed told last, or a newer answer to a write of its own. */
 export class KnownMigrations {
@@ -49,10 +49,11 @@ export class KnownMigrations {
     }
   }
 
-  /** Has one never begin again that is over, although the feed may be late to say so. */
-  end(migration: QueuedMigration): void {
-    if (this.#byUid.has(migration.uid)) {
-      this.#byUid.set(migration.uid, { ...migration, state: "Succeeded" });
+  /** Has one never begin again that is over, although the feed may be late to say so. What the feed said of its end stays. */
+  end(uid: string, state: "Succeeded" | "Failed"): void {
+    const known = this.#byUid.get(uid);
+    if (known !== undefined && !isOver(known)) {
+      this.#byUid.set(uid, { ...known, state });
     }
   }
 

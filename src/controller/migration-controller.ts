@@ -60,7 +60,7 @@ export class MigrationController {
       ...options,
       retrier: this.#retrier,
       isSlotWanted: () => this.#slots.isWanted,
-      onOver: (migration) => this.#known.end(migration),
+      onOver: (uid, state) => this.#known.end(uid, state),
       onEnd: () => this.#changed(),
     });
     this.#idle = new IdleWriter({

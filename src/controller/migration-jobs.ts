@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { stateOf } from "../api/migration.ts";
 import type { FreezeOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -7,7 +8,7 @@ import type { EventSink } from "../migrator/events.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import { EventRecorder } from "./event-recorder.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
-import { MigrationDeleted, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
+import { MigrationDeleted, MigrationOver, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { MigrationRun } from "./migration-run.ts";
 import type { OpenRun } from "./run-factory.ts";
 import type { Slot } from "./slots.ts";
@@ -35,8 +36,8 @@ export interface MigrationJobsOptions {
   readonly retrier: Retrier;
   /** Whether other migrations wait for a slot. */
   readonly isSlotWanted: () => boolean;
-  /** Told of one that is over, ahead of the feed. */
-  readonly onOver: (migration: QueuedMigration) => void;
+  /** Told of one that is over, and how, ahead of the feed. */
+  readonly onOver: (uid: string, state: "Succeeded" | "Failed") => void;
   /** Told that one is at work no more. */
   readonly onEnd: () => void;
 }
@@ -128,20 +129,22 @@ export class MigrationJobs {
     migration: QueuedMigration,
     { slot, signal }: { readonly slot: Slot; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { clock, logger, observe, onOver } = this.#options;
+    const { clock, logger, observe } = this.#options;
     const { name, resource, uid } = migration;
     const log = logger.child({ migration: name, resource });
     const observer = observe?.(resource) ?? NOBODY;
+    let record: MigrationRecord | undefined;
     try {
-      const record = await this.#claim(migration, signal);
+      record = await this.#claim(migration, signal);
       if (record !== undefined) {
         log.info("began a migration");
         await this.#runOf(record, { log, observer, slot, signal }).run();
       }
-      this.#brokenOff.delete(uid);
-      onOver(migration);
+      this.#over(uid, record);
     } catch (error) {
-      if (!signal.aborted && error instanceof MigrationSuspended) {
+      if (error instanceof MigrationOver) {
+        this.#over(uid, record);
+      } else if (!signal.aborted && error instanceof MigrationSuspended) {
         // The watch, which says the same, is late.
         slot.give();
         await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
@@ -154,6 +157,12 @@ export class MigrationJobs {
     } finally {
       observer.end();
     }
+  }
+
+  #over(uid: string, record: MigrationRecord | undefined): void {
+    this.#brokenOff.delete(uid);
+    const hasFailed = record !== undefined && stateOf(record.migration) === "Failed";
+    this.#options.onOver(uid, hasFailed ? "Failed" : "Succeeded");
   }
 
   /** One that cannot be written, as where a webhook fails for it alone, is broken off, so that others have their turn. */

@@ -4,6 +4,7 @@ import {
   isSuspended,
   type MigrationCondition,
   type MigrationStatus,
+  stateOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
@@ -39,6 +40,18 @@ export class MigrationSuspended extends KsvmError {
 
   constructor(migration: string) {
     super("Interrupted", `Cannot go on: StorageVersionMigration "${migration}" was suspended`);
+  }
+}
+
+/** Ends a run whose StorageVersionMigration is over already: another client, or another leader, has said how it ended. */
+export class MigrationOver extends KsvmError {
+  override readonly name = "MigrationOver";
+
+  constructor(migration: StorageVersionMigration) {
+    super(
+      "Conflict",
+      `Cannot go on: StorageVersionMigration "${migration.metadata.name}" is ${stateOf(migration)} already`,
+    );
   }
 }
 
@@ -108,8 +121,10 @@ export class MigrationRecord {
   }
 
   /**
-   * Writes the status that `change` makes of the one that is there.
-   * @throws {MigrationDeleted}; {MigrationUnreadable}; {KsvmError} OwnershipLost where another replica took over.
+   * Writes the status that `change` makes of the one that is there. How a migration ended is written once, by whoever is
+   * first: it is never overwritten.
+   * @throws {MigrationDeleted}; {MigrationUnreadable}; {MigrationOver}; {KsvmError} OwnershipLost where another replica took
+   *   over.
    */
   update(change: (before: MigrationStatus) => StatusChange): Promise<void> {
     return this.#inTurn(async () => {
@@ -131,7 +146,7 @@ export class MigrationRecord {
   }
 
   /**
-   * Makes sure that the migration is there and ours.
+   * Makes sure that the migration is there, ours, and not over.
    * @throws as {@link update}.
    */
   check(): Promise<void> {
@@ -164,6 +179,7 @@ export class MigrationRecord {
     const pace = paceOf(this.#options);
     for (;;) {
       await pace.turn(this.#options.signal);
+      this.#assertUnfinished();
       try {
         return await this.#patch(bodyOf(this.#current), subresource);
       } catch (error) {
@@ -223,6 +239,13 @@ export class MigrationRecord {
       throw new KsvmError("OwnershipLost", text);
     }
     this.#current = found;
+    this.#assertUnfinished();
+  }
+
+  #assertUnfinished(): void {
+    if (isFinished(this.#current)) {
+      throw new MigrationOver(this.#current);
+    }
   }
 }
 

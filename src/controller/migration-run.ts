@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { isSuspended, type MigrationStatus, resourceNameOf } from "../api/migration.ts";
+import { isSuspended, type MigrationStatus, resourceNameOf, stateOf } from "../api/migration.ts";
 import { FORCE_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -11,7 +11,7 @@ import type { MigrationResult } from "../migrator/result.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { eventTextOf, resultTextOf, waitTextOf } from "./event-text.ts";
-import { type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
+import { MigrationOver, type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
 import type { OpenedRun, OpenRun } from "./run-factory.ts";
 import { Failing } from "./run-verdict.ts";
@@ -70,7 +70,8 @@ export class MigrationRun {
 
   /**
    * Migrates until that has succeeded or failed, and says so in the status.
-   * @throws the signal's reason where it is aborted; {MigrationDeleted}; {KsvmError} OwnershipLost.
+   * @throws the signal's reason where it is aborted; {MigrationDeleted}; {MigrationOver} where another client ended it;
+   *   {KsvmError} OwnershipLost.
    */
   async run(): Promise<void> {
     const { clock, retrier, signal, slot } = this.#options;
@@ -106,7 +107,7 @@ export class MigrationRun {
       return undefined;
     } catch (error) {
       signal.throwIfAborted();
-      if (error instanceof MigrationSuspended) {
+      if (error instanceof MigrationSuspended || error instanceof MigrationOver) {
         throw error;
       }
       // Whether the object is still there, and still ours, decides over whatever went wrong.
@@ -271,18 +272,26 @@ export class MigrationRun {
   }
 
   async #finish(phase: Phase, result?: MigrationResult): Promise<void> {
-    const { record, recorder } = this.#options;
+    const { logger, record, recorder } = this.#options;
     const now = this.#time();
     const report = result === undefined ? {} : reportIn(result);
-    await record.saveToken(undefined);
-    await record.update((before) => ({
-      ...before,
-      ...report,
-      // One that ends before it began shows no place in the queue, either.
-      queuePosition: null,
-      completionTime: before.completionTime ?? now,
-      conditions: conditionsIn(phase, before.conditions ?? [], now),
-    }));
+    try {
+      await record.saveToken(undefined);
+      await record.update((before) => ({
+        ...before,
+        ...report,
+        // One that ends before it began shows no place in the queue, either.
+        queuePosition: null,
+        completionTime: before.completionTime ?? now,
+        conditions: conditionsIn(phase, before.conditions ?? [], now),
+      }));
+    } catch (error) {
+      if (error instanceof MigrationOver) {
+        const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };
+        logger.warn(late, "the result of a run came too late: its migration is over already");
+      }
+      throw error;
+    }
     recorder.record(record.migration, resultTextOf(phase, result));
   }
 

@@ -215,3 +215,34 @@ await tap.test(
     await t.resolves(record.check());
   },
 );
+
+for (const end of ["Failed", "Succeeded"] as const) {
+  await tap.test(`MigrationRecord.update() never overwrites a ${end} that another client wrote`, async (t) => {
+    const store = new Store([RUNNING]);
+    const record = await claimed(store);
+    const theirs = [{ type: end, status: "True", reason: "Theirs" }];
+    store.touch({ status: { conditions: theirs } }, "status");
+    const ours = { type: end === "Failed" ? "Succeeded" : "Failed", status: "True" } as const;
+    await t.rejects(
+      record.update((before) => ({ ...before, conditions: [ours] })),
+      { name: "MigrationOver", message: new RegExp(`is ${end} already`) },
+    );
+    t.same(store.object?.status?.conditions, theirs);
+    await t.rejects(record.check(), { name: "MigrationOver" }, "a run under way ends");
+    const { writes } = store;
+    await t.rejects(record.saveToken("x"), { name: "MigrationOver" });
+    t.equal(store.writes, writes, "nothing is written any more");
+  });
+}
+
+await tap.test("MigrationRecord.update() never overwrites an end of its own", async (t) => {
+  const store = new Store([RUNNING]);
+  const record = await claimed(store);
+  const failed = [{ type: "Failed", status: "True" }] as const;
+  await record.update((before) => ({ ...before, conditions: failed }));
+  await t.rejects(
+    record.update((before) => ({ ...before, conditions: [RUNNING] })),
+    { name: "MigrationOver" },
+  );
+  t.same(store.object?.status?.conditions, failed);
+});

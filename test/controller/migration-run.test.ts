@@ -8,6 +8,7 @@ import type { OpenedRun, RunParts } from "../../src/controller/run-factory.ts";
 import { type Slot, Slots } from "../../src/controller/slots.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { MIGRATIONS } from "../../src/kube/resources.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { ManualClock } from "../manual-clock.ts";
@@ -19,6 +20,7 @@ const WAIT_MS = 10 * MINUTE_MS;
 
 const unreachable = new TransportError("GET m", "https://stand-in", new Error("ECONNREFUSED"));
 const overloaded = new ApiError("PATCH m", 503, { text: "later" });
+const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: overloaded });
 const forbidden = new KsvmError("Forbidden", "Cannot migrate: this user may not list ms");
 
 /** What stands for the engine of a run. It gets the number of the attempt, from 1 on. */
@@ -122,7 +124,6 @@ await tap.test(
 );
 
 await tap.test("MigrationRun waits through a 503 of two hours, and goes on by itself", async (t) => {
-  const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: overloaded });
   const isOver = (): boolean => run.clock.monotonic() >= 120 * MINUTE_MS;
   const run = await startRun(t, () => Promise.reject(isOver() ? new KsvmError("FreezeLifted", "further") : spent));
   for (let minutes = 0; minutes < 119; minutes += 17) {
@@ -137,7 +138,7 @@ await tap.test("MigrationRun waits through a 503 of two hours, and goes on by it
 await tap.test(
   "MigrationRun tries what ends at once again, later each time, and no more than once a minute",
   async (t) => {
-    const run = await startRun(t, () => Promise.reject(overloaded));
+    const run = await startRun(t, () => Promise.reject(spent));
     await run.clock.advance(60 * MINUTE_MS);
     t.equal(stateOf(run.api.get("m")), "Waiting");
     const pauses = run.attempts.slice(1).map((at, index) => at - (run.attempts[index] ?? 0));
@@ -175,7 +176,7 @@ await tap.test(
       if (run.clock.monotonic() > 10 * MINUTE_MS && run.clock.monotonic() < 12 * MINUTE_MS) {
         emit({ type: "progress", counts });
       }
-      return Promise.reject(attempt === 5 ? overloaded : forbidden);
+      return Promise.reject(attempt === 5 ? spent : forbidden);
     });
     await run.clock.advance(24 * MINUTE_MS);
     t.equal(stateOf(run.api.get("m")), "Waiting");
@@ -183,3 +184,16 @@ await tap.test(
     t.equal(stateOf(run.api.get("m")), "Failed");
   },
 );
+
+await tap.test("MigrationRun writes no result over the end that another client gave its migration", async (t) => {
+  const ended = { conditions: [{ type: "Failed", status: "True", reason: "Theirs" }] };
+  const run = await startRun(t, async () => {
+    const { name, resourceVersion } = run.api.get("m").metadata;
+    const patch = { type: "application/merge-patch+json", body: { metadata: { resourceVersion }, status: ended } };
+    await run.api.client.patch(MIGRATIONS, { name }, patch, { subresource: "status" });
+    throw new KsvmError("NotConverged", "an API server lags");
+  });
+  await run.clock.advance(MINUTE_MS);
+  t.match(await run.ended, { name: "MigrationOver" });
+  t.match(run.api.get("m").status?.conditions, ended.conditions);
+});

@@ -32,9 +32,11 @@ function begin(t: Test, options: { failure: Error; failingMs: number; workMs: nu
     }
     yield options.inTree === true && clock.monotonic() > 1_000 ? [RUNNING] : [];
   };
-  const transport = { request: async () => ({ body: { preferredVersion: { version: "v1" } } }) };
+  const version = { groupVersion: "storagemigration.k8s.io/v1", version: "v1" };
+  const groups = [{ name: "storagemigration.k8s.io", preferredVersion: version, versions: [version] }];
+  const transport = { request: async () => ({ body: { kind: "APIGroupList", groups } }) };
   const client = { transport, pages, find: async () => undefined } as unknown as ApiClient;
-  const retrier = new Retrier({ clock, random: () => 0 });
+  const retrier = new Retrier({ clock, random: () => 0.5 });
   const ended = besideInTree({ client, clock, retrier, signal: stop.signal }, "widgets.example.com", async (signal) => {
     await clock.sleep(options.workMs, signal);
     return "done";
