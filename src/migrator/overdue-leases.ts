@@ -23,10 +23,15 @@ export async function reportOverdue(
   ended: AbortSignal,
 ): Promise<void> {
   const reportedAt = new Map<string, number>();
+  let before: ReadonlyMap<string, string | undefined> = new Map();
   while (identities.length > 1 && !ended.aborted) {
     await clock.sleep(LOOK_EVERY_MS, ended).catch(() => undefined);
     const leases = await look({ client, clock }, ended);
-    for (const lease of leases.filter((one) => identities.includes(one.name) && isOverdue(one))) {
+    // The clocks of two API servers may differ by more than a renewal takes, so it must not have moved, either.
+    const isStill = ({ name, renewTime }: LiveLease): boolean => before.get(name) === renewTime;
+    const overdue = leases.filter((one) => identities.includes(one.name) && isOverdue(one) && isStill(one));
+    before = leases.length === 0 ? before : new Map(leases.map(({ name, renewTime }) => [name, renewTime]));
+    for (const lease of overdue) {
       const since = clock.monotonic() - (reportedAt.get(lease.name) ?? Number.NEGATIVE_INFINITY);
       if (since >= REPORT_EVERY_MS) {
         reportedAt.set(lease.name, clock.monotonic());
