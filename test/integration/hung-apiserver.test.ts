@@ -6,6 +6,7 @@ import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { createMigration, installSystem, readMigration, startController, untilState } from "./controller-fixture.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { balanceRequests } from "./http-balancer.ts";
 
 // Host names of their own, and so an identity Lease each.
 const cluster = await Cluster.start(t, {
@@ -99,6 +100,26 @@ await t.test(
     t.equal(run.code, 0, run.stderr);
   },
 );
+
+await t.test("HTTP load balancer: a connection that several API servers answer on is none of them", async (t) => {
+  let turn = 0;
+  const looks = new Map<number, number>();
+  // The first two looks of each connection are answered by one API server, as by chance; all else by each in turn.
+  const kubeconfig = await balanceRequests(t, controlPlane, (path, connection) => {
+    const look = path === "/metrics" ? (looks.get(connection) ?? 0) + 1 : 0;
+    looks.set(connection, look);
+    return look === 1 || look === 2 ? connection % 2 : turn++ % 2;
+  });
+  const kind = new TestKind("http");
+  await cluster.createStale(kind, 5);
+  const run = await cluster.migrate([kind.name, "--kubeconfig", kubeconfig]);
+  t.equal(run.code, 1, run.stdout);
+  t.match(run.stderr, /several answer on one connection, as behind an HTTP load balancer.*\[ApiServerMissing\]/);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
+  await assertUnfrozen(t, cluster, kind);
+  const named = await cluster.migrate([kind.name, "--apiserver-endpoints", BOTH.join(",")]);
+  t.equal(named.code, 0, named.stderr);
+});
 
 await t.test("a replaced control plane host is waited for until its identity Lease has expired", async (t) => {
   const name = "apiserver-of-a-replaced-host";

@@ -1,0 +1,62 @@
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import { join } from "node:path";
+import type { Test } from "tap";
+import { Agent, request } from "undici";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import type { ControlPlane } from "../control-plane/control-plane.ts";
+
+/** Which of the API servers answers a request: by its number on its connection and by its path. */
+export type Turn = (path: string, connection: number) => number;
+
+/**
+ * Starts an HTTP load balancer in front of API servers: unlike that of `balance()` it ends TLS, and each request goes to an
+ * API server of its own, whatever the connection. It ends with the test.
+ * @returns the path of a kubeconfig that leads to it
+ */
+export async function balanceRequests(t: Test, controlPlane: ControlPlane, turn: Turn): Promise<string> {
+  const pair = await issueSelfSigned({
+    dnsNames: ["localhost"],
+    ipAddresses: ["127.0.0.1"],
+    now: new Date(),
+    lifetimeMs: 3_600_000,
+  });
+  const dispatcher = new Agent({ connect: { ca: controlPlane.ca } });
+  const connections = new WeakMap<Socket, number>();
+  let opened = 0;
+  const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (incoming, response) => {
+    const { headers, method, socket, url = "" } = incoming;
+    const number = connections.get(socket) ?? opened++;
+    connections.set(socket, number);
+    const target = controlPlane.apiservers[turn(url, number)]?.url ?? "";
+    const { host: _, connection: __, ...passed } = headers;
+    const body = method === "GET" ? null : incoming;
+    const passOn = async (): Promise<void> => {
+      const options = { method: (method ?? "GET") as "GET", headers: passed, body, dispatcher };
+      const answer = await request(`${target}${url}`, options);
+      const { connection: ___, "transfer-encoding": ____, ...answered } = answer.headers;
+      response.writeHead(answer.statusCode, answered as Record<string, string>);
+      answer.body.on("error", () => response.destroy()).pipe(response);
+    };
+    passOn().catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(async () => {
+    server.closeAllConnections();
+    server.close();
+    await dispatcher.destroy();
+  });
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const text = controlPlane
+    .kubeconfigTextFor()
+    .replace(controlPlane.apiservers[0]?.url ?? "", url)
+    .replace(base64(controlPlane.ca), base64(pair.caPem));
+  const kubeconfig = join(t.testdir(), "http-kubeconfig");
+  writeFileSync(kubeconfig, text);
+  return kubeconfig;
+}
+
+function base64(text: string): string {
+  return Buffer.from(text).toString("base64");
+}
