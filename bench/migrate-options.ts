@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 
-import { wholeNumber } from "../src/cli/parse-options.ts";
+import { wholeNumber } from "../src/cli/flags/parsers.ts";
 
 /** What bench/migrate.ts measures. */
 export interface MigrateBenchOptions {

@@ -6,12 +6,7 @@ import { loadKubeConfig } from "../kube/config.ts";
 import { assertSupportedServer } from "../kube/discovery.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { type RequestObserver, Transport } from "../kube/transport.ts";
-
-/** The options that every command takes to find its cluster. */
-export interface ConnectOptions {
-  readonly kubeconfig?: string;
-  readonly context?: string;
-}
+import type { ConnectionFlags } from "./flags/global-flags.ts";
 
 /** A connection to a cluster that this program can work with. */
 export interface Connection {
@@ -33,12 +28,12 @@ const QUICK_MS = 2_000;
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
  */
 export async function connect(
-  options: ConnectOptions,
+  flags: ConnectionFlags,
   signal: AbortSignal,
   observer?: RequestObserver,
 ): Promise<Connection> {
   const environment = { variables: process.env, isTerminal: isatty(STDIN) };
-  const config = loadKubeConfig({ ...options, environment });
+  const config = loadKubeConfig({ ...flags, environment });
   const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
   try {
     await first.authenticate(signal);

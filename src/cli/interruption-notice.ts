@@ -1,13 +1,12 @@
-import { createLogger } from "../observability/logger.ts";
-import type { LogOptions } from "./common-options.ts";
+import type { LogFlags } from "./flags/global-flags.ts";
 import { Interruption } from "./interruption.ts";
 import type { CliIo } from "./io.ts";
+import { loggerOf } from "./logger-of.ts";
 
-const ENDING = "ending cleanly; once more to end at once";
-/** What a second signal may cost where CRDs are frozen from here. */
-const FREEZE = ", which may leave a freeze behind";
+/** What a second signal may cost if this command has frozen CRDs. */
+const FREEZE = "may leave a freeze behind";
 
-/** Says on stderr that a signal was received, and what a second one does. */
+/** Reports on stderr that a signal was received, and what a second one does. */
 export class InterruptionNotice {
   readonly #io: CliIo;
   #mayFreeze = false;
@@ -16,28 +15,28 @@ export class InterruptionNotice {
     this.#io = io;
   }
 
-  /** From now on the command may hold a freeze. */
+  /** From now on the command may have frozen CRDs. */
   mayFreeze(): void {
     this.#mayFreeze = true;
   }
 
-  /** From now on a signal is told of: as text, or as the command logs where that is JSON. */
-  listen(options: LogOptions): void {
+  /** From now on a signal is reported: as text, or as a line of the log if the log is JSON. */
+  listen(flags: LogFlags): void {
     const { signal } = this.#io;
-    signal.addEventListener("abort", () => this.#tell(signal.reason, options), { once: true });
+    signal.addEventListener("abort", () => this.#tell(signal.reason, flags), { once: true });
   }
 
-  #tell(reason: unknown, { logFormat: format, logLevel: level }: LogOptions): void {
+  #tell(reason: unknown, flags: LogFlags): void {
     if (!(reason instanceof Interruption)) {
       return;
     }
-    const { stderr } = this.#io;
     const { signal } = reason;
-    const ending = `${ENDING}${this.#mayFreeze ? FREEZE : ""}`;
-    if (format === "json") {
-      createLogger({ level, format, destination: stderr }).warn({ signal }, `Received a signal, ${ending}`);
+    const risk = this.#mayFreeze ? `, which ${FREEZE}` : "";
+    if (flags.logFormat === "json") {
+      loggerOf(this.#io, flags).warn({ signal }, `Received a signal, shutting down; a second signal forces it${risk}`);
     } else {
-      stderr.write(`received ${signal}, ${ending}\n`);
+      const again = signal === "SIGINT" ? "press Ctrl-C again" : `send ${signal} again`;
+      this.#io.stderr.write(`Received ${signal}, shutting down (${again} to force${risk})\n`);
     }
   }
 }

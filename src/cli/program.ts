@@ -1,20 +1,11 @@
 import { Command, CommanderError, Option } from "commander";
-import { SYSTEM_NAMESPACE } from "../api/migration.ts";
-import { addCerts } from "./certs-program.ts";
-import { type LogOptions, withGlobalOptions } from "./common-options.ts";
-import { addController } from "./controller-program.ts";
+import type { CliCommand, GivenArguments } from "./command.ts";
+import { COMMANDS } from "./commands/all-commands.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
-import type { CliIo } from "./io.ts";
+import { type Flag, meaningOf, synopsisOf } from "./flags/flag.ts";
 import { InterruptionNotice } from "./interruption-notice.ts";
-import { initCommand, type InitCommandOptions, INIT_FORMATS } from "./commands/init-command.ts";
-import { addMigrate } from "./migrate-program.ts";
-import { planCommand, type PlanOptions } from "./commands/plan-command.ts";
-import { PLAN_FORMATS } from "./render/render-plan.ts";
+import type { CliIo } from "./io.ts";
 import { errorLine, exitCodeOf } from "./report-error.ts";
-import { STATUS_FORMATS } from "./render/render-status.ts";
-import { statusCommand, type StatusOptions } from "./commands/status-command.ts";
-import { addSuspend } from "./suspend-program.ts";
-import { unfreezeCommand, type UnfreezeOptions } from "./commands/unfreeze-command.ts";
 import { programVersion } from "./version.ts";
 
 /**
@@ -25,10 +16,10 @@ import { programVersion } from "./version.ts";
 export async function runProgram(args: readonly string[], io: CliIo): Promise<ExitCode> {
   let exitCode: ExitCode = EXIT.done;
   const notice = new InterruptionNotice(io);
-  const program = buildProgram({ ...io, onMayFreeze: () => notice.mayFreeze() }, (code) => {
-    exitCode = code;
+  const commandIo = { ...io, onMayFreeze: () => notice.mayFreeze() };
+  const program = buildProgram(io, async (command, given) => {
+    exitCode = await command.run(commandIo, given, (flags) => notice.listen(flags));
   });
-  program.hook("preAction", (_program, command) => notice.listen(command.opts<LogOptions>()));
   try {
     await program.parseAsync(args, { from: "user" });
     return exitCode;
@@ -41,8 +32,16 @@ export async function runProgram(args: readonly string[], io: CliIo): Promise<Ex
   }
 }
 
-/** The commands with their flags. `docs/cli.md` lists the same; a test compares them. */
-export function buildProgram(io: CliIo, onExit: (code: ExitCode) => void): Command {
+/** Runs a command with what the command line holds. */
+type Runner = (command: CliCommand, given: GivenArguments) => Promise<void>;
+
+/** The descriptions of the commands that only hold others. */
+const GROUPS: Readonly<Record<string, string>> = {
+  certs: "Manage the certificates of the webhook, which are stored in a Secret.",
+};
+
+/** {@link COMMANDS} as commander needs them. It splits the command line; the tables of flags read the values. */
+function buildProgram(io: CliIo, run: Runner): Command {
   const program = new Command("ksvm")
     .description("Migrates Kubernetes objects to their storage version and prunes storedVersions, safely.")
     .version(programVersion(), "--version", "print the version")
@@ -52,55 +51,50 @@ export function buildProgram(io: CliIo, onExit: (code: ExitCode) => void): Comma
       writeErr: (text) => void io.stderr.write(text),
     })
     .helpCommand(false);
-  addPlan(program, io, onExit);
-  addMigrate(program, { io, onExit });
-  addInit(program, io, onExit);
-  addStatus(program, io, onExit);
-  addSuspend(program, { io, onExit });
-  addUnfreeze(program, io, onExit);
-  addCerts(program, { io, onExit });
-  addController(program, { io, onExit });
+  for (const command of COMMANDS) {
+    addCommand(program, command, run);
+  }
   return program;
 }
 
-function addPlan(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
-  withGlobalOptions(program.command("plan"))
-    .description("Show what migrations would do; change nothing.")
-    .argument("[name...]", "plural.group of a CRD or built-in resource; all of them where none is named")
-    .addOption(new Option("-o, --output <format>", "how to print").choices(PLAN_FORMATS).default("table"))
-    .action(async (names: string[], options: PlanOptions) => {
-      onExit(await planCommand(io, names, options));
-    });
+function addCommand(program: Command, command: CliCommand, run: Runner): void {
+  const words = command.path.split(" ");
+  const parent = words.slice(0, -1).reduce(groupOf, program);
+  const added = parent.command(words.at(-1) ?? "").description(command.description);
+  const { syntax, help } = command.operands;
+  if (syntax !== undefined) {
+    added.argument(syntax, help);
+  }
+  for (const [name, flag] of Object.entries(command.flags)) {
+    added.addOption(optionOf(name, flag));
+  }
+  added.action(() => run(command, { operands: added.args, flags: givenFlags(added) }));
 }
 
-function addInit(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
-  withGlobalOptions(program.command("init"))
-    .description("Install the CRDs of migration.k8s.io and create one migration for each resource of the cluster.")
-    .option("--replace", "remove another migrator or trigger that is active, instead of refusing")
-    .option("--namespace <namespace>", "where the controller is installed", SYSTEM_NAMESPACE)
-    .addOption(new Option("-o, --output <format>", "how to print").choices(INIT_FORMATS).default("text"))
-    .action(async (options: InitCommandOptions) => {
-      onExit(await initCommand(io, { ...options, replace: options.replace ?? false }));
-    });
+function groupOf(parent: Command, name: string): Command {
+  const known = parent.commands.find((command) => command.name() === name);
+  return (
+    known ??
+    parent
+      .command(name)
+      .description(GROUPS[name] ?? "")
+      .helpCommand(false)
+  );
 }
 
-function addStatus(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
-  withGlobalOptions(program.command("status"))
-    .description("Show the progress of every migration, and which CRDs are frozen by whom.")
-    .argument("[name]", "a resource (plural.group) or a migration; all of them where none is named")
-    .option("-w, --watch", "go on showing what changes, until interrupted")
-    .addOption(new Option("-o, --output <format>", "how to print").choices(STATUS_FORMATS).default("table"))
-    .action(async (name: string | undefined, options: StatusOptions) => {
-      onExit(await statusCommand(io, name, options));
-    });
+function optionOf(name: string, flag: Flag<unknown>): Option {
+  const suffix = flag.fallbackText === undefined ? "" : ` (default: ${flag.fallbackText})`;
+  const option = new Option(synopsisOf(name, flag), `${meaningOf(flag)}${suffix}`);
+  return flag.isRepeatable ? option.argParser(collect) : option;
 }
 
-function addUnfreeze(program: Command, io: CliIo, onExit: (code: ExitCode) => void): void {
-  withGlobalOptions(program.command("unfreeze"))
-    .description("Lift the freeze of a CRD by hand. A migration that is running then ends without pruning.")
-    .argument("<name>", "plural.group of a CRD")
-    .option("-y, --yes", "do not ask on a terminal")
-    .action(async (name: string, options: UnfreezeOptions) => {
-      onExit(await unfreezeCommand(io, name, options));
-    });
+function collect(text: string, before: readonly string[] | undefined): readonly string[] {
+  return [...(before ?? []), text];
+}
+
+/** What the command line holds, by the long names of the flags: strings, lists of them, and `true` for switches. */
+function givenFlags(command: Command): GivenArguments["flags"] {
+  return Object.fromEntries(
+    command.options.map((option): [string, unknown] => [option.name(), command.getOptionValue(option.attributeName())]),
+  );
 }

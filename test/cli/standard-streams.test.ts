@@ -50,7 +50,7 @@ await tap.test("main.ts ends cleanly on SIGHUP", async (t) => {
   await asked;
   child.kill("SIGHUP");
   t.equal(await ended, 130);
-  t.match(await stderr, /^received SIGHUP, ending cleanly/);
+  t.match(await stderr, /^Received SIGHUP, shutting down/);
 });
 
 await tap.test("main.ts ends cleanly when the reader of its stderr is gone", async (t) => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import tap from "tap";
 
-import { statusCommand } from "../../src/cli/commands/status-command.ts";
+import { STATUS_COMMAND } from "../../src/cli/commands/status-command.ts";
 import { groupList, kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const MIGRATION = {
@@ -26,7 +26,7 @@ for (const [output, expected] of [
   ["json", /^\{"migrations":\[\{"name":"widgets-x1",.*\n$/],
   ["yaml", /^---\nmigrations:\n {2}- name: widgets-x1\n/],
 ] as const) {
-  await tap.test(`statusCommand() goes on showing ${output} on a terminal until it is interrupted`, async (t) => {
+  await tap.test(`ksvm status -w keeps showing ${output} on a terminal until it is interrupted`, async (t) => {
     const server = await startServer(t, ({ path }, response) =>
       path in answers ? sendJson(response, 200, answers[path]) : sendStatus(response, 404),
     );
@@ -36,7 +36,7 @@ for (const [output, expected] of [
     let shown = "";
     stdout.on("data", (chunk: Buffer) => (shown += chunk.toString()));
     const kubeconfig = join(t.testdir({ config: kubeconfigFor(server.url) }), "config");
-    const ended = statusCommand(io, undefined, { kubeconfig, output, watch: true });
+    const ended = STATUS_COMMAND.run(io, { flags: { kubeconfig, output, watch: true }, operands: [] }, () => undefined);
     while (!expected.test(shown)) {
       await once(stdout, "data");
     }

@@ -1,8 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
-import type { Command } from "commander";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import tap from "tap";
-import { buildProgram } from "../../src/cli/program.ts";
+import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { EXIT } from "../../src/cli/exit-codes.ts";
+import { type FlagTable, meaningOf, synopsisOf } from "../../src/cli/flags/flag.ts";
+import { GLOBAL_FLAGS } from "../../src/cli/flags/global-flags.ts";
+import { runProgram } from "../../src/cli/program.ts";
 import { ERROR_CODES } from "../../src/errors.ts";
 import { STATUS_TEXTS } from "../../src/webhook/http-statuses.ts";
 
@@ -23,14 +27,6 @@ function sections(markdown: string): ReadonlyMap<string, string> {
   return new Map(parts.map((part, index) => (index === 0 ? ["", part] : [part.split("\n")[0] ?? "", part])));
 }
 
-/** The commands that do something, each with its path, such as "certs ensure". */
-function leavesOf(command: Command, path: readonly string[] = []): readonly (readonly [path: string, Command])[] {
-  return command.commands.flatMap((child) => {
-    const childPath = [...path, child.name()];
-    return child.commands.length === 0 ? [[childPath.join(" "), child] as const] : leavesOf(child, childPath);
-  });
-}
-
 /** The words before the arguments: "certs ensure" of "ksvm certs ensure", "plan" of "ksvm plan [NAME…]". */
 function pathOf(heading: string): string {
   return heading
@@ -40,12 +36,19 @@ function pathOf(heading: string): string {
     .replace(/ ?[-[<A-Z].*$/, "");
 }
 
-function flagsOf(command: Command): readonly string[] {
-  return command.options.map(({ flags }) => flags);
+/** The first table in a part of a document. */
+function tableIn(markdown: string): string {
+  return /^\|.*(?:\n\|.*)*/m.exec(markdown)?.[0] ?? "";
 }
 
-const io = { stdout: process.stdout, stderr: process.stderr, signal: new AbortController().signal };
-const program = buildProgram(io, () => undefined);
+/** The table of a command's flags as docs/cli.md has it. */
+function flagTableOf(flags: FlagTable): string {
+  const rows = Object.entries(flags).map(([name, flag]) => {
+    const standard = flag.fallbackText === undefined ? "" : `\`${flag.fallbackText}\` `;
+    return `| \`${synopsisOf(name, flag)}\` | ${standard}| ${meaningOf(flag)} |`;
+  });
+  return ["| flag | default | meaning |", "| --- | --- | --- |", ...rows].join("\n");
+}
 
 await tap.test("docs/errors.md lists exactly the error codes that there are", async (t) => {
   const table = read("docs/errors.md").split("## How failed requests")[0] ?? "";
@@ -63,27 +66,50 @@ await tap.test("every error code is raised somewhere", async (t) => {
   }
 });
 
-await tap.test("docs/cli.md lists exactly the commands and flags that there are", async (t) => {
-  const documented = sections(read("docs/cli.md"));
-  const common = firstCells(documented.get("") ?? "").filter((flag) => flag.startsWith("-"));
-  t.same(firstCells(documented.get("ksvm") ?? ""), flagsOf(program));
-  const headings = [...documented.keys()].filter((heading) => heading.startsWith("ksvm "));
+await tap.test("docs/cli.md lists exactly the commands that there are", async (t) => {
+  const headings = [...sections(read("docs/cli.md")).keys()].filter((heading) => heading.startsWith("ksvm "));
   t.same(
     headings.map(pathOf),
-    leavesOf(program).map(([path]) => path),
+    COMMANDS.map(({ path }) => path),
   );
-  for (const [index, [, command]] of leavesOf(program).entries()) {
-    const own = firstCells(documented.get(headings[index] ?? "") ?? "");
-    t.same([...common.filter((flag) => flag !== "-h, --help"), ...own].toSorted(), flagsOf(command).toSorted());
-  }
 });
 
-await tap.test("docs/cli.md names the default of every flag that has one", async (t) => {
-  const text = read("docs/cli.md");
-  for (const option of leavesOf(program).flatMap(([, command]) => command.options)) {
-    const shown = option.defaultValueDescription ?? option.defaultValue;
-    if (shown !== undefined) {
-      t.ok(text.includes(`| \`${option.flags}\` | \`${String(shown)}\` |`), option.flags);
+await tap.test(
+  "docs/cli.md has the flags of every command with the default and the meaning of its table",
+  async (t) => {
+    const documented = [...sections(read("docs/cli.md"))];
+    const tables = new Map(
+      documented.map(([heading, part]) => [heading.startsWith("ksvm ") ? pathOf(heading) : heading, tableIn(part)]),
+    );
+    const help = "| `-h, --help` | | display help for command |";
+    t.equal(tables.get(""), `${flagTableOf(GLOBAL_FLAGS)}\n${help}`);
+    for (const { path, flags } of COMMANDS) {
+      const own = Object.entries(flags).filter(([name]) => !Object.hasOwn(GLOBAL_FLAGS, name));
+      t.equal(tables.get(path), flagTableOf(Object.fromEntries(own)), path);
+    }
+  },
+);
+
+async function helpOf(path: string): Promise<string> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const printed = text(stdout);
+  const words = path.split(" ").filter((word) => word !== "");
+  await runProgram([...words, "--help"], { stdout, stderr, signal: new AbortController().signal });
+  stdout.end();
+  // A long line is broken at its spaces.
+  return (await printed).replaceAll(/\s+/g, " ");
+}
+
+await tap.test("--help shows every command and every flag, with its default", async (t) => {
+  const programHelp = await helpOf("");
+  t.match(programHelp, firstCells(sections(read("docs/cli.md")).get("ksvm") ?? "")[0]);
+  for (const { path, description, operands, flags } of COMMANDS) {
+    const help = await helpOf(path);
+    t.ok(help.includes(description), path);
+    t.ok(help.includes(operands.help ?? ""), path);
+    for (const [name, flag] of Object.entries(flags)) {
+      const standard = flag.fallbackText === undefined ? "" : ` (default: ${flag.fallbackText})`;
+      t.ok(help.includes(`${synopsisOf(name, flag)} ${meaningOf(flag)}${standard}`), `${path} --${name}`);
     }
   }
 });

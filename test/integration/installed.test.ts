@@ -133,7 +133,7 @@ await tap.test("--manage-stored-versions=false leaves nothing behind", async (t)
   t.notOk(hasFreezeAnnotation(crd));
   off.kill("SIGTERM");
   t.equal(await off.ended, 0);
-  t.match(signalLineOf(off), { signal: "SIGTERM", msg: /once more to end at once$/ }, "it freezes nothing");
+  t.match(signalLineOf(off), { signal: "SIGTERM", msg: /a second signal forces it$/ }, "it freezes nothing");
 
   const onAgain = await spawnController(t, cluster, { webhookPort, flags: [...ONLY_CUSTOM] });
   await untilReady(onAgain);

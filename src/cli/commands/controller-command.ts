@@ -1,119 +1,95 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import type { Logger } from "pino";
 import { WEBHOOK_NAME } from "../../api/names.ts";
-import type { CertificateSettings } from "../../certs/ensure.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure.ts";
 import { systemClock } from "../../clock.ts";
 import { serve } from "../../controller/serve.ts";
-import type { ControllerSettings, WebhookSettings } from "../../controller/settings.ts";
+import type { ControllerSettings } from "../../controller/settings.ts";
 import { Metrics } from "../../observability/metrics.ts";
 import { observeRequests } from "../../observability/observe-requests.ts";
-import type { MigrationOptions } from "../../migrator/run-context.ts";
-import { type ConnectOptions, connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
-import type { CliIo } from "../io.ts";
-import type { MigrateOptions } from "./migrate-command.ts";
+import { defineCommand } from "../command.ts";
+import { connect } from "../connect.ts";
+import { EXIT } from "../exit-codes.ts";
+import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
+import type { FlagsOf } from "../flags/flag.ts";
+import { NO_OPERANDS } from "../flags/operands.ts";
+import { loggerOf } from "../logger-of.ts";
 
-/** The options of `ksvm controller`. */
-export interface ControllerOptions
-  extends ConnectOptions,
-    Omit<MigrationOptions, "dryRun" | "force">,
-    Pick<
-      MigrateOptions,
-      | "maxInFlight"
-      | "maxQps"
-      | "maxIdleMs"
-      | "webhookWaitMs"
-      | "apiserverEndpoints"
-      | "ignoreApiserver"
-      | "convergence"
-    >,
-    Omit<CertificateSettings, "secret" | "webhookConfiguration" | "timeoutMs"> {
-  readonly concurrentMigrations: number;
-  readonly healthHost: string;
-  readonly healthPort: number;
-  readonly trigger: "on" | "off";
-  readonly triggerIntervalMs: number;
-  readonly triggerExcludeGroups?: readonly string[];
-  readonly webhookHost: string;
-  readonly webhookPort: number;
-  readonly webhookUrl?: string;
-  readonly certificates: WebhookSettings["certificates"];
-  readonly certSecret: string;
-  readonly certDir: string;
-  readonly shutdownDrainMs: number;
-}
+type ControllerFlags = FlagsOf<typeof CONTROLLER_FLAGS>;
 
-/** How long an API server that is gone is waited for before a replica that starts gives up, in milliseconds. */
-const CERTIFICATE_TIMEOUT_MS = 300_000;
+/** `ksvm controller`: one replica of the installed system, until it is told to stop. */
+export const CONTROLLER_COMMAND = defineCommand({
+  path: "controller",
+  description: "Run one replica of the installed server: webhook, migrations, trigger and certificates.",
+  operands: NO_OPERANDS,
+  flags: CONTROLLER_FLAGS,
+  async run(io, flags) {
+    const metrics = new Metrics();
+    const logger = loggerOf(io, flags);
+    const connection = await connect(flags, io.signal, observeRequests(metrics));
+    if (flags.manageStoredVersions) {
+      io.onMayFreeze?.();
+    }
+    try {
+      await serve({
+        ...connection,
+        clock: systemClock,
+        logger,
+        metrics,
+        settings: settingsOf(flags),
+        identity: `${hostname()}_${randomUUID()}`,
+        signal: io.signal,
+      });
+      return EXIT.done;
+    } finally {
+      await connection.close();
+    }
+  },
+});
 
-/**
- * `ksvm controller`: one replica of the installed system, until it is told to stop.
- * @throws {KsvmError} where it cannot reach the API server at all.
- */
-export async function controllerCommand(io: CliIo, options: ControllerOptions, logger: Logger): Promise<ExitCode> {
-  const metrics = new Metrics();
-  const connection = await connect(options, io.signal, observeRequests(metrics));
-  if (options.manageStoredVersions !== false) {
-    io.onMayFreeze?.();
-  }
-  try {
-    await serve({
-      ...connection,
-      clock: systemClock,
-      logger,
-      metrics,
-      settings: settingsOf(options),
-      identity: `${hostname()}_${randomUUID()}`,
-      signal: io.signal,
-    });
-    return EXIT.done;
-  } finally {
-    await connection.close();
-  }
-}
-
-function settingsOf(options: ControllerOptions): ControllerSettings {
-  const { healthHost, healthPort, namespace, triggerExcludeGroups = [], triggerIntervalMs } = options;
+function settingsOf(flags: ControllerFlags): ControllerSettings {
   return {
-    namespace,
+    namespace: flags.namespace,
     webhook: {
-      host: options.webhookHost,
-      port: options.webhookPort,
-      url: options.webhookUrl,
-      certificates: options.certificates,
-      certDir: options.certDir,
-      drainMs: options.shutdownDrainMs,
+      host: flags.webhookHost,
+      port: flags.webhookPort,
+      url: flags.webhookUrl,
+      certificates: flags.certificates,
+      certDir: flags.certDir,
+      drainMs: flags.shutdownDrainMs,
     },
     certificates: {
-      ...options,
-      ...namesOf(options),
-      secret: options.certSecret,
+      ...flags,
+      extraNames: namesOf(flags),
+      apiServerDwellMs: flags.apiserverDwellMs,
+      secret: flags.certSecret,
       webhookConfiguration: WEBHOOK_NAME,
-      timeoutMs: CERTIFICATE_TIMEOUT_MS,
+      timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },
-    health: { host: healthHost, port: healthPort },
+    health: { host: flags.healthHost, port: flags.healthPort },
     runs: {
-      options,
-      maxInFlight: options.maxInFlight,
-      maxQps: options.maxQps,
-      maxIdleMs: options.maxIdleMs,
-      webhookWaitMs: options.webhookWaitMs,
-      apiserverEndpoints: options.apiserverEndpoints,
-      ignoredApiservers: options.ignoreApiserver,
-      strict: options.convergence === "strict",
+      options: { ...flags, leaseNamespace: flags.namespace },
+      maxInFlight: flags.maxInFlight,
+      maxQps: flags.maxQps,
+      maxIdleMs: flags.maxIdleMs,
+      webhookWaitMs: flags.webhookWaitMs,
+      apiserverEndpoints: flags.apiserverEndpoints,
+      ignoredApiservers: flags.ignoreApiserver,
+      strict: flags.convergence === "strict",
     },
-    concurrentMigrations: options.concurrentMigrations,
+    concurrentMigrations: flags.concurrentMigrations,
     trigger:
-      options.trigger === "on" ? { intervalMs: triggerIntervalMs, excludedGroups: triggerExcludeGroups } : undefined,
+      flags.trigger === "on"
+        ? { intervalMs: flags.triggerIntervalMs, excludedGroups: flags.triggerExcludeGroups ?? [] }
+        : undefined,
   };
 }
 
 /** A webhook that is called by a URL must be valid for the host in it. */
-function namesOf({ extraNames = [], webhookUrl }: ControllerOptions): Pick<CertificateSettings, "extraNames"> {
+function namesOf({ extraNames = [], webhookUrl }: ControllerFlags): readonly string[] {
   if (webhookUrl === undefined) {
-    return { extraNames };
+    return extraNames;
   }
   const { hostname: host } = new URL(webhookUrl);
-  return { extraNames: [...new Set([...extraNames, host.replace(/^\[(.*)\]$/, "$1")])] };
+  return [...new Set([...extraNames, host.replace(/^\[(.*)\]$/, "$1")])];
 }

@@ -1,38 +1,45 @@
+import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import { systemClock } from "../../clock.ts";
-import { initialize, type InitOptions, type InitResult } from "../../initializer/initialize.ts";
+import { initialize, type InitResult } from "../../initializer/initialize.ts";
 import { Retrier } from "../../migrator/retrier.ts";
-import { type ConnectOptions, connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
-import type { CliIo } from "../io.ts";
+import { defineCommand } from "../command.ts";
+import { connect } from "../connect.ts";
+import { EXIT } from "../exit-codes.ts";
+import { choice, toggle, value } from "../flags/kinds.ts";
+import { NO_OPERANDS } from "../flags/operands.ts";
+import { anyText } from "../flags/parsers.ts";
 
-/** The values of `ksvm init -o`. */
-export const INIT_FORMATS = ["text", "json"] as const;
-
-/** The options of `ksvm init`. */
-export interface InitCommandOptions extends ConnectOptions, InitOptions {
-  readonly output: (typeof INIT_FORMATS)[number];
-}
-
-/**
- * `ksvm init`: the one-time job of seed 000.
- * @throws {KsvmError} OtherMigratorActive, before anything was changed.
- */
-export async function initCommand(io: CliIo, options: InitCommandOptions): Promise<ExitCode> {
-  const { signal, stdout } = io;
-  const connection = await connect(options, signal);
-  try {
-    const retrier = new Retrier({ clock: systemClock, random: Math.random });
-    const context = { client: connection.client, retrier, clock: systemClock, signal };
-    const result = await initialize(context, options);
-    stdout.write(
-      options.output === "json" ? `${JSON.stringify(result, undefined, 2)}\n` : `${describeInit(result).join("\n")}\n`,
-    );
-    // Else a Job would tell of success, and nobody would run it again.
-    return result.unread.length === 0 ? EXIT.done : EXIT.incomplete;
-  } finally {
-    await connection.close();
-  }
-}
+/** `ksvm init`: the one-time job of the initializer. */
+export const INIT_COMMAND = defineCommand({
+  path: "init",
+  description: "Install the CRDs of migration.k8s.io and create one migration for each resource of the cluster.",
+  operands: NO_OPERANDS,
+  flags: {
+    replace: toggle({ help: "remove another active migrator or trigger instead of failing" }),
+    namespace: value(anyText, {
+      placeholder: "namespace",
+      default: SYSTEM_NAMESPACE,
+      help: "namespace of the controller",
+    }),
+    output: choice(["text", "json"], { short: "o", placeholder: "format", default: "text", help: "output format" }),
+  },
+  async run(io, flags) {
+    const { signal, stdout } = io;
+    const connection = await connect(flags, signal);
+    try {
+      const retrier = new Retrier({ clock: systemClock, random: Math.random });
+      const context = { client: connection.client, retrier, clock: systemClock, signal };
+      const result = await initialize(context, flags);
+      stdout.write(
+        flags.output === "json" ? `${JSON.stringify(result, undefined, 2)}\n` : `${describeInit(result).join("\n")}\n`,
+      );
+      // Otherwise a Job would report success, and nothing would run it again.
+      return result.unread.length === 0 ? EXIT.done : EXIT.incomplete;
+    } finally {
+      await connection.close();
+    }
+  },
+});
 
 /** The result in plain words. Subresources are only counted: there are more of them than of everything else. */
 export function describeInit(done: InitResult): readonly string[] {

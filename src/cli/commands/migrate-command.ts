@@ -13,79 +13,98 @@ import { Limiter } from "../../migrator/limiter.ts";
 import { Pacer } from "../../migrator/pacer.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { Retrier } from "../../migrator/retrier.ts";
-import type { MigrationOptions, RunContext } from "../../migrator/run-context.ts";
-import { type Connection, type ConnectOptions, connect } from "../connect.ts";
+import { DEFAULT_LEASE_NAMESPACE, type RunContext } from "../../migrator/run-context.ts";
+import { defineCommand } from "../command.ts";
+import { type Connection, connect } from "../connect.ts";
 import { isControllerRunning } from "./find-controller.ts";
 import { followMigration } from "./follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "../exit-codes.ts";
+import type { FlagsOf, FlagTable } from "../flags/flag.ts";
+import { choice, toggle, value } from "../flags/kinds.ts";
+import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
+import { anyNames } from "../flags/operands.ts";
+import { anyText } from "../flags/parsers.ts";
 import type { CliIo } from "../io.ts";
+import { loggerOf } from "../logger-of.ts";
 import { exitCodeOf } from "../report-error.ts";
-import { createReporter, type MIGRATE_FORMATS, type Reporter } from "../render/reporter.ts";
+import { createReporter, MIGRATE_FORMATS, type Reporter } from "../render/reporter.ts";
 
-/** The options of `ksvm migrate`. */
-export interface MigrateOptions extends ConnectOptions, MigrationOptions {
-  readonly output: (typeof MIGRATE_FORMATS)[number];
-  readonly allStale: boolean;
-  /** Migrates from here even where a controller in the cluster would. */
-  readonly standalone: boolean;
-  readonly maxInFlight: number;
-  readonly maxQps: number;
-  readonly maxIdleMs: number;
-  readonly webhookWaitMs: number;
-  readonly apiserverEndpoints?: readonly string[];
-  /** Names of identity Leases whose API servers are gone. */
-  readonly ignoreApiserver?: readonly string[];
-  /** `strict` refuses to sample API servers that cannot be asked one by one. */
-  readonly convergence: (typeof CONVERGENCE_CHOICES)[number];
-}
+const MIGRATE_FLAGS = {
+  "all-stale": toggle({
+    help:
+      "migrate every CRD whose storedVersions is not exactly its storage version, and every built-in resource whose " +
+      "StorageState shows that objects may be stored in another version",
+  }),
+  "dry-run": toggle({ help: "send every write as a server-side dry run; change nothing" }),
+  standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),
+  force: toggle({ help: "rewrite the objects of a CRD that is already clean" }),
+  output: choice(MIGRATE_FORMATS, {
+    short: "o",
+    placeholder: "format",
+    default: "text",
+    help: "output format; json is one JSON document per line and event",
+  }),
+  ...MIGRATION_FLAGS,
+  "lease-namespace": value(anyText, {
+    placeholder: "namespace",
+    default: DEFAULT_LEASE_NAMESPACE,
+    help: "namespace of the Lease of the run",
+  }),
+} satisfies FlagTable;
 
-/** Nobody but this process lifts its freeze: it goes on trying while the API server is down, an hour at most. */
+type MigrateFlags = FlagsOf<typeof MIGRATE_FLAGS>;
+
+/** Only this process lifts its freeze: it keeps trying for an hour while the API server is down. */
 const CLEANUP_PATIENCE_MS = 3_600_000;
-
-/** The values of `--convergence`. */
-export const CONVERGENCE_CHOICES = ["auto", "strict"] as const;
 
 interface MigrateSession {
   readonly io: CliIo;
-  readonly options: MigrateOptions;
+  readonly flags: MigrateFlags;
   readonly connection: Connection;
   readonly logger: Logger;
   /** Whether a controller in the cluster migrates; this program follows it then. */
   readonly follows: boolean;
 }
 
-/**
- * `ksvm migrate`: migrates the named resources one after the other. One that fails keeps no other from its turn.
- * @throws {KsvmError} where nothing could be begun.
- */
-export async function migrateCommand(
-  io: CliIo,
-  names: readonly string[],
-  options: MigrateOptions,
-  logger: Logger,
-): Promise<ExitCode> {
-  if (options.allStale === names.length > 0) {
-    throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
-  }
-  const connection = await connect(options, io.signal);
-  try {
-    // A dry-run changes nothing, so it needs nobody's leave.
-    const isLocal = options.standalone || options.dryRun;
-    const retrier = retrierFor(options, (event) => logger.debug({ event }, "looking for a controller"));
-    const look = { client: connection.client, clock: systemClock, retrier };
-    const follows = !isLocal && (await isControllerRunning(look, io.signal));
-    if (!follows && !options.dryRun) {
-      io.onMayFreeze?.();
+/** `ksvm migrate`: migrates the named resources one after the other. If one fails, the next ones are still migrated. */
+export const MIGRATE_COMMAND = defineCommand({
+  path: "migrate",
+  description: "Freeze the storage version, rewrite every object, prune storedVersions, unfreeze.",
+  operands: anyNames("plural.group of a CRD or a built-in resource"),
+  flags: MIGRATE_FLAGS,
+  async run(io, flags, names) {
+    if (flags.allStale === names.length > 0) {
+      throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
     }
-    const session = { io, options, connection, logger, follows };
-    const codes: ExitCode[] = [];
-    for (const name of options.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
-      codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
+    const logger = loggerOf(io, flags);
+    const connection = await connect(flags, io.signal);
+    try {
+      const follows = await isFollowing(io, { flags, connection, logger });
+      if (!follows && !flags.dryRun) {
+        io.onMayFreeze?.();
+      }
+      const session = { io, flags, connection, logger, follows };
+      const codes: ExitCode[] = [];
+      for (const name of flags.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
+        codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
+      }
+      return worstOf(codes);
+    } finally {
+      await connection.close();
     }
-    return worstOf(codes);
-  } finally {
-    await connection.close();
+  },
+});
+
+/** Whether a controller in the cluster migrates. A dry run changes nothing, so it runs from here in any case. */
+async function isFollowing(
+  { signal }: CliIo,
+  { flags, connection, logger }: Pick<MigrateSession, "flags" | "connection" | "logger">,
+): Promise<boolean> {
+  if (flags.standalone || flags.dryRun) {
+    return false;
   }
+  const retrier = retrierFor(flags, (event) => logger.debug({ event }, "Looking for a controller"));
+  return isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
 }
 
 async function staleResources(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
@@ -112,82 +131,82 @@ function leftOutText(unknown: readonly string[], hasStorageStates: boolean): str
 }
 
 async function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
-  const { io, options, logger } = session;
-  const reporter = createReporter(io, name, { format: options.output, clock: systemClock });
+  const { io, flags, logger } = session;
+  const reporter = createReporter(io, name, { format: flags.output, clock: systemClock });
   const log = logger.child({ resource: name });
   try {
     const result = await (session.follows
       ? followOne(session, reporter, name)
       : runOne(session, { reporter, log, name }));
-    log.debug({ result }, "run ended");
+    log.debug({ result }, "Run ended");
     reporter.result(result);
     return result.outcome === "incomplete" ? EXIT.incomplete : EXIT.done;
   } catch (error) {
-    log.debug({ err: error }, "run failed");
+    log.debug({ err: error }, "Run failed");
     reporter.error(error);
     return exitCodeOf(error);
   }
 }
 
 function followOne(
-  { connection, io, options }: MigrateSession,
+  { connection, io, flags }: MigrateSession,
   reporter: Reporter,
   name: string,
 ): Promise<MigrationResult> {
   const { client } = connection;
-  return followMigration({ client, clock: systemClock, reporter, force: options.force, signal: io.signal }, name);
+  return followMigration({ client, clock: systemClock, reporter, force: flags.force, signal: io.signal }, name);
 }
 
 async function runOne(
   session: MigrateSession,
   { reporter, log, name }: { readonly reporter: Reporter; readonly log: Logger; readonly name: string },
 ): Promise<MigrationResult> {
-  const { options } = session;
+  const { flags } = session;
   const emit: EventSink = (event) => {
-    log.debug({ event }, "run event");
+    log.debug({ event }, "Run event");
     reporter.event(event);
   };
-  const retrier = retrierFor(options, emit);
+  const retrier = retrierFor(flags, emit);
   const finder = new ApiServerFinder({
     ...session.connection,
     clock: systemClock,
     retrier,
-    endpoints: options.apiserverEndpoints,
-    ignored: options.ignoreApiserver,
-    strict: options.convergence === "strict",
-    timeoutMs: options.convergenceTimeoutMs,
+    endpoints: flags.apiserverEndpoints,
+    ignored: flags.ignoreApiserver,
+    strict: flags.convergence === "strict",
+    timeoutMs: flags.convergenceTimeoutMs,
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),
   });
   try {
     const context = contextFor(session, { finder, retrier, emit });
-    // A dry-run changes nothing, so it stands in nobody's way.
-    return await (options.dryRun ? migrate(context, name) : migrateBesideInTree(context, name, options.webhookWaitMs));
+    // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.
+    return await (flags.dryRun ? migrate(context, name) : migrateBesideInTree(context, name, flags.webhookWaitMs));
   } finally {
     await finder.close();
   }
 }
 
 function contextFor(
-  { connection, io, options }: MigrateSession,
+  { connection, io, flags }: MigrateSession,
   { finder, retrier, emit }: { finder: ApiServerFinder; retrier: Retrier; emit: EventSink },
 ): RunContext {
-  const { maxInFlight, maxQps } = options;
+  const { maxInFlight, maxQps } = flags;
   return {
     client: connection.client,
-    findApiServers: (signal) => finder.findAll(options.settleMs, signal),
+    findApiServers: (signal) => finder.findAll(flags.settleMs, signal),
     clock: systemClock,
     retrier,
     pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps, limiter: new Limiter({ maxInFlight }) }),
     identity: `${hostname()}_${randomUUID()}`,
     purpose: "ksvm migrate",
-    options,
+    options: flags,
     emit,
     cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
     signal: io.signal,
   };
 }
 
-function retrierFor({ maxIdleMs, webhookWaitMs }: MigrateOptions, emit: EventSink): Retrier {
+function retrierFor({ maxIdleMs, webhookWaitMs }: MigrateFlags, emit: EventSink): Retrier {
   return new Retrier({
     clock: systemClock,
     random: Math.random,

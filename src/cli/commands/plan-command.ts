@@ -1,28 +1,33 @@
 import { planCluster, planNamed } from "../../migrator/inventory.ts";
-import { type ConnectOptions, connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
-import type { CliIo } from "../io.ts";
-import { type PlanFormat, renderPlan } from "../render/render-plan.ts";
-
-/** The options of `ksvm plan`. */
-export interface PlanOptions extends ConnectOptions {
-  readonly output: PlanFormat;
-}
+import { defineCommand } from "../command.ts";
+import { connect } from "../connect.ts";
+import { EXIT } from "../exit-codes.ts";
+import { choice } from "../flags/kinds.ts";
+import { anyNames } from "../flags/operands.ts";
+import { PLAN_FORMATS, renderPlan } from "../render/render-plan.ts";
 
 /** `ksvm plan`: shows what migrations would do, changes nothing. */
-export async function planCommand(io: CliIo, names: readonly string[], options: PlanOptions): Promise<ExitCode> {
-  const { signal } = io;
-  const connection = await connect(options, signal);
-  try {
-    const warn = (groupVersion: string, reason: string): void => {
-      io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${reason}\n`);
-    };
-    const { client } = connection;
-    const entries =
-      names.length === 0 ? await planCluster(client, warn, { signal }) : await planNamed(client, names, { signal });
-    io.stdout.write(`${renderPlan(entries, options.output)}\n`);
-    return EXIT.done;
-  } finally {
-    await connection.close();
-  }
-}
+export const PLAN_COMMAND = defineCommand({
+  path: "plan",
+  description: "Show what migrations would do, without changing anything.",
+  operands: anyNames("plural.group of a CRD or a built-in resource; all resources if no name is given"),
+  flags: {
+    output: choice(PLAN_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
+  },
+  async run(io, flags, names) {
+    const { signal } = io;
+    const connection = await connect(flags, signal);
+    try {
+      const warn = (groupVersion: string, reason: string): void => {
+        io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${reason}\n`);
+      };
+      const { client } = connection;
+      const entries =
+        names.length === 0 ? await planCluster(client, warn, { signal }) : await planNamed(client, names, { signal });
+      io.stdout.write(`${renderPlan(entries, flags.output)}\n`);
+      return EXIT.done;
+    } finally {
+      await connection.close();
+    }
+  },
+});

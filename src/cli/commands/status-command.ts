@@ -3,55 +3,58 @@ import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { type ClusterStatus, readClusterStatus, statusOf } from "../../migrator/cluster-status.ts";
 import { Retrier } from "../../migrator/retrier.ts";
-import { type ConnectOptions, connect } from "../connect.ts";
+import { defineCommand } from "../command.ts";
+import { connect } from "../connect.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { choice, toggle } from "../flags/kinds.ts";
+import { maybeName } from "../flags/operands.ts";
 import type { CliIo } from "../io.ts";
-import { describeChanges, renderStatus, type StatusFormat } from "../render/render-status.ts";
-
-/** The options of `ksvm status`. */
-export interface StatusOptions extends ConnectOptions {
-  readonly output: StatusFormat;
-  readonly watch?: boolean;
-}
+import { describeChanges, renderStatus, STATUS_FORMATS, type StatusFormat } from "../render/render-status.ts";
 
 const POLL_MS = 2_000;
 
-/**
- * `ksvm status`: shows every migration and every freeze, or those of one resource.
- * @throws {KsvmError} ResourceNotFound where nothing is known by this name.
- */
-export async function statusCommand(io: CliIo, name: string | undefined, options: StatusOptions): Promise<ExitCode> {
-  const { signal } = io;
-  const connection = await connect(options, signal);
-  const { client } = connection;
-  const retrier = new Retrier({ clock: systemClock, random: Math.random });
-  const read = async (): Promise<ClusterStatus> => {
-    const status = await retrier.run(() => readClusterStatus(client, { signal }), signal);
-    return name === undefined ? status : statusOf(status, name);
-  };
-  try {
-    const status = await read();
-    if (options.watch === true) {
-      return await watch(io, status, options, read);
+/** `ksvm status`: shows every migration and every freeze, or those of one resource. */
+export const STATUS_COMMAND = defineCommand({
+  path: "status",
+  description: "Show the progress of every migration, and which CRDs are frozen by whom.",
+  operands: maybeName("a resource (plural.group) or a migration; all of them if no name is given"),
+  flags: {
+    watch: toggle({ short: "w", help: "keep showing changes until interrupted" }),
+    output: choice(STATUS_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
+  },
+  async run(io, flags, name) {
+    const { signal } = io;
+    const connection = await connect(flags, signal);
+    const { client } = connection;
+    const retrier = new Retrier({ clock: systemClock, random: Math.random });
+    const read = async (): Promise<ClusterStatus> => {
+      const status = await retrier.run(() => readClusterStatus(client, { signal }), signal);
+      return name === undefined ? status : statusOf(status, name);
+    };
+    try {
+      const status = await read();
+      if (flags.watch) {
+        return await watch(io, status, flags.output, read);
+      }
+      if (name !== undefined && status.migrations.length + status.freezes.length === 0) {
+        throw new KsvmError("ResourceNotFound", `Cannot find a migration or a freeze of "${name}"`);
+      }
+      io.stdout.write(`${renderStatus(status, flags.output, systemClock.now())}\n`);
+      return EXIT.done;
+    } finally {
+      await connection.close();
     }
-    if (name !== undefined && status.migrations.length + status.freezes.length === 0) {
-      throw new KsvmError("ResourceNotFound", `Cannot find a migration or a freeze of "${name}"`);
-    }
-    io.stdout.write(`${renderStatus(status, options.output, systemClock.now())}\n`);
-    return EXIT.done;
-  } finally {
-    await connection.close();
-  }
-}
+  },
+});
 
 /** Shows what changes until it is interrupted, which is how it ends. */
 async function watch(
   io: CliIo,
   first: ClusterStatus,
-  options: StatusOptions,
+  format: StatusFormat,
   read: () => Promise<ClusterStatus>,
 ): Promise<ExitCode> {
-  const show = watchOutput(io, options.output);
+  const show = watchOutput(io, format);
   try {
     for (let status = first; ; status = await read()) {
       show(status);

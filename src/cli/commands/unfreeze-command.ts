@@ -1,46 +1,47 @@
 import { systemClock } from "../../clock.ts";
 import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../migrator/break-glass.ts";
 import { Retrier } from "../../migrator/retrier.ts";
+import { defineCommand } from "../command.ts";
 import { confirm } from "../confirm.ts";
-import { type ConnectOptions, connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
-import type { CliIo } from "../io.ts";
+import { connect } from "../connect.ts";
+import { EXIT } from "../exit-codes.ts";
+import { toggle } from "../flags/kinds.ts";
+import { oneName } from "../flags/operands.ts";
 
-/** The options of `ksvm unfreeze`. */
-export interface UnfreezeOptions extends ConnectOptions {
-  /** Does not ask. */
-  readonly yes?: boolean;
-}
-
-/** Somebody sits and waits. */
+/** A user waits for the answer. */
 const PATIENCE_MS = 30_000;
 
-/**
- * `ksvm unfreeze`: takes a freeze off by hand.
- * @throws {KsvmError} ResourceNotFound where there is no such CRD, and where the API server does not take it.
- */
-export async function unfreezeCommand(io: CliIo, name: string, options: UnfreezeOptions): Promise<ExitCode> {
-  const { signal, stderr, stdout } = io;
-  const connection = await connect(options, signal);
-  try {
-    const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: PATIENCE_MS });
-    const context = { client: connection.client, retrier, signal };
-    const findings = await inspectFreeze(context, name);
-    if (isNothingToLift(findings)) {
-      stdout.write(lines([`"${name}" is not frozen: nothing to do`, ...findings.notes.map(noteOf)]));
+/** `ksvm unfreeze`: lifts a freeze by hand. */
+export const UNFREEZE_COMMAND = defineCommand({
+  path: "unfreeze",
+  description: "Lift the freeze of a CRD by hand. A running migration of it then ends without pruning.",
+  operands: oneName("plural.group of a CRD"),
+  flags: {
+    yes: toggle({ short: "y", help: "do not ask for confirmation" }),
+  },
+  async run(io, flags, name) {
+    const { signal, stderr, stdout } = io;
+    const connection = await connect(flags, signal);
+    try {
+      const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: PATIENCE_MS });
+      const context = { client: connection.client, retrier, signal };
+      const findings = await inspectFreeze(context, name);
+      if (isNothingToLift(findings)) {
+        stdout.write(lines([`"${name}" is not frozen: nothing to do`, ...findings.notes.map(noteOf)]));
+        return EXIT.done;
+      }
+      stderr.write(lines([...meaningOf(findings), ...findings.notes.map(noteOf)]));
+      if (!flags.yes && !(await confirm(io, "Continue?"))) {
+        stdout.write("nothing was changed\n");
+        return EXIT.failed;
+      }
+      stdout.write(lines(await breakGlass(context, findings)));
       return EXIT.done;
+    } finally {
+      await connection.close();
     }
-    stderr.write(lines([...meaningOf(findings), ...findings.notes.map(noteOf)]));
-    if (options.yes !== true && !(await confirm(io, "Go on?"))) {
-      stdout.write("nothing was changed\n");
-      return EXIT.failed;
-    }
-    stdout.write(lines(await breakGlass(context, findings)));
-    return EXIT.done;
-  } finally {
-    await connection.close();
-  }
-}
+  },
+});
 
 function lines(texts: readonly string[]): string {
   return texts.map((text) => `${text}\n`).join("");

@@ -1,16 +1,24 @@
-import { InvalidArgumentError } from "commander";
 import * as fc from "fast-check";
 import tap from "tap";
 
 import {
-  durationFrom,
-  parseDuration,
+  parseAddresses,
   parseEndpoints,
   parseGroups,
-  parseQps,
+  parseNames,
   parseWebhookUrl,
+} from "../../src/cli/flags/address-parsers.ts";
+import { InvalidValue } from "../../src/cli/flags/flag.ts";
+import {
+  durationText,
+  oneOf,
+  parseBoolean,
+  parseDuration,
+  parseDurationFrom,
+  parseQps,
+  parseShare,
   wholeNumber,
-} from "../../src/cli/parse-options.ts";
+} from "../../src/cli/flags/parsers.ts";
 
 const durations: readonly [text: string, ms: number][] = [
   ["0", 0],
@@ -30,12 +38,12 @@ for (const [text, ms] of durations) {
   });
 }
 
-await tap.test("durationFrom() takes durations of a range, and no others", async (t) => {
-  const parse = durationFrom(1_000, 299_000);
+await tap.test("parseDurationFrom() takes durations of a range, and no others", async (t) => {
+  const parse = parseDurationFrom(1_000, 299_000);
   t.equal(parse("4m"), 240_000);
   t.equal(parse("1s"), 1_000);
   for (const text of ["0", "999ms", "5m", "720h", "soon"]) {
-    t.throws(() => parse(text), InvalidArgumentError, text);
+    t.throws(() => parse(text), InvalidValue, text);
   }
 });
 
@@ -89,7 +97,7 @@ const invalid: readonly [name: string, parse: Parser, texts: readonly string[]][
 for (const [name, parse, texts] of invalid) {
   for (const text of texts) {
     await tap.test(`${name} refuses ${JSON.stringify(text)}`, (t) => {
-      t.throws(() => parse(text), InvalidArgumentError);
+      t.throws(() => parse(text), InvalidValue);
       t.end();
     });
   }
@@ -125,5 +133,53 @@ await tap.test("parseGroups() takes the core group by its name in words", (t) =>
 
 await tap.test("parseWebhookUrl() keeps the path", (t) => {
   t.equal(parseWebhookUrl("https://192.0.2.1:9443/validate"), "https://192.0.2.1:9443/validate");
+  t.end();
+});
+
+await tap.test("parseShare() reads decimals and fractions between 0 and 1", (t) => {
+  t.equal(parseShare("1/3"), 1 / 3);
+  t.equal(parseShare("0.25"), 0.25);
+  for (const text of ["", "0", "1", "1.5", "-0.1", "3/2", "1/0", "0/3", "a", ".5", "1/3/5", "33%"]) {
+    t.throws(() => parseShare(text), InvalidValue, text);
+  }
+  t.end();
+});
+
+await tap.test("parseAddresses() reads HOST:PORT, IPv6 in brackets", (t) => {
+  t.same(parseAddresses("10.0.0.1:8443, [fd00::1]:443,pod.example:1"), [
+    { host: "10.0.0.1", port: 8443 },
+    { host: "fd00::1", port: 443 },
+    { host: "pod.example", port: 1 },
+  ]);
+  for (const text of ["", "10.0.0.1", ":8443", "10.0.0.1:0", "10.0.0.1:65536", "fd00::1:443", "a:1,", "https://a:1"]) {
+    t.throws(() => parseAddresses(text), InvalidValue, text);
+  }
+  t.end();
+});
+
+await tap.test("parseNames() reads names and addresses from a comma-separated list", (t) => {
+  t.same(parseNames("a.example.com, 192.0.2.1,fd00::1"), ["a.example.com", "192.0.2.1", "fd00::1"]);
+  for (const text of ["", "a,,b", "a b", 'a"b']) {
+    t.throws(() => parseNames(text), InvalidValue, text);
+  }
+  t.end();
+});
+
+await tap.test("durationText() writes what parseDuration() reads", (t) => {
+  t.equal(durationText(31_536_000_000), "8760h");
+  t.equal(durationText(300_000), "5m");
+  t.equal(durationText(65_000), "65s");
+  t.equal(durationText(1_500), "1500ms");
+  fc.assert(fc.property(fc.nat(10 ** 12), (ms) => parseDuration(durationText(ms)) === ms));
+  t.end();
+});
+
+await tap.test("oneOf() and parseBoolean() read the words that there are, and no others", (t) => {
+  t.equal(oneOf(["auto", "strict"])("strict"), "strict");
+  t.same(["true", "false"].map(parseBoolean), [true, false]);
+  for (const text of ["", "Strict", "constructor"]) {
+    t.throws(() => oneOf(["auto", "strict"])(text), { message: "expected one of: auto, strict" }, text);
+    t.throws(() => parseBoolean(text), InvalidValue, text);
+  }
   t.end();
 });

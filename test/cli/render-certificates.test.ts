@@ -1,37 +1,6 @@
-import { InvalidArgumentError } from "commander";
 import tap from "tap";
 import type { CertificateStatus } from "../../src/certs/certificate-status.ts";
-import { parseAddresses, parseNames, parseShare } from "../../src/cli/certs-program.ts";
 import { renderCertificates } from "../../src/cli/render/render-certificates.ts";
-
-await tap.test("parseShare() reads decimals and fractions between 0 and 1", (t) => {
-  t.equal(parseShare("1/3"), 1 / 3);
-  t.equal(parseShare("0.25"), 0.25);
-  for (const text of ["", "0", "1", "1.5", "-0.1", "3/2", "1/0", "0/3", "a", ".5", "1/3/5", "33%"]) {
-    t.throws(() => parseShare(text), InvalidArgumentError, text);
-  }
-  t.end();
-});
-
-await tap.test("parseAddresses() reads HOST:PORT, IPv6 in brackets", (t) => {
-  t.same(parseAddresses("10.0.0.1:8443, [fd00::1]:443,pod.example:1"), [
-    { host: "10.0.0.1", port: 8443 },
-    { host: "fd00::1", port: 443 },
-    { host: "pod.example", port: 1 },
-  ]);
-  for (const text of ["", "10.0.0.1", ":8443", "10.0.0.1:0", "10.0.0.1:65536", "fd00::1:443", "a:1,", "https://a:1"]) {
-    t.throws(() => parseAddresses(text), InvalidArgumentError, text);
-  }
-  t.end();
-});
-
-await tap.test("parseNames() reads names and addresses with commas between", (t) => {
-  t.same(parseNames("a.example.com, 192.0.2.1,fd00::1"), ["a.example.com", "192.0.2.1", "fd00::1"]);
-  for (const text of ["", "a,,b", "a b", 'a"b']) {
-    t.throws(() => parseNames(text), InvalidArgumentError, text);
-  }
-  t.end();
-});
 
 await tap.test("renderCertificates() shows what there is, with a line for each certificate", (t) => {
   const certificate = {

@@ -1,0 +1,27 @@
+import type { CliCommand } from "../command.ts";
+import { CERTS_ENSURE_COMMAND } from "./certs-ensure-command.ts";
+import { CERTS_ROTATE_COMMAND } from "./certs-rotate-command.ts";
+import { CERTS_STATUS_COMMAND } from "./certs-status-command.ts";
+import { CONTROLLER_COMMAND } from "./controller-command.ts";
+import { INIT_COMMAND } from "./init-command.ts";
+import { MIGRATE_COMMAND } from "./migrate-command.ts";
+import { PLAN_COMMAND } from "./plan-command.ts";
+import { RESUME_COMMAND } from "./resume-command.ts";
+import { STATUS_COMMAND } from "./status-command.ts";
+import { SUSPEND_COMMAND } from "./suspend-command.ts";
+import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
+
+/** Every command, in the order of `--help` and docs/cli.md. */
+export const COMMANDS: readonly CliCommand[] = [
+  PLAN_COMMAND,
+  MIGRATE_COMMAND,
+  INIT_COMMAND,
+  STATUS_COMMAND,
+  SUSPEND_COMMAND,
+  RESUME_COMMAND,
+  UNFREEZE_COMMAND,
+  CERTS_ENSURE_COMMAND,
+  CERTS_ROTATE_COMMAND,
+  CERTS_STATUS_COMMAND,
+  CONTROLLER_COMMAND,
+];

@@ -1,0 +1,31 @@
+import { certificateStatus } from "../../certs/certificate-status.ts";
+import { systemClock } from "../../clock.ts";
+import { defineCommand } from "../command.ts";
+import { connect } from "../connect.ts";
+import { EXIT } from "../exit-codes.ts";
+import { SECRET_FLAGS } from "../flags/certificate-flags.ts";
+import { choice } from "../flags/kinds.ts";
+import { NO_OPERANDS } from "../flags/operands.ts";
+import { renderCertificates } from "../render/render-certificates.ts";
+
+/** `ksvm certs status`: shows the certificates and the progress of a rotation; changes nothing. */
+export const CERTS_STATUS_COMMAND = defineCommand({
+  path: "certs status",
+  description: "Show the certificates and the progress of a rotation, without changing anything.",
+  operands: NO_OPERANDS,
+  flags: {
+    output: choice(["text", "json"], { short: "o", placeholder: "format", default: "text", help: "output format" }),
+    ...SECRET_FLAGS,
+  },
+  async run(io, flags) {
+    const connection = await connect(flags, io.signal);
+    try {
+      const status = await certificateStatus(connection.client, { ...flags, clock: systemClock, signal: io.signal });
+      const text = flags.output === "json" ? JSON.stringify(status, undefined, 2) : renderCertificates(status);
+      io.stdout.write(`${text}\n`);
+      return EXIT.done;
+    } finally {
+      await connection.close();
+    }
+  },
+});

@@ -1,0 +1,104 @@
+import { hostname } from "node:os";
+import { DEFAULT_FOLLOW_TIMEOUT_MS, ensureCertificates, type EnsureResult } from "../../certs/ensure.ts";
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import { ApiServerFinder } from "../../migrator/api-servers.ts";
+import { Retrier } from "../../migrator/retrier.ts";
+import { connect } from "../connect.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { ISSUE_FLAGS, SECRET_FLAGS } from "../flags/certificate-flags.ts";
+import type { FlagsOf, FlagTable } from "../flags/flag.ts";
+import type { GLOBAL_FLAGS } from "../flags/global-flags.ts";
+import { duration } from "../flags/kinds.ts";
+import { ENDPOINT_FLAGS } from "../flags/migration-flags.ts";
+import type { CliIo } from "../io.ts";
+import { loggerOf } from "../logger-of.ts";
+
+/** The flags that `ksvm certs ensure` and `ksvm certs rotate` share. */
+export const KEEP_FLAGS = {
+  ...SECRET_FLAGS,
+  ...ISSUE_FLAGS,
+  timeout: duration({
+    default: DEFAULT_FOLLOW_TIMEOUT_MS,
+    help: "maximum time to wait for API servers and replicas, in addition to the two dwell times",
+  }),
+  ...ENDPOINT_FLAGS,
+} satisfies FlagTable;
+
+type KeepFlags = FlagsOf<typeof KEEP_FLAGS> & FlagsOf<typeof GLOBAL_FLAGS>;
+
+/** How far {@link keepCertificates} goes. */
+export interface KeepMode {
+  /** Rotates although nothing is due. */
+  readonly rotateNow: boolean;
+  /** Waits for API servers and replicas, and continues to the end. */
+  readonly wait: boolean;
+}
+
+/**
+ * Keeps the Secret, the caBundle, and the order of a rotation.
+ * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in.
+ */
+export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow, wait }: KeepMode): Promise<ExitCode> {
+  assertLifetimes(flags);
+  const logger = loggerOf(io, flags);
+  const connection = await connect(flags, io.signal);
+  const retrier = new Retrier({
+    clock: systemClock,
+    random: Math.random,
+    maxIdleMs: flags.timeoutMs,
+    webhookWaitMs: flags.timeoutMs,
+    onRetry: (error, delayMs) => logger.warn({ err: error, delayMs }, "Retrying"),
+  });
+  const finder = new ApiServerFinder({
+    ...connection,
+    clock: systemClock,
+    retrier,
+    endpoints: flags.apiserverEndpoints,
+    strict: false,
+    timeoutMs: flags.timeoutMs,
+    onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
+  });
+  try {
+    const result = await ensureCertificates({
+      settings: { ...flags, apiServerDwellMs: flags.apiserverDwellMs },
+      client: connection.client,
+      findApiServers: (signal) => finder.find(signal),
+      clock: systemClock,
+      retrier,
+      logger: logger.child({ host: hostname() }),
+      signal: io.signal,
+      rotateNow,
+      wait,
+      onStep: (text) => io.stdout.write(`${text}\n`),
+    });
+    io.stdout.write(`${describeResult(result)}\n`);
+    return EXIT.done;
+  } finally {
+    await finder.close();
+    await connection.close();
+  }
+}
+
+function assertLifetimes({ caLifetimeMs, servingLifetimeMs, renewBefore }: KeepFlags): void {
+  // A serving certificate never outlives its CA: what is left of the CA when it is replaced must be enough for it.
+  if (servingLifetimeMs > caLifetimeMs * renewBefore) {
+    throw new KsvmError(
+      "Usage",
+      `Cannot use these lifetimes: --serving-lifetime (${hoursText(servingLifetimeMs)}) must fit into the last part of ` +
+        `--ca-lifetime, in which the CA is renewed (${hoursText(caLifetimeMs * renewBefore)})`,
+    );
+  }
+}
+
+const HOUR_MS = 3_600_000;
+
+function hoursText(ms: number): string {
+  return `${ms / HOUR_MS}h`;
+}
+
+function describeResult(result: EnsureResult): string {
+  return result.state === "current"
+    ? `certificates are current; the next renewal is due at ${new Date(result.nextRenewal).toISOString()}`
+    : `the next run continues the rotation, not before ${new Date(result.until).toISOString()}: ${result.reason}`;
+}

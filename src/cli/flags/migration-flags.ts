@@ -1,0 +1,89 @@
+import { DEFAULT_MAX_IN_FLIGHT, MAX_IN_FLIGHT } from "../../migrator/limiter.ts";
+import { DEFAULT_MAX_QPS } from "../../migrator/pacer.ts";
+import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from "../../migrator/page-size.ts";
+import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../../migrator/retrier.ts";
+import {
+  DEFAULT_CONVERGENCE_TIMEOUT_MS,
+  DEFAULT_GUARD,
+  DEFAULT_MAX_FREEZE_IDLE_MS,
+  DEFAULT_PROOF_TIMEOUT_MS,
+  GUARD_CHOICES,
+} from "../../migrator/run-context.ts";
+import { DEFAULT_SETTLE_MS } from "../../migrator/settle.ts";
+import { parseEndpoints } from "./address-parsers.ts";
+import type { FlagTable } from "./flag.ts";
+import { choice, duration, optional, repeated, value } from "./kinds.ts";
+import { anyText, parseQps, wholeNumber } from "./parsers.ts";
+
+/** `--apiserver-endpoints`, for every command that asks each API server. */
+export const ENDPOINT_FLAGS = {
+  "apiserver-endpoints": optional(parseEndpoints, {
+    placeholder: "urls",
+    help: "comma-separated list with the URL of each API server; if not set, ksvm finds them",
+  }),
+} satisfies FlagTable;
+
+/** The flags of every command that carries out migrations. */
+export const MIGRATION_FLAGS = {
+  settle: duration({
+    default: DEFAULT_SETTLE_MS,
+    help:
+      "minimum time since the last change of the storage version; must be longer than the --request-timeout of the " +
+      "API servers",
+  }),
+  "page-size": value(wholeNumber(1, MAX_PAGE_SIZE), {
+    placeholder: "n",
+    default: DEFAULT_PAGE_SIZE,
+    help: "maximum number of objects in a page; pages are smaller if objects are large or a page takes too long",
+  }),
+  "max-in-flight": value(wholeNumber(1, MAX_IN_FLIGHT), {
+    placeholder: "n",
+    default: DEFAULT_MAX_IN_FLIGHT,
+    help:
+      "maximum number of concurrent requests; a run begins with 2 and adapts to the latency and the errors of the " +
+      "API server",
+  }),
+  "max-qps": value(parseQps, {
+    placeholder: "n",
+    default: DEFAULT_MAX_QPS,
+    defaultText: "0",
+    help: "maximum number of requests per second; 0 means no limit",
+  }),
+  guard: choice(GUARD_CHOICES, {
+    placeholder: "guard",
+    default: DEFAULT_GUARD,
+    help: "what enforces the freeze; auto is the webhook if it is installed, otherwise a policy",
+  }),
+  "proof-timeout": duration({
+    default: DEFAULT_PROOF_TIMEOUT_MS,
+    help: "maximum time for the guard to take effect on every API server",
+  }),
+  "convergence-timeout": duration({
+    default: DEFAULT_CONVERGENCE_TIMEOUT_MS,
+    help: "maximum time for the API servers to follow a change of the storage version",
+  }),
+  convergence: choice(["auto", "strict"], {
+    placeholder: "mode",
+    default: "auto",
+    help: "strict fails instead of sampling API servers that cannot be reached one by one",
+  }),
+  ...ENDPOINT_FLAGS,
+  "ignore-apiserver": repeated(anyText, {
+    placeholder: "identity",
+    help:
+      "name of an identity Lease in kube-system whose API server is gone; can be repeated. Data is lost if that API " +
+      "server still runs: it may write an old version after storedVersions was pruned",
+  }),
+  "max-idle": duration({
+    default: DEFAULT_MAX_IDLE_MS,
+    help: "maximum time without progress before failing",
+  }),
+  "webhook-wait": duration({
+    default: DEFAULT_WEBHOOK_WAIT_MS,
+    help: "maximum time without progress before failing if the cause is a webhook of another client",
+  }),
+  "max-freeze-idle": duration({
+    default: DEFAULT_MAX_FREEZE_IDLE_MS,
+    help: "maximum time without progress before lifting the freeze; the run freezes again when it can continue",
+  }),
+} satisfies FlagTable;
