@@ -127,6 +127,7 @@ function statusIn(value: unknown, onIgnored: OnIgnored): MigrationStatus | undef
     conditions: conditionsIn(fields["conditions"], onIgnored),
     failures: failuresIn(fields["failures"], onIgnored),
     watermark: read("watermark", (one) => textIn(one, MAX_REASON_LENGTH)),
+    crd: read("crd", (one) => textIn(one, MAX_NAME_LENGTH)),
     progress: read("progress", progressIn),
     counts: read("counts", countsIn),
     queuePosition: read("queuePosition", positionIn),
