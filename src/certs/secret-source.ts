@@ -2,6 +2,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { SECRETS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { type CertificateSource, Offers, type SourceOptions } from "./certificate-source.ts";
 import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
@@ -35,11 +36,18 @@ export class SecretSource implements CertificateSource {
   readonly #options: SecretSourceOptions;
   readonly #clock: Clock;
   readonly #offers: Offers;
+  readonly #failures: FailureLog;
 
   constructor(options: SecretSourceOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#offers = new Offers(options);
+    this.#failures = new FailureLog({
+      clock: this.#clock,
+      logger: options.logger,
+      failing: "Cannot read the Secret of the serving certificate; trying again",
+      working: "Reading the Secret of the serving certificate again",
+    });
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -55,7 +63,7 @@ export class SecretSource implements CertificateSource {
         await work();
       } catch (error) {
         if (!signal.aborted) {
-          this.#options.logger.warn({ err: error }, "Cannot read the Secret of the serving certificate; trying again");
+          this.#failures.failed(error);
         }
       }
       await this.#clock.sleep(pauseMs, signal).catch(() => undefined);
@@ -80,6 +88,7 @@ export class SecretSource implements CertificateSource {
   }
 
   #take(secret: SecretObject): void {
+    this.#failures.worked();
     this.#options.onSecret?.(secret);
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as nobody has filled the Secret there is nothing to turn down.

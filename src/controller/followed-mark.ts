@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
 import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { followSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 
 /** What a {@link FollowedMark} needs. */
@@ -23,10 +23,16 @@ export class FollowedMark {
   readonly #options: FollowedMarkOptions;
   /** `null` until that is known. */
   #mark: SuspendMark | null | undefined = null;
+  readonly #failures: FailureLog;
   #deniedSince: number | undefined;
 
   constructor(options: FollowedMarkOptions) {
     this.#options = options;
+    this.#failures = new FailureLog({
+      ...options,
+      failing: "cannot see whether all migrations are suspended; trying again",
+      working: "seeing again whether all migrations are suspended",
+    });
   }
 
   /** Nothing begins, and nothing is said of the queue, before this is so. */
@@ -42,7 +48,10 @@ export class FollowedMark {
   /** Follows it until the signal is aborted. */
   run(signal: AbortSignal): Promise<void> {
     const { namespace = SYSTEM_NAMESPACE } = this.#options;
-    const onMark = (mark: SuspendMark | undefined): void => this.#set(mark);
+    const onMark = (mark: SuspendMark | undefined): void => {
+      this.#failures.worked();
+      this.#set(mark);
+    };
     const onError = (error: unknown): void => this.#failed(error);
     return followSuspendMark({ ...this.#options, namespace, onMark, onError, signal });
   }
@@ -59,8 +68,8 @@ export class FollowedMark {
   }
 
   #failed(error: unknown): void {
-    const { clock, logger } = this.#options;
-    logger.warn({ reason: messageOf(error) }, "cannot see whether all migrations are suspended; trying again");
+    const { clock } = this.#options;
+    this.#failures.failed(error);
     this.#deniedSince = failureKindOf(error) === "denied" ? (this.#deniedSince ?? clock.monotonic()) : undefined;
     const isDenied = this.#deniedSince !== undefined && clock.monotonic() - this.#deniedSince >= DENIAL_PATIENCE_MS;
     if (!this.isKnown && isDenied) {

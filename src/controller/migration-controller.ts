@@ -2,10 +2,10 @@ import type { Logger } from "pino";
 import type { MigrationState, StorageVersionMigration } from "../api/migration.ts";
 import type { Unreadable } from "../api/parse-meta.ts";
 import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import { Retrier } from "../migrator/retrier.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { FollowedMark } from "./followed-mark.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
@@ -84,13 +84,19 @@ export class MigrationController {
     });
     const others = [this.#idle.run(signal), this.#mark.run(signal)];
     let sweeping: Promise<void> | undefined;
-    const onError = (error: unknown): void =>
-      logger.warn({ reason: messageOf(error) }, "cannot watch StorageVersionMigrations; trying again");
+    const failures = new FailureLog({
+      clock,
+      logger,
+      failing: "cannot watch StorageVersionMigrations; trying again",
+      working: "watching StorageVersionMigrations again",
+    });
+    const onError = (error: unknown): void => failures.failed(error);
     const onUnreadable = ({ name, problem }: Unreadable): void =>
       logger.warn({ migration: name, problem }, "left a StorageVersionMigration out: it cannot be read");
     const onIgnored = ({ metadata: { name } }: StorageVersionMigration, paths: readonly string[]): void =>
       logger.warn({ migration: name, paths }, "parts of a status cannot be read and count as never written");
     for await (const change of migrationChanges({ client, clock, signal, onError, onUnreadable, onIgnored })) {
+      failures.worked();
       this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
       onStates?.(this.#known.states());
       this.#changed();

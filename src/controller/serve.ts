@@ -1,6 +1,6 @@
 import { CONTROLLER_LEASE } from "../api/migration.ts";
-import { messageOf } from "../errors.ts";
 import { LeaderElector } from "../kube/leader-election.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
 import { Heartbeat } from "../observability/heartbeat.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
@@ -84,13 +84,20 @@ class Replica {
 
   async #lead(): Promise<void> {
     const { client, clock, identity, logger, metrics, settings } = this.#options;
+    const failures = new FailureLog({
+      clock,
+      logger,
+      failing: "Cannot take or renew the Lease of the leader",
+      working: "The Lease of the leader can be read and written again",
+    });
     const elector = new LeaderElector({
       client,
       clock,
       namespace: settings.namespace,
       name: CONTROLLER_LEASE,
       identity,
-      onError: (error) => logger.warn({ reason: messageOf(error) }, "Cannot take or renew the Lease of the leader"),
+      onError: (error) => failures.failed(error),
+      onAnswer: () => failures.worked(),
     });
     const leader = new LeaderPart({ ...this.#options, leadership: elector, heartbeat: this.#heartbeat });
     await elector.run(

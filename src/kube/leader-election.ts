@@ -23,6 +23,8 @@ export interface LeaderElectorOptions {
   readonly retryPeriodMs?: number;
   /** Told of every attempt that failed for another reason than that somebody else leads. */
   readonly onError?: (error: unknown) => void;
+  /** Told of every attempt that did not fail, whoever leads. */
+  readonly onAnswer?: () => void;
 }
 
 interface LeaseSpec {
@@ -189,7 +191,7 @@ export class LeaderElector {
 
   /** One attempt to acquire or renew, given up after `timeoutMs`. @returns whether the Lease is ours now */
   async #attempt(signal: AbortSignal, timeoutMs: number): Promise<boolean> {
-    const { clock, onError } = this.#options;
+    const { clock, onAnswer, onError } = this.#options;
     const timeUp = new AbortController();
     const done = new AbortController();
     const timer = clock.sleep(timeoutMs, done.signal).then(
@@ -197,7 +199,9 @@ export class LeaderElector {
       () => undefined,
     );
     try {
-      return await this.#acquireOrRenew(AbortSignal.any([signal, timeUp.signal]));
+      const isOurs = await this.#acquireOrRenew(AbortSignal.any([signal, timeUp.signal]));
+      onAnswer?.();
+      return isOurs;
     } catch (error) {
       if (!signal.aborted) {
         onError?.(error);

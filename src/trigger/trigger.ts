@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { followNames, keepFollowing } from "./follow.ts";
 import { DEFAULT_INTERVAL_MS } from "./heartbeat-limit.ts";
 import { MigrationIndex } from "./migration-index.ts";
@@ -21,6 +22,8 @@ export interface TriggerOptions extends ObserverOptions {
   readonly sharedClock?: SharedClock;
 }
 
+type Followed = "migrations" | "crds" | "storageVersions";
+
 const POLL_RETRY_MS = 10_000;
 const WATCH_RETRY_MS = 1_000;
 
@@ -37,6 +40,7 @@ export class Trigger {
   #pollAt = Number.NEGATIVE_INFINITY;
   #hasPolled = false;
   #isIdle = false;
+  readonly #failures: Readonly<Record<Followed | "discovery", FailureLog>>;
   /** Resolved when a watch began for the first time. */
   readonly #following = {
     migrations: Promise.withResolvers<void>(),
@@ -47,6 +51,24 @@ export class Trigger {
   constructor(options: TriggerOptions) {
     this.#options = options;
     const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS, managesStoredVersions = true } = options;
+    const follow = (what: string): FailureLog =>
+      new FailureLog({
+        clock,
+        logger,
+        failing: `cannot follow ${what}; trying again`,
+        working: `following ${what} again`,
+      });
+    this.#failures = {
+      migrations: follow("StorageVersionMigrations"),
+      crds: follow("CustomResourceDefinitions"),
+      storageVersions: follow("StorageVersions"),
+      discovery: new FailureLog({
+        clock,
+        logger,
+        failing: "cannot read discovery; trying again",
+        working: "reading discovery again",
+      }),
+    };
     this.#queue = new WorkQueue(clock);
     this.#index = new MigrationIndex({ client, clock, onChange: (name) => this.#queue.add(name) });
     this.#reconciler = new Reconciler({
@@ -83,9 +105,9 @@ export class Trigger {
       await this.#work(signal);
     };
     await Promise.all([
-      this.#follow("StorageVersionMigrations", () => this.#followMigrations(signal), signal),
-      this.#follow("CustomResourceDefinitions", () => this.#followCrds(signal), signal),
-      this.#follow("StorageVersions", () => this.#followStorageVersions(signal), signal),
+      this.#follow("migrations", () => this.#followMigrations(signal), signal),
+      this.#follow("crds", () => this.#followCrds(signal), signal),
+      this.#follow("storageVersions", () => this.#followStorageVersions(signal), signal),
       work(),
     ]);
   }
@@ -144,14 +166,15 @@ export class Trigger {
   }
 
   async #poll(signal: AbortSignal): Promise<void> {
-    const { clock, logger, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
+    const { clock, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
     try {
       this.#pollAt = clock.monotonic() + intervalMs;
       await this.#reconciler.poll(signal);
+      this.#failures.discovery.worked();
       this.#hasPolled = true;
     } catch (error) {
       if (!signal.aborted) {
-        logger.warn({ err: error }, "cannot read discovery; trying again");
+        this.#failures.discovery.failed(error);
         this.#pollAt = clock.monotonic() + Math.min(intervalMs, POLL_RETRY_MS);
       }
     }
@@ -184,21 +207,22 @@ export class Trigger {
   }
 
   /** Whatever happened before a watch began was not seen. */
-  #onFollowing(what: "migrations" | "crds" | "storageVersions"): void {
+  #onFollowing(what: Followed): void {
+    this.#failures[what].worked();
     this.#following[what].resolve();
     if (this.#hasPolled) {
       this.pollSoon();
     }
   }
 
-  #follow(what: string, follow: () => Promise<void>, signal: AbortSignal): Promise<void> {
-    const { clock, logger, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
+  #follow(what: Followed, follow: () => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { clock, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
     return keepFollowing(follow, {
       clock,
       signal,
       // The StorageVersion API is rarely served; where it appears, the next poll sees it first.
-      pauseMs: what === "StorageVersions" ? Math.min(intervalMs, POLL_RETRY_MS) : WATCH_RETRY_MS,
-      onError: (error) => logger.warn({ err: error }, `cannot follow ${what}; trying again`),
+      pauseMs: what === "storageVersions" ? Math.min(intervalMs, POLL_RETRY_MS) : WATCH_RETRY_MS,
+      onError: (error) => this.#failures[what].failed(error),
     });
   }
 }

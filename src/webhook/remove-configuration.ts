@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { WARN_POLICY_NAME } from "./warn-policy.ts";
 
 /** What {@link removeWebhook} needs. */
@@ -24,14 +24,21 @@ const RETRY_MS = 5_000;
  */
 export async function removeWebhook(options: RemoveWebhookOptions): Promise<void> {
   const { clock, logger, signal } = options;
+  const failures = new FailureLog({
+    clock,
+    logger,
+    failing: "Cannot remove the webhook's configuration; trying again",
+    working: "The webhook's configuration is removed",
+  });
   while (!signal.aborted) {
     let pauseMs = LOOK_AGAIN_MS;
     try {
       await removeOnce(options);
+      failures.worked();
     } catch (error) {
       pauseMs = RETRY_MS;
       if (!signal.aborted) {
-        logger.warn({ reason: messageOf(error) }, "Cannot remove the webhook's configuration; trying again");
+        failures.failed(error);
       }
     }
     await clock.sleep(pauseMs, signal).catch(() => undefined);

@@ -120,3 +120,21 @@ await tap.test("MigrationController leaves one without a spec out, names it, and
     /"migration":"nothing","problem":"spec is missing","msg":"left a StorageVersionMigration out/,
   );
 });
+
+await tap.test(
+  "MigrationController tells of a watch that fails less and less often, and once that it works",
+  async (t) => {
+    const api = new ApiStandIn();
+    api.add("one", OLD);
+    api.refusal = ({ path }) => (path.endsWith("/storageversionmigrations") ? refused(503, "busy") : undefined);
+    const { clock, lines } = startController(t, api);
+    const saying = (text: string): number => lines.filter((line) => line.includes(text)).length;
+    await clock.advance(600_000);
+    t.ok(saying("cannot watch StorageVersionMigrations") <= 7, lines.join(""));
+    t.equal(saying("watching StorageVersionMigrations again"), 0);
+    api.refusal = () => undefined;
+    await clock.advance(60_000);
+    t.equal(saying("watching StorageVersionMigrations again"), 1);
+    t.equal(stateOf(api.get("one")), "Failed", "it had its turn");
+  },
+);
