@@ -2,6 +2,7 @@ import type { KubeConfig } from "@kubernetes/client-node";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { PendingRequests } from "../kube/pending-requests.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 import { Limiter } from "../migrator/limiter.ts";
@@ -63,6 +64,7 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
   const { client, clock, maxIdleMs, maxInFlight, maxQps, options, webhookWaitMs } = shared;
   return ({ force, resource, ...given }) => {
     const stalls = new StallWatch(clock);
+    const pending = new PendingRequests(clock);
     const parts = {
       ...given,
       emit: (event: MigrationEvent): void => {
@@ -93,13 +95,14 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
     const limiter = new Limiter({ maxInFlight, onChange: (limit) => shared.onLimit?.(resource, limit) });
     const context: RunContext = {
       ...parts,
-      client,
+      client: client.pendingIn(pending),
       clock,
       retrier,
       findApiServers: (signal) => finder.findAll(options.settleMs, signal),
       pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait: shared.onWait }),
       options: { ...options, dryRun: false, force },
     };
-    return { context, stall: () => stalls.stall(retrier.lastProgress), close: () => finder.close() };
+    const stall = (): Stall | undefined => stalls.stall(retrier.lastProgress, pending.oldest());
+    return { context, stall, close: () => finder.close() };
   };
 }

@@ -3,6 +3,7 @@ import { isAbsent, isUnserved } from "./absent.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
+import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
 import type { Fence, Transport } from "./transport.ts";
 
@@ -60,6 +61,11 @@ export class ApiClient {
   /** The same client, and `fence` before each request that stores something. */
   fencedBy(fence: Fence): ApiClient {
     return new ApiClient(this.transport.fencedBy(fence));
+  }
+
+  /** The same client, and `pending` is told of each request. */
+  pendingIn(pending: PendingRequests): ApiClient {
+    return new ApiClient(this.transport.pendingIn(pending));
   }
 
   /**

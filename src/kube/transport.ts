@@ -8,6 +8,7 @@ import { boundedText } from "./bounded-body.ts";
 import { ApiError, TransportError } from "./errors.ts";
 import type { CredentialSource } from "./credentials.ts";
 import { isAdmissionDenial } from "./failure.ts";
+import type { PendingRequests } from "./pending-requests.ts";
 import { RequestDeadline } from "./request-deadline.ts";
 import { type Session, Sessions } from "./sessions.ts";
 
@@ -60,6 +61,8 @@ export interface TransportOptions {
   readonly clock?: Clock;
   /** @default nobody is told */
   readonly observer?: RequestObserver | undefined;
+  /** Told of every request while it is under way; a stream counts until its headers are there. @default nobody is told */
+  readonly pending?: PendingRequests | undefined;
   /** Called whenever a connection was made; then there is one at a time. @default nobody is told, and there may be many */
   readonly onConnect?: (() => void) | undefined;
 }
@@ -104,6 +107,14 @@ export class Transport {
     return fenced;
   }
 
+  /** The same connections, and `pending` is told of each request. Whoever closes this one closes both. */
+  pendingIn(pending: PendingRequests): Transport {
+    const told = new Transport(this.#config, { ...this.#options, pending });
+    told.#sessions = this.#sessions;
+    told.#fence = this.#fence;
+    return told;
+  }
+
   /**
    * Gets the credentials that requests are sent with. A user who has to answer an exec plugin may take longer than a request.
    * @throws {KsvmError} Unauthorized where there are none.
@@ -141,12 +152,14 @@ export class Transport {
 
   async #whole<T>(request: ApiRequest, read: (answer: Dispatcher.ResponseData) => Promise<T>): Promise<ApiResponse<T>> {
     const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
+    const ended = this.#options.pending?.begin(describe(request));
     try {
       const answer = await this.#send(request, deadline);
       const body = await this.#stage(request, deadline, read(answer));
       return { status: answer.statusCode, body, serverTime: serverTimeOf(answer) };
     } finally {
       deadline.end();
+      ended?.();
     }
   }
 
@@ -160,6 +173,7 @@ export class Transport {
 
   async #open(request: ApiRequest): Promise<Readable> {
     const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
+    const ended = this.#options.pending?.begin(describe(request));
     try {
       const { body } = await this.#send(request, deadline);
       deadline.stopTimer();
@@ -168,6 +182,8 @@ export class Transport {
     } catch (error) {
       deadline.end();
       throw error;
+    } finally {
+      ended?.();
     }
   }
 
