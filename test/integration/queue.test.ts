@@ -105,3 +105,37 @@ await t.test(
     t.equal(await replica.ended, 0, replica.log().slice(-2_000));
   },
 );
+
+await t.test("A hung webhook: what a migration waits for shows before the API server gives up", async (t) => {
+  const listenPort = await freePort();
+  const replica = await spawnController(t, cluster, {
+    webhookPort: service.port,
+    listenPort,
+    flags: ["--trigger=off"],
+  });
+  service.add(replica, listenPort);
+  await untilReady(replica);
+  await eventually(async () => replica.isLeading(), "the replica leads");
+  const webhook = await serveConversion(t);
+  const kind = new TestKind("hung");
+  await cluster.createStale(kind, 3, { conversion: conversionBy(webhook) });
+  webhook.setHung(true);
+  const migration = await createMigration(cluster, kind);
+  const hasLine = async (): Promise<boolean> => replica.log().includes("has not answered GET /apis/");
+  await eventually(hasLine, `the log says what is waited for:\n${replica.log().slice(-3_000)}`);
+  // Its own failure, which names the webhook, comes when the API server has waited for 30 s.
+  const line =
+    replica
+      .log()
+      .split("\n")
+      .find((text) => text.includes("has not answered GET /apis/")) ?? "";
+  t.match(line, /"reason":"WaitingForOthers".*has not answered GET \S+hung\S* for 5 s/);
+  t.notMatch(replica.log().split(line)[0], /failed calling webhook|conversion webhook for/, "it came first");
+  const reasons = async (): Promise<unknown> => (await rowOf(migration))["Reason"];
+  await eventually(async () => (await reasons()) === "WaitingForWebhook", "then the API server names the webhook");
+  webhook.setHung(false);
+  await untilState(cluster, migration, ["Succeeded"], 180_000);
+  t.same(await cluster.storedAs(kind), { v1: 3 });
+  replica.kill("SIGTERM");
+  t.equal(await replica.ended, 0, replica.log().slice(-2_000));
+});

@@ -18,6 +18,8 @@ export interface ServedWebhook {
   calls(): number;
   /** While it is down it breaks every connection off. */
   setDown(isDown: boolean): void;
+  /** While it hangs it takes connections and requests, and answers none. */
+  setHung(isHung: boolean): void;
 }
 
 /** A local HTTPS server that API servers call; `answer` gets the parsed body. It ends with the test. */
@@ -27,6 +29,7 @@ export async function serveWebhook(
 ): Promise<ServedWebhook> {
   let calls = 0;
   let down = false;
+  let hung = false;
   const pair = await issueSelfSigned({
     dnsNames: ["localhost"],
     ipAddresses: ["127.0.0.1"],
@@ -36,6 +39,9 @@ export async function serveWebhook(
   const server = https.createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
     if (down) {
       request.socket.destroy();
+      return;
+    }
+    if (hung) {
       return;
     }
     const chunks: Buffer[] = [];
@@ -59,6 +65,9 @@ export async function serveWebhook(
     calls: () => calls,
     setDown: (isDown) => {
       down = isDown;
+    },
+    setHung: (isHung) => {
+      hung = isHung;
     },
   };
 }
