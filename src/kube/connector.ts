@@ -3,6 +3,7 @@ import { isIP, connect as tcpConnect, type Socket } from "node:net";
 import { rootCertificates, connect as tlsConnect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { callbackify } from "node:util";
 import type { buildConnector } from "undici";
+import { messageOf } from "../errors.ts";
 import { openThroughSocks } from "./socks.ts";
 
 /** How connections to one server are made. */
@@ -78,15 +79,36 @@ async function openRaw(
   if (proxy === undefined) {
     return connectTcp(address, opening);
   }
-  const hostname = proxy.hostname.replace(/^\[(.*)\]$/, "$1");
   const defaultPort = { "http:": 80, "https:": 443 }[proxy.protocol] ?? 1080;
-  const raw = await connectTcp({ hostname, port: Number(proxy.port === "" ? defaultPort : proxy.port) }, opening);
+  const raw = await connectTcp(
+    { hostname: hostOf(proxy), port: Number(proxy.port === "" ? defaultPort : proxy.port) },
+    opening,
+  );
   if (proxy.protocol === "socks5:") {
     return opening.bound(raw, openThroughSocks(raw, proxy, address));
   }
-  const ca = tls.ca === undefined ? {} : { ca: [...rootCertificates, ...[tls.ca].flat()] };
-  const toProxy = proxy.protocol === "https:" ? await handshake(raw, hostname, ca, opening) : raw;
+  const toProxy = proxy.protocol === "https:" ? await proxyHandshake(raw, proxy, tls, opening) : raw;
   return isTls ? opening.bound(toProxy, openTunnel(toProxy, proxy, address)) : toProxy;
+}
+
+/** The cluster's authority is trusted for the proxy, too, as with kubectl, and so are public ones. */
+async function proxyHandshake(
+  raw: Socket,
+  proxy: URL,
+  { ca, rejectUnauthorized }: ConnectionSpec["tls"],
+  opening: Opening,
+): Promise<TLSSocket> {
+  const trusted = ca === undefined ? {} : { ca: [...rootCertificates, ...[ca].flat()] };
+  const isChecked = rejectUnauthorized === undefined ? {} : { rejectUnauthorized };
+  try {
+    return await handshake(raw, hostOf(proxy), { ...trusted, ...isChecked }, opening);
+  } catch (error) {
+    throw new Error(`proxy ${proxy.host}: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function hostOf({ hostname }: URL): string {
+  return hostname.replace(/^\[(.*)\]$/, "$1");
 }
 
 async function connectTcp({ hostname, port }: Address, opening: Opening): Promise<Socket> {

@@ -18,6 +18,10 @@ const tls = await recordingServer(t);
 const plain = await recordingServer(t, false);
 const proxy = await recordingProxy(t);
 const socks = await recordingSocks(t);
+/** Spoken to by TLS, with the certificate of the server. */
+const tlsProxy = await recordingProxy(t, tls);
+/** The same, with a certificate of an authority that nobody trusts. */
+const strangeProxy = await recordingProxy(t, await recordingServer(t));
 const CA = Buffer.from(tls.caPem).toString("base64");
 const DIRECT = `https://127.0.0.1:${tls.port}`;
 const BY_NAME = `https://${NAME}:${tls.port}`;
@@ -50,9 +54,9 @@ interface Outcome {
 
 /** What the servers and proxies saw while `ask` ran. */
 async function outcomeOf(ask: () => Promise<string | undefined>): Promise<Outcome> {
-  for (const list of [tls.seen, plain.seen, proxy.asked, socks.asked]) list.splice(0);
+  for (const list of [tls.seen, plain.seen, proxy.asked, socks.asked, tlsProxy.asked]) list.splice(0);
   const error = await ask();
-  return { seen: [...tls.seen, ...plain.seen], proxied: [...proxy.asked, ...socks.asked], error };
+  return { seen: [...tls.seen, ...plain.seen], proxied: [...proxy.asked, ...socks.asked, ...tlsProxy.asked], error };
 }
 
 async function withKubectl(variables: Readonly<Record<string, string>>): Promise<string | undefined> {
@@ -261,6 +265,31 @@ const sameCases: readonly Case[] = [
     variables: () => ({ HTTPS_PROXY: `http://127.0.0.1:${proxy.port}`, HTTP_PROXY: "http://127.0.0.1:1" }),
   },
   {
+    name: "HTTPS_PROXY of a proxy that is spoken to by TLS",
+    files: { config: kubeconfig({ server: BY_NAME }, { token: "a" }) },
+    variables: () => ({ HTTPS_PROXY: `https://jane:d%40e@127.0.0.1:${tlsProxy.port}` }),
+  },
+  {
+    name: "proxy-url of a proxy that is spoken to by TLS",
+    files: {
+      config: kubeconfig({ server: BY_NAME, "proxy-url": `https://127.0.0.1:${tlsProxy.port}` }, { token: "a" }),
+    },
+  },
+  {
+    name: "insecure-skip-tls-verify, which is true of a proxy as well",
+    files: {
+      config: kubeconfig(
+        {
+          server: BY_NAME,
+          "certificate-authority-data": "",
+          "insecure-skip-tls-verify": true,
+          "proxy-url": `https://127.0.0.1:${tlsProxy.port}`,
+        },
+        { token: "a" },
+      ),
+    },
+  },
+  {
     name: "https_proxy without a scheme, and a NO_PROXY for others",
     files: { config: kubeconfig({ server: BY_NAME }, { token: "a" }) },
     variables: () => ({ https_proxy: `127.0.0.1:${proxy.port}`, NO_PROXY: `.${NAME},10.0.0.0/8,${NAME}:1` }),
@@ -355,6 +384,13 @@ const refusedCases: readonly (Case & { readonly kubectl: RegExp; readonly ksvm: 
     files: { config: kubeconfig({ "proxy-url": "ftp://127.0.0.1:1" }, { token: "a" }) },
     kubectl: /unsupported scheme "ftp"/,
     ksvm: /is not the URL of an http, https or socks5 proxy/,
+  },
+  {
+    name: "HTTPS_PROXY of a proxy whose certificate no one trusts",
+    files: { config: kubeconfig({ server: BY_NAME }, { token: "a" }) },
+    variables: () => ({ HTTPS_PROXY: `https://127.0.0.1:${strangeProxy.port}` }),
+    kubectl: /certificate signed by unknown authority/,
+    ksvm: /^[^\n]*Cannot GET \/version: no answer from [^\n]*proxy 127\.0\.0\.1:\d+[^\n]*certificate[^\n]*$/,
   },
   {
     name: "an exec plugin that is missing",

@@ -60,7 +60,7 @@ export async function recordingServer(t: Test, isTls = true) {
   };
   const tls = { cert: certPem, key: keyPem, requestCert: true, rejectUnauthorized: false };
   const server = isTls ? createHttpsServer(tls, handle) : createHttpServer(handle);
-  return { port: await listenFor(t, server), caPem, seen };
+  return { port: await listenFor(t, server), caPem, certPem, keyPem, seen };
 }
 
 function describe({ headers, socket, url = "" }: IncomingMessage): Seen {
@@ -73,10 +73,13 @@ function describe({ headers, socket, url = "" }: IncomingMessage): Seen {
   };
 }
 
-/** An HTTP proxy that takes every name for this machine, and tells what it was asked for and by whom. */
-export async function recordingProxy(t: Test) {
+/**
+ * An HTTP proxy that takes every name for this machine, and tells what it was asked for and by whom.
+ * @param tls its certificate, where it is spoken to by TLS. @default none
+ */
+export async function recordingProxy(t: Test, tls?: { readonly certPem: string; readonly keyPem: string }) {
   const asked: string[] = [];
-  const server = createHttpServer((request, response) => {
+  const handle = (request: IncomingMessage, response: ServerResponse): void => {
     const url = new URL(request.url ?? "");
     asked.push(`${request.method} ${url.origin} ${request.headers["proxy-authorization"] ?? "-"}`);
     const headers = { ...request.headers, host: url.host };
@@ -85,7 +88,9 @@ export async function recordingProxy(t: Test) {
       answer.pipe(response);
     });
     onward.end();
-  });
+  };
+  const server =
+    tls === undefined ? createHttpServer(handle) : createHttpsServer({ cert: tls.certPem, key: tls.keyPem }, handle);
   server.on("connect", ({ url = "", headers }: IncomingMessage, socket: Socket) => {
     asked.push(`CONNECT ${url} ${headers["proxy-authorization"] ?? "-"}`);
     socket.write("HTTP/1.1 200 OK\r\n\r\n");
