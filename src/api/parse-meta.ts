@@ -26,8 +26,8 @@ export type Parsed<T> = {
 
 /** A name longer than this no API server takes. */
 const MAX_NAME_LENGTH = 253;
-// The path of an object is built of its name.
-const UNSAFE_IN_NAME = /[\p{Cc}\p{Cs}/%]/u;
+// The path of an object is built of its name, and terminals and logs show it.
+const UNSAFE_IN_NAME = /[\p{C}\p{Zl}\p{Zp}/%]/u;
 
 /**
  * Whether an object may have this name: it may be a segment of a path.

@@ -1,4 +1,5 @@
 import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
+import { oneLine } from "./render/printable.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 
 /** The code of anything that was thrown: errors that nobody raised on purpose are faults of this program. */
@@ -20,5 +21,5 @@ export function exitCodeOf(thrown: unknown): ExitCode {
 
 /** One line for a user: what was wrong and under which code docs/errors.md explains it. Never a stack. */
 export function errorLine(thrown: unknown): string {
-  return `error: ${messageOf(thrown)} [${codeOf(thrown)}]`;
+  return `error: ${oneLine(messageOf(thrown))} [${codeOf(thrown)}]`;
 }

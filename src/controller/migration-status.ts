@@ -5,6 +5,7 @@ import type {
   MigrationFailure,
   MigrationStatus,
 } from "../api/migration.ts";
+import { MAX_MESSAGE_LENGTH } from "../api/parse-migration.ts";
 import type { Counts, ObjectFailure } from "../migrator/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 
@@ -47,7 +48,9 @@ export function conditionsIn(
 }
 
 function reasonOf({ reason, message }: Phase): Pick<MigrationCondition, "reason" | "message"> {
-  return { ...(reason === undefined ? {} : { reason }), ...(message === undefined ? {} : { message }) };
+  // As much as is read back. An API server stores no half of a surrogate pair.
+  const shown = message?.slice(0, MAX_MESSAGE_LENGTH).toWellFormed();
+  return { ...(reason === undefined ? {} : { reason }), ...(shown === undefined ? {} : { message: shown }) };
 }
 
 function unlessSame(

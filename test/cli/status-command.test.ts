@@ -7,7 +7,7 @@ import { STATUS_COMMAND } from "../../src/cli/commands/status-command.ts";
 import { groupList, kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const MIGRATION = {
-  metadata: { name: "widgets-x1", creationTimestamp: "2026-01-01T00:00:00Z" },
+  metadata: { name: "widgets-x1", uid: "u", resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z" },
   spec: { resource: { group: "example.com", version: "v1", resource: "widgets" } },
   status: { conditions: [{ type: "Running", status: "True" }], progress: "5/9" },
 };

@@ -11,6 +11,7 @@ import { connect } from "../connect.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 import type { CliIo } from "../io.ts";
+import { oneLine } from "../render/printable.ts";
 
 /** The flags of `ksvm suspend` and `ksvm resume`. */
 export interface SuspendFlags extends ConnectionFlags {
@@ -47,7 +48,7 @@ export async function changeSuspension(
     const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: PATIENCE_MS });
     const context = { client: connection.client, retrier, io, namespace: flags.namespace };
     const lines = await (flags.all ? changeAll(context, suspend) : changeOne(context, name, suspend));
-    io.stdout.write(lines.map((line) => `${line}\n`).join(""));
+    io.stdout.write(lines.map((line) => `${oneLine(line)}\n`).join(""));
     return EXIT.done;
   } catch (error) {
     const { client } = connection;

@@ -8,6 +8,7 @@ import { EXIT } from "../exit-codes.ts";
 import { choice, toggle, value } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
+import { printable } from "../render/printable.ts";
 
 /** `ksvm init`: the one-time job of the initializer. */
 export const INIT_COMMAND = defineCommand({
@@ -30,9 +31,8 @@ export const INIT_COMMAND = defineCommand({
       const retrier = new Retrier({ clock: systemClock, random: Math.random });
       const context = { client: connection.client, retrier, clock: systemClock, signal };
       const result = await initialize(context, flags);
-      stdout.write(
-        flags.output === "json" ? `${JSON.stringify(result, undefined, 2)}\n` : `${describeInit(result).join("\n")}\n`,
-      );
+      const text = flags.output === "json" ? JSON.stringify(result, undefined, 2) : describeInit(result).join("\n");
+      stdout.write(`${printable(text)}\n`);
       // Otherwise a Job would report success, and nothing would run it again.
       return result.unread.length === 0 ? EXIT.done : EXIT.incomplete;
     } finally {

@@ -28,6 +28,7 @@ import type { CliIo } from "../io.ts";
 import { loggerOf } from "../logger-of.ts";
 import { exitCodeOf } from "../report-error.ts";
 import { createReporter, MIGRATE_FORMATS, type Reporter } from "../render/reporter.ts";
+import { oneLine } from "../render/printable.ts";
 
 const MIGRATE_FLAGS = {
   "all-stale": toggle({
@@ -109,7 +110,7 @@ async function isFollowing(
 
 async function staleResources(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
   const warn = (groupVersion: string, reason: string): void => {
-    stderr.write(`warning: ${groupVersion} is left out: its API server says: ${reason}\n`);
+    stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
   };
   const { entries, hasStorageStates } = await planAll(client, warn, { signal });
   const unknown = entries.filter(({ action }) => action === "unknown").map(({ name }) => name);

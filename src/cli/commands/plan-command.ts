@@ -5,6 +5,7 @@ import { EXIT } from "../exit-codes.ts";
 import { choice } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
 import { PLAN_FORMATS, renderPlan } from "../render/render-plan.ts";
+import { oneLine, printable } from "../render/printable.ts";
 
 /** `ksvm plan`: shows what migrations would do, changes nothing. */
 export const PLAN_COMMAND = defineCommand({
@@ -19,12 +20,12 @@ export const PLAN_COMMAND = defineCommand({
     const connection = await connect(flags, signal);
     try {
       const warn = (groupVersion: string, reason: string): void => {
-        io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${reason}\n`);
+        io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
       };
       const { client } = connection;
       const entries =
         names.length === 0 ? await planCluster(client, warn, { signal }) : await planNamed(client, names, { signal });
-      io.stdout.write(`${renderPlan(entries, flags.output)}\n`);
+      io.stdout.write(`${printable(renderPlan(entries, flags.output))}\n`);
       return EXIT.done;
     } finally {
       await connection.close();

@@ -10,6 +10,7 @@ import { choice, toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
 import type { CliIo } from "../io.ts";
 import { describeChanges, renderStatus, STATUS_FORMATS, type StatusFormat } from "../render/render-status.ts";
+import { oneLine, printable } from "../render/printable.ts";
 
 const POLL_MS = 2_000;
 
@@ -36,10 +37,11 @@ export const STATUS_COMMAND = defineCommand({
       if (flags.watch) {
         return await watch(io, status, flags.output, read);
       }
-      if (name !== undefined && status.migrations.length + status.freezes.length === 0) {
+      const { freezes, leftOut = [], migrations } = status;
+      if (name !== undefined && migrations.length + freezes.length + leftOut.length === 0) {
         throw new KsvmError("ResourceNotFound", `Cannot find a migration or a freeze of "${name}"`);
       }
-      io.stdout.write(`${renderStatus(status, flags.output, systemClock.now())}\n`);
+      io.stdout.write(`${printable(renderStatus(status, flags.output, systemClock.now()))}\n`);
       return EXIT.done;
     } finally {
       await connection.close();
@@ -84,7 +86,7 @@ function liveOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => v
     if (status === undefined) {
       screen.done();
     } else {
-      screen(renderStatus(status, "table", systemClock.now()));
+      screen(printable(renderStatus(status, "table", systemClock.now())));
     }
   };
 }
@@ -94,8 +96,8 @@ function lineOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => v
   let before: ClusterStatus | undefined;
   return (status) => {
     if (status !== undefined) {
-      const table = (): readonly string[] => [renderStatus(status, "table", systemClock.now())];
-      const lines = before === undefined ? table() : describeChanges(before, status);
+      const table = (): readonly string[] => [printable(renderStatus(status, "table", systemClock.now()))];
+      const lines = before === undefined ? table() : describeChanges(before, status).map(oneLine);
       stdout.write(lines.map((line) => `${line}\n`).join(""));
       before = status;
     }
@@ -108,7 +110,8 @@ function documentOutput({ stdout }: CliIo, format: "json" | "yaml"): (status: Cl
   return (status) => {
     const text = JSON.stringify(status);
     if (status !== undefined && text !== before) {
-      stdout.write(format === "json" ? `${text}\n` : `---\n${renderStatus(status, "yaml", 0)}\n`);
+      const shown = format === "json" ? text : `---\n${renderStatus(status, "yaml", 0)}`;
+      stdout.write(`${printable(shown)}\n`);
       before = text;
     }
   };

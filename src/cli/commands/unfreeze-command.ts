@@ -7,6 +7,7 @@ import { connect } from "../connect.ts";
 import { EXIT } from "../exit-codes.ts";
 import { toggle } from "../flags/kinds.ts";
 import { oneName } from "../flags/operands.ts";
+import { oneLine } from "../render/printable.ts";
 
 /** A user waits for the answer. */
 const PATIENCE_MS = 30_000;
@@ -44,7 +45,7 @@ export const UNFREEZE_COMMAND = defineCommand({
 });
 
 function lines(texts: readonly string[]): string {
-  return texts.map((text) => `${text}\n`).join("");
+  return texts.map((text) => `${oneLine(text)}\n`).join("");
 }
 
 function noteOf(note: string): string {

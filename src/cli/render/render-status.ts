@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import type { ClusterStatus, FreezeLine, MigrationLine } from "../../migrator/cluster-status.ts";
+import type { ClusterStatus, FreezeLine, LeftOutLine, MigrationLine } from "../../migrator/cluster-status.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The values of `ksvm status -o`. */
@@ -20,6 +20,7 @@ export function renderStatus(status: ClusterStatus, format: StatusFormat, now: n
     case "table":
       return [
         ...suspendedLine(status),
+        ...leftOutLines(status),
         migrationsTable(status.migrations, now),
         freezesTable(status.freezes, now),
       ].join("\n\n");
@@ -32,6 +33,11 @@ function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
   }
   const by = suspended.by === undefined ? "" : ` by ${suspended.by}`;
   return [`all migrations are suspended since ${suspended.since}${by}; go on with: ksvm resume --all`];
+}
+
+function leftOutLines({ leftOut = [] }: ClusterStatus): readonly string[] {
+  const lines = leftOut.map(({ name, reason }) => `left out migrations/${name}: it cannot be read: ${reason}`);
+  return lines.length === 0 ? [] : [lines.join("\n")];
 }
 
 function migrationsTable(migrations: readonly MigrationLine[], now: number): string {
@@ -71,7 +77,12 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
 export function describeChanges(before: ClusterStatus, after: ClusterStatus): readonly string[] {
   const migrations = changesOf(before.migrations, after.migrations, ({ name }) => name, describeMigration);
   const freezes = changesOf(before.freezes, after.freezes, ({ crd }) => crd, describeFreeze);
-  return [...describeSuspended(before, after), ...migrations, ...freezes];
+  const leftOut = changesOf(before.leftOut ?? [], after.leftOut ?? [], ({ name }) => name, describeLeftOut);
+  return [...describeSuspended(before, after), ...leftOut, ...migrations, ...freezes];
+}
+
+function describeLeftOut(line: LeftOutLine | undefined): string {
+  return line === undefined ? "deleted, or can be read again" : `left out, it cannot be read: ${line.reason}`;
 }
 
 function describeSuspended(before: ClusterStatus, after: ClusterStatus): readonly string[] {

@@ -5,6 +5,7 @@ import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { describeChanged, describeEvent, describeFailures, describeResult, progressLine } from "./describe-event.ts";
 import type { CliIo } from "../io.ts";
+import { oneLine, printable } from "./printable.ts";
 import { codeOf, errorLine } from "../report-error.ts";
 
 /** Shows one run to a user. */
@@ -52,7 +53,8 @@ function throttle(clock: Clock, intervalMs: number): () => boolean {
 function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   const isDue = throttle(clock, JSON_INTERVAL_MS);
   const write = (line: object): void => {
-    io.stdout.write(`${JSON.stringify({ time: new Date(clock.now()).toISOString(), resource, ...line })}\n`);
+    const text = JSON.stringify({ time: new Date(clock.now()).toISOString(), resource, ...line });
+    io.stdout.write(`${printable(text)}\n`);
   };
   return {
     event: (event) => {
@@ -102,7 +104,7 @@ function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOut
         ...section("could not be migrated", describeFailures(result)),
         ...section("changed by somebody's admission besides their encoding", describeChanged(result)),
       ];
-      io.stderr.write(listed.map((line) => `${line}\n`).join(""));
+      io.stderr.write(listed.map((line) => `${oneLine(line)}\n`).join(""));
     },
     error: (error) => {
       output.end();
@@ -118,7 +120,7 @@ function section(title: string, lines: readonly string[]): readonly string[] {
 function lineReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   const isDue = throttle(clock, LINE_INTERVAL_MS);
   const line = (text: string): void => {
-    io.stdout.write(`${text}\n`);
+    io.stdout.write(`${oneLine(text)}\n`);
   };
   return textReporter(io, resource, clock, {
     line,
@@ -138,7 +140,7 @@ function barReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   return textReporter(io, resource, clock, {
     line: (text) => {
       bar.clear();
-      io.stdout.write(`${text}\n`);
+      io.stdout.write(`${oneLine(text)}\n`);
       if (latest !== "") {
         bar(latest);
       }
