@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
-import { LEASES } from "../../src/kube/resources.ts";
 import { balance } from "../integration/balancer.ts";
-import { Cluster, eventually } from "../integration/cluster.ts";
+import { Cluster } from "../integration/cluster.ts";
 import { GROUP } from "../integration/crd-fixture.ts";
 import { createHeld, warmUp } from "./held-writes.ts";
+import { identityOfHost } from "./identity-lease.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
 import { Scenario, type ScenarioOptions } from "./scenario.ts";
 import { holdCreates } from "./slow-creates.ts";
@@ -33,17 +33,7 @@ const OPTIONS: ScenarioOptions = {
   flags: ["--settle", `${REQUEST_TIMEOUT_S + 1}s`, "--convergence-timeout", "60s", "--proof-timeout", "15s"],
 };
 
-interface IdentityLease {
-  readonly metadata: { readonly name: string; readonly labels?: Readonly<Record<string, string>> };
-}
-
-async function identityOf(host: string): Promise<string | undefined> {
-  const labelSelector = "apiserver.kubernetes.io/identity=kube-apiserver";
-  const leases = await cluster.api.list<IdentityLease>(LEASES, { namespace: "kube-system", labelSelector });
-  return leases.find(({ metadata }) => metadata.labels?.["kubernetes.io/hostname"] === host)?.metadata.name;
-}
-await eventually(async () => (await identityOf(HOST)) !== undefined, "the second API server has an identity Lease");
-const identity = (await identityOf(HOST)) ?? "";
+const identity = await identityOfHost(cluster.api, HOST);
 
 /** The load balancer takes it out of turn, as after a failed health check. */
 function hang(): void {
