@@ -52,7 +52,7 @@ async function start(t: Test, { flags, isReached, objects, word }: Phase, balanc
   const kind = new TestKind(word);
   await cluster.createStale(kind, objects);
   const run = new KsvmProcess(t, balancer.kubeconfig, [kind.name, ...flags]);
-  const reached = eventually(async () => isReached(run), `${word} is reached`);
+  const reached = eventually(async () => isReached(run), `${word} is reached`, 300_000);
   return { kind, run, reached, word };
 }
 
@@ -94,7 +94,7 @@ for (const [title, how] of IS_LONG ? HOW : HOW.slice(0, 1)) {
       240_000,
     );
     for (const { kind, run, word } of runs) {
-      await eventually(async () => run.lines.some(({ type }) => type === "waiting"), `${word} waits`);
+      await eventually(async () => run.lines.some(({ type }) => type === "waiting"), `${word} waits`, 180_000);
       t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], `${word}: nothing is pruned`);
     }
     second.resume();
