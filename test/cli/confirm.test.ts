@@ -27,20 +27,20 @@ const answers: readonly [typed: string, expected: boolean][] = [
 for (const [typed, expected] of answers) {
   await tap.test(`confirm() takes ${JSON.stringify(typed)} for ${expected ? "yes" : "no"}`, async (t) => {
     const { io, shown } = terminal(typed);
-    t.equal(await confirm(io, "Go on?"), expected);
-    t.equal(await shown(), "Go on? [y/N] ");
+    t.equal(await confirm(io, "Continue?"), expected);
+    t.equal(await shown(), "Continue? [y/N] ");
   });
 }
 
 await tap.test("confirm() does not ask where there is no terminal", async (t) => {
   const { io, shown } = terminal(undefined, {});
-  t.equal(await confirm(io, "Go on?"), true);
+  t.equal(await confirm(io, "Continue?"), true);
   t.equal(await shown(), "");
 });
 
 await tap.test("confirm() ends when it is interrupted", async (t) => {
   const { io, interruption } = terminal();
-  const answer = confirm(io, "Go on?");
+  const answer = confirm(io, "Continue?");
   interruption.abort(new Error("Ctrl-C"));
   await t.rejects(answer, /Ctrl-C/);
 });

@@ -23,7 +23,7 @@ function result(fields: Partial<MigrationResult> = {}): MigrationResult {
 const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [
     { type: "contended", holder: "host_1" },
-    '"host_1" holds the Lease of this migration; watching whether it is alive (up to 15 s)',
+    '"host_1" holds the Lease of this migration; checking for up to 15s whether it is alive',
   ],
   [
     { type: "frozen", storageVersion: "v2", guard: { kind: "policy", name: "g" } },
@@ -32,7 +32,7 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [{ type: "proven", apiServers: ["https://a", "https://b"] }, "proved the freeze on https://a, https://b"],
   [{ type: "lagging", server: "https://a", reason: "old hash" }, "waiting for https://a: old hash"],
   [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
-  [{ type: "settling", remainingMs: 64_400 }, "waiting 64 s until late writes of an old version must have landed"],
+  [{ type: "settling", remainingMs: 64_400 }, "waiting 64s for in-flight writes in the old version to finish"],
   [{ type: "resumed", watermark: "100" }, "resuming an earlier run at resourceVersion 100"],
   [
     { type: "yielding", reason: "Cannot migrate now: another is at work" },
@@ -40,13 +40,13 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   ],
   [
     { type: "tokenRefused", status: 410, startsOver: false },
-    "the API server refused the continue token (410); listing goes on at the same object",
+    "the API server refused the continue token (410); the list continues at the same object",
   ],
   [
     { type: "tokenRefused", status: 400, startsOver: true },
-    "the API server refused the continue token (400); listing goes on from the first object",
+    "the API server refused the continue token (400); the list starts over at the first object",
   ],
-  [{ type: "retrying", delayMs: 150, reason: "reset" }, "trying again in 0.1 s: reset"],
+  [{ type: "retrying", delayMs: 150, reason: "reset" }, "retrying in 0.1s: reset"],
   [{ type: "pruned", storedVersions: ["v2"], removed: ["v1"] }, "pruned storedVersions to [v2]"],
   [{ type: "unfrozen" }, "lifted the freeze"],
   [{ type: "warning", message: "odd" }, "warning: odd"],
@@ -65,27 +65,27 @@ const results: readonly [result: MigrationResult, text: string][] = [
   [result({ outcome: "nothing-to-do" }), "nothing to do"],
   [
     result({ counts: counts({ done: 3, migrated: 2, gone: 1 }), storedVersions: ["v2"] }),
-    "migrated in 12 s: 2 rewritten, 1 deleted meanwhile; storedVersions is [v2]",
+    "migrated in 12s: 2 rewritten, 1 deleted during the run; storedVersions is [v2]",
   ],
   [
     result({ outcome: "incomplete", counts: counts({ migrated: 1, failed: 2 }) }),
-    "incomplete after 12 s: 1 rewritten, 2 failed; nothing was pruned",
+    "incomplete after 12s: 1 rewritten, 2 failed; nothing was pruned",
   ],
   [
     result({ outcome: "dry-run", counts: counts({ done: 7 }) }),
-    "dry-run: 7 objects would be accepted; nothing was changed",
+    "dry run: 7 objects would be accepted; nothing was changed",
   ],
   [
     result({ outcome: "dry-run", counts: counts({ done: 7, changed: 2 }) }),
-    "dry-run: 7 objects would be accepted (2 of them changed by admission); nothing was changed",
+    "dry run: 7 objects would be accepted (2 of them changed by admission); nothing was changed",
   ],
   [
     result({ outcome: "incomplete", isDryRun: true, counts: counts({ done: 20, migrated: 18, failed: 2 }) }),
-    "dry-run: 18 objects would be accepted, 2 would be rejected; nothing was changed",
+    "dry run: 18 objects would be accepted, 2 rejected; nothing was changed",
   ],
   [
     result({ outcome: "incomplete", isResumed: true, counts: counts({ done: 20, newer: 19, failed: 1 }) }),
-    "incomplete after 12 s: 19 written since an earlier attempt began, 1 failed; nothing was pruned",
+    "incomplete after 12s: 19 written since an earlier attempt began, 1 failed; nothing was pruned",
   ],
 ];
 
@@ -101,7 +101,7 @@ await tap.test("describeCounts() names what there is and nothing else", (t) => {
   t.equal(describeCounts(counts()), "no objects");
   t.equal(
     describeCounts(counts({ migrated: 7, current: 2, newer: 3, gone: 4, failed: 5, changed: 6, done: 21 })),
-    "7 rewritten (6 of them changed by admission), 2 stored in the storage version before, 3 written since the run began, 4 deleted meanwhile, 5 failed",
+    "7 rewritten (6 of them changed by admission), 2 already up to date, 3 written since the run began, 4 deleted during the run, 5 failed",
   );
   t.end();
 });
@@ -123,7 +123,7 @@ await tap.test("describeFailures() and describeChanged() name objects and count 
 const lines: readonly [name: string, counts: Counts, elapsedMs: number, barWidth: number, text: string][] = [
   ["nothing is known", counts(), 0, 0, "100% 0/0"],
   ["there is a bar", counts({ done: 50, total: 100 }), 500, 10, "[#####.....] 50% 50/100"],
-  ["it is steady", counts({ done: 500, total: 1_000 }), 5_000, 0, "50% 500/1000, 100/s, 5.0 s left"],
+  ["it is steady", counts({ done: 500, total: 1_000 }), 5_000, 0, "50% 500/1000, 100/s, 5s left"],
   ["some failed", counts({ done: 10, total: 10, failed: 2 }), 500, 0, "100% 10/10, 2 failed"],
   ["more were done than estimated", counts({ done: 12, total: 10 }), 500, 4, "[####] 100% 12/12"],
   ["nearly all is done", counts({ done: 999, total: 1_000 }), 500, 0, "99% 999/1000"],

@@ -48,12 +48,12 @@ await tap.test("describeChanges() has a line for each thing that changed", async
   t.same(describeChanges(STATUS, after), [
     "widgets-x1: Failed 5/9 FreezeLifted: why",
     "p: Pending",
-    "widgets.example.com: not frozen any more",
+    "widgets.example.com: no longer frozen",
   ]);
   t.same(describeChanges(after, NOTHING), [
     "widgets-x1: deleted",
     "p: deleted",
-    "gadgets.example.com: not frozen any more",
+    "gadgets.example.com: no longer frozen",
   ]);
   t.same(describeChanges(NOTHING, { ...NOTHING, freezes: [FREEZE, { crd: "gadgets.example.com" }] }), [
     "widgets.example.com: frozen by pod-1",

@@ -65,7 +65,7 @@ await t.test("migrate rewrites every object of a built-in resource: etcd holds i
   await cluster.createObjects(CLASSES, names.map(classNamed));
   t.same(await storedAs(), { [`${GROUP}/v1beta1`]: MANY });
   const clean = await cluster.migrate([NAME, ...BOTH]);
-  t.match(clean.stdout, `${MANY} stored in the storage version before`, "nothing to rewrite before the upgrade");
+  t.match(clean.stdout, `${MANY} already up to date`, "nothing to rewrite before the upgrade");
   await restartBoth(NEW);
   const run = await cluster.migrate([NAME, ...BOTH]);
   t.equal(run.code, 0, run.stderr);
@@ -190,7 +190,7 @@ await t.test("a built-in resource whose admission webhook is down waits for it, 
 
 await t.test("--all-stale and plan go by the StorageStates of built-in resources, where there are any", async (t) => {
   const without = await cluster.migrate(["--all-stale", ...BOTH]);
-  t.match(without.stderr, /built-in resources are left out: without StorageStates it cannot be known/);
+  t.match(without.stderr, /built-in resources are left out: without StorageStates, ksvm cannot tell/);
   t.equal(without.code, 0);
 
   const resource = { group: "apps", resource: "deployments" };
@@ -225,5 +225,5 @@ await t.test("--all-stale and plan go by the StorageStates of built-in resources
   t.equal(run.code, 0, run.stderr);
   t.match(run.stdout, /deployments\.apps: migrated/);
   t.notMatch(run.stdout, /daemonsets|secrets/);
-  t.match(run.stderr, /StorageStates do not say how they are stored: .*daemonsets\.apps/);
+  t.match(run.stderr, /StorageStates do not show how they are stored: .*daemonsets\.apps/);
 });

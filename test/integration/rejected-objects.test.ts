@@ -28,7 +28,7 @@ parallel(
     const tried = await cluster.migrate([kind.name, "--dry-run"]);
     t.equal(tried.code, 3);
     t.match(tried.stderr, /default\/w3: .*this one stays as it is/, "the dry-run names it beforehand");
-    t.match(tried.stdout, /: dry-run: 9 objects would be accepted, 1 would be rejected; nothing was changed\n$/);
+    t.match(tried.stdout, /: dry run: 9 objects would be accepted, 1 rejected; nothing was changed\n$/);
     t.notMatch(tried.stdout, /rewritten|pruned/, "a dry-run claims nothing that it did not do");
     t.same(await cluster.storedAs(kind), { v1alpha1: 10 });
 
@@ -141,7 +141,10 @@ parallel(
     const run = await cluster.migrate([kind.name]);
     t.equal(run.code, 0, run.stderr);
     t.match(run.stdout, /: 10 rewritten \(2 of them changed by admission\); storedVersions is \[v1\]/);
-    t.match(run.stderr, /^objects changed by somebody's admission besides their encoding:\n( {2}default\/w[25]\n){2}$/);
+    t.match(
+      run.stderr,
+      /^objects changed by admission webhooks or policies, beyond their encoding:\n( {2}default\/w[25]\n){2}$/,
+    );
     t.same(await cluster.storedAs(kind), { v1: 10 });
     const expected = before.map(({ metadata, spec }, index) =>
       index === 2 || index === 5

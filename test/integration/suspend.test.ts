@@ -102,7 +102,7 @@ await t.test(
     t.equal(suspended.code, 0, suspended.stderr);
     t.equal(
       suspended.stdout,
-      `suspended migrations/${migration.metadata.name}; go on with: ksvm resume ${migration.metadata.name}\n`,
+      `suspended migrations/${migration.metadata.name}; to continue: ksvm resume ${migration.metadata.name}\n`,
     );
     await assertStopped(t, kind, since);
     const stopped = await untilState(cluster, migration, ["Suspended"]);
@@ -111,7 +111,7 @@ await t.test(
     t.match(status.stdout, /Suspended .*go on with: ksvm resume/);
     t.equal(
       (await cluster.ksvm(["suspend", migration.metadata.name])).stdout,
-      `"${migration.metadata.name}" is suspended already\n`,
+      `"${migration.metadata.name}" is already suspended\n`,
     );
 
     const other = await spawn(t);
@@ -153,8 +153,8 @@ await t.test("suspend --all covers migrations that come later, in every leader, 
   const migration = await untilTriggered(kind);
   const suspended = await cluster.ksvm(["suspend", "--all"]);
   const since = performance.now();
-  t.match(suspended.stdout, /^suspended all migrations, those that come later too; go on with: ksvm resume --all\n$/);
-  t.equal((await cluster.ksvm(["suspend", "--all"])).stdout, "all migrations are suspended already\n");
+  t.match(suspended.stdout, /^suspended all migrations, including later ones; to continue: ksvm resume --all\n$/);
+  t.equal((await cluster.ksvm(["suspend", "--all"])).stdout, "all migrations are already suspended\n");
   await assertStopped(t, kind, since);
   const { status } = await untilState(cluster, migration, ["Suspended"]);
   t.match(status?.conditions?.[0], { reason: "AllSuspended", message: /since .* by .*ksvm resume --all/ });
@@ -180,7 +180,7 @@ await t.test("suspend --all covers migrations that come later, in every leader, 
   t.match((await cluster.ksvm(["status"])).stdout, /^all migrations are suspended since .* by .*ksvm resume --all\n/);
   t.match(
     (await cluster.ksvm(["resume", kind.name])).stdout,
-    /is not suspended by itself\nall migrations stay suspended/,
+    /is not suspended by itself\nall migrations remain suspended/,
   );
 
   t.equal((await cluster.ksvm(["resume", "--all"])).stdout, "resumed all migrations\n");

@@ -96,7 +96,7 @@ parallel(
     await cluster.createStale(kind, 5, { conversion: conversionBy(broken) });
     broken.setDown(true);
     const { seen, ended } = startRun([kind.name, "--max-freeze-idle", "3s"]);
-    await eventually(async () => /waiting, up to .* without a freeze/.test(seen.output), "the run lifted its freeze");
+    await eventually(async () => /waiting up to .* without a freeze/.test(seen.output), "the run lifted its freeze");
     t.notOk(hasFreezeAnnotation(await cluster.crd(kind)));
     // The upgrade that brings the new webhook makes another version the storage version, too: a freeze would deny it.
     const upgrade = { spec: { versions: versionsOf({ storage: "v1alpha1" }), conversion: conversionBy(repaired) } };

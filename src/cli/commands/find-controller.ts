@@ -10,7 +10,6 @@ interface LeaderLease {
   readonly spec?: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number };
 }
 
-/** What {@link isControllerRunning} needs. */
 export interface FindControllerOptions {
   readonly client: ApiClient;
   readonly clock: Clock;

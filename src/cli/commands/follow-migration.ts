@@ -16,32 +16,31 @@ import type { MigrationResult } from "../../migrator/result.ts";
 import { followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
 import type { Reporter } from "../render/reporter.ts";
 
-/** What {@link followMigration} needs. */
 export interface FollowOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly reporter: Pick<Reporter, "event" | "note">;
   /** Rewrites the objects of a CRD that is clean. */
   readonly force: boolean;
-  /** Aborted when the user has seen enough. The migration goes on. */
+  /** Aborted when the user stops following. The migration continues. */
   readonly signal: AbortSignal;
 }
 
 /**
  * Has the controller of the cluster migrate a resource, and follows that to its end.
- * @throws {KsvmError} with the reason where the migration failed, was deleted, cannot be read any more, or is not followed any more
+ * @throws {KsvmError} with the reason where the migration failed, was deleted, can no longer be read, or is no longer followed
  *   (Interrupted).
  */
 export async function followMigration(options: FollowOptions, name: string): Promise<MigrationResult> {
   const { reporter, signal } = options;
   const created = await createMigration(options, name);
   const migration = `migrations/${created.metadata.name}`;
-  reporter.note(`created ${migration}; the controller of the cluster carries it out, with settings of its own`);
+  reporter.note(`created ${migration}; the controller in the cluster carries it out with its own settings`);
   try {
     return followedResult(await follow(options, created));
   } catch (error) {
     if (signal.aborted) {
-      const text = `Interrupted: ${migration} goes on in the cluster; follow it with: ksvm status ${created.metadata.name}`;
+      const text = `Interrupted: ${migration} continues in the cluster; to follow it: ksvm status ${created.metadata.name}`;
       throw new KsvmError("Interrupted", text, { cause: error });
     }
     throw error;
@@ -88,7 +87,7 @@ async function follow(options: FollowOptions, created: StorageVersionMigration):
   throw signal.reason;
 }
 
-/** Between two watches, in milliseconds, where one after the other ends: the followed run is in no hurry. */
+/** Between two watches, in milliseconds, if each one ends early. */
 const MIN_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 10_000;
 
@@ -143,7 +142,7 @@ async function currentOf(
       throw deleted(name);
     }
     if (list.object.metadata.uid !== uid) {
-      throw new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted and created again`);
+      throw new KsvmError("NotFound", `Cannot follow migrations/${name}: it was deleted and created again`);
     }
     return { migration: migrationOf(list.object), resourceVersion: list.resourceVersion };
   } catch (error) {
@@ -156,5 +155,5 @@ async function currentOf(
 }
 
 function deleted(name: string): KsvmError {
-  return new KsvmError("NotFound", `Cannot follow migrations/${name} any more: it was deleted`);
+  return new KsvmError("NotFound", `Cannot follow migrations/${name}: it was deleted`);
 }

@@ -53,7 +53,7 @@ export function describeInit(done: InitResult): readonly string[] {
       .map(({ resource, reason }) => `left out "${resource}": ${reason}`),
     `left out ${skipped.filter(isSubresource).length} subresources`,
     ...migrations.map(({ name, resource, version }) => `created migration "${name}" of "${resource}" (${version})`),
-    `created ${migrations.length} migrations; see how they get on: ksvm status -w`,
+    `created ${migrations.length} migrations; to see their progress: ksvm status -w`,
     ...unread.map(({ resource, reason }) => `not done: "${resource}": ${reason}; run ksvm init again`),
   ];
 }

@@ -126,9 +126,9 @@ async function staleResources(client: ApiClient, { stdout, stderr, signal }: Cli
 
 function leftOutText(unknown: readonly string[], hasStorageStates: boolean): string {
   return hasStorageStates
-    ? `${unknown.length} built-in resources are left out, of which the StorageStates do not say how they are stored: ` +
-        `${unknown.join(", ")}; why: ksvm plan -o wide`
-    : "built-in resources are left out: without StorageStates it cannot be known which of them are stale";
+    ? `${unknown.length} built-in resources are left out, because the StorageStates do not show how they are stored: ` +
+        `${unknown.join(", ")}; for the reasons, run ksvm plan -o wide`
+    : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
 }
 
 async function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {

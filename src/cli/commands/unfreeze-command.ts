@@ -52,7 +52,7 @@ function noteOf(note: string): string {
   return `note: ${note}`;
 }
 
-/** What lifting this freeze leads to. */
+/** What happens if this freeze is lifted. */
 function meaningOf({ name, frozenBy, hasPolicy, condition }: FreezeFindings): readonly string[] {
   const owner =
     frozenBy === undefined
@@ -65,9 +65,9 @@ function meaningOf({ name, frozenBy, hasPolicy, condition }: FreezeFindings): re
   const stuck =
     condition === "stuck"
       ? [
-          `Condition StorageMigrating of "${name}" freezes it, too; no migration of Kubernetes' own migrator explains it.`,
+          `Condition StorageMigrating of "${name}" also freezes it; no migration of Kubernetes' own migrator explains it.`,
         ]
       : [];
-  const policy = hasPolicy ? [`A ValidatingAdmissionPolicy of an earlier run on "${name}" is there.`] : [];
+  const policy = hasPolicy ? [`A ValidatingAdmissionPolicy of an earlier run on "${name}" still exists.`] : [];
   return [...owner, ...stuck, ...policy];
 }

@@ -7,21 +7,22 @@ type Describers = {
 };
 
 const DESCRIBERS: Describers = {
-  contended: ({ holder }) => `"${holder}" holds the Lease of this migration; watching whether it is alive (up to 15 s)`,
+  contended: ({ holder }) =>
+    `"${holder}" holds the Lease of this migration; checking for up to 15s whether it is alive`,
   frozen: ({ storageVersion, guard }) =>
     `froze the storage version at "${storageVersion}", guarded by ${guard.kind} "${guard.name}"`,
   proven: ({ apiServers }) => `proved the freeze on ${apiServers.join(", ")}`,
   lagging: ({ server, reason }) => `waiting for ${server}: ${reason}`,
   converged: ({ apiServers }) => `every API server shows the storage version (${apiServers.join(", ")})`,
-  settling: ({ remainingMs }) => `waiting ${seconds(remainingMs)} until late writes of an old version must have landed`,
+  settling: ({ remainingMs }) => `waiting ${seconds(remainingMs)} for in-flight writes in the old version to finish`,
   resumed: ({ watermark }) => `resuming an earlier run at resourceVersion ${watermark}`,
   tokenRefused: ({ status, startsOver }) =>
-    `the API server refused the continue token (${status}); listing goes on ` +
-    (startsOver ? "from the first object" : "at the same object"),
-  retrying: ({ delayMs, reason }) => `trying again in ${seconds(delayMs)}: ${reason}`,
+    `the API server refused the continue token (${status}); ` +
+    (startsOver ? "the list starts over at the first object" : "the list continues at the same object"),
+  retrying: ({ delayMs, reason }) => `retrying in ${seconds(delayMs)}: ${reason}`,
   waiting: ({ webhook, reason, budgetMs, waitsFor }) =>
-    `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting, up to ${seconds(budgetMs)}, without a freeze` +
-    `${webhook === undefined ? "" : `, for webhook "${webhook}"`}: ${reason}`,
+    `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting up to ${seconds(budgetMs)} without a freeze` +
+    `${webhook === undefined ? "" : ` for webhook "${webhook}"`}: ${reason}`,
   yielding: ({ reason }) => `waiting: ${reason}`,
   startingAgain: ({ reason }) => `starting again: ${reason}`,
   pruned: ({ storedVersions }) => `pruned storedVersions to [${storedVersions.join(",")}]`,
@@ -30,13 +31,13 @@ const DESCRIBERS: Describers = {
   progress: () => undefined,
 };
 
-/** An event in plain words; `undefined` for those that only move the progress bar. */
+/** An event in words; `undefined` if it only moves the progress bar. */
 export function describeEvent(event: MigrationEvent): string | undefined {
   const describe = DESCRIBERS[event.type] as (event: MigrationEvent) => string | undefined;
   return describe(event);
 }
 
-/** The result of a run in plain words, one line. */
+/** The result of a run in words, on one line. */
 export function describeResult(result: MigrationResult, elapsedMs: number): string {
   const stored = result.storedVersions === undefined ? "" : `; storedVersions is [${result.storedVersions.join(",")}]`;
   switch (result.outcome) {
@@ -53,11 +54,11 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
   }
 }
 
-/** Says what would be, and nothing of it as if it had been. */
+/** States what the API server would accept: nothing was written. */
 function describeDryRun({ counts }: MigrationResult): string {
   const { done = 0, failed = 0 } = counts ?? {};
-  const rejected = failed === 0 ? "" : `, ${failed} would be rejected`;
-  return `dry-run: ${done - failed} objects would be accepted${changedPart(counts)}${rejected}; nothing was changed`;
+  const rejected = failed === 0 ? "" : `, ${failed} rejected`;
+  return `dry run: ${done - failed} objects would be accepted${changedPart(counts)}${rejected}; nothing was changed`;
 }
 
 function changedPart(counts: Readonly<Counts> | undefined): string {
@@ -72,7 +73,7 @@ export function describeFailures({ failures, counts }: MigrationResult): readonl
   return more > 0 ? [...lines, `  and ${more} more`] : lines;
 }
 
-/** The objects that somebody's admission webhook changed, a line each. */
+/** The objects that an admission webhook or policy changed, a line each. */
 export function describeChanged({ changedObjects, counts }: MigrationResult): readonly string[] {
   const lines = changedObjects.map((object) => `  ${objectNameOf(object)}`);
   const more = (counts?.changed ?? 0) - changedObjects.length;
@@ -81,16 +82,16 @@ export function describeChanged({ changedObjects, counts }: MigrationResult): re
 
 const COUNT_WORDS = [
   ["migrated", "rewritten"],
-  ["current", "stored in the storage version before"],
+  ["current", "already up to date"],
   ["newer", "written since the run began"],
-  ["gone", "deleted meanwhile"],
+  ["gone", "deleted during the run"],
   ["failed", "failed"],
 ] as const;
 
-/** By this program or by another client: nothing in the object tells which. */
+/** By this program or by another client: the object does not tell which. */
 const WRITTEN_SINCE_EARLIER_ATTEMPT = "written since an earlier attempt began";
 
-/** `5000 rewritten, 3 deleted meanwhile`. */
+/** `5000 rewritten, 3 deleted during the run`. */
 export function describeCounts(
   counts: Readonly<Counts> | undefined,
   { isResumed }: Pick<MigrationResult, "isResumed"> = {},
@@ -103,10 +104,10 @@ export function describeCounts(
   return parts.length === 0 ? "no objects" : parts.join(", ");
 }
 
-/** Before this, in milliseconds, a rate says nothing yet. */
+/** Before this many milliseconds a rate is not meaningful. */
 const STEADY_MS = 1_000;
 
-/** One line of progress; with a bar where `barWidth` is more than 0. */
+/** One line of progress, with a bar if `barWidth` is more than 0. */
 export function progressLine(counts: Readonly<Counts>, elapsedMs: number, barWidth: number): string {
   const total = Math.max(counts.total ?? counts.done, counts.done);
   const share = total === 0 ? 1 : counts.done / total;
@@ -118,6 +119,7 @@ export function progressLine(counts: Readonly<Counts>, elapsedMs: number, barWid
   return `${bar}${Math.floor(share * 100)}% ${counts.done}/${total}${failed}${speed}`;
 }
 
+/** `0.1s`, `9s`, `64s`. */
 function seconds(ms: number): string {
-  return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0).replace(/\.0$/, "")}s`;
 }

@@ -32,7 +32,7 @@ function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
     return [];
   }
   const by = suspended.by === undefined ? "" : ` by ${suspended.by}`;
-  return [`all migrations are suspended since ${suspended.since}${by}; go on with: ksvm resume --all`];
+  return [`all migrations are suspended since ${suspended.since}${by}; to continue: ksvm resume --all`];
 }
 
 function leftOutLines({ leftOut = [] }: ClusterStatus): readonly string[] {
@@ -90,7 +90,7 @@ function describeSuspended(before: ClusterStatus, after: ClusterStatus): readonl
   if (wasSuspended === (after.suspended !== undefined)) {
     return [];
   }
-  return wasSuspended ? ["migrations are no longer suspended all together"] : suspendedLine(after);
+  return wasSuspended ? ["migrations are no longer suspended"] : suspendedLine(after);
 }
 
 function changesOf<T>(
@@ -115,7 +115,7 @@ function describeMigration(line: MigrationLine | undefined): string {
 }
 
 function describeFreeze(line: FreezeLine | undefined): string {
-  return line === undefined ? "not frozen any more" : `frozen by ${line.owner ?? "something other than ksvm"}`;
+  return line === undefined ? "no longer frozen" : `frozen by ${line.owner ?? "something other than ksvm"}`;
 }
 
 const UNITS = [

@@ -11,7 +11,7 @@ import { codeOf, errorLine } from "../report-error.ts";
 /** Shows one run to a user. */
 export interface Reporter {
   event(event: MigrationEvent): void;
-  /** Says something in plain words. */
+  /** Shows a message. */
   note(text: string): void;
   result(result: MigrationResult): void;
   error(error: unknown): void;
@@ -74,7 +74,7 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
 interface TextOutput {
   /** Writes a line that stays. */
   line(text: string): void;
-  /** Shows how far the run is. */
+  /** Shows the progress of the run. */
   progress(counts: Readonly<Counts>, elapsedMs: number): void;
   end(): void;
 }
@@ -82,7 +82,7 @@ interface TextOutput {
 function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOutput): Reporter {
   const startedAt = clock.monotonic();
   let firstProgressAt: number | undefined;
-  // In an outage every request under way fails again and again; one of them says it all.
+  // In an outage every request fails repeatedly; showing one of the failures is enough.
   const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
   return {
     event: (event) => {
@@ -102,7 +102,7 @@ function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOut
       output.line(`${resource}: ${describeResult(result, clock.monotonic() - startedAt)}`);
       const listed = [
         ...section("could not be migrated", describeFailures(result)),
-        ...section("changed by somebody's admission besides their encoding", describeChanged(result)),
+        ...section("changed by admission webhooks or policies, beyond their encoding", describeChanged(result)),
       ];
       io.stderr.write(listed.map((line) => `${oneLine(line)}\n`).join(""));
     },
