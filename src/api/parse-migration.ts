@@ -30,8 +30,9 @@ const MAX_NAME_LENGTH = 253;
 const MAX_IGNORED = 8;
 const STATUSES = ["True", "False", "Unknown"] as const;
 const PROGRESS = /^\d{1,16}\/\d{1,16}$/;
-const RESOURCE_NAME = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?$/;
-const GROUP_NAME = /^[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?$/;
+// As in our CRD. Wider than what an API server serves: whether there is such a resource is for discovery to say.
+const RESOURCE_NAME = /^[A-Za-z0-9][-A-Za-z0-9_]*$/;
+const GROUP_NAME = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
 /**
  * Reads a StorageVersionMigration that came from an API server. Our CRD vouches for its shape only where the object was

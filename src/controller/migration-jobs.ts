@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import { stateOf } from "../api/migration.ts";
 import type { FreezeOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import type { EventSink } from "../migrator/events.ts";
@@ -67,8 +68,8 @@ export class MigrationJobs {
   readonly #options: MigrationJobsOptions;
   readonly #recorder: EventRecorder;
   readonly #jobs = new Map<string, StoppableJob>();
-  /** By uid: how often in a row a migration was broken off. */
-  readonly #brokenOff = new Map<string, number>();
+  /** By uid: how often in a row a migration was broken off, and why the last time. */
+  readonly #brokenOff = new Map<string, { readonly times: number; readonly reason: string }>();
 
   constructor(options: MigrationJobsOptions) {
     this.#options = options;
@@ -149,10 +150,10 @@ export class MigrationJobs {
         slot.give();
         await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
       } else if (!signal.aborted && !(error instanceof MigrationDeleted)) {
-        log.error({ err: error }, "a migration was broken off; trying again");
+        const retryAfterMs = this.#brokeOff(uid, error, log);
         // It is the first in the queue again: others have their turn until then, or it would be the only one forever.
         slot.give();
-        await clock.sleep(this.#retryAfterMs(uid), signal).catch(() => undefined);
+        await clock.sleep(retryAfterMs, signal).catch(() => undefined);
       }
     } finally {
       observer.end();
@@ -172,9 +173,16 @@ export class MigrationJobs {
     return MigrationRecord.claim({ ...this.#recordParts(), retrier, signal }, migration);
   }
 
-  #retryAfterMs(uid: string): number {
-    const times = (this.#brokenOff.get(uid) ?? 0) + 1;
-    this.#brokenOff.set(uid, times);
+  /**
+   * One that the API server refuses to store fails in the same way each time: that is said once.
+   * @returns milliseconds until it may begin again
+   */
+  #brokeOff(uid: string, error: unknown, log: Logger): number {
+    const before = this.#brokenOff.get(uid);
+    const [times, reason] = [(before?.times ?? 0) + 1, messageOf(error)];
+    this.#brokenOff.set(uid, { times, reason });
+    const level = before?.reason === reason ? "debug" : "error";
+    log[level]({ err: error }, "a migration was broken off; trying again");
     return Math.min(MAX_RETRY_AFTER_MS, RETRY_AFTER_MS * 2 ** (times - 1));
   }
 

@@ -62,6 +62,10 @@ await tap.test("MigrationController has others go on while one cannot even be be
     const { length } = api.writes;
     await clock.advance(600_000);
     t.ok(api.writes.length - length < 300, `${status}: ${api.writes.length - length} writes in ten minutes`);
+    const said = lines.filter(
+      (line) => line.includes("a migration was broken off") && line.includes('"broken"'),
+    ).length;
+    t.ok(status !== 422 || said === 1, `${status}: said ${said} times`);
     api.refusal = () => undefined;
     await clock.advance(130_000);
     t.equal(stateOf(api.get("broken")), "Failed", `${status}: it is not given up`);
