@@ -10,12 +10,20 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 /** Which of the API servers answers a request: by its number on its connection and by its path. */
 export type Turn = (path: string, connection: number) => number;
 
+/** What an API server is asked for in place of a path, such as one that it does not serve. */
+export type Rewrite = (path: string, server: number) => string;
+
 /**
  * Starts an HTTP load balancer in front of API servers: unlike that of `balance()` it ends TLS, and each request goes to an
  * API server of its own, whatever the connection. It ends with the test.
- * @returns the path of a kubeconfig that leads to it
+ * @returns the path of a kubeconfig that leads to it, and by which the API servers can be asked directly, too
  */
-export async function balanceRequests(t: Test, controlPlane: ControlPlane, turn: Turn): Promise<string> {
+export async function balanceRequests(
+  t: Test,
+  controlPlane: ControlPlane,
+  turn: Turn,
+  rewrite: Rewrite = (path) => path,
+): Promise<string> {
   const pair = await issueSelfSigned({
     dnsNames: ["localhost"],
     ipAddresses: ["127.0.0.1"],
@@ -29,12 +37,13 @@ export async function balanceRequests(t: Test, controlPlane: ControlPlane, turn:
     const { headers, method, socket, url = "" } = incoming;
     const number = connections.get(socket) ?? opened++;
     connections.set(socket, number);
-    const target = controlPlane.apiservers[turn(url, number)]?.url ?? "";
+    const chosen = turn(url, number);
+    const target = controlPlane.apiservers[chosen]?.url ?? "";
     const { host: _, connection: __, ...passed } = headers;
     const body = method === "GET" ? null : incoming;
     const passOn = async (): Promise<void> => {
       const options = { method: (method ?? "GET") as "GET", headers: passed, body, dispatcher };
-      const answer = await request(`${target}${url}`, options);
+      const answer = await request(`${target}${rewrite(url, chosen)}`, options);
       const { connection: ___, "transfer-encoding": ____, ...answered } = answer.headers;
       response.writeHead(answer.statusCode, answered as Record<string, string>);
       answer.body.on("error", () => response.destroy()).pipe(response);
@@ -51,7 +60,7 @@ export async function balanceRequests(t: Test, controlPlane: ControlPlane, turn:
   const text = controlPlane
     .kubeconfigTextFor()
     .replace(controlPlane.apiservers[0]?.url ?? "", url)
-    .replace(base64(controlPlane.ca), base64(pair.caPem));
+    .replace(base64(controlPlane.ca), base64(pair.caPem + controlPlane.ca));
   const kubeconfig = join(t.testdir(), "http-kubeconfig");
   writeFileSync(kubeconfig, text);
   return kubeconfig;
