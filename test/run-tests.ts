@@ -141,7 +141,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
   try {
     // Built here, so that minutes of compiling do not count against a test's timeout.
     const inTree = files.some((file) => file.includes("in-tree")) ? (["kube-controller-manager"] as const) : [];
-    const kubectl = files.some((file) => /deploy|kubectl/.test(file)) ? (["kubectl"] as const) : [];
+    const kubectl = files.some((file) => /deploy|kubectl|installed-system/.test(file)) ? (["kubectl"] as const) : [];
     await ensureBinaries(["etcd", "kube-apiserver", ...inTree, ...kubectl]);
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);

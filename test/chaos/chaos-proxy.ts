@@ -7,28 +7,42 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Test } from "tap";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
-import { type Disturbance, UNDISTURBED } from "./disturbance.ts";
+import { type Disturbance, UNDISTURBED, wordsFor } from "./disturbance.ts";
 
 /** How a {@link ChaosProxy} behaves. */
 export interface ProxyOptions {
+  /** The index of the API server that it leads to. @default 0 */
+  readonly apiserver?: number;
   /** @default nothing is disturbed */
   readonly disturb?: (request: { readonly method: string; readonly path: string }) => Disturbance;
   /** Told of every request that goes on to the API server, and how that answered. */
   readonly onAnswer?: (request: { readonly method: string; readonly path: string }, status: number) => void;
 }
 
-/** An HTTPS proxy before the first API server, which does harm to what passes. It ends with the test. */
+const PAGE = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>the chaos proxy says no</body></html>";
+
+/** An HTTPS proxy before one API server, which does harm to what passes. It ends with the test. */
 export class ChaosProxy {
   /** The path of a kubeconfig whose server is the proxy. */
   readonly kubeconfig: string;
+  readonly url: string;
+  /** The CA of its certificate, as PEM text. */
+  readonly ca: string;
   /** How many requests met each kind of disturbance. */
   readonly disturbed: Record<string, number> = {};
   readonly #options: ProxyOptions;
   readonly #target: URL;
   readonly #agent: https.Agent;
 
-  private constructor(kubeconfig: string, target: URL, agent: https.Agent, options: ProxyOptions) {
-    this.kubeconfig = kubeconfig;
+  private constructor(
+    own: Pick<ChaosProxy, "kubeconfig" | "url" | "ca">,
+    target: URL,
+    agent: https.Agent,
+    options: ProxyOptions,
+  ) {
+    this.kubeconfig = own.kubeconfig;
+    this.url = own.url;
+    this.ca = own.ca;
     this.#target = target;
     this.#agent = agent;
     this.#options = options;
@@ -42,9 +56,9 @@ export class ChaosProxy {
     const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const kubeconfig = join(t.testdir(), "proxy.kubeconfig");
     writeFileSync(kubeconfig, kubeconfigFor(controlPlane, url, pair.caPem), { mode: 0o600 });
-    const target = new URL(controlPlane.apiservers[0]?.url ?? "");
+    const target = new URL(controlPlane.apiservers[options.apiserver ?? 0]?.url ?? "");
     const agent = new https.Agent({ keepAlive: true, ca: controlPlane.ca });
-    const proxy = new ChaosProxy(kubeconfig, target, agent, options);
+    const proxy = new ChaosProxy({ kubeconfig, url, ca: pair.caPem }, target, agent, options);
     server.on("request", (request, response) => void proxy.#handle(request, response));
     t.teardown(() => {
       agent.destroy();
@@ -57,7 +71,8 @@ export class ChaosProxy {
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { method = "GET", url: path = "/" } = request;
     const disturbance = this.#options.disturb?.({ method, path }) ?? UNDISTURBED;
-    this.disturbed[disturbance.kind] = (this.disturbed[disturbance.kind] ?? 0) + 1;
+    const words = wordsFor(disturbance);
+    this.disturbed[words] = (this.disturbed[words] ?? 0) + 1;
     switch (disturbance.kind) {
       case "reset":
         request.socket.destroy();
@@ -106,11 +121,15 @@ function truncate(answer: IncomingMessage, response: ServerResponse): void {
   answer.once("end", breakOff);
 }
 
-function answerInstead(response: ServerResponse, { status, retryAfter }: Disturbance & { kind: "answer" }): void {
+function answerInstead(
+  response: ServerResponse,
+  { isHtml = false, retryAfter, status }: Disturbance & { kind: "answer" },
+): void {
   if (retryAfter !== undefined) response.setHeader("retry-after", retryAfter);
   response.statusCode = status;
   // As a load balancer answers: nothing that an API server would say.
-  response.setHeader("content-type", "text/plain").end("the chaos proxy says no");
+  response.setHeader("content-type", isHtml ? "text/html" : "text/plain");
+  response.end(isHtml ? PAGE : "the chaos proxy says no");
 }
 
 function kubeconfigFor(controlPlane: ControlPlane, server: string, ca: string): string {

@@ -1,9 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Test } from "tap";
+import { MIGRATION_GROUP } from "../../src/api/migration.ts";
 import type { EtcdReader } from "../control-plane/etcd-reader.ts";
 import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
 import { CompactedError, watchChanges } from "./etcd-watch.ts";
-import { type Breach, type StoredChange, StoredState } from "./stored-state.ts";
+import { type ListBreach, PersistedList } from "./persisted-list.ts";
+import { type Breach, type StoredChange, type StoredKeys, StoredState } from "./stored-state.ts";
 
 /** What a {@link SoundnessChecker} saw. */
 export interface SoundnessReport {
@@ -18,12 +20,34 @@ export interface SoundnessReport {
   readonly storageChangesWhileFrozen: number;
   readonly sameVersionWrites: number;
   readonly prunes: number;
+  /** What was seen of the StorageState, where that is followed. */
+  readonly list: ListReport;
+}
+
+/** What a {@link SoundnessChecker} saw of a StorageState. */
+export interface ListReport {
+  /** Revisions at which it was compared with what is stored. */
+  readonly compared: number;
+  readonly breaches: readonly ListBreach[];
+  /** How often the list became one known hash alone. */
+  readonly completions: number;
+  /** How often the StorageState was behind its CRD, while objects were stored in the CRD's new version already. */
+  readonly lags: number;
+  /** Milliseconds that the longest of these took. */
+  readonly longestLagMs: number;
+  /** Whether it is behind in the end. */
+  readonly isBehind: boolean;
 }
 
 /** How a {@link SoundnessChecker} works. */
 export interface CheckerOptions {
   /** Milliseconds between two full reads; there is one after every change of the CRD as well. @default 75 */
   readonly snapshotEveryMs?: number;
+  /**
+   * The storageVersionHash of each version, as discovery shows it: follows the StorageState as well. @default it is not
+   * followed
+   */
+  readonly hashes?: ReadonlyMap<string, string>;
 }
 
 const MAX_BREACHES = 10;
@@ -42,7 +66,8 @@ interface StoredSnapshot {
  */
 export class SoundnessChecker {
   readonly #etcd: () => EtcdReader;
-  readonly #keys: { readonly crdKey: string; readonly objectPrefix: string };
+  readonly #keys: StoredKeys;
+  readonly #list: PersistedList | undefined;
   readonly #state: StoredState;
   readonly #abort = new AbortController();
   readonly #inHistory: Breach[] = [];
@@ -52,16 +77,21 @@ export class SoundnessChecker {
   #revisions = 0;
   #snapshots = 0;
   #gaps = 0;
+  readonly #ofList = { compared: 0, breaches: [] as ListBreach[], lags: 0, longestLagMs: 0 };
+  /** When the StorageState fell behind its CRD, on the monotonic clock. */
+  #behindSince: number | undefined;
   #position = 0;
   #work: Promise<unknown> = Promise.resolve();
 
-  private constructor(etcd: () => EtcdReader, kind: TestKind) {
+  private constructor(etcd: () => EtcdReader, kind: TestKind, { hashes }: CheckerOptions) {
     this.#etcd = etcd;
     this.#keys = {
       crdKey: `/registry/apiextensions.k8s.io/customresourcedefinitions/${kind.name}`,
       objectPrefix: `/registry/${GROUP}/${kind.plural}/`,
+      stateKey: `/registry/${MIGRATION_GROUP}/storagestates/${kind.name}`,
     };
-    this.#state = new StoredState(this.#keys);
+    this.#list = hashes && new PersistedList(hashes);
+    this.#state = new StoredState(this.#keys, this.#list);
   }
 
   /** Checks until it is stopped, at the latest with the test. */
@@ -71,7 +101,7 @@ export class SoundnessChecker {
     kind: TestKind,
     options: CheckerOptions = {},
   ): Promise<SoundnessChecker> {
-    const checker = new SoundnessChecker(etcd, kind);
+    const checker = new SoundnessChecker(etcd, kind, options);
     await checker.#begin();
     checker.#work = Promise.all([checker.#follow(), checker.#snapshotAgainAndAgain(options.snapshotEveryMs ?? 75)]);
     t.teardown(() => checker.#end());
@@ -96,6 +126,11 @@ export class SoundnessChecker {
       storageChangesWhileFrozen,
       sameVersionWrites,
       prunes,
+      list: {
+        ...this.#ofList,
+        completions: this.#list?.completions ?? 0,
+        isBehind: this.#behindSince !== undefined,
+      },
     };
   }
 
@@ -143,10 +178,12 @@ export class SoundnessChecker {
   }
 
   async #followOnce(): Promise<void> {
-    // One range from the CRD to its last object, so that both come in one order.
-    const range = { from: this.#keys.crdKey, to: `${this.#keys.objectPrefix}\u{10ffff}` };
+    // One range from the CRD to its last object, or to its StorageState, so that all come in one order.
+    const { crdKey, objectPrefix, stateKey } = this.#keys;
+    const range = { from: crdKey, to: this.#list === undefined ? `${objectPrefix}\u{10ffff}` : `${stateKey}\0` };
     const options = { ...range, startRevision: this.#position + 1, signal: this.#abort.signal };
-    for await (const changes of watchChanges(this.#etcd().url, options)) {
+    for await (const all of watchChanges(this.#etcd().url, options)) {
+      const changes = all.filter((change) => this.#state.isOurs(change));
       for (const [index, change] of changes.entries()) {
         this.#state.apply(change);
         this.#position = change.modRevision;
@@ -161,6 +198,21 @@ export class SoundnessChecker {
     this.#revisions++;
     const breach = this.#state.breach(revision);
     if (breach !== undefined && this.#inHistory.length < MAX_BREACHES) this.#inHistory.push(breach);
+    this.#judgeList(revision);
+  }
+
+  #judgeList(revision: number): void {
+    const ofList = this.#ofList;
+    ofList.compared += this.#list?.isThere === true ? 1 : 0;
+    const found = this.#state.listBreach(revision);
+    if (found?.isAhead === false && ofList.breaches.length < MAX_BREACHES) ofList.breaches.push(found.breach);
+    if (found?.isAhead === true) {
+      this.#behindSince ??= performance.now();
+    } else if (this.#behindSince !== undefined) {
+      ofList.lags++;
+      ofList.longestLagMs = Math.max(ofList.longestLagMs, performance.now() - this.#behindSince);
+      this.#behindSince = undefined;
+    }
   }
 
   async #snapshotAgainAndAgain(everyMs: number): Promise<void> {
@@ -198,7 +250,8 @@ export class SoundnessChecker {
     const etcd = this.#etcd();
     const crd = await etcd.readKey(this.#keys.crdKey, { revision });
     const objects = await etcd.readPrefix(this.#keys.objectPrefix, { revision });
-    return { revision, changes: crd === undefined ? objects : [crd, ...objects] };
+    const state = this.#list && (await etcd.readKey(this.#keys.stateKey, { revision }));
+    return { revision, changes: [crd, ...objects, state].filter((entry) => entry !== undefined) };
   }
 }
 

@@ -1,4 +1,5 @@
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import type { ListBreach, PersistedList } from "./persisted-list.ts";
 
 /** One write as etcd tells of it. */
 export interface StoredChange {
@@ -8,10 +9,11 @@ export interface StoredChange {
   readonly value?: Buffer;
 }
 
-/** Where the keys of one CRD and of its objects lie. */
+/** Where the keys of one CRD, of its objects and of its StorageState lie. */
 export interface StoredKeys {
   readonly crdKey: string;
   readonly objectPrefix: string;
+  readonly stateKey: string;
 }
 
 /** A moment at which an object could not have been read any more, had somebody dropped a version on its word. */
@@ -31,7 +33,11 @@ interface CrdFacts {
 }
 
 interface StoredCrd {
-  readonly metadata: { readonly annotations?: Readonly<Record<string, string>> };
+  readonly metadata: {
+    readonly uid: string;
+    readonly generation: number;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
   readonly spec: { readonly versions?: readonly { readonly name: string; readonly storage: boolean }[] };
   readonly status?: { readonly storedVersions?: readonly string[] };
 }
@@ -42,6 +48,7 @@ interface StoredCrd {
  */
 export class StoredState {
   readonly #keys: StoredKeys;
+  readonly #list: PersistedList | undefined;
   readonly #versions = new Map<string, string>();
   readonly #byVersion = new Map<string, Set<string>>();
   #crd: CrdFacts | undefined;
@@ -49,8 +56,10 @@ export class StoredState {
   #sameVersionWrites = 0;
   #prunes = 0;
 
-  constructor(keys: StoredKeys) {
+  /** @param list told of every write of the CRD and of its StorageState */
+  constructor(keys: StoredKeys, list?: PersistedList) {
     this.#keys = keys;
+    this.#list = list;
   }
 
   /** Changes of the storage version in one write on top of a CRD that was frozen. */
@@ -80,7 +89,15 @@ export class StoredState {
       this.#applyCrd(change.value);
     } else if (change.key.startsWith(this.#keys.objectPrefix)) {
       this.#applyObject(change);
+    } else if (change.key === this.#keys.stateKey) {
+      this.#list?.applyState(change.value);
     }
+  }
+
+  /** Whether a write is of what is followed. */
+  isOurs({ key }: StoredChange): boolean {
+    const { crdKey, objectPrefix, stateKey } = this.#keys;
+    return key === crdKey || key.startsWith(objectPrefix) || (this.#list !== undefined && key === stateKey);
   }
 
   isCrd({ key }: StoredChange): boolean {
@@ -107,9 +124,27 @@ export class StoredState {
     return undefined;
   }
 
+  /** Where the StorageState denies what is stored, and whether it is only behind its CRD. */
+  listBreach(revision: number): { readonly isAhead: boolean; readonly breach: ListBreach } | undefined {
+    const list = this.#list;
+    if (list === undefined || this.#crd === undefined) return undefined;
+    const found = [...this.#byVersion].flatMap(([version, [example]]) => {
+      const coverage = example === undefined ? "listed" : list.coverageOf(version);
+      return coverage === "listed"
+        ? []
+        : [{ isAhead: coverage === "ahead", breach: list.breach(revision, version, example ?? "") }];
+    });
+    return found.find(({ isAhead }) => !isAhead) ?? found[0];
+  }
+
   #applyCrd(value: Buffer | undefined): void {
     const before = this.#crd;
-    this.#crd = value && factsOf(JSON.parse(value.toString()) as StoredCrd);
+    const crd = value && (JSON.parse(value.toString()) as StoredCrd);
+    this.#crd = crd && factsOf(crd);
+    if (crd !== undefined && this.#crd !== undefined) {
+      const { uid, generation } = crd.metadata;
+      this.#list?.applyCrd({ uid, generation, storageVersion: this.#crd.storageVersion });
+    }
     if (before === undefined || this.#crd === undefined) return;
     const { storageVersion, storedVersions } = this.#crd;
     this.#storageChangesWhileFrozen += before.isFrozen && before.storageVersion !== storageVersion ? 1 : 0;

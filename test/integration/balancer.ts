@@ -16,18 +16,32 @@ export interface Balancer {
    * @param others what becomes of the connections that end at others. @default "keep"
    */
   use(urls: readonly string[], others?: "keep" | "reset"): void;
+  /** Those that are open, the oldest first. */
+  connections(): readonly BalancedConnection[];
+}
+
+/** A client's connection through a {@link Balancer}. */
+export interface BalancedConnection {
+  /** Passes nothing on any more, in neither direction, and stays open, as where a dead leg is not noticed. */
+  hang(): void;
+  /** Ends it with RST. */
+  reset(): void;
 }
 
 /** Starts a load balancer in front of API servers. It ends with the test. */
 export async function balance(t: Test, controlPlane: ControlPlane, urls: readonly string[]): Promise<Balancer> {
   let [turn, targets] = [0, urls];
   const sockets = new Set<Socket>();
+  const connections = new Set<BalancedConnection>();
   const upstreams = new Map<Socket, string>();
   const server = createServer((socket) => {
     const target = targets[turn++ % targets.length] ?? "";
     const upstream = connect(Number(new URL(target).port), "127.0.0.1");
     upstreams.set(upstream, target);
     upstream.on("close", () => upstreams.delete(upstream));
+    const connection = connectionOf(socket, upstream);
+    connections.add(connection);
+    socket.on("close", () => connections.delete(connection));
     for (const [end, other] of [
       [socket, upstream],
       [upstream, socket],
@@ -59,5 +73,17 @@ export async function balance(t: Test, controlPlane: ControlPlane, urls: readonl
       }
     }
   };
-  return { kubeconfig, url, turns: () => turn, use };
+  return { kubeconfig, url, turns: () => turn, use, connections: () => [...connections] };
+}
+
+function connectionOf(socket: Socket, upstream: Socket): BalancedConnection {
+  return {
+    hang: () => {
+      for (const end of [socket, upstream]) {
+        end.unpipe();
+        end.pause();
+      }
+    },
+    reset: () => void socket.resetAndDestroy(),
+  };
 }
