@@ -3,7 +3,7 @@ import { createInterface } from "node:readline/promises";
 import type { CliIo } from "./io.ts";
 
 /**
- * Asks a question on the terminal; where there is none, the answer is yes.
+ * Asks a question on the terminal; without a terminal the answer is yes.
  * @throws the signal's reason where it was aborted.
  */
 export async function confirm({ stdin, stderr, signal }: CliIo, question: string): Promise<boolean> {

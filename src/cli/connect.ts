@@ -45,7 +45,7 @@ export async function connect(
   return { config, client: new ApiClient(transport), close: () => transport.close() };
 }
 
-/** A connection that breaks once is no server that is down; one that is refused is refused at once the next time, too. */
+/** Tries again after a quick failure: a single broken connection does not mean that the API server is down. */
 async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<void> {
   for (let tries = 1; ; tries++) {
     const startedAt = systemClock.monotonic();

@@ -6,10 +6,10 @@ export interface CliIo {
     readonly rows?: number;
   };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
-  /** Where a terminal's answers come from. @default nobody can be asked */
+  /** Where the answers of a user at a terminal come from. @default no questions are asked */
   readonly stdin?: NodeJS.ReadableStream & { readonly isTTY?: boolean };
   /** Aborted by Ctrl-C, SIGTERM or SIGHUP, with a KsvmError of code Interrupted. */
   readonly signal: AbortSignal;
-  /** Told once CRDs may be frozen from here. @default nobody */
+  /** Called before this process may freeze a CRD. @default not called */
   readonly onMayFreeze?: () => void;
 }

@@ -2,7 +2,7 @@ import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
 import { oneLine } from "./render/printable.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 
-/** The code of anything that was thrown: errors that nobody raised on purpose are faults of this program. */
+/** The code of anything that was thrown: an error without a code is a fault of this program. */
 export function codeOf(thrown: unknown): ErrorCode {
   return thrown instanceof KsvmError ? thrown.code : "Internal";
 }

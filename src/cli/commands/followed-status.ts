@@ -8,7 +8,7 @@ import { type ErrorCode, ERROR_CODES, KsvmError } from "../../errors.ts";
 import type { Counts } from "../../migrator/counts.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 
-/** What a migration does that has not ended, in words; `undefined` where nobody has looked at it yet. */
+/** What an unfinished migration does, in words; `undefined` if no controller has set a condition yet. */
 export function phaseTextOf(migration: StorageVersionMigration): string | undefined {
   const type = (["Suspended", "Waiting", "Running", "Pending"] as const).find((candidate) =>
     hasCondition(migration, candidate),
@@ -21,7 +21,7 @@ export function phaseTextOf(migration: StorageVersionMigration): string | undefi
   return why === undefined ? type.toLowerCase() : `${type.toLowerCase()}: ${why}`;
 }
 
-/** The counts in a status as the progress of a run has them; `undefined` where there are none yet. */
+/** The counts in a status as the progress of a run has them; `undefined` if there are none yet. */
 export function shownCounts({ status }: StorageVersionMigration): Counts | undefined {
   if (status?.counts === undefined) {
     return undefined;
