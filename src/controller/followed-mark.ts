@@ -45,15 +45,15 @@ export class FollowedMark {
     return this.#mark ?? undefined;
   }
 
-  /** Follows it until the signal is aborted. */
-  run(signal: AbortSignal): Promise<void> {
+  /** Follows it until the signal is aborted. @param clock what it waits by */
+  run(signal: AbortSignal, clock: Clock = this.#options.clock): Promise<void> {
     const { namespace = SYSTEM_NAMESPACE } = this.#options;
     const onMark = (mark: SuspendMark | undefined): void => {
       this.#failures.worked();
       this.#set(mark);
     };
     const onError = (error: unknown): void => this.#failed(error);
-    return followSuspendMark({ ...this.#options, namespace, onMark, onError, signal });
+    return followSuspendMark({ ...this.#options, clock, namespace, onMark, onError, signal });
   }
 
   #set(mark: SuspendMark | undefined): void {

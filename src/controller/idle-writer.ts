@@ -8,6 +8,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
+import { NO_PULSE, type Pulse } from "../pulse.ts";
 import type { IdleStatus } from "./idle-phase.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
 
@@ -45,20 +46,23 @@ export class IdleWriter {
   }
 
   /** Writes until the signal is aborted. What cannot be written is tried again in a later round; a refusal, with the next change. */
-  async run(signal: AbortSignal): Promise<void> {
+  async run(signal: AbortSignal, pulse: Pulse = NO_PULSE): Promise<void> {
     const { clock, due } = this.#options;
     const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
     signal.addEventListener("abort", () => this.wake(), { once: true });
     this.#told.clear();
     while (!signal.aborted) {
       await pace.turn(signal).catch(() => undefined);
+      pulse.rest();
       await this.#woken.promise;
+      pulse.beat();
       // From here on a wake is for the next round.
       this.#woken = Promise.withResolvers();
       for (const status of due()) {
         if (signal.aborted || !(await this.#write(status, signal))) {
           break;
         }
+        pulse.beat();
       }
     }
   }

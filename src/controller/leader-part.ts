@@ -3,7 +3,6 @@ import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Retrier } from "../migrator/retrier.ts";
-import type { Heartbeat } from "../observability/heartbeat.ts";
 import { observeMigration } from "../observability/observe-migration.ts";
 import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
@@ -11,27 +10,31 @@ import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
+import type { ReplicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import { runFactory } from "./run-factory.ts";
 
 /** What a {@link LeaderPart} needs. */
 export interface LeaderPartOptions extends ReplicaOptions {
   readonly leadership: LeaderElector;
-  /** Beats with every event of a migration, and rests while there is none. */
-  readonly heartbeat: Heartbeat;
+  readonly loops: Pick<ReplicaLoops, "add">;
 }
 
 /** What one replica does at a time: it migrates, decides what is to be migrated, and sees to the certificates. */
 export class LeaderPart {
   readonly #options: LeaderPartOptions;
-  #runs = 0;
 
   constructor(options: LeaderPartOptions) {
     this.#options = options;
   }
 
-  /** Leads until the signal is aborted; then every run ends cleanly. */
-  async run(signal: AbortSignal): Promise<void> {
+  /**
+   * Leads until the signal is aborted; then every run ends cleanly. A part that fails takes the others with it: the Lease is
+   * given up when all of them have ended, not before.
+   */
+  async run(leading: AbortSignal): Promise<void> {
+    const failed = new AbortController();
+    const signal = AbortSignal.any([leading, failed.signal]);
     const { clock, logger, metrics, settings } = this.#options;
     const { maxIdleMs, webhookWaitMs } = settings.runs;
     const onRetry = (error: unknown, delayMs: number): void =>
@@ -47,12 +50,20 @@ export class LeaderPart {
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
     });
     try {
-      await Promise.all([
+      const parts = [
         this.#migrate(signal),
         this.#ownMigrations(signal),
         this.#trigger(finder, signal),
         this.#keepCertificates(finder, { retrier, signal }),
-      ]);
+      ];
+      await Promise.allSettled(
+        parts.map((part) =>
+          part.catch((error: unknown) => {
+            failed.abort(error);
+          }),
+        ),
+      );
+      failed.signal.throwIfAborted();
     } finally {
       metrics.migrations.reset();
       await finder.close();
@@ -103,27 +114,25 @@ export class LeaderPart {
   }
 
   #observe(resource: string): RunObserver {
-    const { clock, heartbeat, metrics } = this.#options;
+    const { clock, loops, metrics } = this.#options;
     const observer = observeMigration(metrics, resource, { clock });
-    this.#runs++;
-    heartbeat.beat();
+    const loop = loops.add("migrations");
+    loop.beat();
     return {
+      pulse: loop,
       event: (event) => {
-        heartbeat.beat();
+        loop.beat();
         observer.event(event);
       },
       end: () => {
-        this.#runs--;
+        loop.end();
         observer.end();
-        if (this.#runs === 0) {
-          heartbeat.rest();
-        }
       },
     };
   }
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
-    const { clock, leadership, logger, settings } = this.#options;
+    const { clock, leadership, logger, loops, settings } = this.#options;
     const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
     if (settings.trigger === undefined) {
       await retireStorageStates({ client, clock, logger, signal });
@@ -131,7 +140,7 @@ export class LeaderPart {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const managesStoredVersions = settings.runs.options.manageStoredVersions ?? true;
       const options = { client, clock, logger, findApiServers, managesStoredVersions, ...settings.trigger };
-      await new Trigger(options).run(signal);
+      await loops.add("trigger").keep((pulse) => new Trigger({ ...options, pulse }).run(signal), signal);
     }
   }
 
@@ -139,19 +148,15 @@ export class LeaderPart {
     finder: ApiServerFinder,
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, clock, logger, settings } = this.#options;
+    const { client, logger, loops, settings } = this.#options;
     const isOwn = settings.runs.options.manageStoredVersions !== false && settings.webhook.certificates === "own";
     if (isOwn) {
       const findApiServers = (within: AbortSignal) => finder.find(within);
-      await keepCertificates({
-        settings: settings.certificates,
-        client,
-        clock,
-        logger,
-        findApiServers,
-        retrier,
-        signal,
-      });
+      const options = { settings: settings.certificates, client, logger, findApiServers, signal };
+      await loops.add("certificates").keep((loop) => {
+        const waiting = retrier.with({ onRetry: (_, delayMs) => loop.pause(delayMs) });
+        return keepCertificates({ ...options, clock: loop.clock, retrier: waiting });
+      }, signal);
     }
   }
 }

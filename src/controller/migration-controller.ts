@@ -6,6 +6,7 @@ import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import { FailureLog } from "../observability/failure-log.ts";
+import { Loop } from "../observability/loops.ts";
 import { FollowedMark } from "./followed-mark.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
@@ -14,6 +15,7 @@ import { migrationChanges } from "./migration-feed.ts";
 import { MigrationJobs, type RunObserver } from "./migration-jobs.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
 import { keepSweeping } from "./orphan-sweep.ts";
+import type { ReplicaLoops } from "./replica-loops.ts";
 import type { OpenRun } from "./run-factory.ts";
 import { type Slot, Slots } from "./slots.ts";
 
@@ -31,6 +33,8 @@ export interface MigrationControllerOptions {
   readonly namespace?: string;
   /** How many resources are migrated at once. @default 1 */
   readonly maxConcurrent?: number;
+  /** Where its loops are watched. @default nowhere */
+  readonly loops?: Pick<ReplicaLoops, "add">;
   /** Watches the run on a resource (`plural.group`). @default nobody does */
   readonly observe?: (resource: string) => RunObserver;
   /** Told how many migrations there are in each state, whenever that may have changed. */
@@ -82,7 +86,11 @@ export class MigrationController {
       start: (slot) => this.#startNext(slot, signal),
       isThere: () => this.#next() !== undefined,
     });
-    const others = [this.#idle.run(signal), this.#mark.run(signal)];
+    const loops = this.#options.loops ?? { add: () => new Loop(clock, Number.POSITIVE_INFINITY, () => undefined) };
+    const others = [
+      loops.add("queue").keep((loop) => this.#idle.run(signal, loop), signal),
+      loops.add("suspend-mark").keep((loop) => this.#mark.run(signal, loop.clock), signal),
+    ];
     let sweeping: Promise<void> | undefined;
     const failures = new FailureLog({
       clock,
@@ -95,14 +103,17 @@ export class MigrationController {
       logger.warn({ migration: name, problem }, "left a StorageVersionMigration out: it cannot be read");
     const onIgnored = ({ metadata: { name } }: StorageVersionMigration, paths: readonly string[]): void =>
       logger.warn({ migration: name, paths }, "parts of a status cannot be read and count as never written");
-    for await (const change of migrationChanges({ client, clock, signal, onError, onUnreadable, onIgnored })) {
-      failures.worked();
-      this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
-      onStates?.(this.#known.states());
-      this.#changed();
-      // Not before all migrations are known: what they will take over is no orphan.
-      sweeping ??= this.#sweep(signal);
-    }
+    await loops.add("migration-watch").keep(async (loop) => {
+      const feed = { client, clock: loop.clock, signal, onError, onUnreadable, onIgnored };
+      for await (const change of migrationChanges(feed)) {
+        failures.worked();
+        this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
+        onStates?.(this.#known.states());
+        this.#changed();
+        // Not before all migrations are known: what they will take over is no orphan.
+        sweeping ??= loops.add("sweep").keep((sweep) => this.#sweep(signal, sweep), signal);
+      }
+    }, signal);
     await this.#jobs.ended();
     await Promise.all([sweeping, ...others]);
   }
@@ -143,15 +154,15 @@ export class MigrationController {
     return migration !== undefined;
   }
 
-  #sweep(signal: AbortSignal): Promise<void> {
-    const { client, clock, identity, leadership, logger } = this.#options;
+  #sweep(signal: AbortSignal, loop: Loop): Promise<void> {
+    const { client, identity, leadership, logger } = this.#options;
     // Runs hold their Leases where the leader holds its own.
     const [namespace = ""] = leadership.key.split("/");
     return keepSweeping({
       client,
-      clock,
+      clock: loop.clock,
       logger,
-      retrier: this.#retrier,
+      retrier: this.#retrier.with({ onRetry: (_, delayMs) => loop.pause(delayMs) }),
       identity: `${identity}/sweep`,
       namespace,
       isBusy: (crdName) => this.#isBusy(crdName),

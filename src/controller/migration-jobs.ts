@@ -7,6 +7,7 @@ import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import type { EventSink } from "../migrator/events.ts";
 import type { Retrier } from "../migrator/retrier.ts";
+import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { EventRecorder } from "./event-recorder.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
 import { MigrationDeleted, MigrationOver, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
@@ -17,6 +18,8 @@ import type { Slot } from "./slots.ts";
 /** What watches one run, for metrics. */
 export interface RunObserver {
   readonly event: EventSink;
+  /** What the run shows by that it is alive while it waits. */
+  readonly pulse: Pulse;
   /** Called when the run has ended. */
   readonly end: () => void;
 }
@@ -61,7 +64,7 @@ const MAX_RETRY_AFTER_MS = 60_000;
 /** How long a migration that cannot be begun may be tried in its slot, in milliseconds. */
 const CLAIM_PATIENCE = { maxIdleMs: 60_000, webhookWaitMs: 60_000 } as const;
 
-const NOBODY: RunObserver = { event: () => undefined, end: () => undefined };
+const NOBODY: RunObserver = { event: () => undefined, pulse: NO_PULSE, end: () => undefined };
 
 /** The migrations that are being carried out. One that fails keeps no other from its turn. */
 export class MigrationJobs {
@@ -136,7 +139,7 @@ export class MigrationJobs {
     const observer = observe?.(resource) ?? NOBODY;
     let record: MigrationRecord | undefined;
     try {
-      record = await this.#claim(migration, signal);
+      record = await this.#claim(migration, observer.pulse, signal);
       if (record !== undefined) {
         log.info("began a migration");
         await this.#runOf(record, { log, observer, slot, signal }).run();
@@ -167,10 +170,15 @@ export class MigrationJobs {
   }
 
   /** One that cannot be written, as where a webhook fails for it alone, is broken off, so that others have their turn. */
-  #claim(migration: QueuedMigration, signal: AbortSignal): Promise<MigrationRecord | undefined> {
-    const { isSlotWanted, retrier: patient } = this.#options;
-    const retrier = patient.with({ ...CLAIM_PATIENCE, isPlaceWanted: isSlotWanted });
+  #claim(migration: QueuedMigration, pulse: Pulse, signal: AbortSignal): Promise<MigrationRecord | undefined> {
+    const { isSlotWanted } = this.#options;
+    const retrier = this.#retrierFor(pulse).with({ ...CLAIM_PATIENCE, isPlaceWanted: isSlotWanted });
     return MigrationRecord.claim({ ...this.#recordParts(), retrier, signal }, migration);
+  }
+
+  /** An API server that is down is waited for on purpose. */
+  #retrierFor(pulse: Pulse): Retrier {
+    return this.#options.retrier.with({ onRetry: (_, delayMs) => pulse.pause(delayMs) });
   }
 
   /**
@@ -200,6 +208,8 @@ export class MigrationJobs {
     const { log, observer, signal, slot } = parts;
     return new MigrationRun({
       ...this.#options,
+      retrier: this.#retrierFor(observer.pulse),
+      pulse: observer.pulse,
       openRun: (run) => this.#options.openRun({ ...run, isDead: (holder) => this.isDead(holder) }),
       logger: log,
       recorder: this.#recorder,

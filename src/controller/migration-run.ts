@@ -9,6 +9,7 @@ import type { MigrationEvent } from "../migrator/events.ts";
 import { migrate } from "../migrator/migrate.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { Retrier } from "../migrator/retrier.ts";
+import type { Pulse } from "../pulse.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { eventTextOf, resultTextOf, waitTextOf } from "./event-text.ts";
 import { MigrationOver, type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
@@ -35,6 +36,8 @@ export interface MigrationRunOptions {
   readonly slot: Pick<Slot, "acquire" | "give">;
   /** Whether other migrations wait for a slot. */
   readonly isSlotWanted: () => boolean;
+  /** Beats with every attempt and while the run waits on purpose; the engine's events tell of the rest. */
+  readonly pulse: Pulse;
   /** Told of every event of the engine. */
   readonly onEvent: (event: MigrationEvent) => void;
 }
@@ -74,7 +77,7 @@ export class MigrationRun {
    *   {KsvmError} OwnershipLost.
    */
   async run(): Promise<void> {
-    const { clock, retrier, signal, slot } = this.#options;
+    const { clock, pulse, retrier, signal, slot } = this.#options;
     for (let retryAfterMs = RETRY_AFTER_MS; ; retryAfterMs = Math.min(2 * retryAfterMs, MAX_RETRY_AFTER_MS)) {
       this.#hasWritten = false;
       const phase = await this.#attempt();
@@ -87,8 +90,10 @@ export class MigrationRun {
       if (this.#hasWritten) {
         retryAfterMs = RETRY_AFTER_MS;
       }
-      await clock.sleep(retryAfterMs * (1 - RETRY_JITTER * retrier.random()), signal);
-      await slot.acquire(signal);
+      const delayMs = retryAfterMs * (1 - RETRY_JITTER * retrier.random());
+      pulse.pause(delayMs);
+      await clock.sleep(delayMs, signal);
+      await this.#acquireSlot(signal);
     }
   }
 
@@ -223,13 +228,21 @@ export class MigrationRun {
     return entered;
   }
 
+  /** However long others take. */
+  async #acquireSlot(signal: AbortSignal): Promise<void> {
+    const { pulse, slot } = this.#options;
+    pulse.rest();
+    await slot.acquire(signal);
+    pulse.beat();
+  }
+
   async #awaitTurn(signal: AbortSignal): Promise<void> {
-    const { isSlotWanted, logger, slot } = this.#options;
+    const { isSlotWanted, logger } = this.#options;
     if (isSlotWanted()) {
       const message = "what it waited for works again; it goes on when its turn comes";
       await this.#enter({ type: "Waiting", reason: "Queued", message });
     }
-    await slot.acquire(signal);
+    await this.#acquireSlot(signal);
     this.#isWaiting = false;
     logger.info("a migration goes on");
     await this.#enter({ type: "Running" });

@@ -31,9 +31,9 @@ export class ProgressIndex {
     return [...this.#running.values()].find((progress) => progress.resource === resource)?.text;
   }
 
-  /** Follows the migrations until the signal is aborted. */
-  async run(signal: AbortSignal): Promise<void> {
-    const { client, clock, logger } = this.#options;
+  /** Follows the migrations until the signal is aborted. @param clock what it waits by */
+  async run(signal: AbortSignal, clock: Clock = this.#options.clock): Promise<void> {
+    const { client, logger } = this.#options;
     const onError = (error: unknown): void =>
       logger.debug({ reason: messageOf(error) }, "Cannot watch StorageVersionMigrations; trying again");
     for await (const change of migrationChanges({ client, clock, signal, onError })) {

@@ -2,10 +2,11 @@ import { CONTROLLER_LEASE } from "../api/migration.ts";
 import { LeaderElector } from "../kube/leader-election.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
-import { Heartbeat } from "../observability/heartbeat.ts";
+import type { Loop } from "../observability/loops.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { LeaderPart } from "./leader-part.ts";
 import { ProgressIndex } from "./progress-index.ts";
+import { type ReplicaLoops, replicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import { WebhookPart } from "./webhook-part.ts";
 
@@ -30,21 +31,20 @@ class Replica {
   /** A part that fails takes the others with it: a replica does all of its work or none. */
   readonly #failed = new AbortController();
   readonly #signal: AbortSignal;
-  readonly #heartbeat: Heartbeat;
+  readonly #loops: ReplicaLoops;
   readonly #progress: ProgressIndex;
   /** Missing where nothing is frozen. */
   readonly #webhook: WebhookPart | undefined;
 
   constructor(options: ServeOptions) {
     const { clock, settings } = options;
-    const { maxIdleMs, options: runOptions, webhookWaitMs } = settings.runs;
     this.#options = options;
     this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
-    // A run that waits says so again and again, until its time is up.
-    this.#heartbeat = new Heartbeat({ clock, maxSilenceMs: maxIdleMs + webhookWaitMs });
+    this.#loops = replicaLoops(clock, settings);
     this.#progress = new ProgressIndex(options);
-    if (runOptions.manageStoredVersions !== false) {
-      this.#webhook = new WebhookPart({ ...options, progressOf: (crdName) => this.#progress.of(crdName) });
+    if (settings.runs.options.manageStoredVersions !== false) {
+      const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
+      this.#webhook = new WebhookPart({ ...options, loops: this.#loops, progressOf });
     }
   }
 
@@ -52,7 +52,12 @@ class Replica {
     const { identity, logger } = this.#options;
     const health = await this.#startHealth();
     logger.info({ url: health.url, identity }, "Started a replica");
-    const parts = [this.#lead(), this.#progress.run(this.#signal), this.#serveWebhook()];
+    const signal = this.#signal;
+    const parts = [
+      this.#loops.add("election").keep((loop) => this.#lead(loop), signal),
+      this.#loops.add("progress").keep((loop) => this.#progress.run(signal, loop.clock), signal),
+      this.#serveWebhook(),
+    ];
     try {
       await Promise.all(parts.map((part) => part.catch((error: unknown) => this.#fail(error))));
     } finally {
@@ -75,15 +80,15 @@ class Replica {
     const shutdown = { name: "shutdown", check: () => (this.#signal.aborted ? "shutting down" : undefined) };
     return startHealthServer({
       ...settings.health,
-      liveness: [{ name: "migrations", check: () => this.#heartbeat.check() }],
+      liveness: this.#loops.checks(),
       readiness: webhook === undefined ? [shutdown] : [{ name: "webhook", check: () => webhook.ready() }, shutdown],
       registry: metrics.registry,
       logger,
     });
   }
 
-  async #lead(): Promise<void> {
-    const { client, clock, identity, logger, metrics, settings } = this.#options;
+  async #lead({ clock }: Loop): Promise<void> {
+    const { client, identity, logger, metrics, settings } = this.#options;
     const failures = new FailureLog({
       clock,
       logger,
@@ -99,7 +104,7 @@ class Replica {
       onError: (error) => failures.failed(error),
       onAnswer: () => failures.worked(),
     });
-    const leader = new LeaderPart({ ...this.#options, leadership: elector, heartbeat: this.#heartbeat });
+    const leader = new LeaderPart({ ...this.#options, leadership: elector, loops: this.#loops });
     await elector.run(
       this.#signal,
       (leading) => leader.run(leading),

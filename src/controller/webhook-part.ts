@@ -4,12 +4,14 @@ import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
 import { SecretSource } from "../certs/secret-source.ts";
+import type { Loop } from "../observability/loops.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
 import type { ProgressOf } from "../webhook/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
+import type { ReplicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import type { ControllerSettings } from "./settings.ts";
 
@@ -17,6 +19,7 @@ import type { ControllerSettings } from "./settings.ts";
 export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clock" | "logger" | "metrics"> {
   readonly settings: Pick<ControllerSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
+  readonly loops: Pick<ReplicaLoops, "add">;
 }
 
 /** What every replica does for the freeze: it serves the webhook and keeps its configuration and its certificate. */
@@ -26,13 +29,18 @@ export class WebhookPart {
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
+  readonly #configuration: Loop;
+  readonly #serving: Loop;
   #server: WebhookServer | undefined;
   /** Base64, as the configuration has it. */
   #caBundle: string | undefined;
 
   constructor(options: WebhookPartOptions) {
-    const { client, clock, logger, settings } = options;
+    const { client, logger, loops, settings } = options;
     this.#options = options;
+    this.#configuration = loops.add("configuration");
+    this.#serving = loops.add("serving-certificate");
+    const { clock } = this.#configuration;
     // The roots of API servers' own machines may vouch for a URL that users chose, hardly for the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({ certificate: this.#certificate, isBundleOptional, clock, logger });
@@ -77,11 +85,16 @@ export class WebhookPart {
     })
       .then(() => server.close())
       .finally(() => drained.abort());
-    await Promise.all([stopped, this.#source.run(drained.signal), this.#keeper.run(drained.signal)]);
+    await Promise.all([
+      stopped,
+      this.#serving.keep(() => this.#source.run(drained.signal), drained.signal),
+      this.#configuration.keep(() => this.#keeper.run(drained.signal), drained.signal),
+    ]);
   }
 
   #sourceOf({ certificates, webhook }: WebhookPartOptions["settings"]): CertificateSource {
-    const { client, clock, logger } = this.#options;
+    const { client, logger } = this.#options;
+    const { clock } = this.#serving;
     const shared = { certificate: this.#certificate, clock, logger };
     if (webhook.certificates === "files") {
       const [certFile, keyFile] = [join(webhook.certDir, "tls.crt"), join(webhook.certDir, "tls.key")];

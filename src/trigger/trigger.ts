@@ -9,6 +9,7 @@ import { Reconciler } from "./reconciler.ts";
 import type { TriggerReport } from "./report.ts";
 import { ServerClock, type SharedClock } from "./server-clock.ts";
 import { resourceNameOfStorageVersion } from "../migrator/storage-version-facts.ts";
+import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** What a {@link Trigger} needs. */
@@ -18,6 +19,8 @@ export interface TriggerOptions extends ObserverOptions {
   readonly intervalMs?: number;
   /** Whether migrations freeze CRDs and prune storedVersions. @default true */
   readonly managesStoredVersions?: boolean;
+  /** Beats with every look, and while there is nothing to look at. @default nobody watches it */
+  readonly pulse?: Pulse;
   /** What heartbeats are written and judged by. @default the API server's clock */
   readonly sharedClock?: SharedClock;
 }
@@ -121,9 +124,11 @@ export class Trigger {
   async #work(signal: AbortSignal): Promise<void> {
     // By turns, so that none of them starves the others: a CRD may change all the time, and a poll may find thousands.
     const turns = [this.#pollWhenDue, this.#lookAtNext, this.#nextOfPoll];
+    const { pulse = NO_PULSE } = this.#options;
     while (!signal.aborted) {
       let isIdle = true;
       for (const turn of turns) {
+        pulse.beat();
         const didWork = !signal.aborted && (await turn(signal));
         isIdle &&= !didWork;
       }
@@ -154,8 +159,9 @@ export class Trigger {
   readonly #nextOfPoll = (signal: AbortSignal): Promise<boolean> => this.#reconciler.nextOfPoll(signal);
 
   async #rest(signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
+    const { clock, pulse = NO_PULSE } = this.#options;
     const untilPoll = this.#pollAt - clock.monotonic();
+    pulse.pause(untilPoll);
     if (!this.#hasPolled) {
       await clock.sleep(untilPoll, signal).catch(() => undefined);
       return;
@@ -216,13 +222,19 @@ export class Trigger {
   }
 
   #follow(what: Followed, follow: () => Promise<void>, signal: AbortSignal): Promise<void> {
-    const { clock, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
+    const { clock, intervalMs = DEFAULT_INTERVAL_MS, pulse = NO_PULSE } = this.#options;
     return keepFollowing(follow, {
       clock,
       signal,
       // The StorageVersion API is rarely served; where it appears, the next poll sees it first.
       pauseMs: what === "storageVersions" ? Math.min(intervalMs, POLL_RETRY_MS) : WATCH_RETRY_MS,
-      onError: (error) => this.#failures[what].failed(error),
+      onError: (error) => {
+        this.#failures[what].failed(error);
+        if (!this.#hasPolled) {
+          // The first look waits for the watches on purpose: what is not there to be watched, a restart does not bring.
+          pulse.beat();
+        }
+      },
     });
   }
 }

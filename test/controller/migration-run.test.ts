@@ -11,6 +11,9 @@ import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { MIGRATIONS } from "../../src/kube/resources.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
+import { runChecks } from "../../src/observability/health.ts";
+import { Loops } from "../../src/observability/loops.ts";
+import { NO_PULSE, type Pulse } from "../../src/pulse.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { ApiStandIn } from "./api-stand-in.ts";
 
@@ -27,8 +30,7 @@ const forbidden = new KsvmError("Forbidden", "Cannot migrate: this user may not 
 type Engine = (parts: RunParts, attempt: number) => Promise<never>;
 
 /** A migration that is carried out by an engine of the test's, of which only the end is of interest. */
-async function startRun(t: Test, engine: Engine) {
-  const clock = new ManualClock();
+async function startRun(t: Test, engine: Engine, pulse: Pulse = NO_PULSE, clock = new ManualClock()) {
   const forever = { maxIdleMs: Number.POSITIVE_INFINITY, webhookWaitMs: Number.POSITIVE_INFINITY };
   const retrier = new Retrier({ clock, random: () => 0, ...forever });
   const api = new ApiStandIn();
@@ -65,6 +67,7 @@ async function startRun(t: Test, engine: Engine) {
     identity: "a",
     slot: held,
     isSlotWanted: () => false,
+    pulse,
     onEvent: () => undefined,
   });
   const ended = run.run().then(
@@ -197,3 +200,31 @@ await tap.test("MigrationRun writes no result over the end that another client g
   t.match(await run.ended, { name: "MigrationOver" });
   t.match(run.api.get("m").status?.conditions, ended.conditions);
 });
+
+await tap.test(
+  "/livez leaves a leader alone whose migration waits for a day, and sees one whose engine hangs",
+  async (t) => {
+    const clock = new ManualClock();
+    const loops = new Loops(clock, { migrations: 75 * MINUTE_MS });
+    const loop = loops.add("migrations");
+    const isAlive = (): boolean => runChecks("livez", loops.checks()).passed;
+    const run = await startRun(
+      t,
+      async ({ signal }) => {
+        if (clock.monotonic() < 24 * 60 * MINUTE_MS) {
+          throw new KsvmError("ForeignFreeze", "frozen by a user");
+        }
+        return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+      },
+      loop,
+      clock,
+    );
+    for (let hours = 0; hours < 24; hours += 2) {
+      await clock.advance(120 * MINUTE_MS);
+      t.ok(isAlive(), `after ${hours + 2} hours`);
+      t.equal(stateOf(run.api.get("m")), "Waiting");
+    }
+    await clock.advance(78 * MINUTE_MS);
+    t.notOk(isAlive(), "an engine that does nothing for too long hangs");
+  },
+);

@@ -13,6 +13,7 @@ import type { WebhookSettings } from "../../src/controller/settings.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { ConfigurationKeeper } from "../../src/webhook/configuration-keeper.ts";
@@ -231,7 +232,8 @@ function startPart(t: Test, changes: Partial<WebhookSettings>): WebhookPart {
   const served = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
   const settings = { certificates: SETTINGS, webhook: { ...served, ...changes } };
   const options = { client: api, clock: systemClock, logger, metrics: new Metrics(), progressOf: () => undefined };
-  const part = new WebhookPart({ ...options, settings });
+  const loops = { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) };
+  const part = new WebhookPart({ ...options, loops, settings });
   const stop = new AbortController();
   const ended = part.run(stop.signal);
   t.teardown(async () => {

@@ -7,7 +7,7 @@ import { Retrier } from "../../src/migrator/retrier.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 const RUNNING = {
-  metadata: { name: "theirs" },
+  metadata: { name: "theirs", uid: "u", resourceVersion: "1" },
   spec: { resource: { group: "example.com", resource: "widgets" } },
   status: { conditions: [{ type: "Running", status: "True" }] },
 };
