@@ -3,7 +3,7 @@ import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Retrier } from "../migrator/retrier.ts";
-import { observeMigration } from "../observability/observe-migration.ts";
+import { type FreezeSink, observeMigration } from "../observability/observe-migration.ts";
 import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
@@ -18,6 +18,7 @@ import { runFactory } from "./run-factory.ts";
 export interface LeaderPartOptions extends ReplicaOptions {
   readonly leadership: LeaderElector;
   readonly loops: Pick<ReplicaLoops, "add">;
+  readonly freezes: FreezeSink;
 }
 
 /** What one replica does at a time: it migrates, decides what is to be migrated, and sees to the certificates. */
@@ -114,8 +115,8 @@ export class LeaderPart {
   }
 
   #observe(resource: string): RunObserver {
-    const { clock, loops, metrics } = this.#options;
-    const observer = observeMigration(metrics, resource, { clock });
+    const { freezes, loops, metrics } = this.#options;
+    const observer = observeMigration(metrics, resource, { freezes });
     const loop = loops.add("migrations");
     loop.beat();
     return {

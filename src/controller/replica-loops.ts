@@ -21,7 +21,8 @@ export type ReplicaLoop =
   | "certificates"
   | "configuration"
   | "serving-certificate"
-  | "progress";
+  | "progress"
+  | "freezes";
 
 /** The watch of all loops of a replica. */
 export type ReplicaLoops = Loops<ReplicaLoop>;
@@ -43,5 +44,6 @@ export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "r
     configuration: LIMIT_MS,
     "serving-certificate": LIMIT_MS,
     progress: LIMIT_MS,
+    freezes: LIMIT_MS,
   });
 }

@@ -4,6 +4,7 @@ import { FailureLog } from "../observability/failure-log.ts";
 import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
 import type { Loop } from "../observability/loops.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
+import { HeldFreezes } from "./held-freezes.ts";
 import { LeaderPart } from "./leader-part.ts";
 import { ProgressIndex } from "./progress-index.ts";
 import { type ReplicaLoops, replicaLoops } from "./replica-loops.ts";
@@ -33,6 +34,7 @@ class Replica {
   readonly #signal: AbortSignal;
   readonly #loops: ReplicaLoops;
   readonly #progress: ProgressIndex;
+  readonly #freezes: HeldFreezes;
   /** Missing where nothing is frozen. */
   readonly #webhook: WebhookPart | undefined;
 
@@ -42,6 +44,7 @@ class Replica {
     this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
     this.#loops = replicaLoops(clock, settings);
     this.#progress = new ProgressIndex(options);
+    this.#freezes = new HeldFreezes(options);
     if (settings.runs.options.manageStoredVersions !== false) {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
       this.#webhook = new WebhookPart({ ...options, loops: this.#loops, progressOf });
@@ -56,6 +59,7 @@ class Replica {
     const parts = [
       this.#loops.add("election").keep((loop) => this.#lead(loop), signal),
       this.#loops.add("progress").keep((loop) => this.#progress.run(signal, loop.clock), signal),
+      this.#loops.add("freezes").keep((loop) => this.#freezes.run(signal, loop.clock), signal),
       this.#serveWebhook(),
     ];
     try {
@@ -104,7 +108,12 @@ class Replica {
       onError: (error) => failures.failed(error),
       onAnswer: () => failures.worked(),
     });
-    const leader = new LeaderPart({ ...this.#options, leadership: elector, loops: this.#loops });
+    const leader = new LeaderPart({
+      ...this.#options,
+      leadership: elector,
+      loops: this.#loops,
+      freezes: this.#freezes,
+    });
     await elector.run(
       this.#signal,
       (leading) => leader.run(leading),

@@ -1,4 +1,3 @@
-import type { Clock } from "../clock.ts";
 import type { Counts } from "../migrator/counts.ts";
 import type { EventSink, MigrationEvent } from "../migrator/events.ts";
 import type { Metrics, ObjectOutcome } from "./metrics.ts";
@@ -10,36 +9,50 @@ export interface MigrationObserver {
   readonly end: () => void;
 }
 
-const NOTHING = { done: 0, migrated: 0, failed: 0 };
+/** Told of the freezes that migrations set, by the CRD's name. */
+export interface FreezeSink {
+  frozen(crdName: string): void;
+  lifted(crdName: string): void;
+  /** The migration has ended, whether or not it lifted its freeze. */
+  ended(crdName: string): void;
+}
 
-type Seen = Readonly<Pick<Counts, keyof typeof NOTHING>>;
+const NOTHING = { migrated: 0, failed: 0, skipped: 0 };
 
 /** Maps the events of a migration of `resource` (`plural.group`) to metrics. */
 export function observeMigration(
   metrics: Metrics,
   resource: string,
-  { clock }: { readonly clock: Pick<Clock, "now"> },
+  { freezes }: { readonly freezes: FreezeSink },
 ): MigrationObserver {
-  let seen: Seen = NOTHING;
+  let seen = NOTHING;
   const count = (outcome: ObjectOutcome, objects: number): void => {
-    metrics.objects.inc({ resource, outcome }, Math.max(0, objects));
+    metrics.objects.inc({ resource, outcome }, objects);
   };
   const progress = (counts: Readonly<Counts>): void => {
-    count("migrated", counts.migrated - seen.migrated);
-    count("failed", counts.failed - seen.failed);
-    count("skipped", skippedOf(counts) - skippedOf(seen));
-    metrics.remaining.set({ resource }, Math.max(0, (counts.total ?? counts.done) - counts.done));
-    seen = counts;
+    const { done, migrated, failed, total = done } = counts;
+    const now = { migrated, failed, skipped: done - migrated - failed };
+    // A run that goes back to an earlier page counts what lies behind it once more: each object counts once here.
+    const most = {
+      migrated: Math.max(seen.migrated, now.migrated),
+      failed: Math.max(seen.failed, now.failed),
+      skipped: Math.max(seen.skipped, now.skipped),
+    };
+    count("migrated", most.migrated - seen.migrated);
+    count("failed", most.failed - seen.failed);
+    count("skipped", most.skipped - seen.skipped);
+    metrics.remaining.set({ resource }, Math.max(0, total - done));
+    seen = most;
   };
   const event = (happened: MigrationEvent): void => {
     switch (happened.type) {
       case "frozen":
         // Every attempt begins with it, and counts from zero.
         seen = NOTHING;
-        metrics.freezeStarted.set({ resource }, clock.now() / 1_000);
+        freezes.frozen(resource);
         return;
       case "unfrozen":
-        metrics.freezeStarted.remove({ resource });
+        freezes.lifted(resource);
         return;
       case "progress":
         progress(happened.counts);
@@ -54,14 +67,9 @@ export function observeMigration(
     }
   };
   const end = (): void => {
-    for (const gauge of [metrics.remaining, metrics.inFlightLimit, metrics.freezeStarted]) {
-      gauge.remove({ resource });
-    }
+    metrics.remaining.remove({ resource });
+    metrics.inFlightLimit.remove({ resource });
+    freezes.ended(resource);
   };
   return { event, end };
-}
-
-/** Stored in the storage version already, written since the run began, or deleted. */
-function skippedOf({ done, migrated, failed }: Seen): number {
-  return done - migrated - failed;
 }
