@@ -2,10 +2,19 @@ import { type BuiltIn, resourceNameOf } from "./built-in.ts";
 import { BuiltInEvidence, changeBetween, type Foundation } from "./built-in-evidence.ts";
 import type { ResumePoint } from "./checkpoint.ts";
 import { Tally } from "./counts.ts";
+import type { ListPosition } from "./list-position.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
 import { ServerRestarts } from "./server-restarts.ts";
+
+/** Where an attempt stood after its last whole page. */
+interface Left {
+  readonly foundation: Foundation;
+  readonly point: ResumePoint;
+  readonly tally: Tally;
+  readonly position: ListPosition;
+}
 
 /**
  * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
@@ -15,7 +24,7 @@ export class BuiltInRun {
   readonly #resource: BuiltIn;
   readonly #crdName: string | undefined;
   readonly #restarts = new ServerRestarts();
-  #left: { readonly foundation: Foundation; readonly point: ResumePoint } | undefined;
+  #left: Left | undefined;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
   constructor(resource: BuiltIn, crdName: string | undefined) {
@@ -52,21 +61,23 @@ export class BuiltInRun {
   }
 
   async #rewrite(context: RunContext, foundation: Foundation): Promise<Tally> {
-    const tally = new Tally();
-    const left = this.#left;
-    const resume =
-      left !== undefined && changeBetween(left.foundation, foundation) === undefined ? left.point : undefined;
+    const isStanding = this.#left !== undefined && changeBetween(this.#left.foundation, foundation) === undefined;
+    const left = isStanding ? this.#left : undefined;
+    // What an attempt did after its last page is looked at again, and counted then.
+    const tally = new Tally(left?.tally);
+    const resume = left?.point;
     if (resume !== undefined) {
       context.emit({ type: "resumed", watermark: resume.watermark });
     }
     await rewriteAll(context, this.#resource, {
       tally,
       resume,
-      onPage: async (point) => {
+      position: left?.position,
+      onPage: async (point, position) => {
         const { watermark, continueToken } = point;
         // A failed object lies before the token, so an attempt that goes on from there would miss it.
         const token = continueToken === undefined || tally.counts.failed > 0 ? {} : { continueToken };
-        this.#left = { foundation, point: { watermark, ...token } };
+        this.#left = { foundation, point: { watermark, ...token }, tally: new Tally(tally), position };
         await context.onPageDone?.(point);
       },
     });

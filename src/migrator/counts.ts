@@ -37,22 +37,38 @@ const MAX_REASON_LENGTH = 1_000;
 /** How many objects a report names; the rest is only counted. */
 export const MAX_NAMED_OBJECTS = 100;
 
+const NOTHING: Readonly<Counts> = {
+  done: 0,
+  migrated: 0,
+  current: 0,
+  newer: 0,
+  gone: 0,
+  failed: 0,
+  changed: 0,
+  total: undefined,
+};
+
 /** Sums up what became of the objects of a run. */
 export class Tally {
-  readonly counts: Counts = {
-    done: 0,
-    migrated: 0,
-    current: 0,
-    newer: 0,
-    gone: 0,
-    failed: 0,
-    changed: 0,
-    total: undefined,
-  };
+  readonly counts: Counts;
   /** The first {@link MAX_NAMED_OBJECTS} failures. */
-  readonly failures: ObjectFailure[] = [];
+  readonly failures: ObjectFailure[];
   /** The first {@link MAX_NAMED_OBJECTS} objects that an admission webhook changed. */
-  readonly changedObjects: NamedObject[] = [];
+  readonly changedObjects: NamedObject[];
+
+  /** @param before goes on from a copy of this one. @default nothing was counted */
+  constructor(before?: Tally) {
+    this.counts = { ...(before?.counts ?? NOTHING) };
+    this.failures = [...(before?.failures ?? [])];
+    this.changedObjects = [...(before?.changedObjects ?? [])];
+  }
+
+  /** Nothing of what was counted stands any more. */
+  clear(): void {
+    Object.assign(this.counts, NOTHING);
+    this.failures.length = 0;
+    this.changedObjects.length = 0;
+  }
 
   /**
    * The list began at the first object again. What was not written, and did not change, is looked at once more; what was

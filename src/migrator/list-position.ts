@@ -11,6 +11,15 @@ export class ListPosition {
   #last: string | undefined;
   #listedTo: string | undefined;
 
+  /** A copy of its own. */
+  copy(): ListPosition {
+    const copy = new ListPosition();
+    copy.listed = this.listed;
+    copy.#last = this.#last;
+    copy.#listedTo = this.#listedTo;
+    return copy;
+  }
+
   /** A page is done. */
   passed(items: readonly ObjectIdentity[]): void {
     this.listed += items.length;

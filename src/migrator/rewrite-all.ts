@@ -1,6 +1,7 @@
 import type { BuiltIn } from "./built-in.ts";
 import type { ResumePoint } from "./checkpoint.ts";
 import type { Tally } from "./counts.ts";
+import type { ListPosition } from "./list-position.ts";
 import { RewritePass } from "./rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 
@@ -10,8 +11,10 @@ export interface RewriteAllOptions {
   readonly tally: Tally;
   /** Where an earlier attempt stood. @default at the first object */
   readonly resume?: ResumePoint | undefined;
+  /** How far that one had listed, where `tally` goes on with its counts. @default at the first object */
+  readonly position?: ListPosition | undefined;
   /** Told of every page that is done, and waited for. @default nobody is told */
-  readonly onPage?: (point: ResumePoint) => Promise<void>;
+  readonly onPage?: (point: ResumePoint, position: ListPosition) => Promise<void>;
 }
 
 /**
@@ -19,7 +22,7 @@ export interface RewriteAllOptions {
  * @throws as `RewritePass.run()`.
  */
 export async function rewriteAll(context: RunContext, resource: BuiltIn, options: RewriteAllOptions): Promise<void> {
-  const { tally, resume, onPage } = options;
+  const { tally, position, resume, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({
     ...context,
@@ -29,11 +32,12 @@ export async function rewriteAll(context: RunContext, resource: BuiltIn, options
     pageSize: context.options.pageSize,
     dryRun: context.options.dryRun,
     resume,
+    position,
     tally,
     onObject: report,
-    onPage: async (point) => {
+    onPage: async (point, listed) => {
       report();
-      await onPage?.(point);
+      await onPage?.(point, listed);
     },
   });
   await pass.run();

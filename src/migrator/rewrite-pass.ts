@@ -31,11 +31,14 @@ export interface RewritePassOptions {
   readonly pageSize: number;
   readonly dryRun: boolean;
   readonly resume?: ResumePoint | undefined;
+  /** Goes on with what it counts, where `resume` is believed; begins at nothing else. */
   readonly tally: Tally;
+  /** How far an earlier attempt had listed whose counts `tally` goes on with. @default at the first object */
+  readonly position?: ListPosition | undefined;
   readonly emit: EventSink;
   readonly signal: AbortSignal;
   /** Called when a page is done. */
-  readonly onPage: (point: ResumePoint) => Promise<void>;
+  readonly onPage: (point: ResumePoint, position: ListPosition) => Promise<void>;
   /** Called when an object is done. */
   readonly onObject: () => void;
 }
@@ -49,12 +52,13 @@ export class RewritePass {
   readonly #patience = new Patience();
   readonly #setAside = new SetAside<ListedObject>();
   readonly #reader: PageReader;
-  readonly #position = new ListPosition();
+  #position: ListPosition;
   #watermark: string | undefined;
 
   constructor(options: RewritePassOptions) {
     this.#options = options;
     this.#reader = new PageReader(options);
+    this.#position = options.position?.copy() ?? new ListPosition();
   }
 
   /** Whether it went on from the point that it was given. */
@@ -71,7 +75,7 @@ export class RewritePass {
       this.#watermark ??= page.resourceVersion;
       const watermark = this.#watermark;
       await this.#rewritePage(page, watermark);
-      await this.#options.onPage(this.#point(watermark));
+      await this.#options.onPage(this.#point(watermark), this.#position.copy());
     } while (this.#reader.continueToken !== undefined);
     await this.#tryAgain(this.#watermark);
   }
@@ -92,12 +96,18 @@ export class RewritePass {
    * beyond it says is void.
    */
   async #probe(): Promise<void> {
-    const { resume } = this.#options;
+    const { resume, tally } = this.#options;
     const probe = await this.#reader.probe();
     const order = resume && compareResourceVersions(probe.resourceVersion, resume.watermark);
     if (resume !== undefined && order !== undefined && order >= 0) {
       this.#watermark = resume.watermark;
       this.#reader.continueToken = resume.continueToken;
+      if (resume.continueToken === undefined) {
+        this.#startOver();
+      }
+    } else {
+      this.#position = new ListPosition();
+      tally.clear();
     }
   }
 
@@ -106,11 +116,15 @@ export class RewritePass {
     const { restarts } = this.#reader;
     const page = await this.#reader.next();
     if (this.#reader.restarts > restarts) {
-      const { tally } = this.#options;
-      this.#position.startOver(tally.counts.gone);
-      tally.startOver();
+      this.#startOver();
     }
     return page;
+  }
+
+  #startOver(): void {
+    const { tally } = this.#options;
+    this.#position.startOver(tally.counts.gone);
+    tally.startOver();
   }
 
   async #rewritePage({ items, remainingItemCount = 0 }: ListedPage, watermark: string): Promise<void> {

@@ -5,6 +5,7 @@ import tap, { type Test } from "tap";
 import { ApiClient } from "../../src/kube/client.ts";
 import type { ResumePoint } from "../../src/migrator/checkpoint.ts";
 import { type Counts, Tally } from "../../src/migrator/counts.ts";
+import type { ListPosition } from "../../src/migrator/list-position.ts";
 import { Pacer } from "../../src/migrator/pacer.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import { RewritePass } from "../../src/migrator/rewrite-pass.ts";
@@ -16,6 +17,13 @@ import { type SeenRequest, sendJson, sendStatus, startServer } from "../kube/loc
 // more such objects than it keeps, cannot be seen on a real one.
 
 const DENIED = 'admission webhook "own.example.com" denied the request: no';
+
+/** What a run keeps of an attempt for the next one. */
+interface Left {
+  readonly point: ResumePoint;
+  readonly tally: Tally;
+  readonly position: ListPosition;
+}
 
 interface Pass {
   readonly tally: Tally;
@@ -35,11 +43,17 @@ async function pass(
     readonly onObject?: (counts: Readonly<Counts>) => void;
     /** Answers a list otherwise; `false` where it does not. */
     readonly onList?: (request: SeenRequest, response: ServerResponse) => boolean;
+    /** Names of the objects that are written already. @default none */
+    readonly written?: Set<string>;
+    /** Where an earlier attempt stood after its last whole page. @default nowhere */
+    readonly left?: Left | undefined;
+    /** Called when a page is done. */
+    readonly onPage?: (left: Left) => void;
   },
 ): Promise<Pass> {
   const { count, pageSize, accepts } = options;
   const tries: string[] = [];
-  const written = new Set<string>();
+  const { left, onPage, written = new Set<string>() } = options;
   const server = await startServer(t, (request, response) => {
     if (request.method === "GET") {
       if (options.onList?.(request, response) !== true) sendJson(response, 200, pageOf(request, count, written));
@@ -55,7 +69,7 @@ async function pass(
     }
   });
   const clock = new FakeClock();
-  const tally = new Tally();
+  const tally = new Tally(left?.tally);
   const points: ResumePoint[] = [];
   const rewriting = new RewritePass({
     client: new ApiClient(server.transport()),
@@ -68,10 +82,13 @@ async function pass(
     pageSize,
     dryRun: false,
     tally,
+    resume: left?.point,
+    position: left?.position,
     emit: () => undefined,
     signal: new AbortController().signal,
-    onPage: async (point) => {
+    onPage: async (point, position) => {
       points.push(point);
+      onPage?.({ point, position, tally: new Tally(tally) });
     },
     onObject: () => options.onObject?.({ ...tally.counts }),
   });
@@ -254,4 +271,54 @@ await tap.test("RewritePass resumes at the page after the last one that is done,
     points.map(({ continueToken }) => continueToken),
     ["4", "8", undefined],
   );
+});
+
+for (const [what, rejectedAt] of [
+  ["the last whole page", undefined],
+  ["the first object, since one was rejected before", "w1"],
+] as const) {
+  await tap.test(`RewritePass counts each object once and completely when an attempt goes on at ${what}`, async (t) => {
+    const written = new Set<string>();
+    const kept: Left[] = [];
+    const all = { count: 9, pageSize: 2, written };
+    const first = pass(t, {
+      ...all,
+      accepts: (name) => name !== rejectedAt,
+      onPage: (left) => {
+        if (kept.length === 2) {
+          throw new Error("broken off");
+        }
+        kept.push(left);
+      },
+    });
+    await t.rejects(first, { message: "broken off" });
+    const [, left] = kept;
+    t.equal(left?.point.continueToken === undefined, rejectedAt !== undefined);
+    const totals: (number | undefined)[] = [];
+    const onObject = (counts: Readonly<Counts>): void => void totals.push(counts.total);
+    const { tally } = await pass(t, { ...all, left, accepts: () => true, onObject });
+    t.match(tally.counts, { done: 9, failed: 0, current: 0, total: 9 });
+    // What the first attempt did after its last whole page was written since the watermark.
+    t.equal(tally.counts.migrated + tally.counts.newer, 9);
+    t.ok(tally.counts.migrated >= 7, `${tally.counts.migrated} migrated`);
+    t.notOk(
+      totals.some((total = 0) => total > 9),
+      "nor more in all",
+    );
+  });
+}
+
+await tap.test("RewritePass counts from zero where what an earlier attempt left is void", async (t) => {
+  const kept: Left[] = [];
+  await pass(t, { count: 4, pageSize: 2, accepts: () => true, onPage: (left) => kept.push(left) });
+  const [left] = kept;
+  // etcd was restored from a backup: it counts from an older revision.
+  const point = { watermark: "5000", continueToken: "2" };
+  const { tally } = await pass(t, {
+    count: 4,
+    pageSize: 2,
+    accepts: () => true,
+    left: left === undefined ? undefined : { ...left, point },
+  });
+  t.match(tally.counts, { done: 4, migrated: 4, total: 4 });
 });
