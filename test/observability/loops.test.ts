@@ -81,8 +81,10 @@ await tap.test("Loop.clock has a loop that waits on purpose live, and one that h
     // A promise that nobody settles.
     await new Promise((_, reject) => abort.signal.addEventListener("abort", () => reject(new Error("over"))));
   }, abort.signal);
-  await clock.advance(100 * LIMIT_MS);
-  t.equal(report()[0], "[+]trigger ok");
+  for (let halves = 0; halves < 2; halves++) {
+    await clock.advance(50 * LIMIT_MS);
+    t.equal(report()[0], "[+]trigger ok");
+  }
   await clock.advance(LIMIT_MS + 1_000);
   t.match(report()[0], /^\[-\]trigger failed: stuck/);
   const ended = kept.catch(() => "over");
