@@ -17,6 +17,8 @@ export interface DiscoverContext {
   readonly signal: AbortSignal;
   /** Milliseconds for versions of groups that cannot be read, all of them together. @default 30000 */
   readonly discoveryPatienceMs?: number;
+  /** Milliseconds for one answer: an aggregated API server that hangs holds up no other. @default 10000 */
+  readonly answerTimeoutMs?: number;
 }
 
 /** What discovery shows. */
@@ -45,6 +47,7 @@ interface ApiService {
 
 /** An API server that has just started, or whose watch caches are being filled, answers 429 and 503 for some seconds. */
 const DEFAULT_PATIENCE_MS = 30_000;
+const DEFAULT_ANSWER_TIMEOUT_MS = 10_000;
 
 /**
  * Every resource of the cluster that can be migrated, and those that are left out. What cannot be read of the groups keeps
@@ -90,12 +93,14 @@ async function readInto(
 }
 
 async function readVersion(groupVersion: GroupVersion, context: DiscoverContext): Promise<DiscoveredVersion | Failure> {
-  const { client, signal } = context;
+  const { answerTimeoutMs = DEFAULT_ANSWER_TIMEOUT_MS, client, signal } = context;
+  const limit = AbortSignal.timeout(answerTimeoutMs);
+  const within = AbortSignal.any([signal, limit]);
   try {
-    return { ...groupVersion, resources: await resourcesOf(client.transport, groupVersion, { signal }) };
+    return { ...groupVersion, resources: await resourcesOf(client.transport, groupVersion, { signal: within }) };
   } catch (error) {
     signal.throwIfAborted();
-    if (failureKindOf(error) === undefined) {
+    if (!limit.aborted && failureKindOf(error) === undefined) {
       throw error;
     }
     const reason = error instanceof ApiError ? error.said.trim() : messageOf(error);
