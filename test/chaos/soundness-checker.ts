@@ -108,6 +108,11 @@ export class SoundnessChecker {
     return checker;
   }
 
+  /** Whether anything was found so far: then there is nothing left to wait for. */
+  get hasBreach(): boolean {
+    return [this.#inHistory, this.#inSnapshots, this.#ofList.breaches].some(({ length }) => length > 0);
+  }
+
   /**
    * Checks once more, and tells what was seen.
    * @throws {Error} where the history does not lead to what is stored in the end: then it proves nothing.
