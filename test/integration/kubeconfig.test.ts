@@ -5,6 +5,7 @@ import { stringify } from "yaml";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { issueCa } from "../../src/certs/issue.ts";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { ensureBinaries } from "../control-plane/binaries.ts";
 import { runKubectl } from "./kubectl.ts";
 import { NAME, recordingProxy, recordingServer, recordingSocks, type Seen } from "./recording-server.ts";
@@ -43,6 +44,8 @@ interface Case {
   /** What lies in the folder; `config` is read where nothing else is said. */
   readonly files: Readonly<Record<string, string>>;
   readonly variables?: (folder: string) => Readonly<Record<string, string>>;
+  /** The flags `--kubeconfig` and `--context`, by the name of the file and of the context. @default none */
+  readonly flags?: { readonly kubeconfig?: string; readonly context?: string };
 }
 
 interface Outcome {
@@ -59,14 +62,21 @@ async function outcomeOf(ask: () => Promise<string | undefined>): Promise<Outcom
   return { seen: [...tls.seen, ...plain.seen], proxied: [...proxy.asked, ...socks.asked, ...tlsProxy.asked], error };
 }
 
-async function withKubectl(variables: Readonly<Record<string, string>>): Promise<string | undefined> {
-  const { code, stderr } = await runKubectl(kubectl, ["get", "--raw", "/version"], { env: { ...variables } });
+async function withKubectl(
+  variables: Readonly<Record<string, string>>,
+  flags: Case["flags"] = {},
+): Promise<string | undefined> {
+  const named = Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
+  const { code, stderr } = await runKubectl(kubectl, ["get", "--raw", "/version", ...named], { env: { ...variables } });
   return code === 0 ? undefined : stderr;
 }
 
-async function withKsvm(variables: Readonly<Record<string, string>>): Promise<string | undefined> {
+async function withKsvm(
+  variables: Readonly<Record<string, string>>,
+  flags: Case["flags"] = {},
+): Promise<string | undefined> {
   try {
-    const transport = new Transport(loadKubeConfig({ environment: { variables, isTerminal: false } }));
+    const transport = new Transport(loadKubeConfig({ ...flags, environment: { variables, isTerminal: false } }));
     try {
       await transport.request({ method: "GET", path: "/version" });
       return undefined;
@@ -79,7 +89,7 @@ async function withKsvm(variables: Readonly<Record<string, string>>): Promise<st
 }
 
 /** Writes the files and asks with both. */
-async function askBoth(t: Test, { files, variables = () => ({}) }: Case) {
+async function askBoth(t: Test, { files, flags = {}, variables = () => ({}) }: Case) {
   const folder = t.testdir();
   for (const [name, text] of Object.entries(files)) {
     const path = join(folder, name);
@@ -93,8 +103,10 @@ async function askBoth(t: Test, { files, variables = () => ({}) }: Case) {
     PATH: dirname(process.execPath),
     ...variables(folder),
   };
-  const byKubectl = await outcomeOf(() => withKubectl(all));
-  const byKsvm = await outcomeOf(() => withKsvm(all));
+  const { kubeconfig: file } = flags;
+  const given = { ...flags, ...(file === undefined ? {} : { kubeconfig: join(folder, file) }) };
+  const byKubectl = await outcomeOf(() => withKubectl(all, given));
+  const byKsvm = await outcomeOf(() => withKsvm(all, given));
   return { folder, byKubectl, byKsvm };
 }
 
@@ -138,6 +150,17 @@ const sameCases: readonly Case[] = [
     name: "~/.kube/config",
     files: { ".kube/config": first },
     variables: () => ({ KUBECONFIG: "" }),
+  },
+  {
+    name: "--kubeconfig, before KUBECONFIG",
+    files: { config: second, other: kubeconfig({}, { token: "other" }) },
+    flags: { kubeconfig: "other" },
+  },
+  {
+    name: "--context, before current-context",
+    files: { second, third },
+    variables: (folder) => ({ KUBECONFIG: `${join(folder, "second")}:${join(folder, "third")}` }),
+    flags: { context: "b" },
   },
   { name: "token", files: { config: kubeconfig({}, { token: "secret" }) } },
   { name: "tokenFile", files: { config: kubeconfig({}, { tokenFile: "t/token" }), "t/token": "from-file\n" } },
@@ -203,6 +226,14 @@ const sameCases: readonly Case[] = [
     variables: (folder) => ({ PATH: `${join(folder, "bin")}:${dirname(process.execPath)}` }),
   },
   {
+    name: "an exec plugin of v1beta1, which needs no interactiveMode",
+    files: {
+      config: kubeconfig({}, { exec: { apiVersion: `${GROUP}/v1beta1`, command: "./bin/plugin" } }),
+      "bin/plugin": SCRIPT,
+      "bin/plugin.mjs": PLUGIN({ token: "issued" }).replace(API_VERSION, `${GROUP}/v1beta1`),
+    },
+  },
+  {
     name: "an exec plugin beside a token",
     files: {
       config: kubeconfig({}, { ...exec(), token: "secret" }),
@@ -234,6 +265,7 @@ const sameCases: readonly Case[] = [
       "ca.crt": tls.caPem,
     },
   },
+  { name: "disable-compression", files: { config: kubeconfig({ "disable-compression": true }, { token: "a" }) } },
   {
     name: "insecure-skip-tls-verify",
     files: {
@@ -293,6 +325,16 @@ const sameCases: readonly Case[] = [
     name: "https_proxy without a scheme, and a NO_PROXY for others",
     files: { config: kubeconfig({ server: BY_NAME }, { token: "a" }) },
     variables: () => ({ https_proxy: `127.0.0.1:${proxy.port}`, NO_PROXY: `.${NAME},10.0.0.0/8,${NAME}:1` }),
+  },
+  {
+    name: "HTTP_PROXY for a server without TLS",
+    files: {
+      config: kubeconfig(
+        { server: `http://${NAME}:${plain.port}`, "certificate-authority-data": "" },
+        { username: "jane", password: "doe" },
+      ),
+    },
+    variables: () => ({ HTTP_PROXY: `http://127.0.0.1:${proxy.port}`, HTTPS_PROXY: "http://127.0.0.1:1" }),
   },
   {
     name: "HTTPS_PROXY for a server on this machine",
@@ -380,6 +422,39 @@ const refusedCases: readonly (Case & { readonly kubectl: RegExp; readonly ksvm: 
     ksvm: /has a certificate-authority and insecure-skip-tls-verify/,
   },
   {
+    name: "a certificate authority of two kinds",
+    files: { config: kubeconfig({ "certificate-authority": "ca.crt" }, { token: "a" }), "ca.crt": tls.caPem },
+    kubectl: /certificate-authority-data and certificate-authority are both specified/,
+    ksvm: /certificate-authority-data/,
+  },
+  {
+    name: "a server whose authority this machine does not know",
+    files: { config: kubeconfig({ "certificate-authority-data": "" }, { token: "a" }) },
+    kubectl: /certificate signed by unknown authority/,
+    ksvm: /certificate/,
+  },
+  {
+    name: "a cluster without a server",
+    files: { config: kubeconfig({ server: "" }, { token: "a" }) },
+    // It takes localhost:8080.
+    kubectl: /localhost:8080/,
+    ksvm: /server "" is not an http or https URL/,
+  },
+  {
+    name: "a --kubeconfig that does not exist",
+    files: { config: first },
+    flags: { kubeconfig: "gone" },
+    kubectl: /gone: no such file/,
+    ksvm: /Cannot load kubeconfig ".*gone"/,
+  },
+  {
+    name: "a --context that does not exist",
+    files: { config: first },
+    flags: { context: "gone" },
+    kubectl: /context "gone" does not exist/,
+    ksvm: /Cannot use context "gone": .* has "a"/,
+  },
+  {
     name: "a proxy of an unknown kind",
     files: { config: kubeconfig({ "proxy-url": "ftp://127.0.0.1:1" }, { token: "a" }) },
     kubectl: /unsupported scheme "ftp"/,
@@ -417,6 +492,12 @@ const refusedCases: readonly (Case & { readonly kubectl: RegExp; readonly ksvm: 
     ksvm: /exec has no interactiveMode/,
   },
   {
+    name: "auth-provider azure",
+    files: { config: kubeconfig({}, { "auth-provider": { name: "azure" } }) },
+    kubectl: /The azure auth plugin has been removed/,
+    ksvm: /"azure" was removed from kubectl/,
+  },
+  {
     name: "auth-provider gcp",
     files: { config: kubeconfig({}, { "auth-provider": { name: "gcp" } }) },
     kubectl: /The gcp auth plugin has been removed/,
@@ -445,4 +526,27 @@ await t.test("ksvm is anonymous where the context has no user; kubectl asks for 
   const { byKubectl, byKsvm } = await askBoth(t, { name: "", files: { config } });
   t.match(byKubectl.error, /EOF/);
   t.same(byKsvm, { seen: [{ path: "/version", headers: {}, client: undefined }], proxied: [], error: undefined });
+});
+
+await t.test("ksvm expects an https proxy to show its own name, kubectl tls-server-name", async (t) => {
+  const own = await issueSelfSigned({
+    dnsNames: ["proxy.test"],
+    ipAddresses: ["127.0.0.1"],
+    now: new Date(),
+    lifetimeMs: 3_600_000,
+  });
+  const { asked, port } = await recordingProxy(t, own);
+  const config = kubeconfig(
+    {
+      server: BY_NAME,
+      "tls-server-name": NAME,
+      "proxy-url": `https://127.0.0.1:${port}`,
+      "certificate-authority-data": encoded(tls.caPem + own.caPem),
+    },
+    { token: "a" },
+  );
+  const { byKubectl, byKsvm } = await askBoth(t, { name: "", files: { config } });
+  t.match(byKubectl.error, /certificate is valid for proxy\.test, not ksvm\.test/);
+  t.equal(byKsvm.error, undefined);
+  t.same([byKubectl.seen.length, byKsvm.seen.length, asked.length], [0, 1, 1]);
 });
