@@ -164,7 +164,7 @@ alone("F17: an API server that answers 429 is given time", async (t) => {
   const kubeconfig = cluster.controlPlane.kubeconfigFor("throttled");
   const run = await cluster.migrate([kind.name, "--max-in-flight", "16", "--kubeconfig", kubeconfig]);
   t.equal(run.code, 0, run.stderr);
-  t.match(run.stdout, /trying again .*answered 429/, "it did answer 429");
+  t.match(run.stdout, /retrying .*answered 429/, "it did answer 429");
   t.same(await cluster.storedAs(kind), { v1: 60 });
   await assertNoTraces(t, cluster, kind);
 });

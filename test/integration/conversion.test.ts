@@ -116,8 +116,8 @@ parallel(
         output += text;
       },
     });
-    await eventually(async () => /trying again .*w3 cannot be converted/.test(output), "the run waits and says why");
-    await eventually(async () => /waiting, up to .*w3 cannot be converted/.test(output), "and lifts its freeze");
+    await eventually(async () => /retrying .*w3 cannot be converted/.test(output), "the run waits and says why");
+    await eventually(async () => /waiting up to .*w3 cannot be converted/.test(output), "and lifts its freeze");
     const waits = output.length;
     // Longer than it would take to freeze again, and be stuck again.
     await new Promise((resolve) => setTimeout(resolve, 6_000));

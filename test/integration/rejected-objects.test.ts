@@ -102,7 +102,7 @@ parallel("an object whose field has another type by now is named, and keeps its 
   const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 3);
   t.match(run.stderr, /default\/w1: failed to create typed live object .*\.spec\.size: expected string/);
-  t.notMatch(run.stdout, /trying again .*failed to create typed/, "waiting does not change it");
+  t.notMatch(run.stdout, /retrying .*failed to create typed/, "waiting does not change it");
   t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 2 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   t.strictSame(await api.get<PartialObjectMetadata>(resource, broken), before);

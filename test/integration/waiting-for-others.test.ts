@@ -28,7 +28,7 @@ parallel("F9: a conversion webhook that is down is waited for by its name, and d
   await cluster.createStale(kind, 5, { conversion: conversionBy(webhook) });
   webhook.setDown(true);
   const { seen, ended } = startRun([kind.name]);
-  await eventually(async () => /trying again .*conversion webhook for example.com/.test(seen.output), "the run waits");
+  await eventually(async () => /retrying .*conversion webhook for example.com/.test(seen.output), "the run waits");
   t.same(await cluster.storedAs(kind), { v1alpha1: 5 });
   webhook.setDown(false);
   const { code, stderr } = await ended;
@@ -72,10 +72,7 @@ parallel(
     await eventually(isRefused, "the webhook is in force");
 
     const { seen, ended } = startRun([kind.name, "--max-freeze-idle", "3s"]);
-    await eventually(
-      async () => /waiting, up to .*for webhook "own.example.com"/.test(seen.output),
-      "the run names it",
-    );
+    await eventually(async () => /waiting up to .*for webhook "own.example.com"/.test(seen.output), "the run names it");
     t.match(seen.output, /lifted the freeze/);
     await assertUnfrozen(t, cluster, kind);
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
