@@ -64,6 +64,10 @@ bench-migrate: build ## Measure how fast objects are migrated and what that cost
 bench-memory: build ## Measure how much memory large objects, and many, cost ksvm migrate and ksvm controller (ARGS="-o json")
 	@node bench/memory.ts $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: build ## Measure what 5,000 CRDs and 20,000 migrations cost ksvm controller, idle and busy (ARGS="-o json")
+	@node bench/scale.ts --program dist/cli/main.js $(ARGS)
+
 .PHONY: bench-webhook
 bench-webhook: build ## Measure how fast the webhook answers, against a Go webhook with the same rule (ARGS="-o json")
 	@node bench/webhook.ts --program dist $(ARGS)
