@@ -1,5 +1,5 @@
 import type { MigrationCondition } from "../api/migration.ts";
-import { heldBy, isOver, queueOf, type QueuedMigration } from "./migration-queue.ts";
+import { isOver, type MigrationQueue, type QueuedMigration } from "./migration-queue.ts";
 import { conditionsIn, type Phase } from "./migration-status.ts";
 import type { SuspendMark } from "../suspend/suspend-mark.ts";
 
@@ -25,35 +25,81 @@ export interface IdleStatus {
 
 type Wanted = Omit<IdleStatus, "conditions">;
 
-/** So many have their position shown: it is written again for each of them whenever the queue moves. */
+/** So many have their position shown: it is written again for each of them when the queue moves. */
 export const POSITIONS_SHOWN = 100;
+/**
+ * So many positions at most are written again at once, the nearest ones in any case: in a queue that moves all the time the
+ * others are written when they lag most.
+ */
+export const MOVES_AT_ONCE = 20;
+const NEAREST = 10;
 /** So many names of migrations at work are told of. */
 const NAMES_SHOWN = 3;
 
 /** The migrations that nobody carries out and that do not show it yet, the front of the queue first. */
-export function idleStatusesOf(migrations: Iterable<QueuedMigration>, context: IdleContext): readonly IdleStatus[] {
-  const suspendable = [...migrations];
-  const idle = suspendable.filter((migration) => !isOver(migration) && !context.atWork.has(migration.uid));
-  const isStopped = ({ isSuspended }: QueuedMigration): boolean => isSuspended || context.mark !== undefined;
-  const suspended: readonly Wanted[] = idle
-    .filter(isStopped)
-    .map((migration) => ({ migration, phase: suspendedPhase(migration, context) }));
-  const held = heldBy(suspendable);
-  const isHeld = ({ resource }: QueuedMigration): boolean => held.has(resource);
-  const waiting = queueOf(idle.filter((migration) => !isStopped(migration)));
-  const behind: readonly Wanted[] = waiting
-    .filter(isHeld)
-    .map((migration) => ({ migration, phase: heldPhase(held.get(migration.resource) ?? "") }));
-  const queue = waiting.filter((migration) => !isHeld(migration));
-  // One that has begun keeps what it says until its turn comes: it is among the first.
-  const queued: readonly Wanted[] = queue.flatMap((migration, index) =>
-    migration.state === "Running" || migration.state === "Waiting"
-      ? []
-      : [{ migration, ...queuedPhase(index + 1, context) }],
+export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): readonly IdleStatus[] {
+  const front = context.mark === undefined ? frontOf(queue, context) : new Map<string, Wanted>();
+  const { fresh, moved } = partition([...front.values()].filter(isNews));
+  const suspended: Wanted[] = [];
+  const behind: Wanted[] = [];
+  const far: Wanted[] = [];
+  for (const migration of queue) {
+    if (isOver(migration) || context.atWork.has(migration.uid) || front.has(migration.uid)) {
+      continue;
+    }
+    const holder = queue.heldBy(migration.resource);
+    if (migration.isSuspended || context.mark !== undefined) {
+      suspended.push({ migration, phase: suspendedPhase(migration, context) });
+    } else if (holder !== undefined) {
+      behind.push({ migration, phase: heldPhase(holder) });
+    } else if (hasNotBegun(migration)) {
+      far.push({ migration, phase: FAR });
+    }
+  }
+  return [...moved, ...fresh, ...[...suspended, ...behind, ...far].filter((wanted) => !isShown(wanted))].map((wanted) =>
+    withConditions(wanted, context),
   );
-  return [...suspended, ...behind, ...queued]
-    .filter((status) => !isShown(status))
-    .map((status) => withConditions(status, context));
+}
+
+/** By uid, in their order: those whose position is shown. */
+function frontOf(queue: MigrationQueue, context: IdleContext): ReadonlyMap<string, Wanted> {
+  const front = new Map<string, Wanted>();
+  for (const migration of queue.inOrder()) {
+    if (front.size === POSITIONS_SHOWN) {
+      break;
+    }
+    if (!context.atWork.has(migration.uid)) {
+      const queuePosition = front.size + 1;
+      front.set(migration.uid, { migration, queuePosition, phase: nearPhase(queuePosition, context) });
+    }
+  }
+  return front;
+}
+
+/** One that has begun keeps what it says until its turn comes: it is among the first. */
+function hasNotBegun({ state }: QueuedMigration): boolean {
+  return state !== "Running" && state !== "Waiting";
+}
+
+function isNews(wanted: Wanted): boolean {
+  return hasNotBegun(wanted.migration) && !isShown(wanted);
+}
+
+/** Of those that say already that they are in the queue, only so many at once. */
+function partition(front: readonly Wanted[]): { readonly fresh: readonly Wanted[]; readonly moved: readonly Wanted[] } {
+  const isQueued = ({ migration: { conditions, state } }: Wanted): boolean =>
+    state === "Pending" && conditions.some(({ reason, status }) => reason === "Queued" && status === "True");
+  const moved = front.filter(isQueued);
+  const lagging = moved.slice(NEAREST).toSorted((a, b) => lagOf(b) - lagOf(a));
+  return {
+    fresh: front.filter((wanted) => !isQueued(wanted)),
+    moved: [...moved.slice(0, NEAREST), ...lagging.slice(0, MOVES_AT_ONCE - NEAREST)],
+  };
+}
+
+/** By how much the position that one shows is wrong. */
+function lagOf({ migration, queuePosition = 0 }: Wanted): number {
+  return Math.abs((migration.queuePosition ?? POSITIONS_SHOWN + 1) - queuePosition);
 }
 
 function suspendedPhase({ isSuspended, name }: QueuedMigration, { mark }: IdleContext): Phase {
@@ -70,13 +116,17 @@ function heldPhase(suspended: string): Phase {
   return { type: "Pending", reason: "Queued", message };
 }
 
-function queuedPhase(position: number, { running }: IdleContext): Pick<IdleStatus, "phase" | "queuePosition"> {
-  const isNear = position <= POSITIONS_SHOWN;
-  const place = isNear ? `number ${position} in the queue` : `more than ${POSITIONS_SHOWN} are before it in the queue`;
+const FAR: Phase = {
+  type: "Pending",
+  reason: "Queued",
+  message: `more than ${POSITIONS_SHOWN} are before it in the queue`,
+};
+
+function nearPhase(position: number, { running }: IdleContext): Phase {
   const more = running.length > NAMES_SHOWN ? ` and ${running.length - NAMES_SHOWN} more` : "";
   const names = running.slice(0, NAMES_SHOWN).join(", ");
-  const message = isNear && names !== "" ? `${place}; at work: ${names}${more}` : place;
-  return { phase: { type: "Pending", reason: "Queued", message }, ...(isNear ? { queuePosition: position } : {}) };
+  const place = `number ${position} in the queue`;
+  return { type: "Pending", reason: "Queued", message: names === "" ? place : `${place}; at work: ${names}${more}` };
 }
 
 /** There may be twenty thousand, of which nearly all show it already. */

@@ -25,8 +25,9 @@ export interface IdleWriterOptions {
   readonly onWritten: (migration: StorageVersionMigration) => void;
 }
 
-/** Milliseconds between two rounds: each may write as many statuses as positions are shown. */
+/** Milliseconds between two rounds, and writes of one round: what the API server answers to them begins the next one. */
 const MIN_INTERVAL_MS = 2_000;
+const MAX_WRITES = 200;
 const WRITE_TIMEOUT_MS = 10_000;
 
 /** Writes the status of migrations that nobody carries out: their place in the queue, and that they are suspended. */
@@ -58,13 +59,19 @@ export class IdleWriter {
       pulse.beat();
       // From here on a wake is for the next round.
       this.#woken = Promise.withResolvers();
-      for (const status of due()) {
+      for (const status of this.#inTurn(due()).slice(0, MAX_WRITES)) {
         if (signal.aborted || !(await this.#write(status, signal))) {
           break;
         }
         pulse.beat();
       }
     }
+  }
+
+  /** Those that were refused come last: they keep no other from its turn. */
+  #inTurn(due: readonly IdleStatus[]): readonly IdleStatus[] {
+    const isTold = ({ migration }: IdleStatus): boolean => this.#told.has(migration.uid);
+    return this.#told.size === 0 ? due : [...due.filter((one) => !isTold(one)), ...due.filter(isTold)];
   }
 
   /** @returns whether to go on with the others */

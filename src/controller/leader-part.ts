@@ -3,6 +3,7 @@ import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
 import { ApiServerFinder } from "../migrator/api-servers.ts";
 import { Retrier } from "../migrator/retrier.ts";
+import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "../observability/observe-migration.ts";
 import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
@@ -17,6 +18,7 @@ import { runFactory } from "./run-factory.ts";
 /** What a {@link LeaderPart} needs. */
 export interface LeaderPartOptions extends ReplicaOptions {
   readonly leadership: LeaderElector;
+  readonly feed: Pick<MigrationFeed, "follow">;
   readonly loops: Pick<ReplicaLoops, "add">;
   readonly freezes: FreezeSink;
 }
@@ -133,14 +135,14 @@ export class LeaderPart {
   }
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
-    const { clock, leadership, logger, loops, settings } = this.#options;
+    const { clock, feed, leadership, logger, loops, settings } = this.#options;
     const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
     if (settings.trigger === undefined) {
       await retireStorageStates({ client, clock, logger, signal });
     } else {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const managesStoredVersions = settings.runs.options.manageStoredVersions ?? true;
-      const options = { client, clock, logger, findApiServers, managesStoredVersions, ...settings.trigger };
+      const options = { client, clock, feed, logger, findApiServers, managesStoredVersions, ...settings.trigger };
       await loops.add("trigger").keep((pulse) => new Trigger({ ...options, pulse }).run(signal), signal);
     }
   }

@@ -1,17 +1,15 @@
 import type { Logger } from "pino";
-import type { MigrationState, StorageVersionMigration } from "../api/migration.ts";
-import type { Unreadable } from "../api/parse-meta.ts";
+import type { MigrationState } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
+import type { MigrationChange, MigrationFeed } from "../migrations/migration-feed.ts";
 import { Retrier } from "../migrator/retrier.ts";
-import { FailureLog } from "../observability/failure-log.ts";
 import { Loop } from "../observability/loops.ts";
 import { FollowedMark } from "./followed-mark.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
 import { KnownMigrations } from "./known-migrations.ts";
-import { migrationChanges } from "./migration-feed.ts";
 import { MigrationJobs, type RunObserver } from "./migration-jobs.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
 import { keepSweeping } from "./orphan-sweep.ts";
@@ -24,6 +22,7 @@ export interface MigrationControllerOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly feed: Pick<MigrationFeed, "follow">;
   readonly openRun: OpenRun;
   /** Unique to this replica: host name and a random part. */
   readonly identity: string;
@@ -81,7 +80,7 @@ export class MigrationController {
    * To be called once.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const { client, clock, logger, maxConcurrent = 1, onStates } = this.#options;
+    const { clock, feed, maxConcurrent = 1, onStates } = this.#options;
     this.#slots = new Slots(maxConcurrent, {
       start: (slot) => this.#startNext(slot, signal),
       isThere: () => this.#next() !== undefined,
@@ -92,27 +91,22 @@ export class MigrationController {
       loops.add("suspend-mark").keep((loop) => this.#mark.run(signal, loop.clock), signal),
     ];
     let sweeping: Promise<void> | undefined;
-    const failures = new FailureLog({
-      clock,
-      logger,
-      failing: "cannot watch StorageVersionMigrations; trying again",
-      working: "watching StorageVersionMigrations again",
-    });
-    const onError = (error: unknown): void => failures.failed(error);
-    const onUnreadable = ({ name, problem }: Unreadable): void =>
-      logger.warn({ migration: name, problem }, "left a StorageVersionMigration out: it cannot be read");
-    const onIgnored = ({ metadata: { name } }: StorageVersionMigration, paths: readonly string[]): void =>
-      logger.warn({ migration: name, paths }, "parts of a status cannot be read and count as never written");
-    await loops.add("migration-watch").keep(async (loop) => {
-      const feed = { client, clock: loop.clock, signal, onError, onUnreadable, onIgnored };
-      for await (const change of migrationChanges(feed)) {
-        failures.worked();
-        this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
-        onStates?.(this.#known.states());
-        this.#changed();
+    const onChange = (change: MigrationChange): void => {
+      if (change.type === "listing") {
+        return;
+      }
+      this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
+      onStates?.(this.#known.states());
+      this.#changed();
+      if (change.type === "listed") {
         // Not before all migrations are known: what they will take over is no orphan.
         sweeping ??= loops.add("sweep").keep((sweep) => this.#sweep(signal, sweep), signal);
       }
+    };
+    await loops.add("migration-watch").keep((loop) => {
+      // It waits for the feed, whose watch bounds its own silence.
+      loop.rest();
+      return feed.follow(onChange, signal);
     }, signal);
     await this.#jobs.ended();
     await Promise.all([sweeping, ...others]);
@@ -121,7 +115,7 @@ export class MigrationController {
   /** Stops what is suspended, begins what may begin, and has the rest say why it does neither. */
   #changed(): void {
     for (const uid of this.#jobs.atWork.keys()) {
-      if (this.#mark.mark !== undefined || this.#known.get(uid)?.isSuspended === true) {
+      if (this.#mark.mark !== undefined || this.#known.queue.get(uid)?.isSuspended === true) {
         this.#jobs.suspend(uid);
       }
     }
@@ -136,14 +130,14 @@ export class MigrationController {
     const atWork = [...this.#jobs.atWork].map(([uid, { name }]) => [uid, name] as const);
     const running = [...this.#jobs.atWork.values()].filter(({ slot }) => slot.isHeld).map(({ name }) => name);
     const now = new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
-    return idleStatusesOf(this.#known.all(), { atWork: new Map(atWork), running, mark: this.#mark.mark, now });
+    return idleStatusesOf(this.#known.queue, { atWork: new Map(atWork), running, mark: this.#mark.mark, now });
   }
 
   #next(): QueuedMigration | undefined {
     if (!this.#mark.isKnown || this.#mark.mark !== undefined) {
       return undefined;
     }
-    return this.#known.next([...this.#jobs.atWork.values()].map(({ resource }) => resource));
+    return this.#known.queue.next(new Set([...this.#jobs.atWork.values()].map(({ resource }) => resource)));
   }
 
   #startNext(slot: Slot, signal: AbortSignal): boolean {
@@ -177,9 +171,7 @@ export class MigrationController {
     if ([...this.#jobs.atWork.values()].some(({ resource, slot }) => resource === crdName && slot.isHeld)) {
       return true;
     }
-    const isBrokenOff = [...this.#known.all()].some(
-      ({ resource, uid }) => resource === crdName && this.#jobs.isBrokenOff(uid),
-    );
-    return this.#mark.mark === undefined && !isBrokenOff && this.#known.takesFreezeOver(crdName);
+    const isBrokenOff = [...this.#known.queue.dueOf(crdName)].some(({ uid }) => this.#jobs.isBrokenOff(uid));
+    return this.#mark.mark === undefined && !isBrokenOff && this.#known.queue.takesFreezeOver(crdName);
   }
 }

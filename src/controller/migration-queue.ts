@@ -7,6 +7,7 @@ import {
   type StorageVersionMigration,
 } from "../api/migration.ts";
 import { PRIORITY_ANNOTATION } from "../api/names.ts";
+import { SortedSet } from "../sorted-set.ts";
 
 /** What the controller keeps of a migration. */
 export interface QueuedMigration {
@@ -49,47 +50,188 @@ export function isOver({ state }: Pick<QueuedMigration, "state">): boolean {
   return state === "Succeeded" || state === "Failed";
 }
 
-/** The resources that no migration begins of, since one of them is suspended, with the name of that one. */
-export function heldBy(migrations: Iterable<QueuedMigration>): ReadonlyMap<string, string> {
-  const suspended = [...migrations].filter((migration) => migration.isSuspended && !isOver(migration));
-  return new Map(suspended.map(({ name, resource }) => [resource, name]));
-}
-
 /**
- * Whether a migration goes on with the freeze that a dead run left on its resource, as soon as it has its turn. One that
- * is in the queue freezes anew, and one that is held back may be so for weeks.
+ * All migrations that there are, and their order: those that ran before a restart, the oldest, low priority last. A change of
+ * one costs comparisons in proportion to the logarithm of their number; one that suspends or resumes a migration, those of
+ * its resource.
  */
-export function takesFreezeOver(migrations: Iterable<QueuedMigration>, resource: string): boolean {
-  const all = [...migrations].filter((migration) => migration.resource === resource);
-  return !heldBy(all).has(resource) && all.some(({ state }) => state === "Running");
-}
+export class MigrationQueue {
+  readonly #byUid = new Map<string, QueuedMigration>();
+  readonly #states = { Pending: 0, Running: 0, Waiting: 0, Suspended: 0, Succeeded: 0, Failed: 0 };
+  /** By resource and uid: those that their users suspended, and that are not over. */
+  readonly #suspended = new Map<string, Map<string, QueuedMigration>>();
+  /** By resource: those that are to be begun. */
+  readonly #due = new Map<string, SortedSet<QueuedMigration>>();
+  /** Those that are to be begun, of resources that no suspended migration holds. */
+  readonly #order: SortedSet<QueuedMigration>;
+  /** Of each of these resources the one that comes first. */
+  readonly #heads: SortedSet<QueuedMigration>;
+  readonly #compare: typeof inOrder;
 
-/** The migrations that are to be begun, in their order: those that ran before a restart, the oldest, low priority last. */
-export function queueOf(migrations: Iterable<QueuedMigration>): readonly QueuedMigration[] {
-  return [...migrations].filter((migration) => !isOver(migration) && !migration.isSuspended).toSorted(inOrder);
-}
+  /** @param compare for a test that counts */
+  constructor(compare: typeof inOrder = inOrder) {
+    this.#compare = compare;
+    this.#order = new SortedSet(compare);
+    this.#heads = new SortedSet(compare);
+  }
 
-/**
- * The migration to begin with: the first of the queue whose resource is free.
- *
- * @param busy the resources that are being migrated, or held by a suspended migration
- */
-export function nextOf(migrations: Iterable<QueuedMigration>, busy: ReadonlySet<string>): QueuedMigration | undefined {
-  let next: QueuedMigration | undefined;
-  for (const migration of migrations) {
-    const isDue = !isOver(migration) && !migration.isSuspended && !busy.has(migration.resource);
-    if (isDue && (next === undefined || inOrder(migration, next) < 0)) {
-      next = migration;
+  /** All of them, in no order. */
+  [Symbol.iterator](): Iterator<QueuedMigration> {
+    return this.#byUid.values();
+  }
+
+  get(uid: string): QueuedMigration | undefined {
+    return this.#byUid.get(uid);
+  }
+
+  /** How many there are in each state. */
+  get states(): Readonly<Record<MigrationState, number>> {
+    return this.#states;
+  }
+
+  /** Takes one in, in the place of what was known of it. */
+  set(migration: QueuedMigration): void {
+    const before = this.#byUid.get(migration.uid);
+    this.#byUid.set(migration.uid, migration);
+    this.#states[migration.state]++;
+    if (before !== undefined) {
+      this.#states[before.state]--;
+    }
+    if (before?.resource !== migration.resource) {
+      this.#update(before?.resource, before, undefined);
+      this.#update(migration.resource, undefined, migration);
+    } else {
+      this.#update(migration.resource, before, migration);
     }
   }
-  return next;
+
+  /** @returns what was known of it */
+  delete(uid: string): QueuedMigration | undefined {
+    const before = this.#byUid.get(uid);
+    if (before !== undefined) {
+      this.#byUid.delete(uid);
+      this.#states[before.state]--;
+      this.#update(before.resource, before, undefined);
+    }
+    return before;
+  }
+
+  /** Those that are to be begun and that no suspended one holds back, in their order. */
+  inOrder(): Iterable<QueuedMigration> {
+    return this.#order;
+  }
+
+  /** The first of them whose resource is not being migrated. */
+  next(atWork: ReadonlySet<string>): QueuedMigration | undefined {
+    for (const migration of this.#heads) {
+      // At most as many are passed over as there are at work.
+      if (!atWork.has(migration.resource)) {
+        return migration;
+      }
+    }
+    return undefined;
+  }
+
+  /** The name of a suspended migration, because of which none of this resource begins. */
+  heldBy(resource: string): string | undefined {
+    return this.#suspended.get(resource)?.values().next().value?.name;
+  }
+
+  /** Those of a resource that are to be begun, once nothing holds them back. */
+  dueOf(resource: string): Iterable<QueuedMigration> {
+    return this.#due.get(resource) ?? [];
+  }
+
+  /**
+   * Whether a migration goes on with the freeze that a dead run left on its resource, as soon as it has its turn. One that
+   * is in the queue freezes again, and one that is held back may be so for weeks.
+   */
+  takesFreezeOver(resource: string): boolean {
+    // Those that ran come first.
+    return this.heldBy(resource) === undefined && this.#due.get(resource)?.first?.state === "Running";
+  }
+
+  #update(resource = "", before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
+    const due = this.#due.get(resource) ?? new SortedSet(this.#compare);
+    const wasHeld = this.#suspended.has(resource);
+    const headBefore = wasHeld ? undefined : due.first;
+    this.#updateSuspended(resource, before, after);
+    const isHeld = this.#suspended.has(resource);
+    if (wasHeld !== isHeld) {
+      this.#setHeld(due, isHeld);
+    }
+    for (const order of isHeld ? [due] : [due, this.#order]) {
+      replace(order, before, after);
+    }
+    if (due.size === 0) {
+      this.#due.delete(resource);
+    } else {
+      this.#due.set(resource, due);
+    }
+    this.#moveHead(headBefore, isHeld ? undefined : due.first);
+  }
+
+  #setHeld(due: Iterable<QueuedMigration>, isHeld: boolean): void {
+    for (const migration of due) {
+      if (isHeld) {
+        this.#order.delete(migration);
+      } else {
+        this.#order.add(migration);
+      }
+    }
+  }
+
+  #updateSuspended(resource: string, before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
+    const suspended = this.#suspended.get(resource) ?? new Map<string, QueuedMigration>();
+    suspended.delete(before?.uid ?? "");
+    if (after !== undefined && after.isSuspended && !isOver(after)) {
+      suspended.set(after.uid, after);
+    }
+    if (suspended.size === 0) {
+      this.#suspended.delete(resource);
+    } else {
+      this.#suspended.set(resource, suspended);
+    }
+  }
+
+  #moveHead(before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
+    if (before !== after) {
+      if (before !== undefined) {
+        this.#heads.delete(before);
+      }
+      if (after !== undefined) {
+        this.#heads.add(after);
+      }
+    }
+  }
 }
 
-function inOrder(a: QueuedMigration, b: QueuedMigration): number {
-  return rankOf(a) - rankOf(b) || compare(a.created, b.created) || compare(a.name, b.name);
+/** Of the two only what is to be begun has a place. */
+function replace(
+  order: SortedSet<QueuedMigration>,
+  before: QueuedMigration | undefined,
+  after: QueuedMigration | undefined,
+): void {
+  if (before !== undefined && isDue(before)) {
+    order.delete(before);
+  }
+  if (after !== undefined && isDue(after)) {
+    order.add(after);
+  }
 }
 
-function compare(a: string, b: string): number {
+function isDue(migration: QueuedMigration): boolean {
+  return !isOver(migration) && !migration.isSuspended;
+}
+
+/** The order of the queue, which is total: no two migrations have one uid. */
+export function inOrder(a: QueuedMigration, b: QueuedMigration): number {
+  return (
+    rankOf(a) - rankOf(b) || textOrder(a.created, b.created) || textOrder(a.name, b.name) || textOrder(a.uid, b.uid)
+  );
+}
+
+function textOrder(a: string, b: string): number {
   return a === b ? 0 : a < b ? -1 : 1;
 }
 

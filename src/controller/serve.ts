@@ -1,5 +1,6 @@
 import { CONTROLLER_LEASE } from "../api/migration.ts";
 import { LeaderElector } from "../kube/leader-election.ts";
+import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
 import type { Loop } from "../observability/loops.ts";
@@ -33,6 +34,7 @@ class Replica {
   readonly #failed = new AbortController();
   readonly #signal: AbortSignal;
   readonly #loops: ReplicaLoops;
+  readonly #feed: MigrationFeed;
   readonly #progress: ProgressIndex;
   readonly #freezes: HeldFreezes;
   /** Missing where nothing is frozen. */
@@ -43,7 +45,8 @@ class Replica {
     this.#options = options;
     this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
     this.#loops = replicaLoops(clock, settings);
-    this.#progress = new ProgressIndex(options);
+    this.#feed = new MigrationFeed(options);
+    this.#progress = new ProgressIndex(this.#feed);
     this.#freezes = new HeldFreezes(options);
     if (settings.runs.options.manageStoredVersions !== false) {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
@@ -58,7 +61,11 @@ class Replica {
     const signal = this.#signal;
     const parts = [
       this.#loops.add("election").keep((loop) => this.#lead(loop), signal),
-      this.#loops.add("progress").keep((loop) => this.#progress.run(signal, loop.clock), signal),
+      this.#loops.add("progress").keep((loop) => {
+        // It waits for the feed, whose watch bounds its own silence.
+        loop.rest();
+        return this.#progress.run(signal);
+      }, signal),
       this.#loops.add("freezes").keep((loop) => this.#freezes.run(signal, loop.clock), signal),
       this.#serveWebhook(),
     ];
@@ -110,6 +117,7 @@ class Replica {
     });
     const leader = new LeaderPart({
       ...this.#options,
+      feed: this.#feed,
       leadership: elector,
       loops: this.#loops,
       freezes: this.#freezes,

@@ -64,6 +64,11 @@ function kindOfAnswer(error: ApiError): FailureKind {
   return kind ?? (isTransient ? "transient" : "rejected");
 }
 
+/** Whether the authorizer refused: who asked is known, and may not do this. */
+export function isForbidden(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.status === 403 && failureKindOf(error) === "denied";
+}
+
 /** The name of an admission webhook is a DNS name, so nothing in it is escaped. */
 const WEBHOOK_DENIAL = /^admission webhook "[^"]*" denied the request\b/;
 /** An API server puts the object before it: `widgets.example.com "a" is forbidden: ValidatingAdmissionPolicy …`. */

@@ -3,9 +3,8 @@ import type { PartialObjectMetadataList } from "../api/meta.ts";
 import { ItemSplitter } from "../json/item-splitter.ts";
 import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES } from "./listed-object.ts";
 
-/** One page of a list, of whose objects only the short fields are kept. */
-export interface ListedPage {
-  readonly items: readonly ListedObject[];
+/** What a page of a list says beside its items. */
+export interface PageEnd {
   /** The state that the page shows. */
   readonly resourceVersion: string;
   /** Missing where this is the last page. */
@@ -14,6 +13,11 @@ export interface ListedPage {
   readonly remainingItemCount?: number;
   /** The size of the answer. */
   readonly bytes: number;
+}
+
+/** One page of a list, of whose objects only the short fields are kept. */
+export interface ListedPage extends PageEnd {
+  readonly items: readonly ListedObject[];
 }
 
 /** Kind, resourceVersion and continue token: some hundred bytes. */
@@ -25,8 +29,16 @@ const REST_BYTES = 2 ** 20;
  */
 export async function readListedPage(body: Readable): Promise<ListedPage> {
   const items: ListedObject[] = [];
-  const limits = { itemBytes: MAX_OBJECT_BYTES, restBytes: REST_BYTES };
-  const splitter = new ItemSplitter((text) => items.push(listedObjectOf(text)), limits);
+  const end = await readItems(body, (text) => items.push(listedObjectOf(text)));
+  return { items, ...end };
+}
+
+/**
+ * Reads a page as it arrives, and hands out the JSON text of one item at a time: its bytes are good until `onItem` returns.
+ * @throws as {@link readListedPage}; whatever `onItem` throws.
+ */
+export async function readItems(body: Readable, onItem: (text: Buffer) => void): Promise<PageEnd> {
+  const splitter = new ItemSplitter(onItem, { itemBytes: MAX_OBJECT_BYTES, restBytes: REST_BYTES });
   let bytes = 0;
   for await (const chunk of body as AsyncIterable<Buffer>) {
     bytes += chunk.length;
@@ -34,7 +46,6 @@ export async function readListedPage(body: Readable): Promise<ListedPage> {
   }
   const { continue: token = "", remainingItemCount, resourceVersion } = metadataOf(splitter.end());
   return {
-    items,
     resourceVersion,
     ...(token === "" ? {} : { continueToken: token }),
     ...(remainingItemCount === undefined ? {} : { remainingItemCount }),

@@ -38,6 +38,8 @@ export interface WatchOptions {
    * lists everything from time to time, whatever the API server has kept from it. @default 900000 (15 minutes)
    */
   readonly relistMs?: number;
+  /** Called each time that the API server has begun to answer: it allows the watch, and tells of every change from here on. */
+  readonly onOpen?: () => void;
 }
 
 /** Seconds after which the API server ends a watch. */
@@ -68,6 +70,7 @@ export async function* watchObject<T extends KubeObject>(
 ): AsyncGenerator<WatchEvent<T>, void> {
   const clock = options.clock ?? systemClock;
   const relistAt = clock.monotonic() + (options.relistMs ?? RELIST_MS);
+  const retryMs = options.retryMs ?? 500;
   let resourceVersion = options.resourceVersion;
   while (!options.signal.aborted) {
     if (clock.monotonic() >= relistAt) {
@@ -88,7 +91,7 @@ export async function* watchObject<T extends KubeObject>(
         return;
       }
     }
-    await clock.sleep(options.retryMs ?? 500, options.signal).catch(() => undefined);
+    await clock.sleep(retryMs, options.signal).catch(() => undefined);
   }
 }
 
@@ -127,6 +130,7 @@ async function* openWatch<T extends KubeObject>(
     },
     signal: options.signal,
   });
+  options.onOpen?.();
   const silence = new SilenceLimit(stream, options.maxSilenceMs ?? MAX_SILENCE_MS);
   try {
     for await (const line of linesOf(stream)) {

@@ -8,6 +8,7 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { TRIGGER_ANNOTATION } from "../api/names.ts";
+import type { Projection } from "../json/json-projection.ts";
 
 /** What the trigger keeps of a CRD: a few words, never the object. */
 export interface CrdFacts {
@@ -29,6 +30,29 @@ export interface CrdFacts {
   /** Whether its owner turned the trigger off by annotation. */
   readonly isOptedOut: boolean;
 }
+
+/** What {@link crdFactsOf} reads: the schemas, which are nearly all of a CRD, are not in it. */
+export const CRD_FIELDS: Projection = {
+  fields: {
+    metadata: {
+      fields: {
+        name: "all",
+        uid: "all",
+        resourceVersion: "all",
+        generation: "all",
+        annotations: { fields: { [TRIGGER_ANNOTATION]: "all" } },
+      },
+    },
+    spec: {
+      fields: {
+        group: "all",
+        names: { fields: { plural: "all", kind: "all" } },
+        versions: { items: { fields: { name: "all", served: "all", storage: "all" } } },
+      },
+    },
+    status: { fields: { storedVersions: "all" } },
+  },
+};
 
 /** What a StorageState remembers of its CRD. */
 export interface CrdRecord {

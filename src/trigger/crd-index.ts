@@ -1,11 +1,11 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import type { PartialObjectMetadata } from "../api/meta.ts";
 import type { ApiClient } from "../kube/client.ts";
+import type { ObjectIdentity } from "../kube/listed-object.ts";
 import { CRDS } from "../kube/resources.ts";
-import { type CrdFacts, crdFactsOf } from "./crd-facts.ts";
+import { CRD_FIELDS, type CrdFacts, crdFactsOf } from "./crd-facts.ts";
 
 /** The part of {@link ApiClient} that is needed. */
-export type CrdReader = Pick<ApiClient, "find" | "findMetadata" | "listMetadata">;
+export type CrdReader = Pick<ApiClient, "findFields" | "findMetadata" | "listPage">;
 
 interface Known {
   readonly resourceVersion: string;
@@ -32,7 +32,7 @@ export class CrdIndex {
    */
   async find(name: string, signal: AbortSignal): Promise<CrdFacts | undefined> {
     const found = await this.#client.findMetadata(CRDS, { name }, { signal });
-    return found === undefined ? this.#forget(name) : this.#factsOf(found, signal);
+    return found === undefined ? this.#forget(name) : this.#factsOf(found.metadata, signal);
   }
 
   /**
@@ -43,14 +43,14 @@ export class CrdIndex {
     const all = new Map<string, CrdFacts>();
     let continueToken: string | undefined;
     do {
-      const page = await this.#client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, signal });
+      const page = await this.#client.listPage(CRDS, { limit: PAGE_SIZE, continueToken, signal });
       for (const item of page.items) {
         const facts = await this.#factsOf(item, signal);
         if (facts !== undefined) {
           all.set(facts.name, facts);
         }
       }
-      continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
+      ({ continueToken } = page);
     } while (continueToken !== undefined);
     for (const name of [...this.#known.keys()].filter((known) => !all.has(known))) {
       this.#known.delete(name);
@@ -59,13 +59,15 @@ export class CrdIndex {
   }
 
   /** Of one that changes just now the newer state; `undefined` where it is deleted just now. */
-  async #factsOf({ metadata }: PartialObjectMetadata, signal: AbortSignal): Promise<CrdFacts | undefined> {
-    const { name, resourceVersion, uid } = metadata;
+  async #factsOf(
+    { name, resourceVersion, uid }: Pick<ObjectIdentity, "name" | "resourceVersion" | "uid">,
+    signal: AbortSignal,
+  ): Promise<CrdFacts | undefined> {
     const known = this.#known.get(name);
     if (known?.resourceVersion === resourceVersion && known.facts.uid === uid) {
       return known.facts;
     }
-    const crd = await this.#client.find<CustomResourceDefinition>(CRDS, { name }, { signal });
+    const crd = await this.#client.findFields<CustomResourceDefinition>(CRDS, { name }, CRD_FIELDS, { signal });
     if (crd === undefined) {
       return this.#forget(name);
     }

@@ -1,6 +1,9 @@
+import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { isForbidden } from "../kube/failure.ts";
+import { FollowPace } from "../kube/follow-pace.ts";
 import { ACCEPT_METADATA, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 
@@ -8,59 +11,69 @@ import { watchObject } from "../kube/watch.ts";
 export interface FollowOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
+  readonly logger: Logger;
   readonly resource: Resource;
-  /** Called before the watch begins, each time: what happened earlier was not seen. */
+  /** What the log calls it, in the plural. */
+  readonly what: string;
+  /** What it costs that this user may not list or watch them, for the log. */
+  readonly cost: string;
+  /** Called when the watch begins, each time: what happened earlier was not seen. */
   readonly onStart: () => void;
+  /** Called where there is nothing to follow now: the resource is not served, or this user may not list or watch it. */
+  readonly onNothing: () => void;
   /** Told of each object that came, changed, or went. */
   readonly onChange: (name: string) => void;
   readonly signal: AbortSignal;
 }
 
-/**
- * Follows the objects of a resource by their metadata alone, until the signal is aborted or changes were missed. Ends at
- * once where the resource is not served.
- * @throws {ApiError | TransportError} where it cannot be listed or watched.
- */
+/** Follows the objects of a resource by their metadata alone, until the signal is aborted. What fails is tried again. */
 export async function followNames(options: FollowOptions): Promise<void> {
+  const { onNothing, signal } = options;
+  const pace = new FollowPace(options);
+  while (!signal.aborted) {
+    try {
+      await pace.turn(signal);
+      await listAndWatch(options, pace);
+    } catch (error) {
+      if (signal.aborted) {
+        return;
+      }
+      pace.failed(error);
+      if (isForbidden(error)) {
+        onNothing();
+      }
+    }
+  }
+}
+
+async function listAndWatch(options: FollowOptions, pace: FollowPace): Promise<void> {
   const { client, clock, resource, signal } = options;
   let resourceVersion: string;
   try {
     ({ resourceVersion } = (await client.listMetadata(resource, { limit: 1, signal })).metadata);
   } catch (error) {
     if (await isUnserved(client.transport, resource, error, { signal })) {
+      pace.unserved();
+      options.onNothing();
       return;
     }
     throw error;
   }
-  options.onStart();
-  const watch = { resourceVersion, accept: ACCEPT_METADATA, signal, clock };
+  let isOpen = false;
+  const onOpen = (): void => {
+    pace.opened();
+    if (!isOpen) {
+      isOpen = true;
+      options.onStart();
+    }
+  };
+  const watch = { resourceVersion, accept: ACCEPT_METADATA, signal, clock, onOpen };
   for await (const event of watchObject<KubeObject>(client.transport, resource, watch)) {
+    if (event.type !== "GAP") {
+      pace.heard();
+    }
     if ("object" in event && event.object.metadata.name !== undefined) {
       options.onChange(event.object.metadata.name);
     }
-  }
-}
-
-/** Calls `follow` again and again, with a pause after each time, until the signal is aborted. */
-export async function keepFollowing(
-  follow: () => Promise<void>,
-  options: {
-    readonly clock: Clock;
-    /** Milliseconds. */
-    readonly pauseMs: number;
-    readonly onError: (error: unknown) => void;
-    readonly signal: AbortSignal;
-  },
-): Promise<void> {
-  const { clock, onError, pauseMs, signal } = options;
-  while (!signal.aborted) {
-    try {
-      await follow();
-    } catch (error) {
-      if (!signal.aborted) {
-        onError(error);
-      }
-    }
-    await clock.sleep(pauseMs, signal).catch(() => undefined);
   }
 }

@@ -2,10 +2,12 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { isUnserved } from "../kube/absent.ts";
-import type { ApiClient } from "../kube/client.ts";
+import type { ApiClient, ObjectRef } from "../kube/client.ts";
+import { isForbidden } from "../kube/failure.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
 import { liveIdentityLeases } from "../migrator/control-plane-objects.ts";
+import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { CrdIndex } from "./crd-index.ts";
 import { discover } from "./discover.ts";
@@ -45,6 +47,8 @@ const FIND_TIMEOUT_MS = 15_000;
 export class Observer {
   readonly #options: ObserverOptions;
   readonly #crds: CrdIndex;
+  /** Since when StorageVersions may not be read, on the monotonic clock. */
+  #deniedSince: number | undefined;
 
   constructor(options: ObserverOptions) {
     this.#options = options;
@@ -71,12 +75,11 @@ export class Observer {
   async resource(name: string, signal: AbortSignal): Promise<Observation> {
     const [resource = "", ...rest] = name.split(".");
     const group = rest.join(".");
-    const { client } = this.#options;
     const { apiServers, servers } = await this.#discover(group, signal);
     const crd = group === "" ? undefined : await this.#crds.find(name, signal);
     const crds = new Map(crd === undefined ? [] : [[name, crd]]);
     const path = { name: `${group === "" ? "core" : group}.${resource}` };
-    const found = await client.findIfServed<StorageVersion>(STORAGE_VERSIONS, path, { signal });
+    const found = await this.#storageVersion(path, signal);
     const storageVersions = new Map(found === undefined ? [] : [[name, storageVersionFactsOf(found)]]);
     const only = servers.map((server) => ({
       ...server,
@@ -136,6 +139,29 @@ export class Observer {
     return { ...surveyOf(servers, { crds, storageVersions, identities, excludedGroups }), crds };
   }
 
+  async #storageVersion(ref: ObjectRef, signal: AbortSignal): Promise<StorageVersion | undefined> {
+    try {
+      const found = await this.#options.client.findIfServed<StorageVersion>(STORAGE_VERSIONS, ref, { signal });
+      this.#deniedSince = undefined;
+      return found;
+    } catch (error) {
+      if (this.#isDeniedForGood(error)) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Whether this user may not read StorageVersions, which then count as not served; who follows them says so. An API server
+   * that has just started denies for a moment what it allows.
+   */
+  #isDeniedForGood(error: unknown): boolean {
+    const now = this.#options.clock.monotonic();
+    this.#deniedSince = isForbidden(error) ? (this.#deniedSince ?? now) : undefined;
+    return this.#deniedSince !== undefined && now - this.#deniedSince >= DENIAL_PATIENCE_MS;
+  }
+
   async #allStorageVersions(signal: AbortSignal): Promise<ReadonlyMap<string, StorageVersionFacts>> {
     const { client } = this.#options;
     const found = new Map<string, StorageVersionFacts>();
@@ -146,9 +172,10 @@ export class Observer {
           found.set(resourceNameOfStorageVersion(one.metadata.name), storageVersionFactsOf(one));
         }
       }
+      this.#deniedSince = undefined;
     } catch (error) {
       // Few API servers serve it: it is alpha.
-      if (!(await isUnserved(client.transport, STORAGE_VERSIONS, error, { signal }))) {
+      if (!this.#isDeniedForGood(error) && !(await isUnserved(client.transport, STORAGE_VERSIONS, error, { signal }))) {
         throw error;
       }
     }

@@ -1,7 +1,8 @@
 import type { Logger } from "pino";
 import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
+import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import { followNames, keepFollowing } from "./follow.ts";
+import { followNames } from "./follow.ts";
 import { DEFAULT_INTERVAL_MS } from "./heartbeat-limit.ts";
 import { MigrationIndex } from "./migration-index.ts";
 import { Observer, type ObserverOptions } from "./observer.ts";
@@ -15,6 +16,7 @@ import { WorkQueue } from "./work-queue.ts";
 /** What a {@link Trigger} needs. */
 export interface TriggerOptions extends ObserverOptions {
   readonly logger: Logger;
+  readonly feed: Pick<MigrationFeed, "follow">;
   /** Milliseconds between two looks at the whole of discovery (`--trigger-interval`). @default 240000 (4 minutes) */
   readonly intervalMs?: number;
   /** Whether migrations freeze CRDs and prune storedVersions. @default true */
@@ -28,7 +30,6 @@ export interface TriggerOptions extends ObserverOptions {
 type Followed = "migrations" | "crds" | "storageVersions";
 
 const POLL_RETRY_MS = 10_000;
-const WATCH_RETRY_MS = 1_000;
 
 /**
  * Creates StorageVersionMigrations where objects may be stored in another version than the current one, and keeps
@@ -43,7 +44,7 @@ export class Trigger {
   #pollAt = Number.NEGATIVE_INFINITY;
   #hasPolled = false;
   #isIdle = false;
-  readonly #failures: Readonly<Record<Followed | "discovery", FailureLog>>;
+  readonly #failures: FailureLog;
   /** Resolved when a watch began for the first time. */
   readonly #following = {
     migrations: Promise.withResolvers<void>(),
@@ -54,26 +55,14 @@ export class Trigger {
   constructor(options: TriggerOptions) {
     this.#options = options;
     const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS, managesStoredVersions = true } = options;
-    const follow = (what: string): FailureLog =>
-      new FailureLog({
-        clock,
-        logger,
-        failing: `cannot follow ${what}; trying again`,
-        working: `following ${what} again`,
-      });
-    this.#failures = {
-      migrations: follow("StorageVersionMigrations"),
-      crds: follow("CustomResourceDefinitions"),
-      storageVersions: follow("StorageVersions"),
-      discovery: new FailureLog({
-        clock,
-        logger,
-        failing: "cannot read discovery; trying again",
-        working: "reading discovery again",
-      }),
-    };
+    this.#failures = new FailureLog({
+      clock,
+      logger,
+      failing: "cannot read discovery; trying again",
+      working: "reading discovery again",
+    });
     this.#queue = new WorkQueue(clock);
-    this.#index = new MigrationIndex({ client, clock, onChange: (name) => this.#queue.add(name) });
+    this.#index = new MigrationIndex((name) => this.#queue.add(name));
     this.#reconciler = new Reconciler({
       client,
       clock,
@@ -104,13 +93,17 @@ export class Trigger {
     const work = async (): Promise<void> => {
       // What changes while discovery is read must not be missed, so the watches come first.
       const following = Object.values(this.#following).map(({ promise }) => promise);
+      const { pulse = NO_PULSE } = this.#options;
+      // What is not there to be watched, a restart does not bring.
+      pulse.rest();
       await Promise.race([Promise.all(following), aborted.promise]);
+      pulse.beat();
       await this.#work(signal);
     };
     await Promise.all([
-      this.#follow("migrations", () => this.#followMigrations(signal), signal),
-      this.#follow("crds", () => this.#followCrds(signal), signal),
-      this.#follow("storageVersions", () => this.#followStorageVersions(signal), signal),
+      this.#followMigrations(signal),
+      this.#followCrds(signal),
+      this.#followStorageVersions(signal),
       work(),
     ]);
   }
@@ -176,65 +169,56 @@ export class Trigger {
     try {
       this.#pollAt = clock.monotonic() + intervalMs;
       await this.#reconciler.poll(signal);
-      this.#failures.discovery.worked();
+      this.#failures.worked();
       this.#hasPolled = true;
     } catch (error) {
       if (!signal.aborted) {
-        this.#failures.discovery.failed(error);
+        this.#failures.failed(error);
         this.#pollAt = clock.monotonic() + Math.min(intervalMs, POLL_RETRY_MS);
       }
     }
   }
 
   #followMigrations(signal: AbortSignal): Promise<void> {
-    return this.#index.follow(() => this.#onFollowing("migrations"), signal);
+    return this.#options.feed.follow((change) => {
+      this.#index.apply(change);
+      if (change.type === "listed") {
+        this.#onFollowing("migrations");
+      }
+    }, signal);
   }
 
   #followCrds(signal: AbortSignal): Promise<void> {
     return followNames({
       ...this.#options,
       resource: CRDS,
+      what: "CustomResourceDefinitions",
+      cost: "the trigger sees their changes with its next look at the whole of discovery",
       signal,
       onStart: () => this.#onFollowing("crds"),
+      onNothing: () => this.#following.crds.resolve(),
       onChange: (name) => this.#queue.add(name),
     });
   }
 
-  async #followStorageVersions(signal: AbortSignal): Promise<void> {
-    await followNames({
+  #followStorageVersions(signal: AbortSignal): Promise<void> {
+    return followNames({
       ...this.#options,
       resource: STORAGE_VERSIONS,
+      what: "StorageVersions",
+      cost: "the trigger goes by the storageVersionHash in discovery, as where they are not served",
       signal,
       onStart: () => this.#onFollowing("storageVersions"),
+      onNothing: () => this.#following.storageVersions.resolve(),
       onChange: (name) => this.#queue.add(resourceNameOfStorageVersion(name)),
     });
-    // Not served: there is nothing to follow.
-    this.#following.storageVersions.resolve();
   }
 
   /** Whatever happened before a watch began was not seen. */
   #onFollowing(what: Followed): void {
-    this.#failures[what].worked();
     this.#following[what].resolve();
     if (this.#hasPolled) {
       this.pollSoon();
     }
-  }
-
-  #follow(what: Followed, follow: () => Promise<void>, signal: AbortSignal): Promise<void> {
-    const { clock, intervalMs = DEFAULT_INTERVAL_MS, pulse = NO_PULSE } = this.#options;
-    return keepFollowing(follow, {
-      clock,
-      signal,
-      // The StorageVersion API is rarely served; where it appears, the next poll sees it first.
-      pauseMs: what === "storageVersions" ? Math.min(intervalMs, POLL_RETRY_MS) : WATCH_RETRY_MS,
-      onError: (error) => {
-        this.#failures[what].failed(error);
-        if (!this.#hasPolled) {
-          // The first look waits for the watches on purpose: what is not there to be watched, a restart does not bring.
-          pulse.beat();
-        }
-      },
-    });
   }
 }

@@ -16,7 +16,7 @@ import { followedResult, phaseTextOf, shownCounts } from "../../src/cli/commands
 import { describeChanges, renderStatus } from "../../src/cli/render/render-status.ts";
 import { oneLine, printable } from "../../src/cli/render/printable.ts";
 import { idleStatusesOf } from "../../src/controller/idle-phase.ts";
-import { heldBy, nextOf, queueOf, queuedOf } from "../../src/controller/migration-queue.ts";
+import { MigrationQueue, queuedOf } from "../../src/controller/migration-queue.ts";
 import { conditionsIn } from "../../src/controller/migration-status.ts";
 import { runLeaseOf } from "../../src/controller/run-lease-ref.ts";
 import { KsvmError } from "../../src/errors.ts";
@@ -134,7 +134,10 @@ function readEverywhere(migration: StorageVersionMigration, body: unknown): void
   const queued = queuedOf(migration);
   const others = [queued, { ...queued, uid: "2", name: "other" }];
   const idle = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW_TEXT };
-  [queueOf(others), nextOf(others, new Set()), heldBy(others), idleStatusesOf(others, idle)].forEach(() => undefined);
+  const queue = new MigrationQueue();
+  others.forEach((other) => queue.set(other));
+  [...queue.inOrder(), queue.next(new Set()), idleStatusesOf(queue, idle)].forEach(() => undefined);
+  others.forEach(({ uid }) => queue.delete(uid));
   const conditions = conditionsIn({ type: "Running" }, status?.conditions ?? [], NOW_TEXT);
   if (conditions.filter(({ type }) => type === "Running").length !== 1) {
     fail("not exactly one condition says what it does", body);

@@ -35,6 +35,10 @@ export class ApiStandIn {
     const transport = {
       server: "https://stand-in",
       request: (request: ApiRequest) => this.#request(request),
+      read: async (request: ApiRequest, read: (body: Readable) => Promise<unknown>) => {
+        const { body, ...answer } = await this.#request(request);
+        return { ...answer, body: await read(Readable.from([Buffer.from(JSON.stringify(body))])) };
+      },
       stream: (request: ApiRequest) => this.#stream(request),
       fencedBy: () => transport,
     };

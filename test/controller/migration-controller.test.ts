@@ -6,6 +6,7 @@ import { MigrationController } from "../../src/controller/migration-controller.t
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/transport.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { ApiStandIn } from "./api-stand-in.ts";
 
@@ -24,7 +25,9 @@ function startController(t: Test, api: ApiStandIn) {
   const lines: string[] = [];
   const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
   const leadership = { key: "ns/l", replaced: undefined, assertLeading: () => undefined };
-  const controller = new MigrationController({ client: api.client, clock, logger, openRun, identity: "a", leadership });
+  const feed = new MigrationFeed({ client: api.client, clock, logger });
+  const parts = { client: api.client, clock, feed, logger, openRun, identity: "a", leadership };
+  const controller = new MigrationController(parts);
   const stop = new AbortController();
   const ended = controller.run(stop.signal);
   t.teardown(async () => {
@@ -135,11 +138,12 @@ await tap.test(
     const { clock, lines } = startController(t, api);
     const saying = (text: string): number => lines.filter((line) => line.includes(text)).length;
     await clock.advance(600_000);
-    t.ok(saying("cannot watch StorageVersionMigrations") <= 7, lines.join(""));
-    t.equal(saying("watching StorageVersionMigrations again"), 0);
+    const said = saying("cannot follow StorageVersionMigrations");
+    t.ok(said > 0 && said <= 7, lines.join(""));
+    t.equal(saying("following StorageVersionMigrations again"), 0);
     api.refusal = () => undefined;
     await clock.advance(60_000);
-    t.equal(saying("watching StorageVersionMigrations again"), 1);
+    t.equal(saying("following StorageVersionMigrations again"), 1);
     t.equal(stateOf(api.get("one")), "Failed", "it had its turn");
   },
 );

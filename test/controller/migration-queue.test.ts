@@ -1,12 +1,13 @@
 import tap from "tap";
 import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
 import {
-  nextOf,
+  inOrder,
+  isOver,
+  MigrationQueue,
   type QueuedMigration,
   queuedOf,
-  queueOf,
-  takesFreezeOver,
 } from "../../src/controller/migration-queue.ts";
+import { randomFrom } from "../chaos/random.ts";
 
 function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
   const common = { state: "Pending", isSuspended: false, isLowPriority: false, conditions: [] } as const;
@@ -14,11 +15,25 @@ function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigr
   return { name, uid: name, resourceVersion: "1", resource: `${name}s.example.com`, created, ...common, ...fields };
 }
 
+function queueOf(migrations: readonly QueuedMigration[]): MigrationQueue {
+  const queue = new MigrationQueue();
+  migrations.forEach((migration) => queue.set(migration));
+  return queue;
+}
+
+function nextOf(migrations: readonly QueuedMigration[], busy: ReadonlySet<string>): QueuedMigration | undefined {
+  return queueOf(migrations).next(busy);
+}
+
+function takesFreezeOver(migrations: readonly QueuedMigration[], resource: string): boolean {
+  return queueOf(migrations).takesFreezeOver(resource);
+}
+
 function namesOf(migrations: readonly QueuedMigration[]): readonly string[] {
   return migrations.map(({ name }) => name);
 }
 
-await tap.test("queueOf() has those that ran first, then the oldest, those of low priority last", async (t) => {
+await tap.test("MigrationQueue has those that ran first, then the oldest, those of low priority last", async (t) => {
   const migrations = [
     queued("low", { isLowPriority: true, created: "2025-01-01T00:00:00Z" }),
     queued("young", { created: "2026-02-01T00:00:00Z" }),
@@ -28,7 +43,7 @@ await tap.test("queueOf() has those that ran first, then the oldest, those of lo
     queued("ran", { state: "Running", created: "2026-04-01T00:00:00Z", isLowPriority: true }),
   ];
   t.same(
-    namesOf(queueOf(migrations)),
+    namesOf([...queueOf(migrations).inOrder()]),
     ["ran", "a", "b", "young", "waited", "low"],
     "one that waited has no precedence",
   );
@@ -37,21 +52,24 @@ await tap.test("queueOf() has those that ran first, then the oldest, those of lo
   t.equal(nextOf([], new Set()), undefined);
 });
 
-await tap.test("nextOf() never takes a finished one, a suspended one, nor two of one resource", async (t) => {
-  const migrations = [
-    queued("done", { state: "Succeeded" }),
-    queued("failed", { state: "Failed" }),
-    queued("stopped", { isSuspended: true, state: "Running" }),
-    queued("first", { resource: "same" }),
-    queued("second", { resource: "same", created: "2026-02-01T00:00:00Z" }),
-    queued("busy", { resource: "at work" }),
-  ];
-  t.equal(nextOf(migrations, new Set(["at work"]))?.name, "first");
-  t.equal(nextOf(migrations, new Set(["at work", "same"])), undefined);
-});
+await tap.test(
+  "MigrationQueue.next() never takes a finished one, a suspended one, nor two of one resource",
+  async (t) => {
+    const migrations = [
+      queued("done", { state: "Succeeded" }),
+      queued("failed", { state: "Failed" }),
+      queued("stopped", { isSuspended: true, state: "Running" }),
+      queued("first", { resource: "same" }),
+      queued("second", { resource: "same", created: "2026-02-01T00:00:00Z" }),
+      queued("busy", { resource: "at work" }),
+    ];
+    t.equal(nextOf(migrations, new Set(["at work"]))?.name, "first");
+    t.equal(nextOf(migrations, new Set(["at work", "same"])), undefined);
+  },
+);
 
 await tap.test(
-  "takesFreezeOver() counts on no migration that is held back, or that only is in the queue",
+  "MigrationQueue.takesFreezeOver() counts on no migration that is held back, or that only is in the queue",
   async (t) => {
     const ran = queued("ran", { state: "Running" });
     const { resource } = ran;
@@ -64,6 +82,77 @@ await tap.test(
     t.notOk(takesFreezeOver([{ ...ran, isSuspended: true }, queued("behind", { resource })], resource));
   },
 );
+
+/** The queue as docs/migration-api.md has it, in as few words as possible. */
+function byTheBook(known: ReadonlyMap<string, QueuedMigration>): readonly QueuedMigration[] {
+  const all = [...known.values()];
+  const held = new Set(all.filter((one) => one.isSuspended && !isOver(one)).map(({ resource }) => resource));
+  return all.filter((one) => !isOver(one) && !one.isSuspended && !held.has(one.resource)).toSorted(inOrder);
+}
+
+await tap.test("MigrationQueue has the order that sorting everything would have, whatever happens to it", async (t) => {
+  const random = randomFrom(7);
+  const pick = <T>(of: readonly T[]): T => of[Math.floor(random() * of.length)] as T;
+  const known = new Map<string, QueuedMigration>();
+  const queue = new MigrationQueue();
+  const resources = Array.from({ length: 12 }, (_, index) => `r${index}`);
+  for (let step = 0; step < 3_000; step++) {
+    const name = `m${Math.floor(random() * 200)}`;
+    if (random() < 0.2) {
+      t.equal(queue.delete(name), known.get(name));
+      known.delete(name);
+    } else {
+      const migration = queued(name, {
+        resource: known.get(name)?.resource ?? pick(resources),
+        state: pick(["Pending", "Pending", "Running", "Waiting", "Suspended", "Succeeded", "Failed"] as const),
+        isSuspended: random() < 0.02,
+        isLowPriority: random() < 0.3,
+        created: `2026-01-0${1 + Math.floor(random() * 5)}T00:00:00Z`,
+        resourceVersion: String(step),
+      });
+      known.set(name, migration);
+      queue.set(migration);
+    }
+    if (step % 25 === 0) {
+      const expected = byTheBook(known);
+      t.same(namesOf([...queue.inOrder()]), namesOf(expected));
+      const busy = new Set(resources.filter(() => random() < 0.3));
+      t.equal(
+        queue.next(busy),
+        expected.find(({ resource }) => !busy.has(resource)),
+      );
+      for (const [state, count] of Object.entries(queue.states)) {
+        t.equal([...known.values()].filter((one) => one.state === state).length, count, state);
+      }
+    }
+  }
+});
+
+function nameOf(index: number): string {
+  return `m${String(index).padStart(5, "0")}`;
+}
+
+await tap.test("MigrationQueue compares some dozens of migrations for each change, of twenty thousand", async (t) => {
+  let compared = 0;
+  const queue = new MigrationQueue((a, b) => {
+    compared++;
+    return inOrder(a, b);
+  });
+  const random = randomFrom(11);
+  for (let index = 0; index < 20_000; index++) {
+    const created = new Date(Math.floor(random() * 1e12)).toISOString();
+    queue.set(queued(nameOf(index), { created, resource: `r${index % 5_000}` }));
+  }
+  for (let index = 0; index < 1_000; index++) {
+    const before = queue.get(nameOf(index * 17));
+    compared = 0;
+    if (before !== undefined) {
+      queue.set({ ...before, resourceVersion: "2", state: index % 2 === 0 ? "Running" : "Succeeded" });
+      queue.next(new Set(["r1", "r2"]));
+    }
+    t.ok(compared < 200, `${compared} comparisons`);
+  }
+});
 
 await tap.test("queuedOf() reads a migration", async (t) => {
   const metadata = {

@@ -10,6 +10,7 @@ import { runFactory } from "../../src/controller/run-factory.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { MigrationOptions } from "../../src/migrator/run-context.ts";
 import { endWithThisProcess } from "../control-plane/watchdog.ts";
 import { type Cluster, eventually } from "./cluster.ts";
@@ -92,10 +93,12 @@ export function startController(
     ...rest
   } = settings;
   const abort = new AbortController();
+  const logger = pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" });
   const controller = new MigrationController({
     client,
     clock: systemClock,
-    logger: pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" }),
+    logger,
+    feed: new MigrationFeed({ client, clock: systemClock, logger }),
     openRun: openRunFor(client, kubeconfig, rest),
     identity: `test_${Math.random()}`,
     leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },

@@ -6,6 +6,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { LeaderElector } from "../../src/kube/leader-election.ts";
 import { Transport } from "../../src/kube/transport.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { type ControllerSettings, openRunFor } from "./controller-fixture.ts";
 
 // One replica: leader election and the migration controller, with nothing around them.
@@ -19,19 +20,18 @@ const elector = new LeaderElector({
   identity,
 });
 const logger = pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" });
-const controller = new MigrationController({
-  client,
-  clock: systemClock,
-  logger,
-  openRun: openRunFor(client, kubeconfig, JSON.parse(settings) as ControllerSettings),
-  identity,
-  leadership: elector,
-});
+const feed = new MigrationFeed({ client, clock: systemClock, logger });
+const migrate = (signal: AbortSignal): Promise<void> =>
+  new MigrationController({
+    client,
+    clock: systemClock,
+    logger,
+    feed,
+    openRun: openRunFor(client, kubeconfig, JSON.parse(settings) as ControllerSettings),
+    identity,
+    leadership: elector,
+  }).run(signal);
 const stop = new AbortController();
 process.once("SIGTERM", () => stop.abort(new Error("received SIGTERM")));
-await elector.run(
-  stop.signal,
-  (signal) => controller.run(signal),
-  (isLeading) => process.stdout.write(isLeading ? "leading\n" : "lost\n"),
-);
+await elector.run(stop.signal, migrate, (isLeading) => process.stdout.write(isLeading ? "leading\n" : "lost\n"));
 await client.transport.close();

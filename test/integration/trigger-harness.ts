@@ -12,6 +12,7 @@ import { type CustomResourceDefinition, specKeyOf } from "../../src/api/crd.ts";
 import { type Clock, systemClock } from "../../src/clock.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { ApiServerFinder } from "../../src/migrator/api-servers.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { SharedClock } from "../../src/trigger/server-clock.ts";
@@ -38,6 +39,8 @@ export interface HarnessOptions {
   readonly intervalMs?: number;
   readonly excludedGroups?: readonly string[];
   readonly endpoints?: readonly string[];
+  /** Whose rights it has. @default "admin" */
+  readonly user?: string;
 }
 
 /** A trigger that runs in this process. */
@@ -59,6 +62,7 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
     intervalMs,
     managesStoredVersions,
     sharedClock,
+    user = "admin",
   } = options;
   const abort = new AbortController();
   const lines: Record<string, unknown>[] = [];
@@ -68,7 +72,7 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
       done();
     },
   });
-  const client = cluster.clientFor("admin");
+  const client = cluster.clientFor(user);
   const finder = new ApiServerFinder({
     config: loadKubeConfig({ kubeconfig: cluster.kubeconfig }),
     client,
@@ -79,12 +83,14 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
     timeoutMs: 5_000,
     onLag: () => undefined,
   });
+  const logger = pino({ level: "debug", base: null }, destination);
   const trigger = new Trigger({
     client,
     clock,
+    feed: new MigrationFeed({ client, clock: systemClock, logger }),
     excludedGroups,
     findApiServers: (signal) => finder.find(signal),
-    logger: pino({ level: "debug", base: null }, destination),
+    logger,
     ...(intervalMs === undefined ? {} : { intervalMs }),
     ...(managesStoredVersions === undefined ? {} : { managesStoredVersions }),
     ...(sharedClock === undefined ? {} : { sharedClock }),

@@ -1,10 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { pino } from "pino";
 import t from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { followMigration } from "../../src/cli/commands/follow-migration.ts";
 import { systemClock } from "../../src/clock.ts";
-import { migrationChanges } from "../../src/controller/migration-feed.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { readsOf } from "../control-plane/api-requests.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { installSystem } from "./controller-fixture.ts";
@@ -27,12 +28,11 @@ await t.test("after a restart of the API server", async (t) => {
   const options = { client: api, clock: systemClock, reporter, force: false, signal: stop.signal };
   const following = followMigration(options, kind.name);
   const seen = new Set<string>();
-  const feeding = (async () => {
-    for await (const change of migrationChanges({ ...options, onError: () => undefined })) {
-      if (change.type === "listed") change.migrations.forEach(({ metadata }) => seen.add(metadata.resourceVersion));
-      if (change.type === "changed") seen.add(change.migration.metadata.resourceVersion);
-    }
-  })();
+  const feed = new MigrationFeed({ client: api, clock: systemClock, logger: pino({ level: "silent" }) });
+  const feeding = feed.follow((change) => {
+    if (change.type === "listed") change.migrations.forEach(({ metadata }) => seen.add(metadata.resourceVersion));
+    if (change.type === "changed") seen.add(change.migration.metadata.resourceVersion);
+  }, stop.signal);
   await eventually(() => Promise.resolve(seen.size > 0), "the feed shows the migration");
 
   // What others write meanwhile makes the resourceVersion of the migration older than what the API server begins with.

@@ -1,5 +1,4 @@
 import tap from "tap";
-import { systemClock } from "../../src/clock.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { apply } from "../../src/trigger/apply.ts";
@@ -20,7 +19,7 @@ await tap.test("apply() writes no StorageState where a migration could not be di
   const rolledBack = situation(builtIn("B"), state(["A"], "A"), [{ ...foreign, hash: "B" }]);
   const decision = decide(rolledBack);
   t.equal(decision.disown.length, 1);
-  const index = new MigrationIndex({ client, clock: systemClock, onChange: () => undefined });
+  const index = new MigrationIndex(() => undefined);
   await t.rejects(apply({ client, index, heartbeatMs: 1 }, rolledBack, decision), /modified/);
   t.same(requests, ["storageversionmigrations"], "it is decided again before anything rests on it");
 });

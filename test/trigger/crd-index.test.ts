@@ -31,16 +31,16 @@ function fake(): Fake {
   const crds = new Map<string, CustomResourceDefinition>();
   const reads: string[] = [];
   const reader = {
-    find: (_: unknown, { name }: { name: string }) => {
+    findFields: (_: unknown, { name }: { name: string }) => {
       reads.push(name);
       return Promise.resolve(crds.get(name));
     },
     findMetadata: (_: unknown, { name }: { name: string }) => Promise.resolve(crds.get(name)),
-    listMetadata: (_: unknown, { continueToken = "0" }: { continueToken?: string }) => {
+    listPage: (_: unknown, { continueToken = "0" }: { continueToken?: string }) => {
       const from = Number(continueToken);
       const isLast = from + 2 >= crds.size;
-      const metadata = { resourceVersion: "1", continue: isLast ? "" : String(from + 2) };
-      return Promise.resolve({ items: [...crds.values()].slice(from, from + 2), metadata });
+      const items = [...crds.values()].slice(from, from + 2).map(({ metadata }) => metadata);
+      return Promise.resolve({ items, resourceVersion: "1", ...(isLast ? {} : { continueToken: String(from + 2) }) });
     },
   } as unknown as CrdReader;
   return {

@@ -5,6 +5,7 @@ import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
 import { groupList, resourceList } from "../kube/local-server.ts";
 
@@ -19,6 +20,10 @@ class BusyApi {
   readonly transport = {
     server: "https://stand-in",
     request: (request: ApiRequest) => this.#request(request),
+    read: async (request: ApiRequest, read: (body: Readable) => Promise<unknown>) => {
+      const { body, ...answer } = await this.#request(request);
+      return { ...answer, body: await read(Readable.from([Buffer.from(JSON.stringify(body))])) };
+    },
     stream: (request: ApiRequest) => this.#stream(request),
   } as unknown as Transport;
 
@@ -37,8 +42,8 @@ class BusyApi {
       "/apis": groupList("apiextensions.k8s.io/v1"),
       "/api/v1": resourceList("v1"),
       "/apis/apiextensions.k8s.io/v1": resourceList("apiextensions.k8s.io/v1"),
-      [CRDS_PATH]: { items: [], metadata },
-      "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { items: [], metadata },
+      [CRDS_PATH]: { kind: "List", items: [], metadata },
+      "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { kind: "List", items: [], metadata },
       "/apis/migration.k8s.io/v1alpha1/storagestates": { items: [], metadata },
     };
     const body = bodies[path];
@@ -67,10 +72,12 @@ class BusyApi {
 await tap.test("Trigger polls on time while a CRD changes all the time, and looks at that now and then", async (t) => {
   const api = new BusyApi();
   const client = new ApiClient(api.transport);
+  const logger = pino({ level: "silent" });
   const trigger = new Trigger({
     client,
     clock: systemClock,
-    logger: pino({ level: "silent" }),
+    logger,
+    feed: new MigrationFeed({ client, clock: systemClock, logger }),
     intervalMs: 500,
     excludedGroups: [],
     findApiServers: () => Promise.resolve({ mode: "each", clients: [client] }),

@@ -1,0 +1,45 @@
+import {
+  ATTEMPT_ANNOTATION,
+  CREATED_BY_LABEL,
+  HASH_ANNOTATION,
+  PRIORITY_ANNOTATION,
+  STORAGE_VERSION_ANNOTATION,
+  STORED_VERSIONS_ANNOTATION,
+} from "../api/names.ts";
+import type { Projection } from "../json/json-projection.ts";
+
+const ANNOTATIONS = [
+  ATTEMPT_ANNOTATION,
+  HASH_ANNOTATION,
+  PRIORITY_ANNOTATION,
+  STORAGE_VERSION_ANNOTATION,
+  STORED_VERSIONS_ANNOTATION,
+] as const;
+
+/**
+ * What is read of a StorageVersionMigration by those that follow all of them: some hundred bytes of an object that may be a
+ * megabyte with its managedFields, its failures and the annotations of others. The rest is there where one is read by its name.
+ */
+export const MIGRATION_FIELDS: Projection = fields({
+  metadata: fields({
+    name: "all",
+    uid: "all",
+    resourceVersion: "all",
+    creationTimestamp: "all",
+    labels: fields({ [CREATED_BY_LABEL]: "all" }),
+    annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, "all" as const]))),
+  }),
+  spec: fields({ resource: fields({ group: "all", version: "all", resource: "all" }), suspend: "all" }),
+  status: fields({
+    conditions: {
+      items: fields({ type: "all", status: "all", reason: "all", message: "all", lastUpdateTime: "all" }),
+    },
+    crd: "all",
+    progress: "all",
+    queuePosition: "all",
+  }),
+});
+
+function fields(of: Readonly<Record<string, Projection>>): Projection {
+  return { fields: of };
+}

@@ -1,0 +1,123 @@
+import { pino } from "pino";
+import t from "tap";
+import { systemClock } from "../../src/clock.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
+import { readsOf } from "../control-plane/api-requests.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { createMigration } from "./controller-fixture.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { installCrds } from "./install-crds.ts";
+import { startTrigger } from "./trigger-harness.ts";
+
+const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
+const WATCH_FOR_MS = 30_000;
+
+const cluster = await Cluster.start(t, {
+  users: [{ name: "lister" }, { name: "limited" }],
+  featureGates: { StorageVersionAPI: true, APIServerIdentity: true },
+  runtimeConfig: { "internal.apiserver.k8s.io/v1alpha1": true },
+});
+await installCrds(cluster);
+const { api } = cluster;
+
+async function grant(user: string, rules: readonly object[]): Promise<void> {
+  const metadata = { name: user };
+  const about = { apiVersion: "rbac.authorization.k8s.io/v1", metadata };
+  await api.create({ ...RBAC, resource: "clusterroles" }, { ...about, kind: "ClusterRole", rules });
+  await api.create(
+    { ...RBAC, resource: "clusterrolebindings" },
+    {
+      ...about,
+      kind: "ClusterRoleBinding",
+      roleRef: { apiGroup: RBAC.group, kind: "ClusterRole", name: user },
+      subjects: [{ apiGroup: RBAC.group, kind: "User", name: user }],
+    },
+  );
+}
+
+await t.test(
+  "without the right to watch migrations the feed looks now and then, and says once what is missing",
+  async (t) => {
+    const rule = { apiGroups: [MIGRATIONS.group], resources: [MIGRATIONS.resource], verbs: ["get", "list"] };
+    await grant("lister", [rule]);
+    const client = cluster.clientFor("lister");
+    const lines: string[] = [];
+    const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+    const feed = new MigrationFeed({ client, clock: systemClock, logger });
+    const stop = new AbortController();
+    const seen = new Set<string>();
+    let lists = 0;
+    await eventually(
+      () =>
+        client.listMetadata(MIGRATIONS, { limit: 1 }).then(
+          () => true,
+          () => false,
+        ),
+      "the role is in force",
+    );
+    const before = await readsOf(cluster.controlPlane, MIGRATIONS.resource);
+    const following = feed.follow((change) => {
+      lists += change.type === "listed" ? 1 : 0;
+      if (change.type === "listed") change.migrations.forEach(({ metadata }) => seen.add(metadata.name));
+      if (change.type === "changed") seen.add(change.migration.metadata.name);
+    }, stop.signal);
+    t.teardown(async () => {
+      stop.abort(new Error("the test is over"));
+      await following;
+      await client.transport.close();
+    });
+    await eventually(async () => lists > 0, "the feed lists");
+    const { metadata } = await createMigration(cluster, { group: "example.com", version: "v1", resource: "nothings" });
+    await systemClock.sleep(WATCH_FOR_MS);
+    t.ok(seen.has(metadata.name), "it is seen all the same");
+    const reads = (await readsOf(cluster.controlPlane, MIGRATIONS.resource)) - before;
+    t.ok(reads <= 16, `${reads} requests in ${WATCH_FOR_MS / 1_000} s, lists and watches`);
+    const refusals = lines.filter((line) => line.includes("may not list and watch"));
+    t.equal(refusals.length, 1);
+    t.match(refusals[0], /cannot watch resource.*a minute late/);
+
+    const patch = { type: MERGE_PATCH, body: { rules: [{ ...rule, verbs: ["get", "list", "watch"] }] } };
+    await api.patch({ ...RBAC, resource: "clusterroles" }, { name: "lister" }, patch);
+    await eventually(async () => lines.some((line) => line.includes("may list and watch")), "it watches", 90_000);
+    const { length } = lines;
+    const other = await createMigration(cluster, { group: "example.com", version: "v1", resource: "nothings" });
+    await eventually(async () => seen.has(other.metadata.name), "it is told by the watch", 5_000);
+    t.equal(lines.length, length);
+  },
+);
+
+await t.test("where StorageVersions may not be read the trigger works as where they are not served", async (t) => {
+  const all = ["", "apiextensions.k8s.io", "migration.k8s.io", "coordination.k8s.io", "discovery.k8s.io"];
+  await grant("limited", [
+    { apiGroups: all, resources: ["*"], verbs: ["*"] },
+    { nonResourceURLs: ["*"], verbs: ["get"] },
+  ]);
+  const client = cluster.clientFor("limited");
+  t.teardown(() => client.transport.close());
+  await eventually(
+    () =>
+      client.listMetadata(CRDS, { limit: 1 }).then(
+        () => true,
+        () => false,
+      ),
+    "the role is in force",
+  );
+  const kind = new TestKind("limited");
+  await cluster.createCrd(kind, { storage: "v1" });
+  const { lines } = startTrigger(t, cluster, { user: "limited" });
+  const hasState = async (): Promise<boolean> => (await api.find(STORAGE_STATES, { name: kind.name })) !== undefined;
+  await eventually(hasState, "the CRD has a StorageState", 240_000);
+  await eventually(
+    async () => (await api.find(STORAGE_STATES, { name: "configmaps" })) !== undefined,
+    "a built-in resource has one",
+    120_000,
+  );
+  const refusals = lines.filter(({ msg }) => String(msg).startsWith("may not list and watch StorageVersions"));
+  t.equal(refusals.length, 1, "said once");
+  // It is told of changes, too.
+  const later = new TestKind("later");
+  await cluster.createCrd(later, { storage: "v1" });
+  const isSeen = async (): Promise<boolean> => (await api.find(STORAGE_STATES, { name: later.name })) !== undefined;
+  await eventually(isSeen, "a CRD that comes later has one", 120_000);
+});
