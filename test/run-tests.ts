@@ -160,7 +160,7 @@ async function runAll(args: readonly string[]): Promise<number> {
     console.log(`SKIP ${file}: ${needOf(file)}`);
     all.push({ passed: 0, failed: 0, skipped: 1 });
   }
-  if (unit.length > 0) all.push(await runTap(unit, [`--jobs=${availableParallelism()}`, "--timeout=60"]));
+  if (unit.length > 0) all.push(await runTap(unit, [`--jobs=${availableParallelism()}`, "--timeout=240"]));
   if (cluster.length > 0 && !interrupted) all.push(await runCluster(cluster));
   const { passed, failed, skipped } = sum(all);
   console.log(`${passed} passed, ${failed} failed${skipped === 0 ? "" : `, ${skipped} skipped`}`);

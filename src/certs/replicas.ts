@@ -4,6 +4,7 @@ import { connect } from "node:tls";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
+import { itemsOf } from "../kube/listed-items.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
 /** Where a replica listens. */
@@ -42,13 +43,10 @@ export async function findReplicas(
   signal: AbortSignal,
 ): Promise<readonly ReplicaAddress[] | undefined> {
   try {
-    const { body } = await client.transport.request<{ items?: readonly EndpointSlice[] }>({
-      method: "GET",
-      path: `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`,
-      query: { labelSelector: `kubernetes.io/service-name=${service}` },
-      signal,
-    });
-    return (body.items ?? []).flatMap(addressesOf);
+    const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
+    const query = { labelSelector: `kubernetes.io/service-name=${service}` };
+    const { body } = await client.transport.request<unknown>({ method: "GET", path, query, signal });
+    return itemsOf<EndpointSlice>(body, path).flatMap(addressesOf);
   } catch (error) {
     if (error instanceof ApiError && error.status === 403) {
       return undefined;

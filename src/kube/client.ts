@@ -4,6 +4,7 @@ import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { readProjected } from "./list-projected.ts";
+import { itemsOf } from "./listed-items.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
@@ -42,8 +43,6 @@ export interface KubeObject {
 
 /** An object to create. */
 export type NewObject = KubeObject & Readonly<Record<string, unknown>>;
-
-type NullableItems = Omit<PartialObjectMetadataList, "items"> & Partial<Pick<PartialObjectMetadataList, "items">>;
 
 /** Options of a metadata-only list. */
 export interface ListOptions extends CallOptions {
@@ -146,18 +145,18 @@ export class ApiClient {
   /**
    * Lists one page of metadata, over all namespaces. Without a continue token the list is consistent and current
    * (resourceVersion unset).
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
    */
   async listMetadata(resource: Resource, options: ListOptions = {}): Promise<PartialObjectMetadataList> {
-    const response = await this.transport.request<NullableItems>({
+    const path = collectionPath(resource);
+    const { body } = await this.transport.request<PartialObjectMetadataList>({
       method: "GET",
-      path: collectionPath(resource),
+      path,
       query: { labelSelector: options.labelSelector, limit: options.limit, continue: options.continueToken },
       accept: ACCEPT_METADATA_LIST,
       signal: options.signal,
     });
-    // An empty list of a built-in resource may come with null for its items.
-    return { ...response.body, items: response.body.items ?? [] };
+    return { ...body, items: itemsOf(body, path) };
   }
 
   /**
@@ -175,28 +174,26 @@ export class ApiClient {
 
   /**
    * Lists whole objects page by page, so that memory holds one page.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
    */
   async *pages<T>(resource: Resource, options: CallOptions & { readonly limit: number }): AsyncGenerator<readonly T[]> {
+    const path = collectionPath(resource);
     let continueToken: string | undefined;
     do {
-      const { body } = await this.transport.request<{
-        items?: readonly T[];
-        metadata: { readonly continue?: string };
-      }>({
+      const { body } = await this.transport.request<{ readonly metadata?: { readonly continue?: string } }>({
         method: "GET",
-        path: collectionPath(resource),
+        path,
         query: { limit: options.limit, continue: continueToken },
         signal: options.signal,
       });
-      yield body.items ?? [];
-      continueToken = body.metadata.continue === "" ? undefined : body.metadata.continue;
+      yield itemsOf<T>(body, path);
+      continueToken = body.metadata?.continue === "" ? undefined : body.metadata?.continue;
     } while (continueToken !== undefined);
   }
 
   /**
    * Lists whole objects on one page; only for resources of which there are few.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
    */
   async list<T>(
     resource: Resource,
@@ -204,13 +201,8 @@ export class ApiClient {
   ): Promise<readonly T[]> {
     const { namespace, labelSelector, signal } = options;
     const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
-    const response = await this.transport.request<{ items?: readonly T[] }>({
-      method: "GET",
-      path,
-      query: { labelSelector },
-      signal,
-    });
-    return response.body.items ?? [];
+    const { body } = await this.transport.request<unknown>({ method: "GET", path, query: { labelSelector }, signal });
+    return itemsOf<T>(body, path);
   }
 
   /**

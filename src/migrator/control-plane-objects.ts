@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
+import { itemsOf } from "../kube/listed-items.ts";
 
 /** The Lease by which an API server says that it lives. */
 export interface LiveLease {
@@ -44,19 +45,23 @@ const DEFAULT_LEASE_SECONDS = 3_600;
 
 /**
  * The identity Leases that have not expired by the API server's clock; `undefined` where the user may not read them.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
  */
 export async function liveIdentityLeases(
   client: ApiClient,
   clock: Clock,
   signal: AbortSignal,
 ): Promise<readonly LiveLease[] | undefined> {
-  const list = (): Promise<{ body: { items?: readonly IdentityLease[] }; serverTime: number | undefined }> =>
-    client.transport.request({ method: "GET", path: LEASES_PATH, query: { labelSelector: IDENTITY_SELECTOR }, signal });
-  const answer = await unlessForbidden(list);
-  const serverNow = answer?.serverTime ?? clock.now();
-  return answer?.body.items
-    ?.filter((lease) => expiryOf(lease) > serverNow)
+  const query = { labelSelector: IDENTITY_SELECTOR };
+  const answer = await unlessForbidden(() =>
+    client.transport.request<unknown>({ method: "GET", path: LEASES_PATH, query, signal }),
+  );
+  if (answer === undefined) {
+    return undefined;
+  }
+  const serverNow = answer.serverTime ?? clock.now();
+  return itemsOf<IdentityLease>(answer.body, LEASES_PATH)
+    .filter((lease) => expiryOf(lease) > serverNow)
     .map((lease) => liveLeaseOf(lease, serverNow));
 }
 
@@ -76,18 +81,15 @@ function liveLeaseOf({ metadata, spec }: IdentityLease, serverNow: number): Live
 
 /**
  * The URLs of the API servers by the EndpointSlices of the service `kubernetes`; none where the user may not read them.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
  */
 export async function endpointUrls(client: ApiClient, signal: AbortSignal): Promise<readonly string[]> {
-  const list = (): Promise<{ body: { items?: readonly EndpointSlice[] } }> =>
-    client.transport.request({
-      method: "GET",
-      path: SLICES_PATH,
-      query: { labelSelector: "kubernetes.io/service-name=kubernetes" },
-      signal,
-    });
-  const answer = await unlessForbidden(list);
-  return [...new Set((answer?.body.items ?? []).flatMap(urlsOf))];
+  const query = { labelSelector: "kubernetes.io/service-name=kubernetes" };
+  const answer = await unlessForbidden(() =>
+    client.transport.request<unknown>({ method: "GET", path: SLICES_PATH, query, signal }),
+  );
+  const slices = answer === undefined ? [] : itemsOf<EndpointSlice>(answer.body, SLICES_PATH);
+  return [...new Set(slices.flatMap(urlsOf))];
 }
 
 /** The URLs of the ready endpoints of one slice. */

@@ -83,7 +83,7 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
     const request = async ({ path }: { path: string }): Promise<unknown> => {
       clock.advance(10);
       const storageVersionHash = hashAt(clock.monotonic());
-      const list = { kind: "APIResourceList", groupVersion: "apps/v1" };
+      const list = { kind: "APIResourceList", groupVersion: "apps/v1", items: [] };
       const body = path === "/version" ? {} : { ...list, resources: [{ name: "deployments", storageVersionHash }] };
       return { status: 200, body, serverTime: clock.now() };
     };
