@@ -104,7 +104,7 @@ export class MigrationController {
       }
     };
     await loops.add("migration-watch").keep((loop) => {
-      // It waits for the feed, whose watch bounds its own silence.
+      // It waits for the feed, which is a loop of its own.
       loop.rest();
       return feed.follow(onChange, signal);
     }, signal);

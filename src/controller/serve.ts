@@ -45,7 +45,7 @@ class Replica {
     this.#options = options;
     this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
     this.#loops = replicaLoops(clock, settings);
-    this.#feed = new MigrationFeed(options);
+    this.#feed = new MigrationFeed({ ...options, pulse: this.#loops.add("migration-watch") });
     this.#progress = new ProgressIndex(this.#feed);
     this.#freezes = new HeldFreezes(options);
     if (settings.runs.options.manageStoredVersions !== false) {
@@ -62,7 +62,7 @@ class Replica {
     const parts = [
       this.#loops.add("election").keep((loop) => this.#lead(loop), signal),
       this.#loops.add("progress").keep((loop) => {
-        // It waits for the feed, whose watch bounds its own silence.
+        // It waits for the feed, which is a loop of its own.
         loop.rest();
         return this.#progress.run(signal);
       }, signal),

@@ -9,6 +9,7 @@ import { FollowPace } from "../kube/follow-pace.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { MIGRATIONS } from "../kube/resources.ts";
 import { type WatchEvent, watchObject } from "../kube/watch.ts";
+import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { ToldOnce } from "../told-once.ts";
 import { MIGRATION_FIELDS } from "./migration-fields.ts";
 
@@ -26,6 +27,8 @@ export interface MigrationFeedOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** By which the one loop of the feed shows that it is alive. @default nobody watches it */
+  readonly pulse?: Pulse;
 }
 
 interface Follower {
@@ -45,6 +48,7 @@ const PAGE_SIZE = 100;
 export class MigrationFeed {
   readonly #options: MigrationFeedOptions;
   readonly #pace: FollowPace;
+  readonly #pulse: Pulse;
   readonly #followers = new Set<Follower>();
   readonly #told = new ToldOnce();
   #running: { readonly stop: AbortController; readonly ended: Promise<void> } | undefined;
@@ -54,6 +58,7 @@ export class MigrationFeed {
 
   constructor(options: MigrationFeedOptions) {
     this.#options = options;
+    this.#pulse = options.pulse ?? NO_PULSE;
     const cost = "changes are noticed up to a minute late, and each look lists all of them";
     this.#pace = new FollowPace({ ...options, what: "StorageVersionMigrations", cost });
   }
@@ -90,6 +95,7 @@ export class MigrationFeed {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
+      this.#pulse.beat();
       try {
         // A follower that has just come waits for no interval: there are few, and each comes once.
         if (!this.#isListWanted) {
@@ -102,6 +108,7 @@ export class MigrationFeed {
         }
       }
     }
+    this.#pulse.rest();
   }
 
   async #listAndWatch(signal: AbortSignal): Promise<void> {
@@ -115,6 +122,7 @@ export class MigrationFeed {
     this.#tell(followers, { type: "listing" });
     const list = { limit: PAGE_SIZE, projection: MIGRATION_FIELDS, signal };
     const { items, resourceVersion } = await listProjected(client.transport, MIGRATIONS, list);
+    this.#pulse.beat();
     followers.forEach((follower) => (follower.isListed = true));
     this.#tell(followers, {
       type: "listed",
@@ -122,6 +130,7 @@ export class MigrationFeed {
     });
     const watch = { resourceVersion, signal: round, clock, onOpen: () => this.#pace.opened() };
     for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
+      this.#pulse.beat();
       if (event.type !== "GAP") {
         this.#pace.heard();
       }

@@ -7,6 +7,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
 import { type MigrationChange, MigrationFeed } from "../../src/migrations/migration-feed.ts";
+import { Loops } from "../../src/observability/loops.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 /** As the authorizer says it. */
@@ -273,4 +274,24 @@ await tap.test("MigrationFeed lets the connection go when nobody follows any mor
   follow(words(told));
   await clock.advance(0);
   t.same(told, ["listed a"]);
+});
+
+await tap.test("MigrationFeed shows that it hangs, and is alive while an API server refuses everything", async (t) => {
+  const clock = new ManualClock();
+  const api = new Lists();
+  const loop = new Loops(clock, { feed: 1_800_000 }).add("feed");
+  const logger = pino({ level: "silent" });
+  const stop = new AbortController();
+  const hung: Pick<Transport, "read"> = { read: () => new Promise(() => undefined) };
+  const transport = { ...api.client.transport } as Transport;
+  const feed = new MigrationFeed({ client: new ApiClient(transport), clock, logger, pulse: loop });
+  const ended = feed.follow(() => undefined, stop.signal);
+  api.refusal = () => new ApiError("GET /", 503, { text: "no" });
+  await clock.advance(7_200_000);
+  t.equal(loop.problem(), undefined, "an outage of two hours");
+  Object.assign(transport, hung);
+  await clock.advance(1_900_000);
+  t.match(loop.problem(), /^stuck: no sign of life for \d+ s, and 1800 s are allowed$/);
+  stop.abort(new Error("the test is over"));
+  void ended;
 });
