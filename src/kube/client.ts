@@ -4,7 +4,7 @@ import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { readProjected } from "./list-projected.ts";
-import { itemsOf } from "./listed-items.ts";
+import { itemsOf, type ListAnswer } from "./listed-items.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
@@ -180,13 +180,15 @@ export class ApiClient {
     const path = collectionPath(resource);
     let continueToken: string | undefined;
     do {
-      const { body } = await this.transport.request<{ readonly metadata?: { readonly continue?: string } }>({
+      const { body } = await this.transport.request<
+        ListAnswer<T> & { readonly metadata?: { readonly continue?: string } }
+      >({
         method: "GET",
         path,
         query: { limit: options.limit, continue: continueToken },
         signal: options.signal,
       });
-      yield itemsOf<T>(body, path);
+      yield itemsOf(body, path);
       continueToken = body.metadata?.continue === "" ? undefined : body.metadata?.continue;
     } while (continueToken !== undefined);
   }
@@ -201,8 +203,13 @@ export class ApiClient {
   ): Promise<readonly T[]> {
     const { namespace, labelSelector, signal } = options;
     const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
-    const { body } = await this.transport.request<unknown>({ method: "GET", path, query: { labelSelector }, signal });
-    return itemsOf<T>(body, path);
+    const { body } = await this.transport.request<ListAnswer<T>>({
+      method: "GET",
+      path,
+      query: { labelSelector },
+      signal,
+    });
+    return itemsOf(body, path);
   }
 
   /**

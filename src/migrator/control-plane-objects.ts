@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { itemsOf } from "../kube/listed-items.ts";
+import { itemsOf, type ListAnswer } from "../kube/listed-items.ts";
 
 /** The Lease by which an API server says that it lives. */
 export interface LiveLease {
@@ -54,13 +54,13 @@ export async function liveIdentityLeases(
 ): Promise<readonly LiveLease[] | undefined> {
   const query = { labelSelector: IDENTITY_SELECTOR };
   const answer = await unlessForbidden(() =>
-    client.transport.request<unknown>({ method: "GET", path: LEASES_PATH, query, signal }),
+    client.transport.request<ListAnswer<IdentityLease>>({ method: "GET", path: LEASES_PATH, query, signal }),
   );
   if (answer === undefined) {
     return undefined;
   }
   const serverNow = answer.serverTime ?? clock.now();
-  return itemsOf<IdentityLease>(answer.body, LEASES_PATH)
+  return itemsOf(answer.body, LEASES_PATH)
     .filter((lease) => expiryOf(lease) > serverNow)
     .map((lease) => liveLeaseOf(lease, serverNow));
 }
@@ -86,9 +86,9 @@ function liveLeaseOf({ metadata, spec }: IdentityLease, serverNow: number): Live
 export async function endpointUrls(client: ApiClient, signal: AbortSignal): Promise<readonly string[]> {
   const query = { labelSelector: "kubernetes.io/service-name=kubernetes" };
   const answer = await unlessForbidden(() =>
-    client.transport.request<unknown>({ method: "GET", path: SLICES_PATH, query, signal }),
+    client.transport.request<ListAnswer<EndpointSlice>>({ method: "GET", path: SLICES_PATH, query, signal }),
   );
-  const slices = answer === undefined ? [] : itemsOf<EndpointSlice>(answer.body, SLICES_PATH);
+  const slices = answer === undefined ? [] : itemsOf(answer.body, SLICES_PATH);
   return [...new Set(slices.flatMap(urlsOf))];
 }
 
