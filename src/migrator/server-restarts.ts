@@ -1,25 +1,32 @@
+import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { failureKindOf } from "../kube/failure.ts";
+import { isForbidden } from "../kube/failure.ts";
 import type { ApiServers } from "./api-servers.ts";
+import { SAMPLES } from "./ask-all.ts";
 import { PinnedTransport } from "./pinned-transport.ts";
 import type { RunContext } from "./run-context.ts";
 import { readServerInstance } from "./server-instance.ts";
 
-/** The processes behind a set of API servers: by address, or by process alone where one address leads to several. */
-export type Instances = ReadonlyMap<string, string>;
+/**
+ * The processes behind a set of API servers: by address, or by process alone where one address leads to several. Missing
+ * where it could not be told which process it is.
+ */
+export type Instances = ReadonlyMap<string, string | undefined>;
 
 /**
- * Whether a process of `before` was replaced by another one, or cannot be told any more. What could not be told before
- * shows nothing.
+ * Whether another process may have taken the place of one of `before`: they differ, or only one of both looks could tell.
+ * Where neither could tell, that shows nothing.
  */
 export function isAnyReplaced(before: Instances, after: Instances): boolean {
-  return [...before].some(([server, instance]) => after.get(server) !== instance);
+  const differs = (server: string): boolean => !after.has(server) || after.get(server) !== before.get(server);
+  return [...before.keys()].some(differs) || [...after.keys()].some((server) => !before.has(server));
 }
 
 /** The metrics of an API server with thousands of resources may take so long, over a slow network, in milliseconds. */
 const READ_TIMEOUT_MS = 60_000;
 const TRIES = 3;
 const PAUSE_MS = 2_000;
+const SAMPLES_AT_ONCE = 4;
 
 /**
  * Counts the restarts of API servers over all attempts of a run. Between two looks an API server may have run with another
@@ -28,52 +35,95 @@ const PAUSE_MS = 2_000;
  */
 export class ServerRestarts {
   #known: Instances | undefined;
+  /** The addresses of which it could be told once. */
+  readonly #told = new Set<string>();
   #count = 0;
 
   /**
-   * Looks at every API server once more.
-   * @returns how many looks of this run found that one restarted since the look before
+   * Looks at every API server once more. One look that cannot tell, as where a proxy answers /metrics with a page of its
+   * own, counts as a restart where an earlier look of this run, or the next one, can: the process may be another one.
+   *
+   * @returns how many looks of this run found that one may have restarted since the look before
    * @throws the signal's reason where it was aborted.
    */
   async look(context: RunContext, apiServers: ApiServers): Promise<number> {
-    const instances = await instancesOf(context, apiServers);
-    if (this.#known !== undefined && isAnyReplaced(this.#known, instances)) {
+    const seen = await instancesOf(context, apiServers);
+    const instances: Instances = new Map(seen.map(({ server, instance, key = server }) => [key, instance]));
+    const isLost = seen.some(({ server, instance }) => instance === undefined && this.#told.has(server));
+    if (isLost || (this.#known !== undefined && isAnyReplaced(this.#known, instances))) {
       this.#count++;
     }
     this.#known = instances;
+    for (const { server } of seen.filter(({ instance }) => instance !== undefined)) {
+      this.#told.add(server);
+    }
     return this.#count;
   }
 }
 
-async function instancesOf(context: RunContext, { clients = [] }: ApiServers): Promise<Instances> {
-  const found = await Promise.all(
-    clients.map(async (client): Promise<readonly [string, string | undefined]> => {
-      const { transport } = client;
-      // Behind one address they are told apart by nothing else.
-      return transport instanceof PinnedTransport
-        ? [transport.instance, transport.instance]
-        : [transport.server, await instanceOf(context, client)];
-    }),
-  );
-  return new Map(found.filter((entry): entry is readonly [string, string] => entry[1] !== undefined));
+interface Seen {
+  readonly server: string;
+  readonly instance: string | undefined;
+  /** @default server */
+  readonly key?: string;
+}
+
+async function instancesOf(context: RunContext, apiServers: ApiServers): Promise<readonly Seen[]> {
+  if (apiServers.mode === "sampled" && apiServers.clients === undefined) {
+    return await sampledInstances(context, apiServers.server, apiServers.open);
+  }
+  return await Promise.all((apiServers.clients ?? []).map((client) => seenOn(context, client)));
+}
+
+async function seenOn(context: RunContext, client: ApiClient): Promise<Seen> {
+  const { transport } = client;
+  // Behind one address they are told apart by nothing else.
+  return transport instanceof PinnedTransport
+    ? { server: transport.server, instance: transport.instance, key: transport.instance }
+    : { server: transport.server, instance: await instanceOf(context, client) };
+}
+
+/** No identity Lease says how many there are: so many new connections are asked that each of a few answers one. */
+async function sampledInstances(context: RunContext, server: string, open: () => ApiClient): Promise<readonly Seen[]> {
+  const seen = new Map<string, Seen>();
+  for (let samples = 0; samples < SAMPLES; samples += SAMPLES_AT_ONCE) {
+    const found = await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => instanceOnNew(context, open)));
+    for (const instance of found) {
+      const key = instance ?? server;
+      seen.set(key, { server, instance, key });
+    }
+    if (seen.has(server)) {
+      break;
+    }
+  }
+  return [...seen.values()];
+}
+
+async function instanceOnNew(context: RunContext, open: () => ApiClient): Promise<string | undefined> {
+  const client = open();
+  try {
+    return await instanceOf(context, client);
+  } finally {
+    await client.transport.close();
+  }
 }
 
 /** `undefined` where it cannot be told. That an API server does not answer at all is for others to notice. */
 async function instanceOf({ clock, signal }: RunContext, { transport }: ApiClient): Promise<string | undefined> {
-  for (let tries = 1; tries <= TRIES; tries++) {
+  for (let tries = 1; ; tries++) {
     try {
       return await readServerInstance(transport, AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]));
     } catch (error) {
       signal.throwIfAborted();
-      if (failureKindOf(error) !== "transient" && !isTimeout(error)) {
+      if (tries === TRIES || isForbiddenHere(error)) {
         return undefined;
       }
     }
     await clock.sleep(PAUSE_MS, signal);
   }
-  return undefined;
 }
 
-function isTimeout(error: unknown): boolean {
-  return error instanceof DOMException && error.name === "TimeoutError";
+/** Only the authorizer's word is final: the 403 or the page of a proxy may be another answer the next time. */
+function isForbiddenHere(error: unknown): boolean {
+  return isForbidden(error) || (error instanceof KsvmError && isForbidden(error.cause));
 }
