@@ -102,6 +102,8 @@ export class ChaosProxy {
         return;
       }
       response.writeHead(answer.statusCode ?? 502, answer.headers);
+      // As the API server does: a watch begins to answer long before its first event.
+      response.flushHeaders();
       if (kind === "truncate") {
         truncate(answer, response);
       } else {

@@ -1,5 +1,5 @@
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
 import {
   CONTROLLER_LEASE,
   isFinished,
@@ -57,19 +57,15 @@ const FLAGS = [
   "--convergence-timeout=60s",
 ];
 
-/** The storageVersionHash of each version, as discovery shows it while it is the storage version. Ends with the first. */
+/** The storageVersionHash of each version, once discovery shows the one of the storage version as it is computed. */
 async function hashesOf(kind: TestKind): Promise<ReadonlyMap<string, string>> {
-  const hashes = new Map<string, string>();
-  for (const storage of VERSIONS.toReversed()) {
-    await cluster.setVersions(kind, { storage, statusSubresource: true });
-    await eventually(async () => {
-      const entries = await resourcesOf(api.transport, { group: GROUP, version: storage });
-      const { storageVersionHash = "" } = entries.find(({ name }) => name === kind.plural) ?? {};
-      hashes.set(storage, storageVersionHash);
-      return storageVersionHash !== "" && new Set(hashes.values()).size === hashes.size;
-    }, `discovery shows ${storage} of ${kind.name}`);
-  }
-  return hashes;
+  const hashOf = (version: string): string => storageVersionHashOf(GROUP, version, kind.kind);
+  const [storage] = VERSIONS;
+  await eventually(async () => {
+    const entries = await resourcesOf(api.transport, { group: GROUP, version: storage });
+    return entries.find(({ name }) => name === kind.plural)?.storageVersionHash === hashOf(storage);
+  }, `discovery shows ${storage} of ${kind.name}`);
+  return new Map(VERSIONS.map((version) => [version, hashOf(version)]));
 }
 
 /** A CRD that others write to while its storage version goes there and back. */

@@ -181,7 +181,8 @@ alone("F18: continue tokens that expire (410) in mid-run cost nothing and lose n
   const { code, stderr, stdout } = await run.ended;
   await stop();
   t.equal(code, 0, stderr);
-  const expired = stdout.match(/refused the continue token \(410\); the list continues at the same object/g)?.length ?? 0;
+  const expired =
+    stdout.match(/refused the continue token \(410\); the list continues at the same object/g)?.length ?? 0;
   t.ok(expired > 0, `${expired} tokens expired`);
   t.match(stdout, new RegExp(`: ${SLOW_RUN_OBJECTS} rewritten`), "each object was written once");
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });

@@ -189,7 +189,8 @@ await t.test("ksvm init runs with the rights of its service account and no more"
   const run = await cluster.ksvm(["init", "--kubeconfig", kubeconfig]);
   t.equal(run.code, 0, run.stderr);
   const [migration] = await api.list<StorageVersionMigration>(MIGRATIONS);
-  t.match(migration?.metadata.ownerReferences, [{ kind: "ClusterRole", name: "system:storage-migrator" }]);
+  const owner = { kind: "CustomResourceDefinition", name: "storageversionmigrations.migration.k8s.io" };
+  t.match(migration?.metadata.ownerReferences, [owner]);
   // As on the first day, when the CRDs are not there yet.
   for (const { resource, group } of [MIGRATIONS, STORAGE_STATES]) {
     await api.delete(CRDS, { name: `${resource}.${group}` });

@@ -46,6 +46,7 @@ export async function balanceRequests(
       const answer = await request(`${target}${rewrite(url, chosen)}`, options);
       const { connection: ___, "transfer-encoding": ____, ...answered } = answer.headers;
       response.writeHead(answer.statusCode, answered as Record<string, string>);
+      response.flushHeaders();
       answer.body.on("error", () => response.destroy()).pipe(response);
     };
     passOn().catch(() => response.destroy());
