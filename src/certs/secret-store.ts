@@ -1,6 +1,7 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { isAbsent } from "../kube/absent.ts";
+import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
 import { objectPath, SECRETS } from "../kube/resources.ts";
 import { SECRET_TYPE, type SecretObject } from "./secret-contents.ts";
@@ -31,7 +32,7 @@ export async function readSecret(client: ApiClient, ref: SecretRef, signal: Abor
   try {
     const path = objectPath(SECRETS, ref);
     const { body, serverTime } = await client.transport.request<SecretObject>({ method: "GET", path, signal });
-    return { secret: body, serverTime };
+    return { secret: objectIn(body, { name: ref.name, path }), serverTime };
   } catch (error) {
     if (isAbsent(error, ref.name)) {
       return { secret: undefined, serverTime: undefined };

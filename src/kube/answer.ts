@@ -9,16 +9,30 @@ import { DoubtfulAnswer } from "./errors.ts";
  */
 const MAX_ANSWER_BYTES = 64 * 2 ** 20;
 
+/** An answer, for {@link parsedAnswer}. */
+export interface AnswerOptions {
+  /** What was asked, and whom. */
+  readonly what: string;
+  /** Whether the answer may be empty: where a proxy gives such a one, or the answer breaks off before it began, it says nothing. */
+  readonly mayBeEmpty: boolean;
+}
+
 /**
- * The JSON of an answer that is read whole; `undefined` where it is empty.
- * @param what what was asked, and whom
- * @throws {DoubtfulAnswer} where it is larger than {@link MAX_ANSWER_BYTES}; a SyntaxError where it is no JSON.
+ * The JSON of an answer that is read whole; `undefined` where it is empty and may be.
+ * @throws {DoubtfulAnswer} where it is larger than {@link MAX_ANSWER_BYTES}, or empty and may not be; a SyntaxError where
+ *   it is no JSON.
  */
-export async function parsedAnswer<T>({ body, headers }: Dispatcher.ResponseData, what: string): Promise<T> {
+export async function parsedAnswer<T>(
+  { body, headers }: Dispatcher.ResponseData,
+  { what, mayBeEmpty }: AnswerOptions,
+): Promise<T> {
   const announced = Number(headers["content-length"] ?? 0);
   const limit = announced > MAX_ANSWER_BYTES ? 0 : MAX_ANSWER_BYTES;
   try {
     const text = await boundedText(body, limit);
+    if (text === "" && !mayBeEmpty) {
+      throw new DoubtfulAnswer(`Cannot ${what} is empty`);
+    }
     return (text === "" ? undefined : JSON.parse(text)) as T;
   } catch (error) {
     if (!(error instanceof BodyTooLarge)) {

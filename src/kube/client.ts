@@ -1,5 +1,6 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
+import { objectIn } from "./answered-object.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
@@ -71,12 +72,12 @@ export class ApiClient {
 
   /**
    * Reads one object.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
    */
   async get<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T> {
     const path = objectPath(resource, ref);
     const response = await this.transport.request<T>({ method: "GET", path, signal: options.signal });
-    return response.body;
+    return objectIn(response.body, { name: ref.name, path });
   }
 
   /** Like {@link get}, `undefined` where the object does not exist, see {@link isAbsent}. */
@@ -91,17 +92,21 @@ export class ApiClient {
     }
   }
 
-  /** Like {@link find}, and builds only what the projection names: what else a large object has costs next to nothing. */
+  /**
+   * Like {@link find}, and builds only what the projection names, `metadata.name` among it: what else a large object has
+   * costs next to nothing.
+   */
   async findFields<T>(
     resource: Resource,
     ref: ObjectRef,
     projection: Projection,
     options: CallOptions = {},
   ): Promise<T | undefined> {
-    const request = { method: "GET", path: objectPath(resource, ref), signal: options.signal } as const;
+    const path = objectPath(resource, ref);
+    const request = { method: "GET", path, signal: options.signal } as const;
     try {
       const { body } = await this.transport.read(request, (stream) => readProjected(stream, projection));
-      return body as T;
+      return objectIn(body as T, { name: ref.name, path });
     } catch (error) {
       if (isAbsent(error, ref.name)) {
         return undefined;
@@ -124,16 +129,18 @@ export class ApiClient {
 
   /**
    * Reads the metadata of one object, `undefined` where it does not exist.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
    */
   async findMetadata(
     resource: Resource,
     ref: ObjectRef,
     options: CallOptions = {},
   ): Promise<PartialObjectMetadata | undefined> {
-    const request = { method: "GET", path: objectPath(resource, ref), accept: ACCEPT_METADATA } as const;
+    const path = objectPath(resource, ref);
+    const request = { method: "GET", path, accept: ACCEPT_METADATA, signal: options.signal } as const;
     try {
-      return (await this.transport.request<PartialObjectMetadata>({ ...request, signal: options.signal })).body;
+      const { body } = await this.transport.request<PartialObjectMetadata>(request);
+      return objectIn(body, { name: ref.name, path });
     } catch (error) {
       if (isAbsent(error, ref.name)) {
         return undefined;

@@ -132,14 +132,16 @@ export class Transport {
   /**
    * Sends one request and parses the JSON answer.
    * @throws {ApiError} for an answer of 300 or above.
-   * @throws {DoubtfulAnswer} for one that is larger than 64 MiB: what etcd and the page sizes allow stays below that.
+   * @throws {DoubtfulAnswer} for one that is larger than 64 MiB: what etcd and the page sizes allow stays below that; for
+   *   an empty one, which no API server gives, except to a DELETE.
    * @throws {TransportError} where no whole answer came.
    * @throws the signal's reason where it was aborted.
    */
   async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
-    return this.#sessions.track(
-      this.#whole(request, (answer) => parsedAnswer<T>(answer, `${describe(request)}: the answer of ${this.server}`)),
-    );
+    const what = `${describe(request)}: the answer of ${this.server}`;
+    // An answer to a DELETE may be empty: its status says all.
+    const mayBeEmpty = request.method === "DELETE";
+    return this.#sessions.track(this.#whole(request, (answer) => parsedAnswer<T>(answer, { what, mayBeEmpty })));
   }
 
   /**

@@ -10,7 +10,9 @@ const CLOSED = new Error("the fence is closed");
 await tap.test(
   "ApiClient.fencedBy() asks the fence before each request that stores something, and no other",
   async (t) => {
-    const server = await startServer(t, (_request, response) => sendJson(response, 200, { metadata: {}, items: [] }));
+    const server = await startServer(t, (_request, response) =>
+      sendJson(response, 200, { metadata: { name: REF.name }, items: [] }),
+    );
     const open = new ApiClient(server.transport());
     const fenced = open.fencedBy(() => Promise.reject(CLOSED));
     const stored = [
