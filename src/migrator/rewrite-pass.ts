@@ -142,7 +142,7 @@ export class RewritePass {
     const rewrite = async (object: ListedObject): Promise<void> => {
       const outcome = await this.#rewrite(object, watermark);
       if (outcome.kind !== "failed" || !this.#setAside.add(object, clock.monotonic())) {
-        this.#count(object, outcome);
+        this.#count(object, outcome, watermark);
       }
     };
     await pacer.forEach(due, rewrite, signal);
@@ -157,7 +157,7 @@ export class RewritePass {
       await clock.sleep(waitMs, signal);
     }
     const rewrite = async (object: ListedObject): Promise<void> =>
-      this.#count(object, await this.#rewrite(object, watermark));
+      this.#count(object, await this.#rewrite(object, watermark), watermark);
     await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);
   }
 
@@ -167,13 +167,15 @@ export class RewritePass {
     return rewriteObject(context, object);
   }
 
-  #count(object: ListedObject, outcome: ObjectOutcome): void {
-    const { budget, clock, onObject, retrier, tally } = this.#options;
+  #count(object: ListedObject, outcome: ObjectOutcome, watermark: string): void {
+    const { budget, clock, dryRun, onObject, retrier, tally } = this.#options;
     tally.add(object, outcome);
     if (outcome.kind !== "failed") {
       retrier.progressed();
     }
-    budget?.advanced({ done: tally.counts.done, written: outcome.kind === "migrated" }, clock.monotonic());
+    // A dry-run leaves the object as it is, so the next attempt would count it again.
+    const written = outcome.kind === "migrated" && !dryRun ? object.resourceVersion : undefined;
+    budget?.advanced({ done: tally.counts.done, written, watermark }, clock.monotonic());
     onObject();
   }
 }
