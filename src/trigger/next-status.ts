@@ -56,7 +56,8 @@ export function nextStatusOf(situation: Situation): NextStatus {
   const state = knownStateOf(situation);
   const { agreed, crd, hashes } = situation.observed;
   if (agreed === undefined) {
-    const known = state === undefined || isStale(situation, state) ? [UNKNOWN_HASH] : state.persisted;
+    const isSure = state !== undefined && !isStale(situation, state);
+    const known = union(isSure ? [] : [UNKNOWN_HASH], state?.persisted ?? []);
     const persisted = union(known, [...unseenHashesOf(state, crd), ...hashes]);
     return { cause: "disagreement", persisted, current: UNKNOWN_HASH };
   }
@@ -67,10 +68,11 @@ export function nextStatusOf(situation: Situation): NextStatus {
 }
 
 function nextOf(state: StateFacts, agreed: string, situation: Situation): NextStatus {
-  if (isStale(situation, state)) {
-    return { cause: "stale", persisted: [UNKNOWN_HASH, agreed], current: agreed };
-  }
   const listed = union(state.persisted, unseenHashesOf(state, situation.observed.crd));
+  if (isStale(situation, state)) {
+    // What was known stays: by it alone the next migration is forced where another client pruned storedVersions.
+    return { cause: "stale", persisted: union([UNKNOWN_HASH], [...listed, agreed]), current: agreed };
+  }
   if (state.current !== agreed) {
     return { cause: "changed", persisted: union(listed, [agreed]), current: agreed };
   }

@@ -92,7 +92,7 @@ await tap.test("decide() trusts no built-in resource that nobody looked at for t
   t.same(names(decision.remove), ["Succeeded-A"]);
   t.match(decision.create, { hash: "A", isLowPriority: true }, "with an unchanged hash it queues last");
   const changed = decide(situation(builtIn("B"), state(["A"], "A", { heartbeat: OLD })));
-  t.same(changed.status, { persisted: ["Unknown", "B"], current: "B" });
+  t.same(changed.status, { persisted: ["Unknown", "A", "B"], current: "B" });
   const never = decide(situation(builtIn("A"), state(["A"], "A", { heartbeat: Number.NaN })));
   t.equal(never.cause, "stale");
 });

@@ -1,0 +1,38 @@
+import tap from "tap";
+import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
+import { decide } from "../../src/trigger/decide.ts";
+import type { CrdRecord } from "../../src/trigger/crd-facts.ts";
+import { builtIn, crd, custom, disagreeing, migration, NOW, situation, state } from "./situation.ts";
+
+const OLD = NOW - HEARTBEAT_LIMIT_MS - 1;
+
+function recordOf(storedVersions: readonly string[], generation = 3): CrdRecord {
+  return { uid: "crd-uid", generation, storedVersions };
+}
+
+await tap.test("decide() keeps the hashes that it knows of when nobody looked for too long", async (t) => {
+  const before = { crd: recordOf(["v1", "v2"]), heartbeat: OLD };
+  const pruned = custom(crd(["v2"], { generation: 5 }));
+  const decision = decide(situation(pruned, state(["#v1", "#v2"], "#v2", before), [migration("Failed", "#v2")]));
+  t.same(decision.status?.persisted, ["Unknown", "#v1", "#v2"], "objects may still be stored in v1");
+  t.match(decision.create, { isForced: true }, "another client pruned storedVersions");
+
+  const later = state(decision.status?.persisted ?? [], "#v2", { crd: recordOf(["v2"], 5) });
+  const found = migration("Succeeded", "#v2", { reason: "NothingToDo", provenCrd: "crd-uid/5" });
+  t.equal(decide(situation(pruned, later, [found])).cause, "unchanged", "nothing to do proves nothing");
+
+  const listed = custom(crd(["v1", "v2"], { generation: 5 }));
+  const seen = decide(situation(listed, state(["#v2"], "#v2", { ...before, crd: recordOf(["v2"]) })));
+  t.same(seen.status?.persisted, ["Unknown", "#v2", "#v1"], "before another client prunes it");
+});
+
+await tap.test("decide() keeps the hashes that it knows of when API servers disagree after a long gap", async (t) => {
+  const open = state(["A", "B"], "B", { heartbeat: OLD });
+  t.same(decide(situation(disagreeing(["B", "C"]), open)).status, {
+    persisted: ["Unknown", "A", "B", "C"],
+    current: "Unknown",
+  });
+  const gone = decide(situation(builtIn("C"), open));
+  t.same(gone.status?.persisted, ["Unknown", "A", "B", "C"]);
+  t.match(gone.create, { isLowPriority: false }, "its hash changed, so it does not queue last");
+});
