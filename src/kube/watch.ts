@@ -4,6 +4,7 @@ import { failureKindOf } from "./failure.ts";
 import type { KubeObject } from "./client.ts";
 import { collectionPath, type Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
+import { WatchAttempts } from "./watch-attempts.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import type { Status } from "../api/meta.ts";
 
@@ -29,7 +30,7 @@ export interface WatchOptions {
   readonly signal: AbortSignal;
   /** @default the clock of this machine */
   readonly clock?: Clock;
-  /** Milliseconds between attempts to open the watch again. @default 500 */
+  /** Milliseconds until the watch is opened again; twice as long after each attempt that fails. @default 500 */
   readonly retryMs?: number;
   /** Milliseconds without an event or bookmark after which the watch is opened again. @default 90000 */
   readonly maxSilenceMs?: number;
@@ -40,6 +41,11 @@ export interface WatchOptions {
   readonly relistMs?: number;
   /** Called each time that the API server has begun to answer: it allows the watch, and tells of every change from here on. */
   readonly onOpen?: () => void;
+  /**
+   * Told of each attempt that failed and is made again: no watch was opened, or one that ended at once, without an event.
+   * A watch that is cut later is opened again without a word.
+   */
+  readonly onFailure?: (error: unknown) => void;
 }
 
 /** Seconds after which the API server ends a watch. */
@@ -70,7 +76,7 @@ export async function* watchObject<T extends KubeObject>(
 ): AsyncGenerator<WatchEvent<T>, void> {
   const clock = options.clock ?? systemClock;
   const relistAt = clock.monotonic() + (options.relistMs ?? RELIST_MS);
-  const retryMs = options.retryMs ?? 500;
+  const attempts = new WatchAttempts(clock, options);
   let resourceVersion = options.resourceVersion;
   while (!options.signal.aborted) {
     if (clock.monotonic() >= relistAt) {
@@ -78,7 +84,12 @@ export async function* watchObject<T extends KubeObject>(
       return;
     }
     try {
-      for await (const event of openWatch<T>(transport, resource, { ...options, resourceVersion })) {
+      for await (const event of openWatch<T>(transport, resource, {
+        ...options,
+        resourceVersion,
+        onOpen: attempts.opened,
+      })) {
+        attempts.heard();
         resourceVersion = resourceVersionOf(event, resourceVersion);
         yield event;
       }
@@ -90,8 +101,9 @@ export async function* watchObject<T extends KubeObject>(
         yield { type: "GAP" };
         return;
       }
+      attempts.failed(error);
     }
-    await clock.sleep(retryMs, options.signal).catch(() => undefined);
+    await attempts.pause(options.signal);
   }
 }
 

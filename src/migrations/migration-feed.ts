@@ -128,7 +128,9 @@ export class MigrationFeed {
       type: "listed",
       migrations: this.#readAll(items),
     });
-    const watch = { resourceVersion, signal: round, clock, onOpen: () => this.#pace.opened() };
+    const onOpen = (): void => this.#pace.opened();
+    const onFailure = (error: unknown): void => this.#pace.failed(error);
+    const watch = { resourceVersion, signal: round, clock, onOpen, onFailure };
     for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
       this.#pulse.beat();
       if (event.type !== "GAP") {

@@ -19,7 +19,10 @@ export interface FollowOptions {
   readonly cost: string;
   /** Called when the watch begins, each time: what happened earlier was not seen. */
   readonly onStart: () => void;
-  /** Called where there is nothing to follow now: the resource is not served, or this user may not list or watch it. */
+  /**
+   * Called where nothing can be followed now: the resource is not served, this user may not list or watch it, or the API
+   * server answers to lists and not to watches.
+   */
   readonly onNothing: () => void;
   /** Told of each object that came, changed, or went. */
   readonly onChange: (name: string) => void;
@@ -67,7 +70,12 @@ async function listAndWatch(options: FollowOptions, pace: FollowPace): Promise<v
       options.onStart();
     }
   };
-  const watch = { resourceVersion, accept: ACCEPT_METADATA, signal, clock, onOpen };
+  const onFailure = (error: unknown): void => {
+    pace.failed(error);
+    // Looks at the whole of discovery are sound without it, and must not wait for it.
+    options.onNothing();
+  };
+  const watch = { resourceVersion, accept: ACCEPT_METADATA, signal, clock, onOpen, onFailure };
   for await (const event of watchObject<KubeObject>(client.transport, resource, watch)) {
     if (event.type !== "GAP") {
       pace.heard();

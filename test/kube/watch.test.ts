@@ -167,6 +167,56 @@ for (const [name, answer] of passing) {
   });
 }
 
+const unavailable = (response: ServerResponse): unknown => sendStatus(response, 503);
+const ending = (response: ServerResponse): unknown => response.end();
+const event = (response: ServerResponse): unknown => response.end(line("MODIFIED", "11"));
+const reset = (response: ServerResponse): unknown => response.destroy();
+
+await tap.test("watchObject() waits longer and longer while no watch works, and tells of each failure", async (t) => {
+  const failing = Array.from({ length: 7 }, () => unavailable);
+  const server = await serverWith(t, ...failing, ending, event, ending, ending);
+  const abort = new AbortController();
+  const clock = new FakeClock();
+  const reasons: unknown[] = [];
+  const onFailure = (error: unknown): void => void reasons.push(error instanceof ApiError ? error.status : error);
+  const onOpen = (): void => {
+    if (server.seen.length > 11) abort.abort(new Error("seen enough"));
+  };
+  const options = { resourceVersion: "10", signal: abort.signal, clock, onFailure, onOpen };
+  const events: WatchEvent<KubeObject>[] = [];
+  for await (const one of watchObject<KubeObject>(server.transport(), CRDS, options)) events.push(one);
+  t.same(versionsOf(events), ["MODIFIED 11"]);
+  t.same(
+    reasons,
+    Array.from({ length: 7 }, () => 503),
+    "one that ends well is no failure",
+  );
+  const growing = [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000, 10_000];
+  t.same(clock.sleeps, [...growing, 500, 1_000, 2_000], "an event ends the outage");
+});
+
+await tap.test("watchObject() is quick again after a watch that stood without an event", async (t) => {
+  const clock = new FakeClock();
+  const stood = (response: ServerResponse): void => {
+    clock.advance(10_000);
+    response.destroy();
+  };
+  const abort = new AbortController();
+  const server = await serverWith(t, reset, reset, (response) => {
+    response.flushHeaders();
+    setTimeout(() => stood(response), 50);
+  });
+  let failures = 0;
+  const onOpen = (): void => {
+    if (server.seen.length > 3) abort.abort(new Error("seen enough"));
+  };
+  const onFailure = (): void => void failures++;
+  const options = { resourceVersion: "10", signal: abort.signal, clock, onOpen, onFailure };
+  for await (const _ of watchObject<KubeObject>(server.transport(), CRDS, options));
+  t.same(clock.sleeps, [500, 1_000, 500]);
+  t.equal(failures, 2, "a watch that stood and is cut is opened again without a word");
+});
+
 for (const status of [401, 403, 404, 400]) {
   await tap.test(`watchObject() throws when the answer is ${status}`, async (t) => {
     const refuse = (response: ServerResponse): unknown => sendStatus(response, status);

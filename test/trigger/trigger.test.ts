@@ -16,6 +16,7 @@ const NAME = "as.example.com";
 class BusyApi {
   polls = 0;
   looks = 0;
+  areWatchesDown = false;
   readonly #timers: NodeJS.Timeout[] = [];
   readonly transport = {
     server: "https://stand-in",
@@ -56,6 +57,9 @@ class BusyApi {
   }
 
   async #stream({ path, signal }: ApiRequest): Promise<Readable> {
+    if (this.areWatchesDown) {
+      throw new ApiError(`WATCH ${path}`, 503, { text: "no upgrade" });
+    }
     const stream = new Readable({ read: () => undefined });
     const object = { metadata: { name: NAME, resourceVersion: "2" } };
     const push = (): void => void stream.push(`${JSON.stringify({ type: "MODIFIED", object })}\n`);
@@ -93,5 +97,35 @@ await tap.test("Trigger polls on time while a CRD changes all the time, and look
   t.ok(api.looks > 0 && api.looks <= 5 * seconds + 2, `${api.looks} looks in ${seconds} s`);
   stop.abort(new Error("the test is over"));
   api.end();
+  await ended;
+});
+
+// A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
+await tap.test("Trigger polls where lists are answered and every watch fails, and says so", async (t) => {
+  const api = new BusyApi();
+  api.areWatchesDown = true;
+  const client = new ApiClient(api.transport);
+  const lines: string[] = [];
+  const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
+  const trigger = new Trigger({
+    client,
+    clock: systemClock,
+    logger,
+    feed: new MigrationFeed({ client, clock: systemClock, logger }),
+    intervalMs: 100,
+    excludedGroups: [],
+    findApiServers: () => Promise.resolve({ mode: "each", clients: [client] }),
+  });
+  const stop = new AbortController();
+  const startedAt = performance.now();
+  const ended = trigger.run(stop.signal);
+  while (api.polls < 3 && performance.now() - startedAt < 10_000) {
+    await systemClock.sleep(20);
+  }
+  t.ok(api.polls >= 3, `${api.polls} polls`);
+  for (const what of ["CustomResourceDefinitions", "StorageVersionMigrations"]) {
+    t.match(lines.join(""), `cannot follow ${what}; trying again`);
+  }
+  stop.abort(new Error("the test is over"));
   await ended;
 });
