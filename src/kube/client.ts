@@ -33,6 +33,8 @@ export interface WriteOptions extends CallOptions {
   readonly subresource?: string;
   /** Such as {@link ACCEPT_METADATA}, where the rest of the answer is of no use. @default the whole object */
   readonly accept?: string;
+  /** For a patch, milliseconds for the whole request. @default those of the transport */
+  readonly timeoutMs?: number;
 }
 
 /** The shape that every object of the API has. */
@@ -255,6 +257,7 @@ export class ApiClient {
       contentType: patch.type,
       ...(options.accept === undefined ? {} : { accept: options.accept }),
       signal: options.signal,
+      timeoutMs: options.timeoutMs,
     });
     return response.body;
   }

@@ -25,6 +25,8 @@ export interface ApiRequest {
   /** @default application/json */
   readonly accept?: string;
   readonly signal?: AbortSignal | undefined;
+  /** Milliseconds for this request as a whole. @default those of the transport */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** An answer with a status of 200 to 299. */
@@ -153,7 +155,7 @@ export class Transport {
   }
 
   async #whole<T>(request: ApiRequest, read: (answer: Dispatcher.ResponseData) => Promise<T>): Promise<ApiResponse<T>> {
-    const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
+    const deadline = new RequestDeadline(request.signal, request.timeoutMs ?? this.#timeoutMs);
     const ended = this.#options.pending?.begin(describe(request));
     try {
       const answer = await this.#send(request, deadline);

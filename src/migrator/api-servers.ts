@@ -59,7 +59,7 @@ export interface ApiServerFinderOptions {
 
 /** An API server that does not answer within this time is not there, in milliseconds. */
 const ANSWER_TIMEOUT_MS = 5_000;
-/** Room for the admission webhooks that a dry-run calls, which may take ten seconds by default. */
+/** For reads: they wait for no admission webhook. */
 const REQUEST_TIMEOUT_MS = 15_000;
 const POLL_MS = 1_000;
 /**

@@ -10,6 +10,8 @@ export interface CheckFailure {
   readonly reason: string;
   /** Whether it did not answer at all. */
   readonly silent: boolean;
+  /** Whether one that did not answer answers other requests: then it lives, and something that it calls hangs. */
+  readonly lives?: boolean;
   /** The request that failed, where one did. */
   readonly cause?: unknown;
 }
@@ -27,7 +29,7 @@ export interface AskOptions {
   readonly signal: AbortSignal;
   /** Called with each failure that is waited for. */
   readonly onFailure?: (server: string, failure: CheckFailure) => void;
-  /** The error for an API server that failed to the end. */
+  /** The error for an API server that failed to the end; `silent` where it answers nothing else either. */
   readonly errorOf: (server: string, reason: string, silent: boolean) => KsvmError;
 }
 
@@ -126,7 +128,7 @@ class Asking {
     this.#lagged ||= !failure.silent;
     const { server } = client.transport;
     if (clock.monotonic() >= this.#deadline) {
-      const error = errorOf(server, failure.reason, failure.silent);
+      const error = errorOf(server, failure.reason, failure.silent && failure.lives !== true);
       error.cause ??= failure.cause;
       throw error;
     }

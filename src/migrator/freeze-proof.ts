@@ -51,16 +51,34 @@ export function freezeNotProven({ crdName, guard }: ProofOptions, server: string
  * change must pass. Failed calls prove nothing.
  */
 export async function proveFreeze(client: ApiClient, options: ProofOptions): Promise<ProofResult> {
+  const { signal } = options;
+  let hasAnswered = false;
   try {
-    const { signal } = options;
     const crd = await client.get<CustomResourceDefinition>(CRDS, { name: options.crdName }, { signal });
+    hasAnswered = true;
     if (!hasFreezeAnnotation(crd)) {
       return { proven: false, unfrozen: true, reason: "the CRD is not frozen", silent: false };
     }
     const storageChange = await storageChangeResult(client, crd, options);
     return storageChange.proven ? await labelChangeResult(client, crd, signal) : storageChange;
   } catch (error) {
-    return { proven: false, ...checkFailureOf(error, options.signal) };
+    const failure = checkFailureOf(error, signal);
+    if (failure.silent && hasAnswered && (await doesAnswer(client, signal))) {
+      const reason = `${failure.reason}; it answers other requests, so an admission webhook may hang`;
+      return { ...failure, proven: false, lives: true, reason };
+    }
+    return { ...failure, proven: false };
+  }
+}
+
+/** Whether an API server answers what no admission webhook takes part in. */
+async function doesAnswer({ transport }: ApiClient, signal: AbortSignal): Promise<boolean> {
+  try {
+    await transport.request({ method: "GET", path: "/version", signal });
+    return true;
+  } catch {
+    signal.throwIfAborted();
+    return false;
   }
 }
 
@@ -89,6 +107,13 @@ async function labelChangeResult(
   return { proven: true };
 }
 
+/**
+ * An API server gives up on a write after 34 s and says so: a longer silence of a dry-run is its own, and no webhook's.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go
+ */
+const DRY_RUN_TIMEOUT_MS = 40_000;
+
 function dryRun(
   client: ApiClient,
   crd: CustomResourceDefinition,
@@ -97,5 +122,5 @@ function dryRun(
 ): Promise<unknown> {
   const patch = { type: JSON_PATCH, body };
   const options = { dryRun: true, fieldManager: CRD_FIELD_MANAGER, accept: ACCEPT_METADATA, signal };
-  return client.patch(CRDS, { name: crd.metadata.name }, patch, options);
+  return client.patch(CRDS, { name: crd.metadata.name }, patch, { ...options, timeoutMs: DRY_RUN_TIMEOUT_MS });
 }

@@ -38,6 +38,7 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
   const missing = newMissingBudget();
   for (let starts = 1; ; ) {
     const apiServers = await waitForApiServers(context, missing);
+    const startedAt = context.clock.monotonic();
     try {
       return await attemptOnce(options, { ...context, budget, retrier }, apiServers);
     } catch (error) {
@@ -48,6 +49,7 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
         await context.awaitTurn?.();
       } else if (error instanceof MissingApiServer && missing.leftMs > 0) {
         context.emit({ type: "startingAgain", reason: error.message });
+        missing.leftMs -= Math.min(MAX_ASKING_MS, context.clock.monotonic() - startedAt);
         await pause(context, missing, budget.brokenOff());
       } else if (error instanceof StartAgain && starts < MAX_STARTS) {
         starts++;
@@ -59,6 +61,11 @@ export async function runUntilDone<T>(options: UntilDoneOptions<T>): Promise<T> 
   }
 }
 
+/**
+ * An attempt that ends because an API server does not answer waited for it no longer than this, in milliseconds; before that
+ * it may have worked for hours, which are not charged.
+ */
+const MAX_ASKING_MS = 600_000;
 /** Between two attempts where API servers come and go, in milliseconds. */
 const MISSING_PAUSE_MS = 5_000;
 

@@ -1,10 +1,12 @@
 import tap from "tap";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
-import type { ApiClient } from "../../src/kube/client.ts";
-import { askAll } from "../../src/migrator/ask-all.ts";
-import { freezeCheck, freezeNotProven } from "../../src/migrator/freeze-proof.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { TransportError } from "../../src/kube/errors.ts";
+import { type AskResult, askAll } from "../../src/migrator/ask-all.ts";
+import { freezeCheck, freezeNotProven, proveFreeze } from "../../src/migrator/freeze-proof.ts";
 import { crdWith } from "../api/crd-fixture.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { startServer } from "../kube/local-server.ts";
 
 const { signal } = new AbortController();
 const guard = { kind: "policy", name: "ksvm-widgets" } as const;
@@ -44,3 +46,53 @@ await tap.test(
     t.ok(other.reads() <= asked + 1, "nobody goes on asking");
   },
 );
+
+/** An API server that shows the frozen CRD and answers no dry-run, and `/version` where `lives`. */
+function hangingClient(clock: FakeClock, lives: () => boolean): ApiClient {
+  const silence = (): never => {
+    clock.advance(15_000);
+    throw new TransportError("PATCH x", "a", new Error("the time is up"));
+  };
+  return {
+    transport: { server: "a", request: async () => (lives() ? { body: {} } : silence()) },
+    get: async () => crdWith({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
+    patch: async () => silence(),
+  } as unknown as ApiClient;
+}
+
+await tap.test("an API server is silent only where it answers nothing else than the dry-runs either", async (t) => {
+  const proof = { crdName: "widgets.example.com", guard, signal };
+  const prove = async (lives: () => boolean): Promise<AskResult> => {
+    const clock = new FakeClock();
+    return await askAll({ mode: "each", clients: [hangingClient(clock, lives)] }, freezeCheck(proof), {
+      clock,
+      signal,
+      spreadMs: 0,
+      timeoutMs: 30_000,
+      errorOf: (server, reason, silent) => freezeNotProven(proof, server, silent ? "SILENT" : reason),
+    });
+  };
+  await t.rejects(
+    prove(() => true),
+    { code: "FreezeNotProven", message: /an admission webhook may hang/ },
+  );
+  await t.rejects(
+    prove(() => false),
+    { code: "FreezeNotProven", message: /SILENT/ },
+  );
+  const seen = await proveFreeze(
+    hangingClient(new FakeClock(), () => true),
+    proof,
+  );
+  t.match(seen, { silent: true, lives: true }, "a late write may be under way on it all the same: settling counts it");
+});
+
+await tap.test("a dry-run has time for several admission webhooks that hang one after the other", async (t) => {
+  const crd = crdWith({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } });
+  const server = await startServer(t, (request, response) => {
+    setTimeout(() => response.end(JSON.stringify(crd)), request.method === "PATCH" ? 5_000 : 0);
+  });
+  const client = new ApiClient(server.transport({ timeoutMs: 3_000 }));
+  const result = await proveFreeze(client, { crdName: crd.metadata.name, guard, signal });
+  t.match(result, { proven: false, reason: "a dry-run of a storage change was accepted" }, "it was answered");
+});

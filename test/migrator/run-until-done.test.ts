@@ -37,5 +37,30 @@ await tap.test(
     await t.rejects(run, { code: "ApiServerMissing", message: /b does not answer/ });
     t.ok(attempts < 100, `${attempts} attempts`);
     t.ok(clock.monotonic() > 3_600_000, "but not before its identity Lease would have expired");
+    t.ok(
+      clock.monotonic() < 4_400_000,
+      "the attempts, which hold the freeze, count as well as the pauses between them",
+    );
+  },
+);
+
+await tap.test(
+  "runUntilDone() does not charge the hours that an attempt worked to the wait for an API server",
+  async (t) => {
+    const clock = new FakeClock();
+    let attempts = 0;
+    const result = await runUntilDone({
+      context: contextOf(clock),
+      name: "widgets.example.com",
+      attempt: async () => {
+        if (++attempts <= 3) {
+          clock.advance(3 * 3_600_000);
+          throw new MissingApiServer("b does not answer");
+        }
+        return "done";
+      },
+      probe: async () => undefined,
+    });
+    t.equal(result, "done");
   },
 );
