@@ -13,7 +13,7 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
 import { parseMigration } from "../api/parse-migration.ts";
-import type { ApiClient, CallOptions } from "../kube/client.ts";
+import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
@@ -93,12 +93,28 @@ async function annotate(
     index.put(patched);
     return migrationFactsOf(patched);
   } catch (error) {
+    if (isConflict(error)) {
+      await readAgain({ client, index, signal }, migration);
+    }
     // One that is gone vouches for nothing. A conflict is for the caller: an old mark that stays would vouch for too much.
     if (!isAbsent(error, name)) {
       throw error;
     }
     return migration;
   }
+}
+
+/** Reads what a migration is now, by a patch that changes nothing, so that the next look does not wait for the watch. */
+async function readAgain(
+  { client, index, signal }: Omit<ApplyContext, "heartbeatMs">,
+  { name, uid }: MigrationFacts,
+): Promise<void> {
+  const patch = { type: MERGE_PATCH, body: { metadata: { uid } } };
+  await client.patch<unknown>(MIGRATIONS, { name }, patch, { signal }).then(
+    (found) => index.put(migrationOf(found)),
+    // What is not read now arrives with the watch.
+    () => undefined,
+  );
 }
 
 function marksOf({ observed: { agreed, crd, storageVersion } }: Situation): Readonly<Record<string, string | null>> {

@@ -32,10 +32,7 @@ export interface Decision {
   readonly cause: Cause;
   /** Migrations to delete. */
   readonly remove: readonly MigrationFacts[];
-  /**
-   * Migrations of others that ended for what was, and those that a user suspended: they are kept, and no longer vouch for
-   * anything.
-   */
+  /** Migrations that are kept and prove nothing: they ended, began, or may have begun before the last change. */
   readonly disown: readonly MigrationFacts[];
   /** The new status; missing where it stays. */
   readonly status?: Pick<NextStatus, "persisted" | "current">;
@@ -61,13 +58,12 @@ export function decide(situation: Situation): Decision {
   const next = nextStatusOf(situation);
   const { observed, state } = situation;
   const isNewSpell = startsAnew(next, situation);
-  const { remove, disown } = leftovers(situation, isNewSpell);
+  const left = leftovers(situation, isNewSpell);
   const isSame =
     state !== undefined && state.current === next.current && state.persisted.join(" ") === next.persisted.join(" ");
   const base = {
     cause: next.cause,
-    remove,
-    disown,
+    ...left,
     ...(isSame ? {} : { status: { persisted: next.persisted, current: next.current } }),
     ...crdRecordOf(situation),
   };
@@ -77,7 +73,7 @@ export function decide(situation: Situation): Decision {
   }
   return isOnly(next.persisted, observed.agreed)
     ? { ...base, adopt: [] }
-    : { ...base, ...migrationFor(situation, next, { remove, isNewSpell }) };
+    : { ...base, ...migrationFor(situation, next, { ...left, isNewSpell }) };
 }
 
 /** Whether what migrations did so far no longer counts: objects may be written otherwise since. */
@@ -97,14 +93,18 @@ function leftovers(
   const remove = migrations.filter(
     (one) => isLeftover(one, isFor(one, observed), isNewSpell) || (isInVain(one, shown) && one !== lastEnd),
   );
-  const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed));
+  const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed) && !remove.includes(one));
   return { remove, disown };
 }
 
-/** Whether it vouches for the current hash though it began, or may have, before the last change. */
+/**
+ * Whether it may come to count as a proof though it began, or may have, before the last change. One that is Pending here may
+ * have run: changes of migrations may arrive late. The write that disowns it conflicts then, and the next look decides.
+ */
 function mayProve(migration: MigrationFacts, observed: Situation["observed"]): boolean {
-  const mayVouch = migration.phase === "Succeeded" && isFor(migration, observed);
-  return isStopped(migration) ? migration.hash !== undefined : !migration.isOurs && mayVouch;
+  return hasEnded(migration)
+    ? !migration.isOurs && migration.phase === "Succeeded" && isFor(migration, observed)
+    : migration.hash !== undefined;
 }
 
 /** One that a user stopped is neither deleted nor replaced: it is taken for the one that is needed when it goes on. */
@@ -151,11 +151,11 @@ function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "c
 function migrationFor(
   situation: Situation,
   next: NextStatus,
-  { remove, isNewSpell }: { readonly remove: readonly MigrationFacts[]; readonly isNewSpell: boolean },
+  { remove, disown, isNewSpell }: Pick<Decision, "remove" | "disown"> & { readonly isNewSpell: boolean },
 ): Pick<Decision, "adopt" | "create" | "lookAgainMs" | "waiting"> {
   const { observed } = situation;
   const unfinished = situation.migrations.filter((one) => !hasEnded(one) && !remove.includes(one));
-  if (unfinished.some((one) => isFor(one, observed))) {
+  if (unfinished.some((one) => isFor(one, observed) && !disown.includes(one))) {
     return { adopt: [] };
   }
   const pending = unfinished.filter(({ phase }) => phase === "Pending");

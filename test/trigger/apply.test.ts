@@ -21,5 +21,5 @@ await tap.test("apply() writes no StorageState where a migration could not be di
   t.equal(decision.disown.length, 1);
   const index = new MigrationIndex(() => undefined);
   await t.rejects(apply({ client, index, heartbeatMs: 1 }, rolledBack, decision), /modified/);
-  t.same(requests, ["storageversionmigrations"], "it is decided again before anything rests on it");
+  t.same(new Set(requests), new Set(["storageversionmigrations"]), "it is decided again before anything rests on it");
 });
