@@ -15,12 +15,20 @@ import {
  * What to keep of a JSON value: `"all"` of it, of an object the fields that are named, of an array every item. A value
  * of another kind than the projection expects is kept whole.
  */
-export type Projection = "all" | ObjectProjection | ArrayProjection;
+export type Projection = "all" | ObjectProjection | ArrayProjection | TextProjection;
 
 /** Keeps the fields that are named. */
 export interface ObjectProjection {
   readonly fields: Readonly<Record<string, Projection>>;
 }
+
+/** Keeps a text of at most so many UTF-16 code units. A field with a longer one, or with no text, counts as absent. */
+export interface TextProjection {
+  readonly maxLength: number;
+}
+
+/** The most bytes that JSON takes for one UTF-16 code unit: `\u0041`. */
+const MAX_UNIT_BYTES = 6;
 
 /** Keeps every item. */
 export interface ArrayProjection {
@@ -42,6 +50,9 @@ export function projectJson(bytes: Buffer, projection: Projection): { readonly v
 
 /** Drops from a parsed value what a projection does not keep; what {@link projectJson} is measured against. */
 export function prune(value: unknown, projection: Projection): unknown {
+  if (projection !== "all" && "maxLength" in projection) {
+    return shortText(value, projection);
+  }
   if (projection === "all" || typeof value !== "object" || value === null) {
     return value;
   }
@@ -53,7 +64,12 @@ export function prune(value: unknown, projection: Projection): unknown {
 
 function pruneObject(value: Readonly<Record<string, unknown>>, { fields }: ObjectProjection): unknown {
   const kept = Object.entries(fields).filter(([name]) => Object.hasOwn(value, name));
-  return Object.fromEntries(kept.map(([name, projection]) => [name, prune(value[name], projection)]));
+  const pruned = kept.map(([name, projection]) => [name, prune(value[name], projection)] as const);
+  return Object.fromEntries(pruned.filter(([, one]) => one !== undefined));
+}
+
+function shortText(value: unknown, { maxLength }: TextProjection): string | undefined {
+  return typeof value === "string" && value.length <= maxLength ? value : undefined;
 }
 
 class ProjectingReader {
@@ -74,7 +90,18 @@ class ProjectingReader {
       return this.#readArray(at, projection);
     }
     this.end = skipValue(this.#bytes, at);
-    return this.end === INVALID ? undefined : JSON.parse(this.#bytes.toString("utf8", at, this.end));
+    return this.end === INVALID ? undefined : this.#build(at, projection);
+  }
+
+  /** Builds the value from `at` to the end, unless it is a text that is too long. */
+  #build(at: number, projection: Projection): unknown {
+    const limit = projection !== "all" && "maxLength" in projection ? projection : undefined;
+    // The two more are the quotes.
+    if (limit !== undefined && this.end - at > limit.maxLength * MAX_UNIT_BYTES + 2) {
+      return undefined;
+    }
+    const value: unknown = JSON.parse(this.#bytes.toString("utf8", at, this.end));
+    return limit === undefined ? value : shortText(value, limit);
   }
 
   #readObject(at: number, { fields }: ObjectProjection): unknown {
@@ -90,7 +117,12 @@ class ProjectingReader {
       const valueAt = skipColon(this.#bytes, keyEnd);
       if (Object.hasOwn(fields, key)) {
         // Of fields that come twice the last one counts, as for JSON.parse.
-        object[key] = this.read(valueAt, fields[key] ?? "all");
+        const value = this.read(valueAt, fields[key] ?? "all");
+        if (value === undefined) {
+          delete object[key];
+        } else {
+          object[key] = value;
+        }
       } else {
         this.end = skipValue(this.#bytes, valueAt);
       }

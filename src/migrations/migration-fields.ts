@@ -17,6 +17,12 @@ const ANNOTATIONS = [
 ] as const;
 
 /**
+ * Characters of an annotation, beyond which it counts as absent: then a migration proves nothing. Those that the trigger
+ * writes are shorter, and everybody who may create migrations may write a quarter of a megabyte into each.
+ */
+const MAX_ANNOTATION_LENGTH = 1_024;
+
+/**
  * What is read of a StorageVersionMigration by those that follow all of them: some hundred bytes of an object that may be a
  * megabyte with its managedFields, its failures and the annotations of others. The rest is there where one is read by its name.
  */
@@ -27,7 +33,7 @@ export const MIGRATION_FIELDS: Projection = fields({
     resourceVersion: "all",
     creationTimestamp: "all",
     labels: fields({ [CREATED_BY_LABEL]: "all" }),
-    annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, "all" as const]))),
+    annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, { maxLength: MAX_ANNOTATION_LENGTH }]))),
   }),
   spec: fields({ resource: fields({ group: "all", version: "all", resource: "all" }), suspend: "all" }),
   status: fields({
