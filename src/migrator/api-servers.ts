@@ -9,6 +9,7 @@ import { apiServerModeOf } from "./api-server-mode.ts";
 import { endpointUrls, type LiveLease, liveIdentityLeases } from "./control-plane-objects.ts";
 import { IgnoredServers } from "./ignored-servers.ts";
 import { describeMissing, MissingApiServer } from "./missing-api-server.ts";
+import { DENIAL_PATIENCE_MS } from "./patience.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import { ServerRoll } from "./server-roll.ts";
 
@@ -139,14 +140,7 @@ export class ApiServerFinder {
 
   async #look(signal: AbortSignal): Promise<ApiServers> {
     const { client, retrier } = this.#options;
-    const leases = await this.#leases(signal);
-    if (leases === undefined) {
-      throw new KsvmError(
-        "ApiServerMissing",
-        "Cannot tell which API servers live: this user may not list the identity Leases in kube-system; grant list on " +
-          "leases there, or name each API server with --apiserver-endpoints; nothing was changed",
-      );
-    }
+    const leases = await this.#permittedLeases(signal);
     const urls = await retrier.run(() => endpointUrls(client, signal), signal);
     const found = await this.#findOnce(leases, urls, signal);
     if (found === undefined) {
@@ -175,6 +169,26 @@ export class ApiServerFinder {
       throw new MissingApiServer(this.#pace.describe(leases));
     }
     return { ...sampled, clients };
+  }
+
+  /** An API server that just started knows no roles yet, so a refusal has to last. */
+  async #permittedLeases(signal: AbortSignal): Promise<readonly LiveLease[]> {
+    const { clock } = this.#options;
+    const deadline = clock.monotonic() + DENIAL_PATIENCE_MS;
+    for (;;) {
+      const leases = await this.#leases(signal);
+      if (leases !== undefined) {
+        return leases;
+      }
+      if (clock.monotonic() >= deadline) {
+        throw new KsvmError(
+          "ApiServerMissing",
+          "Cannot tell which API servers live: this user may not list the identity Leases in kube-system; grant list on " +
+            "leases there, or name each API server with --apiserver-endpoints",
+        );
+      }
+      await clock.sleep(POLL_MS, signal);
+    }
   }
 
   async #leases(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {

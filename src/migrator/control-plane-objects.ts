@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
+import { ApiError, DoubtfulAnswer } from "../kube/errors.ts";
+import { isForbidden } from "../kube/failure.ts";
 import { itemsOf, type ListAnswer } from "../kube/listed-items.ts";
 
 /** The Lease by which an API server says that it lives. */
@@ -106,13 +107,15 @@ function expiryOf({ spec }: IdentityLease): number {
   return Number.isNaN(renewed) ? 0 : renewed + (spec?.leaseDurationSeconds ?? DEFAULT_LEASE_SECONDS) * 1_000;
 }
 
+/** `undefined` where the authorizer refused. Nothing else in an API server answers a read with a 403: a proxy did. */
 async function unlessForbidden<T>(read: () => Promise<T>): Promise<T | undefined> {
   try {
     return await read();
   } catch (error) {
-    if (error instanceof ApiError && error.status === 403) {
+    if (isForbidden(error)) {
       return undefined;
     }
-    throw error;
+    const isProxys = error instanceof ApiError && error.status === 403;
+    throw isProxys ? new DoubtfulAnswer(error.message, error) : error;
   }
 }

@@ -72,7 +72,7 @@ export class ServerLink {
 function severalOnOne(server: string): KsvmError {
   const text =
     `Cannot tell the API servers behind ${server} apart: several answer on one connection, as behind an HTTP load ` +
-    "balancer; name each with --apiserver-endpoints; nothing was changed";
+    "balancer; name each with --apiserver-endpoints";
   return new KsvmError("ApiServerMissing", text);
 }
 

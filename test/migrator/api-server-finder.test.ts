@@ -22,9 +22,16 @@ interface Seen {
   /** What the API servers behind the one address show for when they started. @default one */
   instances?: (string | number)[];
   readonly areLeasesHidden?: boolean;
+  /** How often the list of Leases is refused, and in which words, before it is answered. */
+  refusals?: string[];
   /** When Leases were renewed, where that matters. */
   renewTimes?: Readonly<Record<string, string>>;
 }
+
+/** As the authorizer says it. */
+const forbidden = (what: string): string =>
+  JSON.stringify({ kind: "Status", reason: "Forbidden", message: `forbidden: User "jane" ${what}` });
+const LEASES_FORBIDDEN = forbidden('cannot list resource "leases" in API group "coordination.k8s.io"');
 
 /** Tells of each sleep. */
 class SleepClock extends FakeClock {
@@ -50,12 +57,17 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
       const start = starts.get(request.socket) ?? instances[turn++ % instances.length] ?? 0;
       starts.set(request.socket, start);
       const shown = start === "mixed" ? ++turn : start;
-      response.writeHead(start === "forbidden" ? 403 : 200).end(`process_start_time_seconds ${shown}\n`);
+      const isForbidden = start === "forbidden";
+      const said = isForbidden ? forbidden('cannot get path "/metrics"') : `process_start_time_seconds ${shown}\n`;
+      response.writeHead(isForbidden ? 403 : 200).end(said);
       return;
     }
-    if (seen.areLeasesHidden === true && request.url?.includes("/leases") === true) {
-      response.writeHead(403).end();
-      return;
+    if (request.url?.includes("/leases") === true) {
+      const refusal = seen.areLeasesHidden === true ? LEASES_FORBIDDEN : seen.refusals?.shift();
+      if (refusal !== undefined) {
+        response.writeHead(403).end(refusal);
+        return;
+      }
     }
     const { port } = server.address() as AddressInfo;
     const endpoints = [{ addresses: seen.addresses }];
@@ -210,6 +222,17 @@ await tap.test("findAll() refuses where identity Leases or metrics may not be re
   const unmeasured = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["forbidden"] });
   await t.rejects(unmeasured.finder.findAll(0, signal), { code: "ApiServerMissing", message: /"\/metrics"/ });
 });
+
+await tap.test(
+  "findAll() asks again after a proxy's 403, and after one of an API server that knows no roles yet",
+  async (t) => {
+    for (const refusal of ["<html>blocked</html>", LEASES_FORBIDDEN]) {
+      // Two in a row: the first one meets the look at Leases to ignore.
+      const { finder } = await finderFor(t, { addresses: [], leases: ["a"], refusals: [refusal, refusal] });
+      t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] }, refusal);
+    }
+  },
+);
 
 await tap.test("findAll() refuses where several API servers answer on one connection", async (t) => {
   const { finder } = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["mixed"] });
