@@ -4,7 +4,7 @@ import { connect } from "node:tls";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { itemsOf, type ListAnswer } from "../kube/listed-items.ts";
+import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
 /** Where a replica listens. */
@@ -46,7 +46,7 @@ export async function findReplicas(
     const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
     const query = { labelSelector: `kubernetes.io/service-name=${service}` };
     const { body } = await client.transport.request<ListAnswer<EndpointSlice>>({ method: "GET", path, query, signal });
-    return itemsOf(body, path).flatMap(addressesOf);
+    return allItemsOf(body, path).flatMap(addressesOf);
   } catch (error) {
     if (error instanceof ApiError && error.status === 403) {
       return undefined;

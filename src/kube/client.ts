@@ -5,7 +5,7 @@ import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { readProjected } from "./list-projected.ts";
-import { itemsOf, type ListAnswer } from "./listed-items.ts";
+import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
@@ -218,7 +218,7 @@ export class ApiClient {
       query: { labelSelector },
       signal,
     });
-    return itemsOf(body, path);
+    return allItemsOf(body, path);
   }
 
   /**

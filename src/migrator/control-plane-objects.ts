@@ -2,7 +2,7 @@ import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError, DoubtfulAnswer } from "../kube/errors.ts";
 import { isForbidden } from "../kube/failure.ts";
-import { itemsOf, type ListAnswer } from "../kube/listed-items.ts";
+import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
 
 /** The Lease by which an API server says that it lives. */
 export interface LiveLease {
@@ -61,7 +61,7 @@ export async function liveIdentityLeases(
     return undefined;
   }
   const serverNow = answer.serverTime ?? clock.now();
-  return itemsOf(answer.body, LEASES_PATH)
+  return allItemsOf(answer.body, LEASES_PATH)
     .filter((lease) => expiryOf(lease) > serverNow)
     .map((lease) => liveLeaseOf(lease, serverNow));
 }
@@ -89,7 +89,7 @@ export async function endpointUrls(client: ApiClient, signal: AbortSignal): Prom
   const answer = await unlessForbidden(() =>
     client.transport.request<ListAnswer<EndpointSlice>>({ method: "GET", path: SLICES_PATH, query, signal }),
   );
-  const slices = answer === undefined ? [] : itemsOf(answer.body, SLICES_PATH);
+  const slices = answer === undefined ? [] : allItemsOf(answer.body, SLICES_PATH);
   return [...new Set(slices.flatMap(urlsOf))];
 }
 
