@@ -5,7 +5,7 @@ import { CRDS, objectPath } from "../kube/resources.ts";
 import type { ApiResponse } from "../kube/transport.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { RunContext } from "./run-context.ts";
-import { lastVersionsChangeOf, settleRemainingMs } from "./settle.ts";
+import { lastVersionsChangeOf, type SeenChange, settleRemainingMs } from "./settle.ts";
 
 /** What besides the CRD itself settling counts from. */
 export interface SettleOptions {
@@ -34,28 +34,52 @@ class Settling {
   readonly #context: RunContext;
   readonly #options: SettleOptions;
   readonly #deadline: number;
-  /** By the API servers' clock, in milliseconds since the Unix epoch. */
-  readonly #changes: number[];
+  /** By what tells one change from another. */
+  readonly #changes = new Map<string, SeenChange>();
 
   constructor(context: RunContext, options: SettleOptions) {
     this.#context = context;
     this.#options = options;
     const { clock, options: settings } = context;
     this.#deadline = clock.monotonic() + settings.settleMs + settings.convergenceTimeoutMs;
-    this.#changes = options.newestJoin === undefined ? [] : [options.newestJoin];
+    if (options.newestJoin !== undefined) {
+      this.#saw("join", options.newestJoin);
+    }
+  }
+
+  /**
+   * Notes a change that an answer shows. Only the first sight of it counts: it happened before that. A change with another
+   * `key` has a first sight of its own.
+   */
+  #saw(key: string, at: number): void {
+    if (!this.#changes.has(key)) {
+      this.#changes.set(key, { at, seenAt: this.#context.clock.monotonic() });
+    }
+  }
+
+  /**
+   * The generation tells apart two changes of spec.versions that have the same time: the API server raises it with every
+   * change of spec, and no client can set it.
+   */
+  #sawCrd(crd: CustomResourceDefinition, otherwiseAt: number): void {
+    const { uid, generation } = crd.metadata;
+    const at = lastVersionsChangeOf(crd);
+    this.#saw(["crd", uid, generation, at].join(" "), at ?? otherwiseAt);
   }
 
   async untilSettled(): Promise<void> {
-    const { emit, options: settings } = this.#context;
+    const { clock, emit, options: settings } = this.#context;
     for (let first = true; ; first = false) {
       const { crds, serverNow } = await this.#read();
       if (first && this.#options.lagged) {
-        this.#changes.push(serverNow);
+        this.#saw("lag", serverNow);
       }
       for (const crd of crds) {
-        this.#changes.push(lastVersionsChangeOf(crd) ?? (first ? serverNow : 0));
+        this.#sawCrd(crd, serverNow);
       }
-      const remainingMs = settleRemainingMs({ settleMs: settings.settleMs, serverNow, changes: this.#changes });
+      const changes = [...this.#changes.values()];
+      const now = clock.monotonic();
+      const remainingMs = settleRemainingMs({ settleMs: settings.settleMs, serverNow, now, changes });
       if (remainingMs === 0) {
         return;
       }
@@ -109,7 +133,7 @@ class Settling {
         );
       }
       emit({ type: "lagging", server, reason });
-      this.#changes.push(answer.serverTime ?? clock.now());
+      this.#saw(`silence ${this.#changes.size}`, answer.serverTime ?? clock.now());
     }
     return answer;
   }

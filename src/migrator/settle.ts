@@ -31,20 +31,35 @@ function ownsVersions(fields: Readonly<Record<string, unknown>> | undefined): bo
   return typeof spec === "object" && spec !== null && Object.hasOwn(spec, "f:versions");
 }
 
-/** What {@link settleRemainingMs} goes by; all times are the API server's, in milliseconds since the Unix epoch. */
-export interface SettleInput {
-  readonly settleMs: number;
-  /** The API server's clock, cut to the second as its `Date` header is. */
-  readonly serverNow: number;
-  /** Every change that an API server may still be catching up with. */
-  readonly changes: readonly number[];
+/** A change that an API server may still be catching up with. */
+export interface SeenChange {
+  /** When it was, by the clock of the API server that stamped it, in milliseconds since the Unix epoch. */
+  readonly at: number;
+  /** When this process had the first answer that shows it, on its monotonic clock, in milliseconds. */
+  readonly seenAt: number;
 }
 
-/** Milliseconds that are left until every late write of an old version must have landed; 0 where that is so. */
-export function settleRemainingMs({ settleMs, serverNow, changes }: SettleInput): number {
-  if (changes.length === 0) {
-    return 0;
-  }
-  const newest = Math.max(...changes) + API_TIME_RESOLUTION_MS;
-  return Math.max(0, newest + settleMs - serverNow);
+/** What {@link settleRemainingMs} goes by. */
+export interface SettleInput {
+  readonly settleMs: number;
+  /** The API server's clock, cut to the second as its `Date` header is, in milliseconds since the Unix epoch. */
+  readonly serverNow: number;
+  /** This process's monotonic clock, in milliseconds. */
+  readonly now: number;
+  readonly changes: readonly SeenChange[];
+}
+
+/**
+ * Milliseconds that are left until every late write of an old version must have landed; 0 where that is so.
+ *
+ * Two bounds are sound for each change, so the earlier one counts. By the API servers' clocks: `settleMs` after the time
+ * that the change is stamped with. By the monotonic clock of this process: `settleMs` after the first answer that shows
+ * the change, since what an answer shows happened before that answer. The second bound rests on no stamp. Without it a
+ * stamp of a clock that was ahead, or an API server whose clock is behind, would hold the freeze for hours.
+ */
+export function settleRemainingMs({ settleMs, serverNow, now, changes }: SettleInput): number {
+  const left = changes.map(
+    ({ at, seenAt }) => Math.min(at - serverNow, seenAt - now) + API_TIME_RESOLUTION_MS + settleMs,
+  );
+  return Math.ceil(Math.max(0, ...left));
 }

@@ -35,6 +35,23 @@ const cases: readonly Case[] = [
     lagged: true,
     waitsMs: SETTLE_MS + CUT_MS,
   },
+  {
+    name: "from the first sight at the latest when a join is stamped ahead",
+    changedMsAgo: HOUR,
+    newestJoin: NOW + 8 * HOUR,
+    waitsMs: SETTLE_MS + CUT_MS,
+  },
+  {
+    name: "from the first sight at the latest when spec.versions is stamped ahead",
+    changedMsAgo: -24 * HOUR,
+    waitsMs: SETTLE_MS + CUT_MS,
+  },
+  {
+    name: "from the first sight at the latest when a clock is hours behind",
+    changedMsAgo: 600_000,
+    skewsMs: [0, -2 * HOUR],
+    waitsMs: SETTLE_MS + CUT_MS,
+  },
   { name: "by the slowest clock", changedMsAgo: 20_000, skewsMs: [0, -7_000, 3_000], waitsMs: 47_000 + CUT_MS },
 ];
 
@@ -63,6 +80,17 @@ await tap.test("settle() goes on waiting where spec.versions changed while it wa
   t.equal(run.clock.monotonic(), 30_000 + SETTLE_MS + CUT_MS);
   t.equal(run.events.length, 2);
 });
+
+await tap.test(
+  "settle() counts a later change from its own first sight, also where its time is the same",
+  async (t) => {
+    const ahead = changedAt(NOW + 8 * HOUR);
+    const later = { ...ahead, metadata: { ...ahead.metadata, generation: (ahead.metadata.generation ?? 0) + 1 } };
+    const run = runAt(ahead, later);
+    await settle(run.context, { crdName: "widgets.example.com", lagged: false, apiServers: [run.apiServer(0)] });
+    t.equal(run.clock.monotonic(), 2 * (SETTLE_MS + CUT_MS), "seen when the first wait was over");
+  },
+);
 
 function changedAt(time: number): CustomResourceDefinition {
   const entry = {

@@ -2,7 +2,12 @@ import * as fc from "fast-check";
 import tap from "tap";
 
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
-import { DEFAULT_SETTLE_MS, lastVersionsChangeOf, settleRemainingMs } from "../../src/migrator/settle.ts";
+import {
+  DEFAULT_SETTLE_MS,
+  lastVersionsChangeOf,
+  type SeenChange,
+  settleRemainingMs,
+} from "../../src/migrator/settle.ts";
 import { crdWith } from "../api/crd-fixture.ts";
 
 const OWNS_VERSIONS = { "f:spec": { "f:group": {}, "f:versions": {} } };
@@ -14,6 +19,11 @@ const owner = (minute: number, rest: Partial<ManagedFieldsEntry> = {}): ManagedF
   fieldsV1: OWNS_VERSIONS,
   ...rest,
 });
+
+/** Changes with these times, all of them first seen at `now`. */
+function seenAt(now: number, times: readonly number[]): readonly SeenChange[] {
+  return times.map((at) => ({ at, seenAt: now }));
+}
 
 const cases: readonly [
   name: string,
@@ -53,15 +63,32 @@ await tap.test(
   "settleRemainingMs() counts from the newest change and adds the second that API times are cut by",
   (t) => {
     const serverNow = 1_000_000;
-    const left = (...changes: number[]): number => settleRemainingMs({ settleMs: 65_000, serverNow, changes });
+    const left = (...at: number[]): number =>
+      settleRemainingMs({ settleMs: 65_000, serverNow, now: 7, changes: seenAt(7, at) });
     t.equal(left(), 0);
     t.equal(left(serverNow), 66_000);
     t.equal(left(serverNow - 500_000, serverNow - 10_000), 56_000);
     t.equal(left(serverNow - 65_000), 1_000, "not over after settleMs alone");
     t.equal(left(serverNow - 65_999), 1);
     t.equal(left(serverNow - 66_000), 0);
-    t.equal(left(serverNow + 5_000), 71_000, "a clock ahead of the server's");
-    t.equal(settleRemainingMs({ settleMs: 0, serverNow, changes: [serverNow] }), 1_000);
+    t.equal(settleRemainingMs({ settleMs: 0, serverNow, now: 7, changes: seenAt(7, [serverNow]) }), 1_000);
+    t.end();
+  },
+);
+
+await tap.test(
+  "settleRemainingMs() counts from the first sight of a change at the latest, whatever its time says",
+  (t) => {
+    const serverNow = 1_000_000;
+    const [ahead] = seenAt(100_000, [serverNow + 8 * 3_600_000]);
+    const [recent] = seenAt(120_000, [serverNow - 10_000]);
+    if (ahead === undefined || recent === undefined) throw new Error("no changes");
+    const left = (now: number, ...changes: SeenChange[]): number =>
+      settleRemainingMs({ settleMs: 65_000, serverNow, now, changes });
+    t.equal(left(100_000, ahead), 66_000);
+    t.equal(left(165_999, ahead), 1);
+    t.equal(left(166_000, ahead), 0);
+    t.equal(left(166_000, ahead, recent), 20_000, "each change has a first sight of its own");
     t.end();
   },
 );
@@ -70,12 +97,16 @@ await tap.test("settleRemainingMs() is never negative and never longer for a lat
   const time = fc.integer({ min: 0, max: 10_000_000 });
   fc.assert(
     fc.property(fc.array(time), time, time, fc.nat(200_000), (changes, serverNow, later, settleMs) => {
-      const left = settleRemainingMs({ settleMs, serverNow, changes });
+      const now = 0;
+      const remaining = (at: readonly number[], passedMs = 0): number =>
+        settleRemainingMs({ settleMs, serverNow: serverNow + passedMs, now: now + passedMs, changes: seenAt(now, at) });
+      const left = remaining(changes);
       return (
         left >= 0 &&
-        settleRemainingMs({ settleMs, serverNow: serverNow + later, changes }) <= left &&
-        settleRemainingMs({ settleMs, serverNow, changes: [...changes, later] }) >= left &&
-        settleRemainingMs({ settleMs, serverNow: serverNow + left, changes }) === 0
+        left <= settleMs + 1_000 &&
+        remaining(changes, later) <= left &&
+        remaining([...changes, later]) >= left &&
+        remaining(changes, left) === 0
       );
     }),
   );
