@@ -7,8 +7,9 @@ import { Transport } from "../kube/transport.ts";
 import type { Retrier } from "./retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { endpointUrls, type LiveLease, liveIdentityLeases } from "./control-plane-objects.ts";
+import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import { IgnoredServers } from "./ignored-servers.ts";
-import { describeMissing, MissingApiServer } from "./missing-api-server.ts";
+import { describeMissing, isOverdue, MissingApiServer } from "./missing-api-server.ts";
 import { DENIAL_PATIENCE_MS } from "./patience.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import { ServerRoll } from "./server-roll.ts";
@@ -77,11 +78,14 @@ export class ApiServerFinder {
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
   readonly #ignored: IgnoredServers;
-  /** When one was last silent or missing, on the monotonic clock. */
+  /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
+  /** The time of day less the monotonic time: it jumps where this machine was suspended. */
+  #wallOffset: number;
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
+    this.#wallOffset = options.clock.now() - options.clock.monotonic();
     this.#ignored = new IgnoredServers({ names: options.ignored ?? [], onLag: options.onLag });
     this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
   }
@@ -100,6 +104,7 @@ export class ApiServerFinder {
     }
     try {
       await this.#watchIgnored(signal);
+      this.#noticeSuspension();
       const found = await this.#look(signal);
       const silent = clock.monotonic() - this.#silentAt <= silenceMs;
       return { ...found, silent, ignored: this.#ignored.names };
@@ -141,6 +146,9 @@ export class ApiServerFinder {
   async #look(signal: AbortSignal): Promise<ApiServers> {
     const { client, retrier } = this.#options;
     const leases = await this.#permittedLeases(signal);
+    if (leases.some(isOverdue)) {
+      this.#silentAt = this.#options.clock.monotonic();
+    }
     const urls = await retrier.run(() => endpointUrls(client, signal), signal);
     const found = await this.#findOnce(leases, urls, signal);
     if (found === undefined) {
@@ -148,6 +156,19 @@ export class ApiServerFinder {
     }
     const all = found.mode === "sampled" && leases.length > 1 ? await this.#recruit(found, leases, signal) : found;
     return { ...all, ...identityOf(leases) };
+  }
+
+  /**
+   * Machines that are suspended together make a change look old, and a write that was under way on them has as much left to
+   * go as before: its timeout runs on the monotonic clock. That counts as a silence, as an overdue identity Lease does.
+   */
+  #noticeSuspension(): void {
+    const { clock } = this.#options;
+    const offset = clock.now() - clock.monotonic();
+    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
+      this.#silentAt = clock.monotonic();
+    }
+    this.#wallOffset = offset;
   }
 
   /** Tells the API servers behind one address apart until there are as many as Leases. */

@@ -36,6 +36,12 @@ const LEASES_FORBIDDEN = forbidden('cannot list resource "leases" in API group "
 /** Tells of each sleep. */
 class SleepClock extends FakeClock {
   onSleep: () => void = () => undefined;
+  /** How long the machine was suspended, in milliseconds. */
+  suspendedMs = 0;
+
+  override now(): number {
+    return super.now() + this.suspendedMs;
+  }
 
   override async sleep(ms: number, within?: AbortSignal): Promise<void> {
     this.onSleep();
@@ -237,4 +243,17 @@ await tap.test(
 await tap.test("findAll() refuses where several API servers answer on one connection", async (t) => {
   const { finder } = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["mixed"] });
   await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /HTTP load balancer/ });
+});
+
+await tap.test("findAll() counts it as a silence that machines were suspended", async (t) => {
+  const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"] });
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+  clock.suspendedMs = 3_600_000;
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "this one: its time of day jumped");
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+
+  const seen: Seen = { addresses: [], leases: ["a"], renewTimes: { a: new Date(Date.now() - 600_000).toISOString() } };
+  const late = await finderFor(t, seen);
+  t.match(await late.finder.findAll(60_000, signal), { silent: true }, "that of the API server: its Lease is overdue");
 });
