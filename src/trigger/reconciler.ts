@@ -4,6 +4,7 @@ import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
+import { listProjected } from "../kube/list-projected.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { ToldOnce } from "../told-once.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
@@ -14,7 +15,7 @@ import type { Observation, Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
 import { retireStorageState } from "./retire.ts";
 import type { SharedClock } from "./server-clock.ts";
-import { stateFactsOf } from "./state-facts.ts";
+import { STATE_FIELDS, stateFactsOf } from "./state-facts.ts";
 import type { Observed } from "./survey.ts";
 import { logDecision, SurveyLog } from "./trigger-log.ts";
 import type { WorkQueue } from "./work-queue.ts";
@@ -39,7 +40,7 @@ interface Seen {
   readonly state: StateFacts | undefined;
 }
 
-const STATE_PAGE_SIZE = 500;
+const STATE_PAGE_SIZE = 100;
 /** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
 const CRD_LOOKS = 15;
 const CRD_LOOK_MS = 200;
@@ -231,16 +232,15 @@ export class Reconciler {
 
   async #allStates(signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
     const states = new Map<string, StateFacts>();
-    const options = { limit: STATE_PAGE_SIZE, signal };
     const uids = new Set<string>();
-    for await (const page of this.#options.client.pages<unknown>(STORAGE_STATES, options)) {
-      for (const value of page) {
-        const { object, uid } = parseStorageState(value);
-        uids.add(uid);
-        const facts = this.#read(value);
-        if (object !== undefined && facts !== undefined) {
-          states.set(object.metadata.name, facts);
-        }
+    const options = { limit: STATE_PAGE_SIZE, projection: STATE_FIELDS, signal };
+    const { items } = await listProjected(this.#options.client.transport, STORAGE_STATES, options);
+    for (const value of items) {
+      const { object, uid } = parseStorageState(value);
+      uids.add(uid);
+      const facts = this.#read(value);
+      if (object !== undefined && facts !== undefined) {
+        states.set(object.metadata.name, facts);
       }
     }
     this.#told.keepOnly(uids);

@@ -1,7 +1,23 @@
 import { CRD_ANNOTATION } from "../api/names.ts";
 import type { ReadStorageState } from "../api/parse-storage-state.ts";
 import { parseCrdRecord } from "./crd-facts.ts";
+import type { Projection } from "../json/json-projection.ts";
 import type { StateFacts } from "./next-status.ts";
+
+/**
+ * What is read of each StorageState where all of them are listed: fifty may be larger than an answer may be, for their
+ * managedFields and the annotations of others.
+ */
+export const STATE_FIELDS: Projection = {
+  fields: {
+    metadata: {
+      fields: { name: "all", uid: "all", resourceVersion: "all", annotations: { fields: { [CRD_ANNOTATION]: "all" } } },
+    },
+    status: {
+      fields: { persistedStorageVersionHashes: "all", currentStorageVersionHash: "all", lastHeartbeatTime: "all" },
+    },
+  },
+};
 
 /** Reads what matters of a StorageState. */
 export function stateFactsOf({ metadata, status }: ReadStorageState): StateFacts {

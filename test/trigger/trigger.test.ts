@@ -1,15 +1,20 @@
 import { Readable } from "node:stream";
 import { pino } from "pino";
 import tap from "tap";
+import { CRD_ANNOTATION } from "../../src/api/names.ts";
+import { parseStorageState } from "../../src/api/parse-storage-state.ts";
+import { prune } from "../../src/json/json-projection.ts";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { ApiError } from "../../src/kube/errors.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
+import { STATE_FIELDS, stateFactsOf } from "../../src/trigger/state-facts.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
 import { groupList, resourceList } from "../kube/local-server.ts";
 
 const CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const STATES_PATH = "/apis/migration.k8s.io/v1alpha1/storagestates";
 const NAME = "as.example.com";
 
 /** An API server with one CRD that is not served yet, which changes every few milliseconds. */
@@ -17,10 +22,16 @@ class BusyApi {
   polls = 0;
   looks = 0;
   areWatchesDown = false;
+  areStatesLarge = false;
   readonly #timers: NodeJS.Timeout[] = [];
   readonly transport = {
     server: "https://stand-in",
-    request: (request: ApiRequest) => this.#request(request),
+    request: (request: ApiRequest) => {
+      if (this.areStatesLarge && request.path === STATES_PATH) {
+        throw new TransportError(`GET ${STATES_PATH}`, "https://stand-in", new Error("it is larger than 64 MiB"));
+      }
+      return this.#request(request);
+    },
     read: async (request: ApiRequest, read: (body: Readable) => Promise<unknown>) => {
       const { body, ...answer } = await this.#request(request);
       return { ...answer, body: await read(Readable.from([Buffer.from(JSON.stringify(body))])) };
@@ -45,7 +56,7 @@ class BusyApi {
       "/apis/apiextensions.k8s.io/v1": resourceList("apiextensions.k8s.io/v1"),
       [CRDS_PATH]: { kind: "List", items: [], metadata },
       "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { kind: "List", items: [], metadata },
-      "/apis/migration.k8s.io/v1alpha1/storagestates": { items: [], metadata },
+      [STATES_PATH]: { kind: "List", items: [], metadata },
     };
     const body = bodies[path];
     if (body === undefined) {
@@ -128,4 +139,54 @@ await tap.test("Trigger polls where lists are answered and every watch fails, an
   }
   stop.abort(new Error("the test is over"));
   await ended;
+});
+
+// A stand-in: etcd holds no StorageStates of 64 MiB here.
+await tap.test("Trigger reads StorageStates that are larger together than an answer may be", async (t) => {
+  const api = new BusyApi();
+  api.areStatesLarge = true;
+  const client = new ApiClient(api.transport);
+  const logger = pino({ level: "silent" });
+  const trigger = new Trigger({
+    client,
+    clock: systemClock,
+    logger,
+    feed: new MigrationFeed({ client, clock: systemClock, logger }),
+    excludedGroups: [],
+    findApiServers: () => Promise.resolve({ mode: "each", clients: [client] }),
+  });
+  const stop = new AbortController();
+  const startedAt = performance.now();
+  const ended = trigger.run(stop.signal);
+  while (trigger.report().polledAt === undefined && performance.now() - startedAt < 5_000) {
+    await systemClock.sleep(20);
+  }
+  t.not(trigger.report().polledAt, undefined);
+  stop.abort(new Error("the test is over"));
+  api.end();
+  await ended;
+});
+
+await tap.test("STATE_FIELDS has everything that the trigger reads of a StorageState", async (t) => {
+  const crd = "stands for a record";
+  const value = {
+    apiVersion: "migration.k8s.io/v1alpha1",
+    kind: "StorageState",
+    metadata: { name: NAME, uid: "u", resourceVersion: "7", annotations: { [CRD_ANNOTATION]: crd, other: "x" } },
+    status: {
+      persistedStorageVersionHashes: ["a", "b"],
+      currentStorageVersionHash: "b",
+      lastHeartbeatTime: "2026-01-01T00:00:00Z",
+    },
+  };
+  for (const one of [value, { ...value, status: undefined }, { ...value, status: { other: 1 } }]) {
+    const [whole, kept] = [parseStorageState(one), parseStorageState(prune(one, STATE_FIELDS))];
+    t.same(kept.ignored, whole.ignored);
+    if (whole.object === undefined || kept.object === undefined) {
+      t.fail("it can be read");
+      return;
+    }
+    t.equal(kept.object.metadata.annotations?.[CRD_ANNOTATION], crd);
+    t.same(stateFactsOf(kept.object), stateFactsOf(whole.object));
+  }
 });
