@@ -102,3 +102,11 @@ export function parseCrdRecord(value: string | undefined): CrdRecord | undefined
 export function isSameSpec(record: CrdRecord | undefined, crd: CrdFacts): boolean {
   return record?.uid === crd.uid && record.generation === crd.generation;
 }
+
+/**
+ * Whether the storage version cannot have gone to another version and back since the CRD was remembered: the generation
+ * moves with every change of the spec, and that takes two.
+ */
+export function hasNotFlipped(record: CrdRecord | undefined, crd: CrdFacts): boolean {
+  return record?.uid === crd.uid && (crd.generation === record.generation || crd.generation === record.generation + 1);
+}

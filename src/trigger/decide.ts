@@ -5,7 +5,7 @@ import { hasEnded, type MigrationFacts } from "./migration-facts.ts";
 import {
   type Cause,
   isFor,
-  hasOtherKnownHash,
+  mayHaveOther,
   isOnly,
   type NextStatus,
   nextStatusOf,
@@ -182,7 +182,7 @@ function newMigration({ observed }: Situation, { persisted, current }: NextStatu
     resource: { group, version, resource },
     hash: current,
     attempt,
-    isForced: crd?.isClean === true && hasOtherKnownHash(persisted, current),
+    isForced: crd?.isClean === true && mayHaveOther(persisted, current),
     isLowPriority: isOnlyUnseen && persisted.includes(current),
     ...(crd === undefined ? {} : { storedVersions: crd.storedVersions.join(",") }),
     ...(storageVersion === undefined ? {} : { storageVersion }),

@@ -1,6 +1,6 @@
 import { specKeyOf } from "../api/crd.ts";
 import { UNKNOWN_HASH } from "../api/migration.ts";
-import { type CrdFacts, type CrdRecord, isSameSpec } from "./crd-facts.ts";
+import { type CrdFacts, type CrdRecord, hasNotFlipped, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import type { Observed } from "./survey.ts";
 
@@ -54,11 +54,11 @@ export interface Situation {
 /** The status that the StorageState ought to have. */
 export function nextStatusOf(situation: Situation): NextStatus {
   const state = knownStateOf(situation);
-  const { agreed, crd, hashes } = situation.observed;
+  const { agreed, hashes } = situation.observed;
   if (agreed === undefined) {
     const isSure = state !== undefined && !isStale(situation, state);
     const known = union(isSure ? [] : [UNKNOWN_HASH], state?.persisted ?? []);
-    const persisted = union(known, [...unseenHashesOf(state, crd), ...hashes]);
+    const persisted = union(known, [...unseenHashesOf(state, situation), ...hashes]);
     return { cause: "disagreement", persisted, current: UNKNOWN_HASH };
   }
   if (state === undefined) {
@@ -68,7 +68,7 @@ export function nextStatusOf(situation: Situation): NextStatus {
 }
 
 function nextOf(state: StateFacts, agreed: string, situation: Situation): NextStatus {
-  const listed = union(state.persisted, unseenHashesOf(state, situation.observed.crd));
+  const listed = union(state.persisted, unseenHashesOf(state, situation));
   if (isStale(situation, state)) {
     // What was known stays: by it alone the next migration is forced where another client pruned storedVersions.
     return { cause: "stale", persisted: union([UNKNOWN_HASH], [...listed, agreed]), current: agreed };
@@ -113,26 +113,41 @@ function knownStateOf({ observed: { crd }, state }: Situation): StateFacts | und
 }
 
 /**
- * Whether nobody looked for too long. A CRD shows that nothing was missed: the generation moves with every change of its
- * spec, and its storedVersions lists nothing but the storage version.
+ * Whether nobody looked for too long. A CRD shows that nothing was missed: its storage version is what it was and cannot
+ * have gone there and back, and its storedVersions lists nothing else.
  */
 function isStale({ now, observed: { crd, agreed }, staleAfterMs }: Situation, state: StateFacts): boolean {
   const isFresh = Math.abs(now - state.heartbeat) <= staleAfterMs;
-  const isVouchedFor = crd !== undefined && crd.isClean && isSameSpec(state.crd, crd) && state.current === agreed;
+  const isVouchedFor = crd !== undefined && crd.isClean && hasNotFlipped(state.crd, crd) && state.current === agreed;
   return !isFresh && !isVouchedFor;
 }
 
 /**
  * The versions in storedVersions, where they say something new: a change there and back between two looks. What was
- * there at the last look is not new: with `--manage-stored-versions=false` it is never pruned.
+ * there at the last look is not new: with `--manage-stored-versions=false` it is never pruned. Where another client may
+ * have pruned them since such a change, nobody knows them, unless every object was rewritten since.
  */
-function unseenHashesOf(state: StateFacts | undefined, crd: CrdFacts | undefined): readonly string[] {
+function unseenHashesOf(state: StateFacts | undefined, situation: Situation): readonly string[] {
+  const { crd } = situation.observed;
   if (crd === undefined) {
     return [];
   }
-  const before = state?.crd?.storedVersions ?? [];
-  const isSeen = isSameSpec(state?.crd, crd) && crd.storedVersions.every((version) => before.includes(version));
-  return crd.isClean || isSeen ? [] : crd.storedHashes;
+  if (crd.isClean) {
+    return state === undefined || isKnown(state, crd, situation) ? [] : [UNKNOWN_HASH, crd.hash];
+  }
+  return isSeen(state?.crd, crd) ? [] : crd.storedHashes;
+}
+
+/** Whether the last look saw this spec, and all these storedVersions. */
+function isSeen(record: CrdRecord | undefined, crd: CrdFacts): boolean {
+  const before = record?.storedVersions ?? [];
+  return isSameSpec(record, crd) && crd.storedVersions.every((version) => before.includes(version));
+}
+
+/** Whether a clean CRD had no other storage version since the last look, or every object was rewritten since. */
+function isKnown({ crd: record, persisted }: StateFacts, crd: CrdFacts, { migrations, observed }: Situation): boolean {
+  const shown = { ...observed, persisted };
+  return hasNotFlipped(record, crd) || migrations.some((one) => !foundNothing(one) && proves(one, shown));
 }
 
 /** What a migration is to prove. */
@@ -153,7 +168,7 @@ export function proves(migration: MigrationFacts, shown: Shown): boolean {
  * before. One that found nothing to do looked at storedVersions alone, which another client may have pruned.
  */
 function showsAll(migration: MigrationFacts, { agreed, persisted, storageVersion }: Shown): boolean {
-  const isFound = foundNothing(migration) && hasOtherKnownHash(persisted, agreed);
+  const isFound = foundNothing(migration) && mayHaveOther(persisted, agreed);
   return migration.phase === "Succeeded" && !isFound && isFor(migration, { agreed, storageVersion });
 }
 
@@ -166,9 +181,12 @@ function foundNothing({ reason }: MigrationFacts): boolean {
   return reason === "NothingToDo";
 }
 
-/** Whether objects are known to have been stored in another version, so that only a rewrite shows that none is left. */
-export function hasOtherKnownHash(persisted: readonly string[], agreed: string | undefined): boolean {
-  return persisted.some((hash) => hash !== agreed && hash !== UNKNOWN_HASH);
+/**
+ * Whether objects may have been stored in another version since the trigger knows the resource, so that only a rewrite shows
+ * that none is left. `Unknown` alone is a resource that it never knew.
+ */
+export function mayHaveOther(persisted: readonly string[], agreed: string | undefined): boolean {
+  return persisted.length > 1 || persisted.some((hash) => hash !== agreed && hash !== UNKNOWN_HASH);
 }
 
 /** Whether a migration was created for what is observed now. */

@@ -389,7 +389,7 @@ await t.test(
     const second = startTrigger(t, cluster);
     await second.settled();
     const [old, current] = [hashOf(kind, "v1alpha1"), hashOf(kind, "v1")];
-    t.same(await migration.hashes(kind.name), { persisted: [old, current], current });
+    t.same(await migration.hashes(kind.name), { persisted: [old, current, "Unknown"], current });
     const forced = await migration.nextMigration(kind.name, [...known, created]);
     t.equal(forced.metadata.annotations?.[FORCE_ANNOTATION], "true");
     await migration.setCondition(forced, "Succeeded", { reason: "Migrated" });

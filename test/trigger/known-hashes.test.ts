@@ -36,3 +36,38 @@ await tap.test("decide() keeps the hashes that it knows of when API servers disa
   t.same(gone.status?.persisted, ["Unknown", "A", "B", "C"]);
   t.match(gone.create, { isLowPriority: false }, "its hash changed, so it does not queue last");
 });
+
+await tap.test(
+  "decide() takes two changes of a clean CRD since the last look for a storage version that went there and back",
+  async (t) => {
+    const looked = (heartbeat: number, generation?: number) =>
+      state(
+        ["#v2"],
+        "#v2",
+        generation === undefined ? { heartbeat } : { heartbeat, crd: recordOf(["v2"], generation) },
+      );
+    const observed = custom(crd(["v2"], { generation: 8 }));
+    for (const heartbeat of [NOW, OLD]) {
+      for (const generation of [8, 7]) {
+        const decision = decide(situation(observed, looked(heartbeat, generation)));
+        t.equal(decision.cause, "unchanged", "one change cannot do it");
+        t.equal(decision.create, undefined);
+      }
+      for (const generation of [6, 9, undefined]) {
+        const decision = decide(situation(observed, looked(heartbeat, generation)));
+        t.same(new Set(decision.status?.persisted), new Set(["#v2", "Unknown"]));
+        t.match(decision.create, { hash: "#v2", isForced: true });
+        t.equal(decision.crdRecord, "crd-uid/8/v2");
+      }
+    }
+    const open = state(["#v2", "Unknown"], "#v2", { crd: recordOf(["v2"], 8) });
+    const found = migration("Succeeded", "#v2", { reason: "NothingToDo" });
+    t.match(decide(situation(observed, open, [found])).create, { isForced: true }, "nothing to do proves nothing");
+    const done = migration("Succeeded", "#v2", { reason: "Migrated", provenCrd: "crd-uid/8" });
+    t.equal(decide(situation(observed, open, [done])).cause, "completed");
+    const ahead = state(["Unknown"], "#v2", { crd: recordOf(["v2"], 5) });
+    t.equal(decide(situation(observed, ahead, [done])).cause, "completed", "every object was rewritten since");
+    const never = decide(situation(observed, ahead, [found]));
+    t.same(never.status?.persisted, ["Unknown", "#v2"]);
+  },
+);
