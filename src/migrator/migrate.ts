@@ -14,7 +14,9 @@ import type { RunContext } from "./run-context.ts";
  * @throws {KsvmError} with the reason where the run failed.
  */
 export async function migrate(context: RunContext, name: string): Promise<MigrationResult> {
-  const { client, options, retrier, signal } = context;
+  const { client, isPlaceWanted, options, signal } = context;
+  // A group whose API server is down may be so for days: what others wait for is given up after some seconds.
+  const retrier = context.retrier.with(isPlaceWanted === undefined ? {} : { isPlaceWanted });
   const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
   if (crd === undefined) {
     const builtIn = await retrier.run(() => findBuiltIn(client, name, { signal }), signal);
