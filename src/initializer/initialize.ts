@@ -78,7 +78,8 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   const { refused } = await ownMigrationsByCrd(context);
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
-  const { earlier, stopped } = await readMigrations(context, unknownGroups);
+  const renewed = new Set(migratable.map(resourceNameOf));
+  const { earlier, stopped } = await readMigrations(context, { renewed, unknownGroups });
   await deleteAll(context, earlier);
   const owner = await findOwner(context);
   const migrations: InitResult["migrations"][number][] = [];
@@ -172,8 +173,14 @@ interface Present {
   readonly stopped: ReadonlySet<string>;
 }
 
-/** @param unknownGroups of whose resources nothing is known, so that no migration would take the place of an earlier one */
-async function readMigrations(context: InitContext, unknownGroups: ReadonlySet<string>): Promise<Present> {
+interface Discovered {
+  /** Names of the resources that get a migration. */
+  readonly renewed: ReadonlySet<string>;
+  /** Those with resources that could not be read, so that no migration would take the place of an earlier one. */
+  readonly unknownGroups: ReadonlySet<string>;
+}
+
+async function readMigrations(context: InitContext, discovered: Discovered): Promise<Present> {
   const { client, signal } = context;
   const read = async (): Promise<Present> => {
     const earlier: ObjectMeta[] = [];
@@ -183,7 +190,7 @@ async function readMigrations(context: InitContext, unknownGroups: ReadonlySet<s
         const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);
         if (isStopped) {
           stopped.add(resourceNameOf(object.spec.resource));
-        } else if (object !== undefined && isReplaced(object, unknownGroups)) {
+        } else if (object !== undefined && isReplaced(object, discovered)) {
           earlier.push(object.metadata);
         }
       }
@@ -193,8 +200,12 @@ async function readMigrations(context: InitContext, unknownGroups: ReadonlySet<s
   return whenServed(context, read);
 }
 
-function isReplaced({ metadata, spec }: StorageVersionMigration, unknownGroups: ReadonlySet<string>): boolean {
-  return metadata.labels?.[INIT_LABEL] === INIT_LABEL_VALUE && !unknownGroups.has(spec.resource.group ?? "");
+function isReplaced(
+  { metadata, spec: { resource } }: StorageVersionMigration,
+  { renewed, unknownGroups }: Discovered,
+): boolean {
+  const isOurs = metadata.labels?.[INIT_LABEL] === INIT_LABEL_VALUE;
+  return isOurs && (renewed.has(resourceNameOf(resource)) || !unknownGroups.has(resource.group ?? ""));
 }
 
 async function deleteAll({ client, retrier, signal }: InitContext, earlier: readonly ObjectMeta[]): Promise<void> {

@@ -44,7 +44,8 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   if (last === undefined) {
     return { kind: "now", attempt: 1 };
   }
-  const lookAgainMs = last.endedAt + delayAfter(last) - now;
+  // Its end is by the clock of the replica that led then, which may be ahead.
+  const lookAgainMs = Math.min(last.endedAt, now) + delayAfter(last) - now;
   return lookAgainMs > 0
     ? { kind: "wait", reason: describe(last), lookAgainMs, mark: [] }
     : { kind: "now", attempt: last.attempt + 1 };

@@ -219,6 +219,9 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   t.match(due.create, { hash: "B", attempt: 2 });
   t.same(due.remove, [], "the record stays while the next one runs");
 
+  const ahead = decide(situation(builtIn("B"), known, [{ ...failed, endedAt: NOW + 525_600 * MINUTE }]));
+  t.equal(ahead.lookAgainMs, MINUTE, "the clock of the replica that wrote its end is a year ahead");
+
   const second = migration("Failed", "B", { uid: "2", name: "second", attempt: 2, createdAt: NOW - MINUTE });
   const both = decide(situation(builtIn("B"), known, [failed, second]));
   t.same(both.remove, [failed]);
