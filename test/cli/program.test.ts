@@ -214,7 +214,8 @@ function controllerRunning(): (request: SeenRequest) => unknown {
   let renewals = 0;
   return (request) => {
     if (request.path.includes("/leases/")) {
-      return { spec: { holderIdentity: "a", leaseDurationSeconds: 15, renewTime: `${renewals++}` } };
+      const metadata = { name: request.path.split("/").at(-1) };
+      return { metadata, spec: { holderIdentity: "a", leaseDurationSeconds: 15, renewTime: `${renewals++}` } };
     }
     const group = "migration.k8s.io/v1alpha1";
     const discovery: Readonly<Record<string, object>> = {

@@ -41,8 +41,12 @@ await t.test("API servers that disagree stop migrations, and the trigger goes on
   await migration.setCondition(running, "Running");
 
   await controlPlane.restartApiserver(1, NEW);
-  trigger.pollSoon();
-  await eventually(async () => (await migration.hashes(NAME))?.current === "Unknown", "the disagreement is recorded");
+  await eventually(async () => {
+    // An API server that has just started may not show every group yet: that is looked at again.
+    trigger.pollSoon();
+    const { current, persisted = [] } = (await migration.hashes(NAME)) ?? {};
+    return current === "Unknown" && persisted.length > 2;
+  }, "the disagreement is recorded");
   const during = await migration.hashes(NAME);
   const current = during?.persisted.find((hash) => hash !== old && hash !== "Unknown") ?? "";
   t.same(new Set(during?.persisted), new Set(["Unknown", old, current]), "all their hashes are listed");
