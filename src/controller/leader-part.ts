@@ -1,7 +1,7 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
 import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../kube/leader-election.ts";
-import { ApiServerFinder } from "../migrator/api-servers.ts";
+import { ApiServerFinder } from "../migrator/api-server-finder.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "../observability/observe-migration.ts";

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
-import { ApiServerFinder } from "../migrator/api-servers.ts";
+import { ApiServerFinder } from "../migrator/api-server-finder.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";

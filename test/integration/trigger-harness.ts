@@ -13,7 +13,7 @@ import { type Clock, systemClock } from "../../src/clock.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
-import { ApiServerFinder } from "../../src/migrator/api-servers.ts";
+import { ApiServerFinder } from "../../src/migrator/api-server-finder.ts";
 import { Retrier } from "../../src/migrator/retrier.ts";
 import type { SharedClock } from "../../src/trigger/server-clock.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";

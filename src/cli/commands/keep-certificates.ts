@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import { DEFAULT_FOLLOW_TIMEOUT_MS, ensureCertificates, type EnsureResult } from "../../certs/ensure.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { ApiServerFinder } from "../../migrator/api-servers.ts";
+import { ApiServerFinder } from "../../migrator/api-server-finder.ts";
 import { Retrier } from "../../migrator/retrier.ts";
 import { connect } from "../connect.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";

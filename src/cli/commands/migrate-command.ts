@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { systemClock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
-import { ApiServerFinder } from "../../migrator/api-servers.ts";
+import { ApiServerFinder } from "../../migrator/api-server-finder.ts";
 import type { EventSink } from "../../migrator/events.ts";
 import { planAll } from "../../migrator/inventory.ts";
 import { migrate } from "../../migrator/migrate.ts";
