@@ -1,30 +1,23 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { balance } from "../integration/balancer.ts";
-import { Cluster } from "../integration/cluster.ts";
-import { GROUP } from "../integration/crd-fixture.ts";
-import { createHeld, warmUp } from "./held-writes.ts";
 import { identityOfHost } from "./identity-lease.ts";
+import { HELD_WRITES, PausableServers } from "./pausable-servers.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
 import { Scenario, type ScenarioOptions } from "./scenario.ts";
-import { holdCreates } from "./slow-creates.ts";
 
 const seed = announcedSeed("hung-apiserver.test.ts");
 const REQUEST_TIMEOUT_S = 8;
 const HOST = "control-plane-2";
 // Host names of their own, and so an identity Lease each: by these alone the second one is known.
-const cluster = await Cluster.start(t, {
-  apiservers: 2,
+const servers = await PausableServers.start(t, {
+  requestTimeoutS: REQUEST_TIMEOUT_S,
   overrides: [{ hostname: "control-plane-1" }, { hostname: HOST }],
-  requestTimeout: `${REQUEST_TIMEOUT_S}s`,
 });
-const { controlPlane } = cluster;
-const [first, second] = controlPlane.apiservers;
-if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
-const BOTH = [first.url, second.url];
-const balancer = await balance(t, controlPlane, BOTH);
+const { cluster } = servers;
+const BOTH = [servers.first.url, servers.second.url];
+const balancer = await balance(t, cluster.controlPlane, BOTH);
 const OBJECTS = 150;
-const HELD_WRITES = 40;
 const OPTIONS: ScenarioOptions = {
   seed,
   objects: OBJECTS,
@@ -35,21 +28,6 @@ const OPTIONS: ScenarioOptions = {
 
 const identity = await identityOfHost(cluster.api, HOST);
 
-/** The load balancer takes it out of turn, as after a failed health check. */
-function hang(): void {
-  second?.pause();
-  balancer.use(BOTH.slice(0, 1));
-}
-
-function wakeUp(): void {
-  second?.resume();
-  balancer.use(BOTH);
-}
-t.teardown(wakeUp);
-
-// Without it the writes would land so soon after SIGCONT that no run could be too early.
-const slow = await holdCreates(t, cluster.api, { prefix: "held", heldMs: 5_000 });
-
 /** A scenario in which the second API server hangs from before the storage change, with writes under way on it. */
 async function startHung(t: Test, word: string, more: Partial<ScenarioOptions> = {}) {
   let held: Promise<readonly number[]> = Promise.resolve([]);
@@ -57,44 +35,41 @@ async function startHung(t: Test, word: string, more: Partial<ScenarioOptions> =
     ...OPTIONS,
     ...more,
     beforeStorageChange: async (kind) => {
-      await warmUp({ controlPlane, kind, count: HELD_WRITES }, () => slow.calls());
-      hang();
-      held = createHeld({ controlPlane, kind, count: HELD_WRITES }, { timeoutMs: 120_000 });
-      await delay(500);
+      held = (await servers.pauseWithWrites(kind)).statuses;
+      // The load balancer takes it out of turn, as after a failed health check.
+      balancer.use(BOTH.slice(0, 1));
     },
   });
-  return { scenario, held };
-}
-
-async function lateWrites({ kind }: Scenario): Promise<number> {
-  const stored = await controlPlane.stored.storedObjects(GROUP, kind.plural);
-  return stored.filter(({ name, apiVersion }) => name.startsWith("held") && apiVersion.endsWith("/v1alpha1")).length;
+  const wakeUp = async (): Promise<readonly number[]> => {
+    await servers.resume();
+    balancer.use(BOTH);
+    return await held;
+  };
+  return { scenario, wakeUp };
 }
 
 await t.test("SIGSTOP, before the storage change, of an API server that discovery alone shows", async (t) => {
-  const { scenario, held } = await startHung(t, "hung");
+  const { scenario, wakeUp } = await startHung(t, "hung");
   const run = scenario.startKsvm();
   const waiting = await run.untilLine("waiting", "error");
   t.match(waiting, { type: "waiting", waitsFor: "ApiServerMissing", reason: identity }, "it says whom it waits for");
   await delay(IS_LONG ? 45_000 : 5_000);
   t.notOk(await scenario.isPruned(), "nothing is pruned while it hangs");
-  wakeUp();
-  await held;
+  const statuses = await wakeUp();
   t.notOk(await scenario.isPruned(), "nothing is pruned while a write of the old version is under way");
-  const late = await lateWrites(scenario);
-  t.ok(late > 0, `${late} of ${HELD_WRITES} writes landed in the old version after SIGCONT`);
+  const late = await servers.lateWrites(scenario.kind);
+  t.ok(late > 0, `${late} of ${HELD_WRITES} writes landed in the old version after SIGCONT`, { statuses });
   const end = await run.ended;
   t.equal(end.code, 0, end.stderr);
   await scenario.assertSoundEnd(t);
 });
 
 await t.test("negative control: where the hung API server is ignored, its late writes break S1", async (t) => {
-  const { scenario, held } = await startHung(t, "ignored", { load: false });
+  const { scenario, wakeUp } = await startHung(t, "ignored", { load: false });
   const end = await scenario.startKsvm(["--ignore-apiserver", identity]).ended;
   t.equal(end.code, 0, end.stderr);
   t.ok(await scenario.isPruned(), "it is pruned while the API server hangs");
-  wakeUp();
-  await held;
+  await wakeUp();
   const report = await scenario.checker.stop();
   t.ok(report.breachesInHistory.length > 0, "the checker sees them in etcd's history");
   t.ok(report.breachesInSnapshots.length > 0, "and in its snapshots");

@@ -1,39 +1,26 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { Cluster } from "../integration/cluster.ts";
-import { GROUP } from "../integration/crd-fixture.ts";
 import type { KsvmEnd } from "./ksvm-process.ts";
-import { createHeld, warmUp } from "./held-writes.ts";
+import { HELD_WRITES, PausableServers } from "./pausable-servers.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
 import { Scenario } from "./scenario.ts";
-import { holdCreates } from "./slow-creates.ts";
 
 const seed = announcedSeed("paused-apiserver.test.ts");
 const REQUEST_TIMEOUT_S = 8;
-const cluster = await Cluster.start(t, { apiservers: 2, requestTimeout: `${REQUEST_TIMEOUT_S}s` });
-const { controlPlane } = cluster;
-const [first, second] = controlPlane.apiservers;
-if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
+const servers = await PausableServers.start(t, { requestTimeoutS: REQUEST_TIMEOUT_S });
+const { cluster, first, second } = servers;
 // Longer than a request may be under way on an API server that was paused meanwhile.
 const SETTLE = ["--settle", `${REQUEST_TIMEOUT_S + 1}s`];
 const FLAGS = [...SETTLE, "--convergence-timeout", "60s", "--apiserver-endpoints", `${first.url},${second.url}`];
 const PATIENT = [...FLAGS, "--proof-timeout", "60s"];
 const OBJECTS = 150;
 const SLOW = ["--max-qps", "60", "--page-size", "20"];
-const HELD_WRITES = 40;
-const HELD_MS = 5_000;
 
-t.teardown(() => {
-  first.resume();
-  second.resume();
-});
+t.teardown(() => first.resume());
 
 function laggingServers({ lines }: KsvmEnd): readonly string[] {
   return [...new Set(lines.flatMap((line) => (line.type === "lagging" ? [line.server] : [])))];
 }
-
-// Without it the writes would land so soon after SIGCONT that no run could be too early.
-const slow = await holdCreates(t, cluster.api, { prefix: "held", heldMs: HELD_MS });
 
 await t.test(
   "SIGSTOP of one of two API servers before the run, with writes of the old version under way on it",
@@ -44,25 +31,21 @@ await t.test(
       objects: OBJECTS,
       flags: PATIENT,
       beforeStorageChange: async (kind) => {
-        await warmUp({ controlPlane, kind, count: HELD_WRITES }, () => slow.calls());
-        second.pause();
-        held = createHeld({ controlPlane, kind, count: HELD_WRITES }, { timeoutMs: 60_000 });
-        await delay(500);
+        held = (await servers.pauseWithWrites(kind)).statuses;
       },
     });
     const run = scenario.startKsvm();
     await run.untilLine("lagging", "error");
     await delay(3_000);
     t.notOk(await scenario.isPruned(), "nothing is pruned while one does not answer");
-    second.resume();
+    await servers.resume();
     const statuses = await held;
     t.notOk(await scenario.isPruned(), "nothing is pruned while a write of the old version is under way");
-    const stored = await controlPlane.stored.storedObjects(GROUP, scenario.kind.plural);
-    const late = stored.filter(({ name, apiVersion }) => name.startsWith("held") && apiVersion.endsWith("/v1alpha1"));
+    const late = await servers.lateWrites(scenario.kind);
     const end = await run.ended;
     t.equal(end.code, 0, end.stderr);
     t.same(laggingServers(end), [second.url], "it said whom it waited for");
-    t.ok(late.length > 0, `${late.length} of ${HELD_WRITES} writes landed in the old version after SIGCONT`, {
+    t.ok(late > 0, `${late} of ${HELD_WRITES} writes landed in the old version after SIGCONT`, {
       statuses,
     });
     await scenario.assertSoundEnd(t);
