@@ -62,7 +62,8 @@ export function nextStatusOf(situation: Situation): NextStatus {
     return { cause: "disagreement", persisted, current: UNKNOWN_HASH };
   }
   if (state === undefined) {
-    return { cause: "new", persisted: [UNKNOWN_HASH], current: agreed };
+    // By the known ones alone the next migration is forced where another client prunes storedVersions before it.
+    return { cause: "new", persisted: union([UNKNOWN_HASH], unseenHashesOf(state, situation)), current: agreed };
   }
   return nextOf(state, agreed, situation);
 }

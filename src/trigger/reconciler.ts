@@ -60,6 +60,8 @@ export class Reconciler {
   readonly #waiting = new Map<string, string>();
   readonly #told = new ToldOnce();
   #shared: ReadonlySet<string> = new Set();
+  /** What there is to look after: it was in the last poll, or in a look since. */
+  #known = new Set<string>();
   #report: Omit<TriggerReport, "waiting"> = { leftOut: [], unavailable: [] };
 
   constructor(options: ReconcilerOptions) {
@@ -86,6 +88,7 @@ export class Reconciler {
     this.#shared = new Set(observation.leftOut.filter(({ isShared }) => isShared).map(({ name }) => name));
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
+    this.#known = new Set([...names, ...observation.crds.keys()]);
     // What nobody got to since the last poll keeps its place before the others.
     for (const name of [...this.#polled.keys()].filter((one) => !names.has(one))) {
       this.#polled.delete(name);
@@ -111,12 +114,28 @@ export class Reconciler {
     }
     const [name, seen] = next;
     this.#polled.delete(name);
-    if (this.#options.queue.isDue(name)) {
-      // It changed since, and is looked at anew in a moment.
+    const { queue } = this.#options;
+    if (queue.takeOverdue(name)) {
+      // It changed since, and thousands of others are before it in the queue.
+      await this.lookAt(name, signal);
+      return true;
+    }
+    if (queue.isDue(name)) {
+      // It changed since, and is looked at again in a moment.
       return true;
     }
     await this.#attempt(name, () => this.#reconcile(seen, { isFresh: false, signal }), signal);
     return true;
+  }
+
+  /**
+   * Has a resource looked at whose migrations changed. Users may create migrations of thousands of resources that do not
+   * exist, which would hold up the others; of those the next poll has what there is by then.
+   */
+  onMigration(name: string): void {
+    if (this.#known.has(name)) {
+      this.#options.queue.add(name);
+    }
   }
 
   /** Looks at one resource now. */
@@ -136,6 +155,7 @@ export class Reconciler {
     const observed = observation.observed.find((one) => one.name === name);
     this.#polled.delete(name);
     if (observed !== undefined) {
+      this.#known.add(name);
       await this.#reconcile({ observed, state }, { isFresh: true, signal });
     } else if (state !== undefined && isOptedOut(name, observation)) {
       // Nothing looks after it any more, and its last value would be believed.

@@ -62,7 +62,7 @@ export class Trigger {
       working: "reading discovery again",
     });
     this.#queue = new WorkQueue(clock);
-    this.#index = new MigrationIndex((name) => this.#queue.add(name));
+    this.#index = new MigrationIndex((name) => this.#reconciler.onMigration(name));
     this.#reconciler = new Reconciler({
       client,
       clock,

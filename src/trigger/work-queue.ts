@@ -9,6 +9,8 @@ interface Due {
 
 /** Between two looks at the same name, in milliseconds: what changes all the time leaves time for the others. */
 const MIN_INTERVAL_MS = 200;
+/** After so many milliseconds in which a name was due and not taken, others hold it up. */
+const OVERDUE_MS = 5_000;
 
 /** Names to look at, each once, when they are due. */
 export class WorkQueue {
@@ -50,8 +52,24 @@ export class WorkQueue {
     if (first === undefined || first.at > now) {
       return undefined;
     }
-    const { name } = first;
-    this.#forget(first);
+    this.#take(first, now);
+    return first.name;
+  }
+
+  /** Takes the name ahead of the others where it has been due for long; `false` where it has not. */
+  takeOverdue(name: string): boolean {
+    const now = this.#clock.monotonic();
+    const due = this.#due.get(name);
+    if (due === undefined || now - due.at < OVERDUE_MS) {
+      return false;
+    }
+    this.#take(due, now);
+    return true;
+  }
+
+  #take(due: Due, now: number): void {
+    const { name } = due;
+    this.#forget(due);
     for (const [other, at] of this.#takenAt) {
       if (now - at < MIN_INTERVAL_MS) {
         // They are in their order.
@@ -61,7 +79,6 @@ export class WorkQueue {
     }
     this.#takenAt.delete(name);
     this.#takenAt.set(name, now);
-    return name;
   }
 
   /** Whether the name is due now or in a moment. */

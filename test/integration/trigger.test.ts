@@ -195,6 +195,22 @@ await t.test("a StorageState that is deleted is a new resource", async (t) => {
   await migration.setCondition(created, "Succeeded");
 });
 
+await t.test("a new resource begins with the hashes of all versions that its CRD lists as stored", async (t) => {
+  const kind = new TestKind("dirty");
+  await cluster.createCrd(kind, { storage: "v1alpha1" });
+  await cluster.setVersions(kind, { storage: "v1" });
+  const [old, current] = [hashOf(kind, "v1alpha1"), hashOf(kind, "v1")];
+  startTrigger(t, cluster);
+  const created = await migration.nextMigration(kind.name);
+  t.same(await migration.hashes(kind.name), { persisted: ["Unknown", old, current], current });
+  await prune(kind, "v1");
+  await migration.setCondition(created, "Succeeded", { reason: "NothingToDo" });
+  const forced = await migration.nextMigration(kind.name, [created]);
+  t.equal(forced.metadata.annotations?.[FORCE_ANNOTATION], "true", "another client pruned storedVersions");
+  await migration.setCondition(forced, "Succeeded", { reason: "Migrated" });
+  await migration.waitForHashes(kind.name, { persisted: [current], current });
+});
+
 await t.test(
   "somebody else's migration that has not begun is taken, and one that was frozen off is final",
   async (t) => {

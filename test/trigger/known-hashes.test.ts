@@ -71,3 +71,21 @@ await tap.test(
     t.same(never.status?.persisted, ["Unknown", "#v2"]);
   },
 );
+
+await tap.test("decide() lists every version that a new resource's CRD lists as stored", async (t) => {
+  const dirty = custom(crd(["v1", "v2"]));
+  const first = decide(situation(dirty, undefined));
+  t.equal(first.cause, "new");
+  t.same(first.status, { persisted: ["Unknown", "#v1", "#v2"], current: "#v2" });
+  t.equal(first.create?.isForced, false, "storedVersions shows what is left to do");
+  const ofEarlier = state(["#old"], "#v2", { crd: { ...recordOf(["v2"]), uid: "another" } });
+  t.same(decide(situation(dirty, ofEarlier)).status?.persisted, ["Unknown", "#v1", "#v2"]);
+  t.same(decide(situation(custom(crd(["v2"])), undefined)).status?.persisted, ["Unknown"]);
+
+  const pruned = custom(crd(["v2"], { generation: 4 }));
+  const known = state(first.status?.persisted ?? [], "#v2", { crd: recordOf(["v1", "v2"]) });
+  const found = migration("Succeeded", "#v2", { reason: "NothingToDo", provenCrd: "crd-uid/4" });
+  const later = decide(situation(pruned, known, [found]));
+  t.not(later.cause, "completed", "another client pruned storedVersions: nothing to do proves nothing");
+  t.match(later.create, { isForced: true });
+});

@@ -35,6 +35,21 @@ await tap.test("WorkQueue hands out a name that changes all the time only now an
   t.same([queue.isDue("busy"), queue.isDue("later"), queue.isDue("never")], [true, false, false]);
 });
 
+await tap.test("WorkQueue.takeOverdue() takes a name ahead of the others once it has been due for long", async (t) => {
+  const clock = new FakeClock();
+  const queue = new WorkQueue(clock);
+  queue.add("other");
+  queue.add("real", 1_000);
+  t.equal(queue.takeOverdue("real"), false);
+  clock.advance(1_000 + 4_999);
+  t.equal(queue.takeOverdue("real"), false, "it has been due for a moment only");
+  clock.advance(1);
+  t.equal(queue.takeOverdue("real"), true);
+  t.equal(queue.takeOverdue("real"), false, "it was taken");
+  t.equal(queue.takeOverdue("never"), false);
+  t.same([queue.take(), queue.take()], ["other", undefined]);
+});
+
 await tap.test("WorkQueue.wait() ends when a name is due, is added, or the time is up", async (t) => {
   const clock = new FakeClock();
   const queue = new WorkQueue(clock);

@@ -1,0 +1,85 @@
+import { Readable } from "node:stream";
+import { pino } from "pino";
+import tap from "tap";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import { MigrationIndex } from "../../src/trigger/migration-index.ts";
+import type { Observer } from "../../src/trigger/observer.ts";
+import { Reconciler } from "../../src/trigger/reconciler.ts";
+import { WorkQueue } from "../../src/trigger/work-queue.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { builtIn } from "./situation.ts";
+
+const NAME = "deployments.apps";
+const FLOOD = 20_000;
+
+// Stand-ins: what matters is which resource is looked at next, with a clock that stands still.
+function reconcilerOf() {
+  const clock = new FakeClock();
+  const queue = new WorkQueue(clock);
+  const looks: string[] = [];
+  const observation = { observed: [builtIn("A")], leftOut: [], unavailable: [], crds: new Map() };
+  const observer = {
+    everything: () => Promise.resolve(observation),
+    resource: (name: string) => {
+      looks.push(name);
+      return Promise.resolve({ ...observation, observed: observation.observed.filter((one) => one.name === name) });
+    },
+  } as unknown as Observer;
+  const request = ({ method, path, body }: ApiRequest) => {
+    const name = path.split("/").at(-1) ?? "";
+    if (method === "GET" && name !== "storagestates") {
+      throw new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
+    }
+    const list = { kind: "List", items: [], metadata: { resourceVersion: "1" } };
+    const written = { ...(body as object), metadata: { name: NAME, uid: "u", resourceVersion: "2" } };
+    return Promise.resolve({ status: 200, body: method === "GET" ? list : written, serverTime: 0 });
+  };
+  const read = async (asked: ApiRequest, parse: (body: Readable) => Promise<unknown>) => {
+    const { body, ...answer } = await request(asked);
+    return { ...answer, body: await parse(Readable.from([Buffer.from(JSON.stringify(body))])) };
+  };
+  const client = new ApiClient({ server: "https://stand-in", request, read } as unknown as Transport);
+  const reconciler: Reconciler = new Reconciler({
+    client,
+    clock,
+    logger: pino({ level: "silent" }),
+    intervalMs: 240_000,
+    managesStoredVersions: true,
+    sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
+    observer,
+    queue,
+    index: new MigrationIndex((name) => reconciler.onMigration(name)),
+  });
+  return { clock, looks, queue, reconciler };
+}
+
+await tap.test("Reconciler looks at no resource that does not exist for the sake of its migrations", async (t) => {
+  const { queue, reconciler } = reconcilerOf();
+  const { signal } = new AbortController();
+  await reconciler.poll(signal);
+  for (let at = 0; at < FLOOD; at++) {
+    reconciler.onMigration(`made-up-${at}.example.com`);
+  }
+  reconciler.onMigration(NAME);
+  t.equal(queue.take(), NAME, "it is the first");
+  t.equal(queue.take(), undefined, "and the only one");
+});
+
+await tap.test("Reconciler looks at what a poll found ahead of thousands that are due", async (t) => {
+  const { clock, looks, queue, reconciler } = reconcilerOf();
+  const { signal } = new AbortController();
+  for (let at = 0; at < FLOOD; at++) {
+    queue.add(`orphan-${at}.example.com`);
+  }
+  queue.add(NAME);
+  await reconciler.poll(signal);
+  t.equal(await reconciler.nextOfPoll(signal), true);
+  t.same(looks, [], "it is looked at in a moment");
+  clock.advance(5_000);
+  await reconciler.poll(signal);
+  t.equal(await reconciler.nextOfPoll(signal), true);
+  t.same(looks, [NAME]);
+  t.equal(queue.isDue(NAME), false);
+});
