@@ -15,6 +15,7 @@ import { eventTextOf, resultTextOf, waitTextOf } from "./event-text.ts";
 import { MigrationOver, type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
 import type { OpenedRun, OpenRun } from "./run-factory.ts";
+import { RunProgress } from "./run-progress.ts";
 import { Failing } from "./run-verdict.ts";
 import type { Slot } from "./slots.ts";
 import { type Stall, stallOf } from "./stall-watch.ts";
@@ -63,8 +64,9 @@ export class MigrationRun {
   #isWaiting = false;
   #runs = 0;
   readonly #failing = new Failing();
-  /** Whether this attempt has rewritten an object: that is progress, which no error that repeats makes again and again. */
-  #hasWritten = false;
+  readonly #progress = new RunProgress();
+  /** Whether this attempt got further than those before: that is progress, which no error that repeats makes again and again. */
+  #gotFurther = false;
 
   constructor(options: MigrationRunOptions) {
     this.#options = options;
@@ -79,7 +81,8 @@ export class MigrationRun {
   async run(): Promise<void> {
     const { clock, pulse, retrier, signal, slot } = this.#options;
     for (let retryAfterMs = RETRY_AFTER_MS; ; retryAfterMs = Math.min(2 * retryAfterMs, MAX_RETRY_AFTER_MS)) {
-      this.#hasWritten = false;
+      this.#gotFurther = false;
+      this.#progress.begins();
       const phase = await this.#attempt();
       if (phase === undefined) {
         return;
@@ -87,7 +90,7 @@ export class MigrationRun {
       // Its status may be what cannot be written.
       slot.give();
       await this.#enter(phase);
-      if (this.#hasWritten) {
+      if (this.#gotFurther) {
         retryAfterMs = RETRY_AFTER_MS;
       }
       const delayMs = retryAfterMs * (1 - RETRY_JITTER * retrier.random());
@@ -193,11 +196,11 @@ export class MigrationRun {
   #onEvent(event: MigrationEvent, abort: AbortController): void {
     const { logger, onEvent, record, recorder } = this.#options;
     onEvent(event);
+    if (this.#progress.event(event)) {
+      this.#gotFurther = true;
+      this.#failing.progressed();
+    }
     if (event.type === "progress") {
-      if (event.counts.migrated > 0) {
-        this.#hasWritten = true;
-        this.#failing.progressed();
-      }
       this.#counts = event.counts;
       this.#isReported = false;
       return;

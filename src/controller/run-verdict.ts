@@ -131,7 +131,7 @@ export class Failing {
     return { phase: phaseAfterError(verdict, now - since), isNew };
   }
 
-  /** Says that a run got further, in a way that no error which repeats makes it do again and again. */
+  /** Says that the migration got further than ever before. */
   progressed(): void {
     this.#before = undefined;
   }

@@ -188,6 +188,24 @@ await tap.test(
   },
 );
 
+await tap.test(
+  "MigrationRun fails in the end where each attempt writes every object and the same cleanup fails",
+  async (t) => {
+    const counts = { done: 9, migrated: 0, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: 9 };
+    const run = await startRun(t, ({ emit }) => {
+      emit({ type: "progress", counts });
+      emit({ type: "progress", counts: { ...counts, migrated: 9 } });
+      return Promise.reject(new KsvmError("CleanupFailed", "the Lease could not be deleted"));
+    });
+    await run.clock.advance(14 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Waiting");
+    t.ok(run.attempts.length < 30, `${run.attempts.length} attempts: they grow rare`);
+    await run.clock.advance(3 * MINUTE_MS);
+    t.equal(stateOf(run.api.get("m")), "Failed");
+    t.match(run.api.get("m").status?.conditions?.at(-1), { reason: "CleanupFailed" });
+  },
+);
+
 await tap.test("MigrationRun writes no result over the end that another client gave its migration", async (t) => {
   const ended = { conditions: [{ type: "Failed", status: "True", reason: "Theirs" }] };
   const run = await startRun(t, async () => {
