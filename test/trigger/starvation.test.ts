@@ -14,6 +14,17 @@ import { builtIn } from "./situation.ts";
 const NAME = "deployments.apps";
 const FLOOD = 20_000;
 
+/** An API server without StorageStates that takes every write. */
+function request({ method, path, body }: ApiRequest) {
+  const name = path.split("/").at(-1) ?? "";
+  if (method === "GET" && name !== "storagestates") {
+    throw new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
+  }
+  const list = { kind: "List", items: [], metadata: { resourceVersion: "1" } };
+  const written = { ...(body as object), metadata: { name: NAME, uid: "u", resourceVersion: "2" } };
+  return Promise.resolve({ status: 200, body: method === "GET" ? list : written, serverTime: 0 });
+}
+
 // Stand-ins: what matters is which resource is looked at next, with a clock that stands still.
 function reconcilerOf() {
   const clock = new FakeClock();
@@ -27,15 +38,6 @@ function reconcilerOf() {
       return Promise.resolve({ ...observation, observed: observation.observed.filter((one) => one.name === name) });
     },
   } as unknown as Observer;
-  const request = ({ method, path, body }: ApiRequest) => {
-    const name = path.split("/").at(-1) ?? "";
-    if (method === "GET" && name !== "storagestates") {
-      throw new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
-    }
-    const list = { kind: "List", items: [], metadata: { resourceVersion: "1" } };
-    const written = { ...(body as object), metadata: { name: NAME, uid: "u", resourceVersion: "2" } };
-    return Promise.resolve({ status: 200, body: method === "GET" ? list : written, serverTime: 0 });
-  };
   const read = async (asked: ApiRequest, parse: (body: Readable) => Promise<unknown>) => {
     const { body, ...answer } = await request(asked);
     return { ...answer, body: await parse(Readable.from([Buffer.from(JSON.stringify(body))])) };
