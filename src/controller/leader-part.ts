@@ -5,6 +5,7 @@ import { ApiServerFinder } from "../migrator/api-server-finder.ts";
 import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "../observability/observe-migration.ts";
+import { ResourceSeries } from "../observability/resource-series.ts";
 import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
@@ -26,9 +27,11 @@ export interface LeaderPartOptions extends ReplicaOptions {
 /** What one replica does at a time: it migrates, decides what is to be migrated, and sees to the certificates. */
 export class LeaderPart {
   readonly #options: LeaderPartOptions;
+  readonly #series: ResourceSeries;
 
   constructor(options: LeaderPartOptions) {
     this.#options = options;
+    this.#series = new ResourceSeries(options.metrics);
   }
 
   /**
@@ -118,7 +121,7 @@ export class LeaderPart {
 
   #observe(resource: string): RunObserver {
     const { freezes, loops, metrics } = this.#options;
-    const observer = observeMigration(metrics, resource, { freezes });
+    const observer = observeMigration(metrics, resource, { freezes, series: this.#series });
     const loop = loops.add("migrations");
     loop.beat();
     return {
@@ -142,7 +145,9 @@ export class LeaderPart {
     } else {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const managesStoredVersions = settings.runs.options.manageStoredVersions ?? true;
-      const options = { client, clock, feed, logger, findApiServers, managesStoredVersions, ...settings.trigger };
+      const onPoll = (isGone: (name: string) => boolean): void => this.#series.dropGone(isGone);
+      const shared = { client, clock, feed, logger, findApiServers, managesStoredVersions, onPoll };
+      const options = { ...shared, ...settings.trigger };
       await loops.add("trigger").keep((pulse) => new Trigger({ ...options, pulse }).run(signal), signal);
     }
   }

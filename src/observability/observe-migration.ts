@@ -1,6 +1,7 @@
 import type { Counts } from "../migrator/counts.ts";
 import type { EventSink, MigrationEvent } from "../migrator/events.ts";
 import type { Metrics, ObjectOutcome } from "./metrics.ts";
+import type { ResourceSeries } from "./resource-series.ts";
 
 /** The metrics of one migration. */
 export interface MigrationObserver {
@@ -19,15 +20,35 @@ export interface FreezeSink {
 
 const NOTHING = { migrated: 0, failed: 0, skipped: 0 };
 
-/** Maps the events of a migration of `resource` (`plural.group`) to metrics. */
+/**
+ * Maps the events of a migration of `resource` (`plural.group`) to metrics. It has counters once the API server has shown
+ * that the resource exists: users may name thousands that do not.
+ */
 export function observeMigration(
   metrics: Metrics,
   resource: string,
-  { freezes }: { readonly freezes: FreezeSink },
+  { freezes, series }: { readonly freezes: FreezeSink; readonly series: Pick<ResourceSeries, "use"> },
 ): MigrationObserver {
   let seen = NOTHING;
+  let isFound = false;
+  let retriedBefore = 0;
   const count = (outcome: ObjectOutcome, objects: number): void => {
     metrics.objects.inc({ resource, outcome }, objects);
+  };
+  const found = (): void => {
+    series.use(resource);
+    if (!isFound && retriedBefore > 0) {
+      count("retried", retriedBefore);
+    }
+    isFound = true;
+  };
+  const retried = (): void => {
+    if (isFound) {
+      series.use(resource);
+      count("retried", 1);
+    } else {
+      retriedBefore++;
+    }
   };
   const progress = (counts: Readonly<Counts>): void => {
     const { done, migrated, failed, total = done } = counts;
@@ -49,18 +70,21 @@ export function observeMigration(
       case "frozen":
         // Every attempt begins with it, and counts from zero.
         seen = NOTHING;
+        found();
         freezes.frozen(resource);
         return;
       case "unfrozen":
         freezes.lifted(resource);
         return;
       case "progress":
+        found();
         progress(happened.counts);
         return;
       case "retrying":
-        count("retried", 1);
+        retried();
         return;
       case "pruned":
+        found();
         metrics.pruned.inc({ resource }, happened.removed.length);
         return;
       default:

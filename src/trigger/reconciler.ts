@@ -11,12 +11,13 @@ import { apply, type ApplyContext, forget } from "./apply.ts";
 import { type Decision, decide } from "./decide.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
-import type { Observation, Observer } from "./observer.ts";
+import type { Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
 import { retireStorageState } from "./retire.ts";
 import type { SharedClock } from "./server-clock.ts";
 import { STATE_FIELDS, stateFactsOf } from "./state-facts.ts";
 import type { Observed } from "./survey.ts";
+import { goneBy, isOptedOut, isOrphan } from "./what-is-gone.ts";
 import { logDecision, SurveyLog } from "./trigger-log.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
@@ -33,6 +34,8 @@ export interface ReconcilerOptions {
   readonly observer: Observer;
   readonly index: MigrationIndex;
   readonly queue: WorkQueue;
+  /** Told after each poll which resources are gone. @default nobody is told */
+  readonly onPoll?: ((isGone: (name: string) => boolean) => void) | undefined;
 }
 
 interface Seen {
@@ -89,6 +92,7 @@ export class Reconciler {
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
+    this.#options.onPoll?.(goneBy(observation));
     // What nobody got to since the last poll keeps its place before the others.
     for (const name of [...this.#polled.keys()].filter((one) => !names.has(one))) {
       this.#polled.delete(name);
@@ -281,16 +285,6 @@ export class Reconciler {
     }
     return object === undefined ? undefined : stateFactsOf(object);
   }
-}
-
-/** Whether a StorageState is of a CRD that was deleted, and its objects with it. */
-function isOrphan(name: string, state: StateFacts, { crds, observed }: Observation): boolean {
-  return state.crd !== undefined && !crds.has(name) && !observed.some((one) => one.name === name);
-}
-
-/** Whether a user switched the trigger off for a resource. */
-function isOptedOut(name: string, { leftOut }: Observation): boolean {
-  return leftOut.some((one) => one.name === name && one.isOptedOut);
 }
 
 /**

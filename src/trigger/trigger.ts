@@ -21,6 +21,8 @@ export interface TriggerOptions extends ObserverOptions {
   readonly intervalMs?: number;
   /** Whether migrations freeze CRDs and prune storedVersions. @default true */
   readonly managesStoredVersions?: boolean;
+  /** Told after each look at the whole of discovery which resources are gone. @default nobody is told */
+  readonly onPoll?: (isGone: (name: string) => boolean) => void;
   /** Beats with every look, and while there is nothing to look at. @default nobody watches it */
   readonly pulse?: Pulse;
   /** What heartbeats are written and judged by. @default the API server's clock */
@@ -69,6 +71,7 @@ export class Trigger {
       logger,
       intervalMs,
       managesStoredVersions,
+      onPoll: options.onPoll,
       sharedClock: options.sharedClock ?? new ServerClock(client, clock),
       observer: new Observer(options),
       index: this.#index,

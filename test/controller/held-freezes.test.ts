@@ -7,6 +7,7 @@ import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { observeMigration } from "../../src/observability/observe-migration.ts";
+import { ResourceSeries } from "../../src/observability/resource-series.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 const CRD = "widgets.example.com";
@@ -34,7 +35,7 @@ function setUp(t: Test) {
   });
   const shown = async (): Promise<readonly unknown[]> =>
     (await metrics.freezeStarted.get()).values.map(({ labels }) => labels);
-  const observer = observeMigration(metrics, CRD, { freezes });
+  const observer = observeMigration(metrics, CRD, { freezes, series: new ResourceSeries(metrics) });
   return { clock, cluster, freezes, observer, shown };
 }
 

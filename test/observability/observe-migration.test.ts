@@ -4,6 +4,7 @@ import type { Counts } from "../../src/migrator/counts.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { observeMigration } from "../../src/observability/observe-migration.ts";
+import { ResourceSeries } from "../../src/observability/resource-series.ts";
 
 const RESOURCE = "widgets.example.com";
 const FROZEN: MigrationEvent = { type: "frozen", storageVersion: "v2", guard: { kind: "webhook", name: "w" } };
@@ -25,7 +26,12 @@ function setUp() {
     const metric = await metrics.registry.getSingleMetric(name)?.get();
     return (metric?.values ?? []).map(({ labels, value }) => ({ ...labels, value }));
   };
-  return { metrics, samples, told, observer: observeMigration(metrics, RESOURCE, { freezes }) };
+  return {
+    metrics,
+    samples,
+    told,
+    observer: observeMigration(metrics, RESOURCE, { freezes, series: new ResourceSeries(metrics) }),
+  };
 }
 
 await tap.test("observeMigration() counts each object once, by what became of it", async (t) => {
@@ -96,4 +102,31 @@ await tap.test("observeMigration() leaves only counters when the migration ends"
   t.same(await samples("ksvm_objects_remaining"), []);
   t.same(await samples("ksvm_in_flight_limit"), [{ resource: "others.example.com", value: 2 }]);
   t.equal((await samples("ksvm_objects_total")).length, 3);
+});
+
+await tap.test("observeMigration() has no counters for a resource that the API server never showed", async (t) => {
+  const { observer, samples } = setUp();
+  observer.event({ type: "retrying", reason: "503", delayMs: 5 });
+  observer.event({ type: "retrying", reason: "503", delayMs: 5 });
+  t.same(await samples("ksvm_objects_total"), []);
+  observer.event(progress({ done: 1, migrated: 1 }));
+  observer.event({ type: "retrying", reason: "503", delayMs: 5 });
+  t.match(await samples("ksvm_objects_total"), [{ outcome: "retried", value: 3 }, {}, {}, {}]);
+});
+
+await tap.test("ResourceSeries keeps the counters of so many resources, and of none that is gone", async (t) => {
+  const { metrics, samples } = setUp();
+  const series = new ResourceSeries(metrics, 2);
+  const use = (resource: string): void => {
+    series.use(resource);
+    metrics.objects.inc({ resource, outcome: "retried" });
+    metrics.pruned.inc({ resource });
+  };
+  ["a", "b", "a", "c"].forEach(use);
+  t.same(await samples("ksvm_stored_versions_pruned_total"), [
+    { resource: "a", value: 2 },
+    { resource: "c", value: 1 },
+  ]);
+  series.dropGone((resource) => resource === "a");
+  t.same(await samples("ksvm_objects_total"), [{ resource: "c", outcome: "retried", value: 1 }]);
 });
