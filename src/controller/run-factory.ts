@@ -5,6 +5,7 @@ import type { ApiClient } from "../kube/client.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
 import { ApiServerFinder } from "../migrator/api-server-finder.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
+import { LeaseSightings } from "../migrator/lease-sightings.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { Pacer } from "../migrator/pacer.ts";
 import { Retrier } from "../migrator/retrier.ts";
@@ -62,6 +63,7 @@ export interface RunFactoryOptions {
 /** The runs of the installed system: as those of `ksvm migrate`. */
 export function runFactory(shared: RunFactoryOptions): OpenRun {
   const { client, clock, maxIdleMs, maxInFlight, maxQps, options, webhookWaitMs } = shared;
+  const sightings = new LeaseSightings();
   return ({ force, resource, ...given }) => {
     const stalls = new StallWatch(clock);
     const pending = new PendingRequests(clock);
@@ -88,6 +90,7 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       retrier,
       endpoints: shared.apiserverEndpoints,
       ignored: shared.ignoredApiservers,
+      sightings,
       strict: shared.strict ?? false,
       timeoutMs: options.convergenceTimeoutMs,
       onLag: (server, reason) => parts.emit({ type: "lagging", server, reason }),

@@ -7,13 +7,13 @@ import { Transport } from "../kube/transport.ts";
 import type { Retrier } from "./retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
-import { endpointUrls, type LiveLease, liveIdentityLeases } from "./control-plane-objects.ts";
+import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
-import { IgnoredServers } from "./ignored-servers.ts";
+import type { LeaseSightings } from "./lease-sightings.ts";
 import { describeMissing, isOverdue, MissingApiServer } from "./missing-api-server.ts";
-import { DENIAL_PATIENCE_MS } from "./patience.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import { ServerRoll } from "./server-roll.ts";
+import { StandingLeases } from "./standing-leases.ts";
 
 /** What an {@link ApiServerFinder} needs. */
 export interface ApiServerFinderOptions {
@@ -28,6 +28,8 @@ export interface ApiServerFinderOptions {
    * lives after all, and counts from then on. @default none
    */
   readonly ignored?: readonly string[] | undefined;
+  /** What earlier runs of this process saw of the identity Leases. @default nothing */
+  readonly sightings?: LeaseSightings | undefined;
   /** Refuses to sample. */
   readonly strict: boolean;
   /** Milliseconds to wait for API servers that live and cannot be found. */
@@ -41,20 +43,13 @@ const ANSWER_TIMEOUT_MS = 5_000;
 /** For reads: they wait for no admission webhook. */
 const REQUEST_TIMEOUT_MS = 15_000;
 const POLL_MS = 1_000;
-/**
- * An API server renews its identity Lease every 10 s, and up to half a second later.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
- */
-const WATCH_IGNORED_MS = 15_000;
-
 /** Finds the API servers of a cluster, and keeps a connection to each. */
 export class ApiServerFinder {
   readonly #options: ApiServerFinderOptions;
   readonly #clients = new Map<string, ApiClient>();
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
-  readonly #ignored: IgnoredServers;
+  readonly #leases: StandingLeases;
   /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
   /** The time of day less the monotonic time: it jumps where this machine was suspended. */
@@ -63,7 +58,7 @@ export class ApiServerFinder {
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
     this.#wallOffset = options.clock.now() - options.clock.monotonic();
-    this.#ignored = new IgnoredServers({ names: options.ignored ?? [], onLag: options.onLag });
+    this.#leases = new StandingLeases(options);
     this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
   }
 
@@ -77,14 +72,14 @@ export class ApiServerFinder {
   async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
     const { clock, endpoints } = this.#options;
     if (endpoints !== undefined) {
-      return { ...(await this.find(signal)), ignored: this.#ignored.names };
+      return { ...(await this.find(signal)), ignored: this.#leases.ignored };
     }
     try {
-      await this.#watchIgnored(signal);
+      await this.#leases.watchIgnored(signal);
       this.#noticeSuspension();
       const found = await this.#look(signal);
       const silent = clock.monotonic() - this.#silentAt <= silenceMs;
-      return { ...found, silent, ignored: this.#ignored.names };
+      return { ...found, silent, ignored: this.#leases.ignored };
     } catch (error) {
       if (error instanceof MissingApiServer) {
         this.#silentAt = clock.monotonic();
@@ -104,7 +99,7 @@ export class ApiServerFinder {
     }
     const deadline = clock.monotonic() + timeoutMs;
     for (;;) {
-      const leases = await this.#leases(signal);
+      const leases = await this.#leases.look(signal);
       const urls = await retrier.run(() => endpointUrls(client, signal), signal);
       const found = await this.#findOnce(leases, urls, signal);
       if (found !== undefined) {
@@ -122,7 +117,7 @@ export class ApiServerFinder {
 
   async #look(signal: AbortSignal): Promise<ApiServers> {
     const { client, retrier } = this.#options;
-    const leases = await this.#permittedLeases(signal);
+    const leases = await this.#leases.watched(signal);
     if (leases.some(isOverdue)) {
       this.#silentAt = this.#options.clock.monotonic();
     }
@@ -167,52 +162,6 @@ export class ApiServerFinder {
       throw new MissingApiServer(this.#pace.describe(leases));
     }
     return { ...sampled, clients };
-  }
-
-  /** An API server that just started knows no roles yet, so a refusal has to last. */
-  async #permittedLeases(signal: AbortSignal): Promise<readonly LiveLease[]> {
-    const { clock } = this.#options;
-    const deadline = clock.monotonic() + DENIAL_PATIENCE_MS;
-    for (;;) {
-      const leases = await this.#leases(signal);
-      if (leases !== undefined) {
-        return leases;
-      }
-      if (clock.monotonic() >= deadline) {
-        throw new KsvmError(
-          "ApiServerMissing",
-          "Cannot tell which API servers live: this user may not list the identity Leases in kube-system; grant list on " +
-            "leases there, or name each API server with --apiserver-endpoints",
-        );
-      }
-      await clock.sleep(POLL_MS, signal);
-    }
-  }
-
-  async #leases(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
-    const { client, clock, retrier } = this.#options;
-    const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
-    return leases && this.#ignored.without(leases);
-  }
-
-  /**
-   * An API server that lives renews its identity Lease within this time. So one that is to be ignored and lives is noticed
-   * before anything rests on its absence, however short the run is; later looks compare with the first one.
-   */
-  async #watchIgnored(signal: AbortSignal): Promise<void> {
-    const { clock, onLag } = this.#options;
-    if (this.#ignored.wasSeen) {
-      return;
-    }
-    await this.#leases(signal);
-    const live = this.#ignored.live;
-    for (const name of live) {
-      const seconds = WATCH_IGNORED_MS / 1_000;
-      onLag(name, `it is to be ignored; looking for ${seconds} s whether its API server renews its identity Lease`);
-    }
-    if (live.length > 0) {
-      await clock.sleep(WATCH_IGNORED_MS, signal);
-    }
   }
 
   async #findOnce(

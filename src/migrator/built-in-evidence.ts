@@ -7,7 +7,7 @@ import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "./ask-all.ts";
 import { type BuiltIn, resourceNameOf } from "./built-in.ts";
-import { liveIdentityLeases } from "./control-plane-objects.ts";
+import { identityLeases } from "./control-plane-objects.ts";
 import { LoopPace } from "./loop-pace.ts";
 import { silentApiServer } from "./missing-api-server.ts";
 import { findCrd } from "./read-crd.ts";
@@ -33,7 +33,7 @@ export interface Foundation {
   /** `uid/resourceVersion` of the resource's StorageVersion; empty where there is none, or it cannot be read. */
   readonly storageVersion: string;
   /**
-   * The identity Leases that live, each with its uid. An API server that shuts down deletes its own, and one of Kubernetes
+   * The identity Leases that there are, each with its uid, expired or not: no clock comes into it. An API server that shuts down deletes its own, and one of Kubernetes
    * 1.36 also when it starts. Of older releases one that is killed finds its Lease again as it was, and its restart shows
    * in `restarts` alone.
    *
@@ -141,7 +141,7 @@ export class BuiltInEvidence {
   /** Read also where the API servers are named by the user: it tells whether one of those restarted. */
   async #identityLeases(): Promise<string> {
     const { client, clock, retrier, signal } = this.#context;
-    const leases = await retrier.run(() => liveIdentityLeases(client, clock, signal), signal);
+    const leases = await retrier.run(() => identityLeases(client, clock, signal), signal);
     const texts = (leases ?? []).map(({ name, uid }) => `${name}@${uid}`);
     return texts.toSorted((a, b) => a.localeCompare(b)).join(" ");
   }

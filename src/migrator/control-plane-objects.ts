@@ -4,7 +4,7 @@ import { ApiError, DoubtfulAnswer } from "../kube/errors.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
 
-/** The Lease by which an API server says that it lives. */
+/** The Lease by which an API server says that it lives, where it may live. */
 export interface LiveLease {
   readonly name: string;
   /** Empty where it cannot be told. */
@@ -17,9 +17,22 @@ export interface LiveLease {
   readonly renewTime?: string;
   /** How long that is ago by the clock of the API server that was asked, in milliseconds. */
   readonly renewedMsAgo: number;
+  /**
+   * Where its time is over: how many milliseconds longer it must be watched and stand still before it counts as expired.
+   * @default 0: it lives
+   */
+  readonly watchMs?: number;
 }
 
-interface IdentityLease {
+/** An identity Lease that there is. Whether its API server may live, `LeaseSightings` says. */
+export interface IdentityLease extends LiveLease {
+  /** Whether its time is over, by the clock of the API server that was asked and by that of this machine. */
+  readonly isOver: boolean;
+  /** How long a renewal counts, in milliseconds. */
+  readonly durationMs: number;
+}
+
+interface LeaseObject {
   readonly metadata: {
     readonly name: string;
     readonly uid?: string;
@@ -45,36 +58,42 @@ const SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices
 const DEFAULT_LEASE_SECONDS = 3_600;
 
 /**
- * The identity Leases that have not expired by the API server's clock; `undefined` where the user may not read them.
+ * All identity Leases; `undefined` where the user may not read them.
  * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
  */
-export async function liveIdentityLeases(
+export async function identityLeases(
   client: ApiClient,
   clock: Clock,
   signal: AbortSignal,
-): Promise<readonly LiveLease[] | undefined> {
+): Promise<readonly IdentityLease[] | undefined> {
   const query = { labelSelector: IDENTITY_SELECTOR };
   const answer = await unlessForbidden(() =>
-    client.transport.request<ListAnswer<IdentityLease>>({ method: "GET", path: LEASES_PATH, query, signal }),
+    client.transport.request<ListAnswer<LeaseObject>>({ method: "GET", path: LEASES_PATH, query, signal }),
   );
   if (answer === undefined) {
     return undefined;
   }
   const serverNow = answer.serverTime ?? clock.now();
-  return allItemsOf(answer.body, LEASES_PATH)
-    .filter((lease) => expiryOf(lease) > serverNow)
-    .map((lease) => liveLeaseOf(lease, serverNow));
+  const clocks = { serverNow, localNow: clock.now() };
+  return allItemsOf(answer.body, LEASES_PATH).map((lease) => identityLeaseOf(lease, clocks));
 }
 
-function liveLeaseOf({ metadata, spec }: IdentityLease, serverNow: number): LiveLease {
+function identityLeaseOf(
+  { metadata, spec = {} }: LeaseObject,
+  { localNow, serverNow }: { readonly serverNow: number; readonly localNow: number },
+): IdentityLease {
   const { name, uid = "", creationTimestamp = "", labels } = metadata;
   const host = labels?.[HOST_LABEL];
-  const renewTime = spec?.renewTime;
+  const { leaseDurationSeconds = DEFAULT_LEASE_SECONDS, renewTime } = spec;
+  const renewedAt = Date.parse(renewTime ?? "");
+  const durationMs = leaseDurationSeconds * 1_000;
   return {
     name,
     uid,
     createdAt: Date.parse(creationTimestamp),
-    renewedMsAgo: serverNow - Date.parse(renewTime ?? ""),
+    renewedMsAgo: serverNow - renewedAt,
+    durationMs,
+    isOver: Number.isNaN(renewedAt) || renewedAt + durationMs <= Math.min(serverNow, localNow),
     ...(host === undefined ? {} : { host }),
     ...(renewTime === undefined ? {} : { renewTime }),
   };
@@ -100,11 +119,6 @@ export function urlsOf({ endpoints, ports }: EndpointSlice): readonly string[] {
     .filter(({ conditions }) => conditions?.ready !== false)
     .flatMap(({ addresses }) => addresses)
     .map((address) => `https://${address.includes(":") ? `[${address}]` : address}:${port}`);
-}
-
-function expiryOf({ spec }: IdentityLease): number {
-  const renewed = Date.parse(spec?.renewTime ?? "");
-  return Number.isNaN(renewed) ? 0 : renewed + (spec?.leaseDurationSeconds ?? DEFAULT_LEASE_SECONDS) * 1_000;
 }
 
 /** `undefined` where the authorizer refused. Nothing else in an API server answers a read with a 403: a proxy did. */

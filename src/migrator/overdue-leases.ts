@@ -1,4 +1,4 @@
-import { liveIdentityLeases, type LiveLease } from "./control-plane-objects.ts";
+import { identityLeases, type LiveLease } from "./control-plane-objects.ts";
 import { describeLease, isOverdue } from "./missing-api-server.ts";
 import type { RunContext } from "./run-context.ts";
 
@@ -49,7 +49,7 @@ async function look({ client, clock }: Omit<Context, "emit">, ended: AbortSignal
   }
   try {
     const within = AbortSignal.any([ended, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
-    return (await liveIdentityLeases(client, clock, within)) ?? [];
+    return (await identityLeases(client, clock, within)) ?? [];
   } catch {
     // The attempt has the same failures, and says so.
     return [];

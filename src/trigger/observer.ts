@@ -6,7 +6,8 @@ import type { ApiClient, ObjectRef } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
-import { liveIdentityLeases } from "../migrator/control-plane-objects.ts";
+import { identityLeases } from "../migrator/control-plane-objects.ts";
+import { LeaseSightings } from "../migrator/lease-sightings.ts";
 import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { CrdIndex } from "./crd-index.ts";
@@ -47,6 +48,7 @@ const FIND_TIMEOUT_MS = 15_000;
 export class Observer {
   readonly #options: ObserverOptions;
   readonly #crds: CrdIndex;
+  readonly #sightings = new LeaseSightings();
   /** Since when StorageVersions may not be read, on the monotonic clock. */
   #deniedSince: number | undefined;
 
@@ -131,12 +133,19 @@ export class Observer {
     },
     signal: AbortSignal,
   ): Promise<Observation> {
-    const { client, clock, excludedGroups } = this.#options;
+    const { excludedGroups } = this.#options;
     const { apiServers, crds, storageVersions } = known;
-    const readLeases = async (): Promise<readonly string[] | undefined> =>
-      (await liveIdentityLeases(client, clock, signal))?.map(({ name }) => name);
-    const identities = apiServers.identities ?? (storageVersions.size === 0 ? undefined : await readLeases());
+    const identities =
+      apiServers.identities ?? (storageVersions.size === 0 ? undefined : await this.#identities(signal));
     return { ...surveyOf(servers, { crds, storageVersions, identities, excludedGroups }), crds };
+  }
+
+  async #identities(signal: AbortSignal): Promise<readonly string[] | undefined> {
+    const { client, clock } = this.#options;
+    const askedAt = clock.monotonic();
+    const leases = await identityLeases(client, clock, signal);
+    const look = leases && { leases, askedAt, answeredAt: clock.monotonic() };
+    return look && this.#sightings.standing(look).map(({ name }) => name);
   }
 
   async #storageVersion(ref: ObjectRef, signal: AbortSignal): Promise<StorageVersion | undefined> {

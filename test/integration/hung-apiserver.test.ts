@@ -1,6 +1,6 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { LEASES } from "../../src/kube/resources.ts";
+import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -137,6 +137,45 @@ await t.test("a replaced control plane host is waited for until its identity Lea
   t.match(run.stdout, /ApiServerMissing.*not renewed of late: apiserver-of-a-replaced-host for 35\d\d s/);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });
+
+await t.test(
+  "an API server whose clock is two hours behind is waited for as long as it renews its Lease",
+  async (t) => {
+    const name = "apiserver-with-a-slow-clock";
+    const metadata = {
+      name,
+      namespace: "kube-system",
+      labels: { "apiserver.kubernetes.io/identity": "kube-apiserver" },
+    };
+    const specNow = () => {
+      const renewTime = new Date(Date.now() - 7_200_000).toISOString().replace("Z", "000Z");
+      return { holderIdentity: name, leaseDurationSeconds: 3_600, renewTime };
+    };
+    await api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec: specNow() });
+    t.teardown(() => api.delete(LEASES, metadata).catch(() => undefined));
+    // It stands for an API server: the clock of a real one is that of this machine.
+    const renewals = setInterval(() => {
+      api.patch(LEASES, metadata, { type: MERGE_PATCH, body: { spec: specNow() } }).catch(() => undefined);
+    }, 10_000);
+    t.teardown(() => clearInterval(renewals));
+    const kind = new TestKind("slowclock");
+    await cluster.createStale(kind, 5);
+    const balancer = await balance(t, controlPlane, BOTH);
+    let output = "";
+    const ended = cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig], {
+      onStdout: (text) => (output += text),
+    });
+    await eventually(async () => output.includes("ApiServerMissing"), "the run waits");
+    t.match(output, /apiserver-with-a-slow-clock.*seems to have expired; looking for 30 s whether it is renewed/);
+    t.match(output, "3 identity Leases live");
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
+    clearInterval(renewals);
+    await api.delete(LEASES, metadata);
+    const run = await ended;
+    t.equal(run.code, 0, run.stderr);
+    t.same(await cluster.storedAs(kind), { v1: 5 });
+  },
+);
 
 await t.test("a migration waits for a hung API server with reason ApiServerMissing, and goes on", async (t) => {
   await installSystem(cluster);

@@ -3,7 +3,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { DoubtfulAnswer } from "../../src/kube/errors.ts";
 import { allItemsOf, itemsOf, type ListAnswer } from "../../src/kube/listed-items.ts";
 import { CRDS } from "../../src/kube/resources.ts";
-import { endpointUrls, liveIdentityLeases } from "../../src/migrator/control-plane-objects.ts";
+import { endpointUrls, identityLeases } from "../../src/migrator/control-plane-objects.ts";
 import { findReplicas } from "../../src/certs/replicas.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { sendJson, startServer } from "./local-server.ts";
@@ -34,7 +34,7 @@ await t.test("A list that is asked for whole concludes nothing from one page of 
   const { signal } = new AbortController();
   const doubtful = { name: "DoubtfulAnswer", message: /one page of several/ };
   await t.rejects(client.list(CRDS), doubtful);
-  await t.rejects(liveIdentityLeases(client, new FakeClock(), signal), doubtful);
+  await t.rejects(identityLeases(client, new FakeClock(), signal), doubtful);
   await t.rejects(endpointUrls(client, signal), doubtful);
   await t.rejects(findReplicas(client, { namespace: "ns", service: "ksvm" }, signal), doubtful);
 });

@@ -27,6 +27,8 @@ interface Seen {
   refusals?: string[];
   /** When Leases were renewed, where that matters. */
   renewTimes?: Readonly<Record<string, string>>;
+  /** The `Date` of every answer. @default that of this machine */
+  date?: string;
 }
 
 /** As the authorizer says it. */
@@ -58,6 +60,9 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
   let turn = 0;
   const starts = new WeakMap<Socket, string | number>();
   const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
+    if (seen.date !== undefined) {
+      response.setHeader("date", seen.date);
+    }
     if (request.url === "/metrics") {
       // Behind one address: each connection stays with one of them.
       const { instances = [1] } = seen;
@@ -257,4 +262,38 @@ await tap.test("findAll() counts it as a silence that machines were suspended", 
   const seen: Seen = { addresses: [], leases: ["a"], renewTimes: { a: new Date(Date.now() - 600_000).toISOString() } };
   const late = await finderFor(t, seen);
   t.match(await late.finder.findAll(60_000, signal), { silent: true }, "that of the API server: its Lease is overdue");
+});
+
+await tap.test("findAll() counts no API server as gone by a Date that is far ahead", async (t) => {
+  // By the clock of this machine neither is over.
+  const renewTimes = { a: "2026-01-01T00:00:00Z", b: "2026-01-01T00:00:00Z" };
+  const lying: Seen = { addresses: [], leases: ["a", "b"], renewTimes, date: "Fri, 01 Jan 2027 00:00:00 GMT" };
+  const { clock, finder } = await finderFor(t, lying);
+  await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, b\).*1 of them answer/ });
+  t.equal(clock.monotonic(), 0, "it need not be watched");
+});
+
+await tap.test(
+  "findAll() counts no API server as gone that renews its Lease by a clock that is far behind",
+  async (t) => {
+    const seen: Seen = { addresses: [], leases: ["a", "behind"], renewTimes: { behind: "2025-12-31T20:00:00Z" } };
+    const { clock, finder, lags } = await finderFor(t, seen);
+    clock.onSleep = () => (seen.renewTimes = { ...seen.renewTimes, behind: "2025-12-31T20:00:30Z" });
+    await t.rejects(finder.findAll(0, signal), {
+      code: "ApiServerMissing",
+      message: /\(a, behind\).*1 of them answer/,
+    });
+    t.match(lags, [/seems to have expired; looking for 30 s/]);
+    await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, behind\)/ });
+    t.same(clock.sleeps, [30_000], "once it was renewed it lives, without another look");
+  },
+);
+
+await tap.test("findAll() watches a Lease whose time is over, once in a process, and goes on without it", async (t) => {
+  const seen: Seen = { addresses: [], leases: ["a", "dead"], renewTimes: { dead: "2025-12-31T20:00:00Z" } };
+  const { clock, finder, lags } = await finderFor(t, seen);
+  t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
+  t.match(lags, [/looking for 30 s whether it is renewed/]);
+  t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
+  t.same(clock.sleeps, [30_000]);
 });

@@ -5,6 +5,7 @@ import { systemClock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
 import { ApiServerFinder } from "../../migrator/api-server-finder.ts";
+import { LeaseSightings } from "../../migrator/lease-sightings.ts";
 import type { EventSink } from "../../migrator/events.ts";
 import { planAll } from "../../migrator/inventory.ts";
 import { migrate } from "../../migrator/migrate.ts";
@@ -63,6 +64,7 @@ interface MigrateSession {
   readonly flags: MigrateFlags;
   readonly connection: Connection;
   readonly logger: Logger;
+  readonly sightings: LeaseSightings;
   /** Whether a controller in the cluster migrates; this program follows it then. */
   readonly follows: boolean;
 }
@@ -84,7 +86,7 @@ export const MIGRATE_COMMAND = defineCommand({
       if (!follows && !flags.dryRun) {
         io.onMayFreeze?.();
       }
-      const session = { io, flags, connection, logger, follows };
+      const session = { io, flags, connection, logger, follows, sightings: new LeaseSightings() };
       const codes: ExitCode[] = [];
       for (const name of flags.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
         codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
@@ -174,6 +176,7 @@ async function runOne(
     retrier,
     endpoints: flags.apiserverEndpoints,
     ignored: flags.ignoreApiserver,
+    sightings: session.sightings,
     strict: flags.convergence === "strict",
     timeoutMs: flags.convergenceTimeoutMs,
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),

@@ -1,0 +1,66 @@
+import type { IdentityLease, LiveLease } from "./control-plane-objects.ts";
+
+/** One look at the identity Leases, with times of the monotonic clock, in milliseconds. */
+export interface LeaseLook {
+  readonly leases: readonly IdentityLease[];
+  readonly askedAt: number;
+  readonly answeredAt: number;
+}
+
+interface Sighting {
+  readonly renewTime: string | undefined;
+  /** When an answer first showed this time of renewal. */
+  readonly seenAt: number;
+  /** Whether an earlier look showed another one. */
+  readonly hasMoved: boolean;
+}
+
+/**
+ * An API server that lives renews its identity Lease every 10 s, and up to half a second later. So one that stands still
+ * for this long was not renewed where it should have been three times.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
+ */
+const STANDS_STILL_MS = 30_000;
+
+/**
+ * Tells which identity Leases may live. No clock says so by itself: that of the API server that wrote the Lease may be hours
+ * behind, that of the one that answers may be ahead, and a proxy may send any `Date`. So a Lease has expired only where all
+ * of this is so:
+ *
+ * - its time is over by the `Date` of the answer and by the clock of this machine
+ * - it was not renewed between two looks that lie {@link STANDS_STILL_MS} apart
+ * - where a look has shown a renewal, the Lease's duration has passed since, on the monotonic clock
+ *
+ * One for a whole process spares each run the wait between the two looks.
+ */
+export class LeaseSightings {
+  #seen: ReadonlyMap<string, Sighting> = new Map();
+
+  /** The Leases of this look that may live, each with how long it must still be watched where its time is over. */
+  standing({ answeredAt, askedAt, leases }: LeaseLook): readonly LiveLease[] {
+    const seen = leases.map((lease) => [lease, this.#sighted(lease, answeredAt)] as const);
+    this.#seen = new Map(seen.map(([lease, sighting]) => [keyOf(lease), sighting]));
+    return seen.flatMap(([lease, sighting]) => {
+      if (!lease.isOver) {
+        return [lease];
+      }
+      const stoodMs = askedAt - sighting.seenAt;
+      if (sighting.hasMoved && stoodMs < lease.durationMs) {
+        return [lease];
+      }
+      return stoodMs < STANDS_STILL_MS ? [{ ...lease, watchMs: STANDS_STILL_MS - Math.max(0, stoodMs) }] : [];
+    });
+  }
+
+  #sighted(lease: IdentityLease, answeredAt: number): Sighting {
+    const before = this.#seen.get(keyOf(lease));
+    return before !== undefined && before.renewTime === lease.renewTime
+      ? before
+      : { renewTime: lease.renewTime, seenAt: answeredAt, hasMoved: before !== undefined };
+  }
+}
+
+function keyOf({ name, uid }: LiveLease): string {
+  return `${name}@${uid}`;
+}
