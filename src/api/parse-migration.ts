@@ -24,8 +24,10 @@ import { metaIn, type Parsed, unreadable } from "./parse-meta.ts";
 const MAX_FAILURES = 100;
 /** Characters of a condition, as those of metav1.Condition. */
 const MAX_REASON_LENGTH = 1_024;
-/** Characters of a message that are read. */
-export const MAX_MESSAGE_LENGTH = 32_768;
+/** Characters of a message that are read, as those of metav1.Condition. */
+const MAX_MESSAGE_LENGTH = 32_768;
+/** Characters of a continue token that the controller writes down, as in our CRD: those of etcd have some hundreds. */
+export const MAX_TOKEN_LENGTH = 16_384;
 const MAX_NAME_LENGTH = 253;
 const MAX_IGNORED = 8;
 const STATUSES = ["True", "False", "Unknown"] as const;

@@ -5,13 +5,15 @@ import { metaIn, type Parsed, unreadable } from "./parse-meta.ts";
 /** A StorageState as it is read: nothing goes by what its spec says, since its name says the same. */
 export type ReadStorageState = Pick<StorageState, "apiVersion" | "kind" | "metadata" | "status">;
 
-/** Far more than a hash has. */
-const MAX_HASH_LENGTH = 256;
+/** Far more than a hash has. As in our CRD. */
+export const MAX_HASH_LENGTH = 256;
+/** Far more hashes than a resource had versions. As in our CRD. */
+export const MAX_HASHES = 500;
 
 /**
  * Reads a StorageState that came from an API server. Its list of hashes says which versions objects may be stored in, so
- * that one entry left out would lose data: a status that cannot be read as a whole, or whose list is missing or empty,
- * counts as never written.
+ * that one entry left out would lose data: a status that cannot be read as a whole, or whose list is missing, empty or longer
+ * than our CRD takes, counts as never written.
  */
 export function parseStorageState(value: unknown): Parsed<ReadStorageState> {
   const fields = objectIn(value) ?? {};
@@ -47,7 +49,8 @@ function statusIn(value: unknown): StorageState["status"] | undefined {
 }
 
 function hashesIn(value: unknown): readonly string[] | undefined {
-  return Array.isArray(value) && value.length > 0 && value.every(isHash) ? value : undefined;
+  const isBounded = Array.isArray(value) && value.length > 0 && value.length <= MAX_HASHES;
+  return isBounded && value.every(isHash) ? value : undefined;
 }
 
 function isHash(value: unknown): value is string {

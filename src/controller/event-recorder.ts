@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { ObjectMeta } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
+import { cutText } from "../cut-text.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { EVENTS } from "../kube/resources.ts";
@@ -62,7 +63,7 @@ export class EventRecorder {
       involvedObject: { apiVersion, kind, name, uid },
       type: text.type,
       reason: text.reason,
-      message: text.message.slice(0, MAX_MESSAGE_LENGTH),
+      message: cutText(text.message, MAX_MESSAGE_LENGTH),
       source: { component: COMPONENT },
       firstTimestamp: now,
       lastTimestamp: now,

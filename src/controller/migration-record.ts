@@ -8,7 +8,7 @@ import {
   type StorageVersionMigration,
 } from "../api/migration.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
-import { parseMigration } from "../api/parse-migration.ts";
+import { MAX_TOKEN_LENGTH, parseMigration } from "../api/parse-migration.ts";
 import { type FreezeOwner, formatOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
@@ -138,9 +138,11 @@ export class MigrationRecord {
    * @throws as {@link update}.
    */
   saveToken(continueToken: string | undefined): Promise<void> {
+    // It is for whoever looks on alone. One that our CRD does not take is left out.
+    const shown = (continueToken?.length ?? 0) > MAX_TOKEN_LENGTH ? undefined : continueToken;
     return this.#inTurn(async () => {
-      if ((this.#current.spec.continueToken ?? "") !== (continueToken ?? "")) {
-        await this.#write(() => ({ spec: { continueToken: continueToken ?? null } }));
+      if ((this.#current.spec.continueToken ?? "") !== (shown ?? "")) {
+        await this.#write(() => ({ spec: { continueToken: shown ?? null } }));
       }
     });
   }

@@ -5,7 +5,7 @@ import type {
   MigrationFailure,
   MigrationStatus,
 } from "../api/migration.ts";
-import { MAX_MESSAGE_LENGTH } from "../api/parse-migration.ts";
+import { cutText } from "../cut-text.ts";
 import type { Counts, ObjectFailure } from "../migrator/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 
@@ -17,8 +17,10 @@ export interface Phase {
   readonly message?: string;
 }
 
+/** Characters of the message of a condition: every replica keeps those of all migrations. metav1.Condition has 32,768. */
+const MAX_MESSAGE_LENGTH = 4_096;
 /** Characters of the reason of one failure: API servers quote whole schemas. */
-const MAX_REASON_LENGTH = 1_000;
+const MAX_REASON_LENGTH = 1_024;
 
 /** The order of the conditions: the printer column shows the first one that is True. */
 const ORDER: readonly MigrationConditionType[] = ["Pending", "Suspended", "Waiting", "Running", "Succeeded", "Failed"];
@@ -48,8 +50,7 @@ export function conditionsIn(
 }
 
 function reasonOf({ reason, message }: Phase): Pick<MigrationCondition, "reason" | "message"> {
-  // As much as is read back. An API server stores no half of a surrogate pair.
-  const shown = message?.slice(0, MAX_MESSAGE_LENGTH).toWellFormed();
+  const shown = message === undefined ? undefined : cutText(message, MAX_MESSAGE_LENGTH);
   return { ...(reason === undefined ? {} : { reason }), ...(shown === undefined ? {} : { message: shown }) };
 }
 
@@ -102,6 +103,5 @@ export function reportIn(result: MigrationResult): Partial<MigrationStatus> {
 }
 
 function shortened({ reason, ...object }: ObjectFailure): MigrationFailure {
-  const isLong = reason.length > MAX_REASON_LENGTH;
-  return { ...object, reason: isLong ? `${reason.slice(0, MAX_REASON_LENGTH)}…` : reason };
+  return { ...object, reason: cutText(reason, MAX_REASON_LENGTH) };
 }

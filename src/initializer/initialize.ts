@@ -12,6 +12,8 @@ import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, type KubeObject } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
+import type { Projection } from "../json/json-projection.ts";
+import { listProjected } from "../kube/list-projected.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
 import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import type { Retrier } from "../migrator/retrier.ts";
@@ -26,6 +28,16 @@ const INIT_LABEL_VALUE = "init";
 
 const FIELD_MANAGER = "ksvm-init";
 const PAGE_SIZE = 100;
+/** What is read of the migrations that are there. */
+const PRESENT_FIELDS: Projection = {
+  fields: {
+    metadata: {
+      fields: { name: "all", uid: "all", resourceVersion: "all", labels: { fields: { [INIT_LABEL]: "all" } } },
+    },
+    spec: { fields: { resource: "all", suspend: "all" } },
+    status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
+  },
+};
 /** How long a CRD may take to be served, or to be gone. */
 const CRD_TIMEOUT_MS = 60_000;
 const CRD_POLL_MS = 200;
@@ -185,14 +197,14 @@ async function readMigrations(context: InitContext, discovered: Discovered): Pro
   const read = async (): Promise<Present> => {
     const earlier: ObjectMeta[] = [];
     const stopped = new Set<string>();
-    for await (const page of client.pages<unknown>(MIGRATIONS, { limit: PAGE_SIZE, signal })) {
-      for (const { object } of page.map(parseMigration)) {
-        const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);
-        if (isStopped) {
-          stopped.add(resourceNameOf(object.spec.resource));
-        } else if (object !== undefined && isReplaced(object, discovered)) {
-          earlier.push(object.metadata);
-        }
+    const list = { limit: PAGE_SIZE, projection: PRESENT_FIELDS, signal };
+    for (const item of (await listProjected(client.transport, MIGRATIONS, list)).items) {
+      const { object } = parseMigration(item);
+      const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);
+      if (isStopped) {
+        stopped.add(resourceNameOf(object.spec.resource));
+      } else if (object !== undefined && isReplaced(object, discovered)) {
+        earlier.push(object.metadata);
       }
     }
     return { earlier, stopped };

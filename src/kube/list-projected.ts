@@ -10,7 +10,7 @@ export interface ListProjectedOptions {
   readonly projection: Projection;
   /** Objects on one page. */
   readonly limit: number;
-  readonly signal: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** All objects of a resource at one resourceVersion, of each what was asked for. */

@@ -22,6 +22,9 @@ const ANNOTATIONS = [
  */
 const MAX_ANNOTATION_LENGTH = 1_024;
 
+/** Of what is read for people alone. This program writes no longer one. */
+const TEXT: Projection = { maxLength: 4_096 };
+
 /**
  * What is read of a StorageVersionMigration by those that follow all of them: some hundred bytes of an object that may be a
  * megabyte with its managedFields, its failures and the annotations of others. The rest is there where one is read by its name.
@@ -38,10 +41,10 @@ export const MIGRATION_FIELDS: Projection = fields({
   spec: fields({ resource: fields({ group: "all", version: "all", resource: "all" }), suspend: "all" }),
   status: fields({
     conditions: {
-      items: fields({ type: "all", status: "all", reason: "all", message: "all", lastUpdateTime: "all" }),
+      items: fields({ type: "all", status: "all", reason: TEXT, message: TEXT, lastUpdateTime: "all" }),
     },
-    crd: "all",
-    progress: "all",
+    crd: { maxLength: MAX_ANNOTATION_LENGTH },
+    progress: { maxLength: MAX_ANNOTATION_LENGTH },
     queuePosition: "all",
   }),
 });

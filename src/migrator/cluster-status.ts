@@ -15,6 +15,8 @@ import { parseMigration } from "../api/parse-migration.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
+import type { Projection } from "../json/json-projection.ts";
+import { listProjected } from "../kube/list-projected.ts";
 import { CRDS, MIGRATIONS } from "../kube/resources.ts";
 import { readSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
@@ -69,6 +71,14 @@ export interface ClusterStatus {
 }
 
 const PAGE_SIZE = 100;
+/** What is read of a migration for its line: its managedFields and annotations may have a megabyte. */
+const LINE_FIELDS: Projection = {
+  fields: {
+    metadata: { fields: { name: "all", uid: "all", resourceVersion: "all", creationTimestamp: "all" } },
+    spec: { fields: { resource: "all", suspend: "all" } },
+    status: "all",
+  },
+};
 
 /**
  * Reads every migration and every freeze, those of `ksvm migrate` too. CRDs are listed by their metadata.
@@ -157,11 +167,14 @@ async function readMigrations(client: ApiClient, options: CallOptions): Promise<
   const lines: MigrationLine[] = [];
   const leftOut: LeftOutLine[] = [];
   try {
-    for await (const page of client.pages<unknown>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
-      const parsed = page.map(parseMigration);
-      lines.push(...parsed.flatMap(({ object }) => (object === undefined ? [] : [migrationLineOf(object)])));
-      const unreadable = parsed.flatMap((one) => one.unreadable ?? []);
-      leftOut.push(...unreadable.map(({ name, problem }) => ({ name, reason: problem })));
+    const list = { limit: PAGE_SIZE, projection: LINE_FIELDS, ...options };
+    for (const item of (await listProjected(client.transport, MIGRATIONS, list)).items) {
+      const { object, unreadable } = parseMigration(item);
+      if (object === undefined) {
+        leftOut.push({ name: unreadable.name, reason: unreadable.problem });
+      } else {
+        lines.push(migrationLineOf(object));
+      }
     }
   } catch (error) {
     // The CRDs are not installed.

@@ -3,9 +3,14 @@ import { parseStorageState, type ReadStorageState } from "../api/parse-storage-s
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
+import type { Projection } from "../json/json-projection.ts";
+import { listProjected } from "../kube/list-projected.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 
 const PAGE_SIZE = 500;
+const READ_FIELDS: Projection = {
+  fields: { metadata: { fields: { name: "all", uid: "all", resourceVersion: "all" } }, status: "all" },
+};
 
 /**
  * The StorageStates of the cluster by the name of their resource; `undefined` where they are not served, or this user may
@@ -18,9 +23,11 @@ export async function readStorageStates(
 ): Promise<ReadonlyMap<string, ReadStorageState> | undefined> {
   const found = new Map<string, ReadStorageState>();
   try {
-    for await (const page of client.pages<unknown>(STORAGE_STATES, { limit: PAGE_SIZE, ...options })) {
-      for (const state of page.flatMap((value) => parseStorageState(value).object ?? [])) {
-        found.set(state.metadata.name, state);
+    const list = { limit: PAGE_SIZE, projection: READ_FIELDS, ...options };
+    for (const item of (await listProjected(client.transport, STORAGE_STATES, list)).items) {
+      const { object } = parseStorageState(item);
+      if (object !== undefined) {
+        found.set(object.metadata.name, object);
       }
     }
   } catch (error) {

@@ -1,16 +1,17 @@
 import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
-import type { Unreadable } from "../api/parse-meta.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
+import { listProjected } from "../kube/list-projected.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import { MIGRATION_FIELDS } from "../migrations/migration-fields.ts";
 
 const PAGE_SIZE = 100;
 
 /**
  * The migrations that are not finished and that a name stands for: the one of this name, or those of the resource
- * (`plural.group`).
+ * (`plural.group`). Of each there is what {@link MIGRATION_FIELDS} keeps.
  * @param name all of them where it is missing
  * @throws {ApiError | TransportError}; {KsvmError} ResourceNotFound where there is none.
  */
@@ -19,15 +20,13 @@ export async function findUnfinished(
   name: string | undefined,
   options: CallOptions = {},
 ): Promise<readonly StorageVersionMigration[]> {
-  const found: StorageVersionMigration[] = [];
-  const unreadable: Unreadable[] = [];
-  for await (const page of client.pages<unknown>(MIGRATIONS, { limit: PAGE_SIZE, ...options })) {
-    const parsed = page.map(parseMigration);
-    const migrations = parsed.flatMap(({ object }) => object ?? []);
-    found.push(...migrations.filter((migration) => !isFinished(migration) && isNamed(migration, name)));
-    unreadable.push(...parsed.flatMap((one) => one.unreadable ?? []).filter((one) => one.name === name));
-  }
+  const list = { limit: PAGE_SIZE, projection: MIGRATION_FIELDS, ...options };
+  const parsed = (await listProjected(client.transport, MIGRATIONS, list)).items.map(parseMigration);
+  const found = parsed
+    .flatMap(({ object }) => object ?? [])
+    .filter((migration) => !isFinished(migration) && isNamed(migration, name));
   if (found.length === 0 && name !== undefined) {
+    const unreadable = parsed.flatMap((one) => one.unreadable ?? []).filter((one) => one.name === name);
     const why = unreadable.map(({ problem }) => `; migrations/${name} is left out: ${problem}`).join("");
     throw new KsvmError(
       "ResourceNotFound",

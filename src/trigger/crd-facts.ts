@@ -84,14 +84,25 @@ export function crdFactsOf(crd: CustomResourceDefinition): CrdFacts {
   };
 }
 
-/** The value of the annotation by which a StorageState remembers its CRD. */
+/** Characters of the record: those of some hundred versions. All annotations of an object together have a quarter of a megabyte. */
+export const MAX_RECORD_LENGTH = 16_384;
+
+/**
+ * The value of the annotation by which a StorageState remembers its CRD. More versions than it may have are left out as if no
+ * look had seen them: what is stored is then recorded again with each look.
+ */
 export function formatCrdRecord({ uid, generation, storedVersions }: CrdRecord): string {
-  return `${uid}/${generation}/${storedVersions.join(",")}`;
+  const record = `${uid}/${generation}/`;
+  const versions = storedVersions.join(",");
+  return record.length + versions.length > MAX_RECORD_LENGTH ? record : record + versions;
 }
 
 /** Reads that annotation; `undefined` where this program did not write it. */
 export function parseCrdRecord(value: string | undefined): CrdRecord | undefined {
-  const match = /^([^/]+)\/(\d+)\/([^/]*)$/.exec(value ?? "");
+  if (value === undefined || value.length > MAX_RECORD_LENGTH) {
+    return undefined;
+  }
+  const match = /^([^/]+)\/(\d+)\/([^/]*)$/.exec(value);
   const [, uid, generation, storedVersions] = match ?? [];
   return uid === undefined
     ? undefined

@@ -1,6 +1,6 @@
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
-import { formatCrdRecord, isSameSpec } from "./crd-facts.ts";
+import { formatCrdRecord } from "./crd-facts.ts";
 import { hasEnded, type MigrationFacts } from "./migration-facts.ts";
 import {
   type Cause,
@@ -141,10 +141,9 @@ function byAge(a: MigrationFacts, b: MigrationFacts): number {
 }
 
 function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "crdRecord"> {
-  const before = state?.crd;
-  const isSame =
-    crd === undefined || (isSameSpec(before, crd) && before?.storedVersions.join(",") === crd.storedVersions.join(","));
-  return isSame ? {} : { crdRecord: formatCrdRecord(crd) };
+  const record = crd === undefined ? undefined : formatCrdRecord(crd);
+  const before = state?.crd === undefined ? undefined : formatCrdRecord(state.crd);
+  return record === undefined || record === before ? {} : { crdRecord: record };
 }
 
 /** The migration that is needed: one that is there already, one of somebody else that has not begun, or a new one. */

@@ -1,3 +1,4 @@
+import { MAX_HASH_LENGTH } from "../api/parse-storage-state.ts";
 import { apiVersionOf } from "../kube/resources.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
@@ -43,7 +44,7 @@ export async function discover(transport: Transport, options: DiscoverOptions): 
         resource: name,
         kind,
         verbs,
-        hash: storageVersionHash ?? "",
+        hash: hashOf(storageVersionHash),
       }));
     } catch (error) {
       options.signal.throwIfAborted();
@@ -52,6 +53,11 @@ export async function discover(transport: Transport, options: DiscoverOptions): 
   };
   await pacer.forEach([...groupVersions.entries()], readAt, options.signal);
   return { server: transport.server, resources: found.flat(), unavailable };
+}
+
+/** An aggregated API answers what it likes. One that no StorageState takes tells as little as none. */
+function hashOf(value: unknown): string {
+  return typeof value === "string" && value.length <= MAX_HASH_LENGTH ? value : "";
 }
 
 /** The name of a version of a group, as `apiVersion` has it. */

@@ -1,5 +1,6 @@
 import { specKeyOf } from "../api/crd.ts";
 import { UNKNOWN_HASH } from "../api/migration.ts";
+import { MAX_HASHES } from "../api/parse-storage-state.ts";
 import { type CrdFacts, type CrdRecord, hasNotFlipped, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import type { Observed } from "./survey.ts";
@@ -53,6 +54,16 @@ export interface Situation {
 
 /** The status that the StorageState ought to have. */
 export function nextStatusOf(situation: Situation): NextStatus {
+  const next = unboundedStatusOf(situation);
+  return { ...next, persisted: bounded(next.persisted) };
+}
+
+/** More hashes than a StorageState takes say no more than `Unknown` does. */
+function bounded(persisted: readonly string[]): readonly string[] {
+  return persisted.length <= MAX_HASHES ? persisted : union([UNKNOWN_HASH], persisted.slice(1 - MAX_HASHES));
+}
+
+function unboundedStatusOf(situation: Situation): NextStatus {
   const state = knownStateOf(situation);
   const { agreed, hashes } = situation.observed;
   if (agreed === undefined) {
@@ -69,7 +80,7 @@ export function nextStatusOf(situation: Situation): NextStatus {
 }
 
 function nextOf(state: StateFacts, agreed: string, situation: Situation): NextStatus {
-  const listed = union(state.persisted, unseenHashesOf(state, situation));
+  const listed = bounded(union(state.persisted, unseenHashesOf(state, situation)));
   if (isStale(situation, state)) {
     // What was known stays: by it alone the next migration is forced where another client pruned storedVersions.
     return { cause: "stale", persisted: union([UNKNOWN_HASH], [...listed, agreed]), current: agreed };

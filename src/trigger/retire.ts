@@ -5,6 +5,8 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { isUnserved } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
+import type { Projection } from "../json/json-projection.ts";
+import { listProjected } from "../kube/list-projected.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 
@@ -17,6 +19,13 @@ export interface RetireOptions {
 }
 
 const PAGE_SIZE = 500;
+const OWNED_FIELDS: Projection = {
+  fields: {
+    metadata: {
+      fields: { name: "all", uid: "all", resourceVersion: "all", labels: { fields: { [MANAGED_BY_LABEL]: "all" } } },
+    },
+  },
+};
 const FIRST_RETRY_MS = 5_000;
 const LAST_RETRY_MS = 60_000;
 
@@ -48,12 +57,12 @@ export async function retireStorageStates({ client, clock, logger, signal }: Ret
 async function deleteAll(client: ApiClient, signal: AbortSignal): Promise<number> {
   let deleted = 0;
   try {
-    for await (const page of client.pages<unknown>(STORAGE_STATES, { limit: PAGE_SIZE, signal })) {
-      const states = page.flatMap((value) => parseStorageState(value).object ?? []);
-      for (const { metadata } of states.filter((state) => state.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY)) {
-        await retireStorageState(client, metadata, signal);
-        deleted++;
-      }
+    const list = { limit: PAGE_SIZE, projection: OWNED_FIELDS, signal };
+    const { items } = await listProjected(client.transport, STORAGE_STATES, list);
+    const states = items.flatMap((value) => parseStorageState(value).object ?? []);
+    for (const { metadata } of states.filter((state) => state.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY)) {
+      await retireStorageState(client, metadata, signal);
+      deleted++;
     }
   } catch (error) {
     // The CRD is not installed.

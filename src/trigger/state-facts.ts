@@ -1,6 +1,6 @@
 import { CRD_ANNOTATION } from "../api/names.ts";
 import type { ReadStorageState } from "../api/parse-storage-state.ts";
-import { parseCrdRecord } from "./crd-facts.ts";
+import { MAX_RECORD_LENGTH, parseCrdRecord } from "./crd-facts.ts";
 import type { Projection } from "../json/json-projection.ts";
 import type { StateFacts } from "./next-status.ts";
 
@@ -11,7 +11,12 @@ import type { StateFacts } from "./next-status.ts";
 export const STATE_FIELDS: Projection = {
   fields: {
     metadata: {
-      fields: { name: "all", uid: "all", resourceVersion: "all", annotations: { fields: { [CRD_ANNOTATION]: "all" } } },
+      fields: {
+        name: "all",
+        uid: "all",
+        resourceVersion: "all",
+        annotations: { fields: { [CRD_ANNOTATION]: { maxLength: MAX_RECORD_LENGTH } } },
+      },
     },
     status: {
       fields: { persistedStorageVersionHashes: "all", currentStorageVersionHash: "all", lastHeartbeatTime: "all" },

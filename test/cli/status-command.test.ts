@@ -16,7 +16,11 @@ const MIGRATION = {
 const answers: Readonly<Record<string, unknown>> = {
   "/version": { gitVersion: "v1.36.3" },
   "/apis": groupList("migration.k8s.io/v1alpha1"),
-  "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { metadata: {}, items: [MIGRATION] },
+  "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": {
+    kind: "List",
+    metadata: { resourceVersion: "1" },
+    items: [MIGRATION],
+  },
   "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
   "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": { kind: "LeaseList", items: [] },
 };

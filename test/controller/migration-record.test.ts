@@ -101,6 +101,15 @@ await tap.test("MigrationRecord goes on after somebody else's edit", async (t) =
   t.equal(store.object?.metadata.annotations?.["note"], "x");
 });
 
+await tap.test("MigrationRecord.saveToken() leaves out a token that is longer than the CRD takes", async (t) => {
+  const store = new Store();
+  const record = await claimed(store);
+  await record.saveToken("t".repeat(16_384));
+  t.equal(store.object?.spec.continueToken?.length, 16_384);
+  await record.saveToken("t".repeat(16_385));
+  t.notOk(store.object?.spec.continueToken);
+});
+
 await tap.test("MigrationRecord writes nothing after another replica took over", async (t) => {
   const store = new Store();
   const sleeper = await claimed(store, "a");

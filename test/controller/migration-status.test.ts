@@ -95,3 +95,18 @@ await tap.test("phaseAfter() and reportIn() fail a migration that left objects b
   t.equal(reportIn({ ...result, crd: "uid/3" }).crd, undefined, "nothing is proven");
   t.match(phaseAfter({ ...result, outcome: "nothing-to-do" }), { type: "Succeeded", reason: "NothingToDo" });
 });
+
+await tap.test("conditionsIn() and reportIn() cut long texts, and say so", async (t) => {
+  const message = "😀".repeat(20_000);
+  const [failed] = conditionsIn({ type: "Failed", reason: "R", message }, [], T1);
+  t.equal(failed?.message?.length, 4_095, "one more would cut a character in two");
+  t.match(failed?.message, /… \(cut: 40000 characters\)$/);
+  t.ok(failed?.message?.isWellFormed());
+  const again = conditionsIn({ type: "Failed", reason: "R", message }, failed === undefined ? [] : [failed], T2);
+  t.strictSame(again, [failed], "it says the same");
+  const failures = [{ name: "o", reason: "r".repeat(5_000) }];
+  const report = reportIn({ resource: "r", outcome: "incomplete", failures } as unknown as Parameters<
+    typeof reportIn
+  >[0]);
+  t.equal(report.failures?.[0]?.reason.length, 1_024);
+});

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
@@ -29,10 +30,14 @@ await tap.test("initialize() adds no second migration where one version of a gro
     transport: {
       server: "https://api",
       request: ({ path }: { path: string }) => Promise.resolve().then(() => ({ body: discoveryAt(path) })),
+      read: async (_: unknown, parse: (body: Readable) => Promise<unknown>) => {
+        const list = { kind: "List", metadata: { resourceVersion: "1" }, items: [...migrations.values()] };
+        return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
+      },
     },
-    async *pages({ resource }: { resource: string }) {
+    async *pages() {
       await Promise.resolve();
-      yield resource === "storageversionmigrations" ? [...migrations.values()] : [];
+      yield [];
     },
     find: () => Promise.resolve(undefined),
     findIfServed: () =>

@@ -2,7 +2,7 @@ import t from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { NewObject } from "../../src/kube/client.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
-import { Cluster } from "./cluster.ts";
+import { Cluster, eventually } from "./cluster.ts";
 import { installCrds, shippedCrds } from "./install-crds.ts";
 
 const cluster = await Cluster.start(t);
@@ -10,6 +10,22 @@ const { api } = cluster;
 await installCrds(cluster);
 
 const API_VERSION = "migration.k8s.io/v1alpha1";
+
+interface Schema {
+  readonly type?: string;
+  readonly format?: string;
+  maxLength?: number | undefined;
+  readonly maxItems?: number;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+}
+
+interface CrdWithSchema {
+  readonly metadata: { readonly name: string; readonly uid: string; readonly resourceVersion: string };
+  readonly spec: {
+    readonly versions: readonly { readonly schema: { readonly openAPIV3Schema: Schema } }[];
+  };
+}
 
 function migration(resource: object, metadata: object = { name: "m1" }): NewObject {
   return { apiVersion: API_VERSION, kind: "StorageVersionMigration", metadata, spec: { resource } };
@@ -40,6 +56,70 @@ await t.test("kubectl finds migrations by the name that seed 000 gives them", as
   });
   const found = body.resources.find(({ name }) => name === "storageversionmigrations");
   t.same(found?.shortNames, ["migration", "migrations"]);
+});
+
+await t.test("no text of a user's or the controller's is without a bound", async (t) => {
+  const unbounded = (schema: Schema, path: string): readonly string[] => {
+    const { properties = {}, items, type, maxLength, maxItems, format } = schema;
+    const own =
+      (type === "string" && maxLength === undefined && format === undefined) ||
+      (type === "array" && maxItems === undefined);
+    const inner = Object.entries(properties).flatMap(([name, one]) => unbounded(one, `${path}.${name}`));
+    return [...(own ? [path] : []), ...inner, ...(items === undefined ? [] : unbounded(items, `${path}[]`))];
+  };
+  for (const crd of shippedCrds()) {
+    const { spec } = crd as unknown as CrdWithSchema;
+    for (const { schema } of spec.versions) {
+      const { spec: ofSpec = {}, status: ofStatus = {} } = schema.openAPIV3Schema.properties ?? {};
+      t.same([...unbounded(ofSpec, "spec"), ...unbounded(ofStatus, "status")], []);
+    }
+  }
+  const long = { ...migration({ group: "", version: "v1", resource: "pods" }, { generateName: "long-" }) };
+  const spec = { resource: { group: "", version: "v1", resource: "pods" }, continueToken: "t".repeat(16_385) };
+  await t.rejects(api.create(MIGRATIONS, { ...long, spec }), /spec.continueToken: Too long/);
+});
+
+await t.test("objects from before the bounds stay readable, and can be written", async (t) => {
+  const crd = shippedCrds().find(({ metadata }) => metadata.name === "storageversionmigrations.migration.k8s.io");
+  const ref = { name: crd?.metadata.name ?? "" };
+  const current = await api.get<CrdWithSchema>(CRDS, ref);
+  const [version] = current.spec.versions;
+  const token = version?.schema.openAPIV3Schema.properties?.["spec"]?.properties?.["continueToken"];
+  if (version === undefined || token === undefined) {
+    t.fail("the CRD has a continue token");
+    return;
+  }
+  const write = async (maxLength: number | undefined): Promise<void> => {
+    token.maxLength = maxLength;
+    const body = { spec: { versions: [version] } };
+    await api.patch(CRDS, ref, { type: MERGE_PATCH, body });
+  };
+  const { maxLength } = token;
+  const resource = { group: "", version: "v1", resource: "secrets" };
+  const spec = { resource, continueToken: "t".repeat(20_000) };
+  await write(undefined);
+  await eventually(async () => {
+    await api.create(MIGRATIONS, { ...migration(resource, { name: "old" }), spec });
+    return true;
+  }, "the API server follows the CRD");
+  await write(maxLength);
+  await eventually(
+    () =>
+      api.create(MIGRATIONS, { ...migration(resource, { generateName: "new-" }), spec }).then(
+        () => false,
+        () => true,
+      ),
+    "the API server follows the CRD again",
+  );
+  const body = { status: { conditions: [{ type: "Running", status: "True" }] } };
+  await t.resolves(
+    api.patch(MIGRATIONS, { name: "old" }, { type: MERGE_PATCH, body }, { subresource: "status" }),
+    "what does not change is not judged again",
+  );
+  const read = await api.get<StorageVersionMigration>(MIGRATIONS, { name: "old" });
+  t.equal(read.spec.continueToken?.length, 20_000);
+  const patch = { type: MERGE_PATCH, body: { spec: { continueToken: null } } };
+  await t.resolves(api.patch(MIGRATIONS, { name: "old" }, patch));
 });
 
 await t.test("objects made for kube-storage-version-migrator are accepted to the letter", async (t) => {

@@ -83,3 +83,13 @@ await tap.test(
     t.same(projectJson(Buffer.from(twice), MIGRATION_FIELDS)?.value, { metadata: { annotations: {} } });
   },
 );
+
+await tap.test("MIGRATION_FIELDS leaves out a condition's text that this program would not write", async (t) => {
+  const [condition] = WHOLE.status.conditions;
+  const long = { ...condition, message: "m".repeat(4_097), reason: "r".repeat(4_097) };
+  const value = { ...WHOLE, status: { conditions: [long], crd: "c".repeat(2_000) } };
+  const kept = projectJson(Buffer.from(JSON.stringify(value)), MIGRATION_FIELDS)?.value;
+  t.same(kept, prune(value, MIGRATION_FIELDS));
+  const { status } = kept as { status: unknown };
+  t.same(status, { conditions: [{ type: "Running", status: "True", lastUpdateTime: "2026-01-02T00:00:00Z" }] });
+});
