@@ -281,7 +281,7 @@ export class Transport {
 }
 
 /** Whether a request may change what is in etcd. */
-function isStored({ method, query }: ApiRequest): boolean {
+export function isStored({ method, query }: ApiRequest): boolean {
   return method !== "GET" && query?.["dryRun"] === undefined;
 }
 

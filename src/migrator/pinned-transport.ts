@@ -2,7 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import type { KubeConfig } from "@kubernetes/client-node";
 import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "../kube/errors.ts";
-import { type ApiRequest, type ApiResponse, Transport } from "../kube/transport.ts";
+import { type ApiRequest, type ApiResponse, isStored, Transport } from "../kube/transport.ts";
 import { readServerInstance } from "./server-instance.ts";
 
 /** How connections are opened. */
@@ -97,7 +97,9 @@ const TRIES = 3;
 
 /**
  * Requests to one of several API servers behind one address, one at a time; for reads and dry-runs. An answer counts only
- * where the connection that it came over ends at that API server; else it is asked again on another one.
+ * where the connection that it came over ends at that API server; else it is asked again on another one. That takes an answer
+ * that is there as a whole, and a request that may be sent twice: everything else would end at any of the API servers, or
+ * be used before it is known which of them it came from, and is refused.
  */
 export class PinnedTransport extends Transport {
   readonly #options: PinnedTransportOptions;
@@ -130,8 +132,14 @@ export class PinnedTransport extends Transport {
     this.#link = await find(instance, signal);
   }
 
-  /** @throws {TransportError} where the connection is lost again and again; else as {@link Transport.request}. */
+  /**
+   * @throws {TransportError} where the connection is lost again and again; {KsvmError} Internal for a request that stores
+   *   something; else as {@link Transport.request}.
+   */
   override async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
+    if (isStored(request)) {
+      throw notPinned(`${request.method} ${request.path}`);
+    }
     const { find, instance } = this.#options;
     for (let tries = 0; tries < TRIES; tries++) {
       const link = (this.#link ??= await find(instance, request.signal));
@@ -149,11 +157,38 @@ export class PinnedTransport extends Transport {
     throw new TransportError(`${request.method} ${request.path}`, this.server, cause);
   }
 
+  /** @throws {KsvmError} Internal, always. */
+  override read(): Promise<never> {
+    return Promise.reject(notPinned("an answer that is used as it arrives"));
+  }
+
+  /** @throws {KsvmError} Internal, always. */
+  override stream(): Promise<never> {
+    return Promise.reject(notPinned("a stream"));
+  }
+
+  /** @throws {KsvmError} Internal, always. */
+  override fencedBy(): never {
+    throw notPinned("a fence");
+  }
+
+  /** @throws {KsvmError} Internal, always. */
+  override pendingIn(): never {
+    throw notPinned("another transport on its connections");
+  }
+
   override async close(): Promise<void> {
     const link = this.#link;
     this.#link = undefined;
     await link?.transport.close();
   }
+}
+
+function notPinned(what: string): KsvmError {
+  return new KsvmError(
+    "Internal",
+    `Cannot ask one of several API servers behind one address: ${what} cannot be pinned to it`,
+  );
 }
 
 const NEVER = new AbortController().signal;
