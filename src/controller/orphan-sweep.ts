@@ -5,7 +5,8 @@ import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { CRDS } from "../kube/resources.ts";
+import { collectionPath, CRDS } from "../kube/resources.ts";
+import { TokenTrail } from "../kube/token-trail.ts";
 import { withDeadline } from "../migrator/deadline.ts";
 import { type FreezeContext, unfreeze } from "../migrator/freeze.ts";
 import { removePolicyGuard } from "../migrator/guard-install.ts";
@@ -82,12 +83,13 @@ export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
 
 async function findFrozen({ client, retrier, signal }: OrphanSweepOptions): Promise<readonly Orphan[]> {
   const found: Orphan[] = [];
+  const trail = new TokenTrail(collectionPath(CRDS));
   let continueToken: string | undefined;
   do {
     const list = () => client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, signal });
     const page = await retrier.run(list, signal);
     found.push(...page.items.flatMap(orphanOf));
-    continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
+    continueToken = trail.next(page.metadata.continue);
   } while (continueToken !== undefined);
   return found;
 }

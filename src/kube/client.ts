@@ -9,6 +9,7 @@ import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
+import { TokenTrail } from "./token-trail.ts";
 import type { Fence, Transport } from "./transport.ts";
 
 /** Which object, and until when. */
@@ -183,10 +184,12 @@ export class ApiClient {
 
   /**
    * Lists whole objects page by page, so that memory holds one page.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list; {KsvmError} ApiRequestFailed where
+   *   the list goes in a circle.
    */
   async *pages<T>(resource: Resource, options: CallOptions & { readonly limit: number }): AsyncGenerator<readonly T[]> {
     const path = collectionPath(resource);
+    const trail = new TokenTrail(path);
     let continueToken: string | undefined;
     do {
       const { body } = await this.transport.request<
@@ -198,7 +201,7 @@ export class ApiClient {
         signal: options.signal,
       });
       yield itemsOf(body, path);
-      continueToken = body.metadata?.continue === "" ? undefined : body.metadata?.continue;
+      continueToken = trail.next(body.metadata?.continue);
     } while (continueToken !== undefined);
   }
 

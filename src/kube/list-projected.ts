@@ -1,7 +1,8 @@
 import type { Readable } from "node:stream";
 import { projectJson, type Projection, prune } from "../json/json-projection.ts";
-import { type PageEnd, readItems } from "./listed-page.ts";
+import { readItems } from "./listed-page.ts";
 import { collectionPath, type Resource } from "./resources.ts";
+import { TokenTrail } from "./token-trail.ts";
 import type { Transport } from "./transport.ts";
 
 /** How a list is read. */
@@ -24,7 +25,7 @@ export interface ProjectedList {
  * Lists all objects of a resource page by page, and keeps of each what a projection names: memory holds one whole object at
  * a time. The list is consistent and current. One whose continue token expires (410) has to be begun again.
  *
- * @throws {ApiError | TransportError}; {TypeError} where a page answers with the continue token that it was asked by.
+ * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list goes in a circle.
  */
 export async function listProjected(
   transport: Transport,
@@ -35,17 +36,15 @@ export async function listProjected(
   const path = collectionPath(resource);
   const onItem = (text: Buffer): void => void items.push(projectionOf(text, projection));
   let resourceVersion: string | undefined;
-  let page: PageEnd | undefined;
+  const trail = new TokenTrail(path);
+  let continueToken: string | undefined;
   do {
-    const asked = page?.continueToken;
-    const request = { method: "GET", path, query: { limit, continue: asked }, signal } as const;
-    page = (await transport.read(request, (body) => readItems(body, onItem))).body;
-    if (asked !== undefined && page.continueToken === asked) {
-      throw new TypeError(`Cannot list ${path}: a page answers with its own continue token`);
-    }
+    const request = { method: "GET", path, query: { limit, continue: continueToken }, signal } as const;
+    const page = (await transport.read(request, (body) => readItems(body, onItem))).body;
+    continueToken = trail.next(page.continueToken);
     // Of the first page: whatever happened since is in the watch, also where the pages should not be of one state.
     resourceVersion ??= page.resourceVersion;
-  } while (page.continueToken !== undefined);
+  } while (continueToken !== undefined);
   return { items, resourceVersion };
 }
 

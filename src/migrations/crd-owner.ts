@@ -5,7 +5,8 @@ import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { apiVersionOf, CRDS, MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import { apiVersionOf, collectionPath, CRDS, MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
+import { TokenTrail } from "../kube/token-trail.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 import type { Retrier } from "../migrator/retrier.ts";
 
@@ -75,6 +76,7 @@ export async function ownMigrationsByCrd(context: CrdOwnerContext): Promise<Owne
   const owner = crdOwnerOf(crd.metadata);
   const refused: string[] = [];
   let changed = 0;
+  const trail = new TokenTrail(collectionPath(MIGRATIONS));
   let continueToken: string | undefined;
   do {
     const list = () => client.listMetadata(MIGRATIONS, { limit: PAGE_SIZE, continueToken, signal });
@@ -84,7 +86,7 @@ export async function ownMigrationsByCrd(context: CrdOwnerContext): Promise<Owne
       changed += answer === "changed" ? 1 : 0;
       refused.push(...(answer === "refused" ? [metadata.name] : []));
     }
-    continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
+    continueToken = trail.next(page.metadata.continue);
   } while (continueToken !== undefined);
   return { changed, refused };
 }

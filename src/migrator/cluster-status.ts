@@ -17,7 +17,8 @@ import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";
-import { CRDS, MIGRATIONS } from "../kube/resources.ts";
+import { collectionPath, CRDS, MIGRATIONS } from "../kube/resources.ts";
+import { TokenTrail } from "../kube/token-trail.ts";
 import { readSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
 
@@ -199,11 +200,12 @@ async function readSuspended(client: ApiClient, options: CallOptions): Promise<S
 
 async function readFreezes(client: ApiClient, options: CallOptions): Promise<readonly FreezeLine[]> {
   const lines: FreezeLine[] = [];
+  const trail = new TokenTrail(collectionPath(CRDS));
   let continueToken: string | undefined;
   do {
     const page = await client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, ...options });
     lines.push(...page.items.flatMap(freezeLineOf));
-    continueToken = page.metadata.continue === "" ? undefined : page.metadata.continue;
+    continueToken = trail.next(page.metadata.continue);
   } while (continueToken !== undefined);
   return lines;
 }

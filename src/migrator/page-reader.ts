@@ -3,6 +3,8 @@ import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { failureKindOf, isBrokenOff, isConversionRefusal, isTimeout } from "../kube/failure.ts";
 import type { ListedPage } from "../kube/listed-page.ts";
+import { collectionPath } from "../kube/resources.ts";
+import { TokenTrail } from "../kube/token-trail.ts";
 import { backoffMs } from "./backoff.ts";
 import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
 import type { EventSink } from "./events.ts";
@@ -35,6 +37,7 @@ export class PageReader {
   restarts = 0;
   readonly #options: PageReaderOptions;
   readonly #size: PageSize;
+  readonly #trail: TokenTrail;
   #lastLimit = 1;
   /** Objects of the pages since the list last began at the first object. */
   #listed = 0;
@@ -44,6 +47,7 @@ export class PageReader {
   constructor(options: PageReaderOptions) {
     this.#options = options;
     this.#size = new PageSize(options.pageSize);
+    this.#trail = new TokenTrail(collectionPath(options.resource));
   }
 
   /**
@@ -56,29 +60,19 @@ export class PageReader {
 
   /**
    * Reads the page at the continue token, and goes on to the next one.
-   * @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, ApiRequestFailed where a token leads nowhere; {WaitingForOthers}.
+   * @throws {KsvmError} VersionNotServed, RetryBudgetExceeded; ApiRequestFailed where a token leads nowhere or in a circle;
+   *   {WaitingForOthers}.
    */
   async next(): Promise<ListedPage> {
     const page = await this.#read(() => this.#size.limit);
-    this.#assertAdvances(page);
+    const continueToken = this.#trail.next(page.continueToken);
     this.#listed += page.items.length;
     if (this.#listed > this.#furthest) {
       this.#furthest = this.#listed;
       this.#tokenRefusals = 0;
     }
-    this.continueToken = page.continueToken;
+    this.continueToken = continueToken;
     return page;
-  }
-
-  /** A continue token names the last object of its page, so the same one again means that the list goes in a circle. */
-  #assertAdvances({ continueToken }: ListedPage): void {
-    if (continueToken !== undefined && continueToken === this.continueToken) {
-      const { resource, group } = this.#options.resource;
-      const text =
-        `Cannot list "${resource}.${group}" to its end: a page answers with the continue token that it was asked for, ` +
-        "so the list never ends; look at the API server, or at the proxy before it";
-      throw new KsvmError("ApiRequestFailed", text);
-    }
   }
 
   async #read(limitOf: () => number): Promise<ListedPage> {
@@ -142,6 +136,7 @@ export class PageReader {
     const startsOver = this.continueToken === undefined;
     if (startsOver) {
       this.restarts++;
+      this.#trail.startOver();
       this.#listed = 0;
     }
     this.#options.emit({ type: "tokenRefused", status: error.status, startsOver });

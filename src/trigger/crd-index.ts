@@ -1,7 +1,8 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { ObjectIdentity } from "../kube/listed-object.ts";
-import { CRDS } from "../kube/resources.ts";
+import { collectionPath, CRDS } from "../kube/resources.ts";
+import { TokenTrail } from "../kube/token-trail.ts";
 import { CRD_FIELDS, type CrdFacts, crdFactsOf } from "./crd-facts.ts";
 
 /** The part of {@link ApiClient} that is needed. */
@@ -41,6 +42,7 @@ export class CrdIndex {
    */
   async all(signal: AbortSignal): Promise<ReadonlyMap<string, CrdFacts>> {
     const all = new Map<string, CrdFacts>();
+    const trail = new TokenTrail(collectionPath(CRDS));
     let continueToken: string | undefined;
     do {
       const page = await this.#client.listPage(CRDS, { limit: PAGE_SIZE, continueToken, signal });
@@ -50,7 +52,7 @@ export class CrdIndex {
           all.set(facts.name, facts);
         }
       }
-      ({ continueToken } = page);
+      continueToken = trail.next(page.continueToken);
     } while (continueToken !== undefined);
     for (const name of [...this.#known.keys()].filter((known) => !all.has(known))) {
       this.#known.delete(name);
