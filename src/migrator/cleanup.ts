@@ -10,6 +10,7 @@ interface CleanupStep {
   readonly what: string;
   readonly advice: string;
   readonly undo: (signal: AbortSignal) => Promise<void>;
+  readonly isHarmless: boolean;
 }
 
 /** What a {@link Cleanup} needs. */
@@ -44,9 +45,17 @@ export class Cleanup {
     this.#context = context;
   }
 
-  /** Adds a step. `what` completes "Cannot …", `advice` says how to do it by hand. */
-  defer(what: string, advice: string, undo: (signal: AbortSignal) => Promise<void>): void {
-    this.#steps.push({ what, advice, undo });
+  /**
+   * Adds a step. `what` completes "Cannot …", `advice` says how to do it by hand.
+   * @param options `isHarmless`: what stays ends by itself, so a failure is a warning and fails no run. @default false
+   */
+  defer(
+    what: string,
+    advice: string,
+    undo: (signal: AbortSignal) => Promise<void>,
+    { isHarmless = false }: { readonly isHarmless?: boolean } = {},
+  ): void {
+    this.#steps.push({ what, advice, undo, isHarmless });
   }
 
   /**
@@ -78,7 +87,12 @@ export class Cleanup {
       try {
         await this.#undo(step, limit.signal);
       } catch (error) {
-        problems.push(`Cannot ${step.what}: ${messageOf(error)}; ${step.advice}`);
+        const problem = `Cannot ${step.what}: ${messageOf(error)}; ${step.advice}`;
+        if (step.isHarmless) {
+          this.#context.emit({ type: "warning", message: problem });
+        } else {
+          problems.push(problem);
+        }
       }
     }
     limit.end();

@@ -55,7 +55,7 @@ export class CrdRun {
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = {
       ...context,
-      client: context.client.fencedBy(() => lease.confirm(signal)),
+      client: context.client.fencedBy(() => lease.confirm(signal, context.retrier)),
       signal,
     };
     this.#evidence = new FreezeEvidence(this.#context, { crdName, guard }, restarts);
@@ -125,7 +125,11 @@ export class CrdRun {
     return freeze(context, crdName, this.#owner);
   }
 
-  /** Undoes something, unless another run holds the Lease by now: that one sweeps what it finds. */
+  /**
+   * Undoes something, unless another run holds the Lease by now: that one sweeps what it finds. A Lease that cannot be
+   * renewed is not waited for. What is undone is this attempt's own by its owner, uid and resourceVersion, so another run
+   * that takes the Lease at this moment loses nothing, and nothing of this attempt is pruned without its freeze.
+   */
   async #undo(signal: AbortSignal, work: (context: FreezeContext) => Promise<void>): Promise<void> {
     const { context, lease } = this.#parts;
     const client = context.client.fencedBy(() => lease.confirmForCleanup(signal));
@@ -204,7 +208,7 @@ export class CrdRun {
       apiServers: this.#evidence.apiServers,
       ...point,
     };
-    await this.#parts.lease.saveCheckpoint(formatCheckpoint(checkpoint));
+    await this.#parts.lease.saveCheckpoint(formatCheckpoint(checkpoint), this.#context);
   }
 
   /** Nothing of this run rests on storedVersions, so it goes on; but whoever did that rested on less. */

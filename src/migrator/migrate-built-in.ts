@@ -7,7 +7,7 @@ import { leaseNameOf } from "./lease-acquire.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
-import { RunLease } from "./run-lease.ts";
+import { deferRelease, RunLease } from "./run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { StartAgain } from "./start-again.ts";
 import { probedCrd, probeStuckRequest } from "./stuck-probe.ts";
@@ -34,15 +34,19 @@ export async function migrateBuiltIn(
       name: leaseNameOf(name),
       onContended: (holder) => context.emit({ type: "contended", holder }),
     });
-    cleanup.defer(`release Lease "${lease.key}"`, "it expires by itself", (signal) =>
-      lease.release({ keepCheckpoint: false }, signal),
-    );
-    const { client, signal } = context;
-    return runAttempts({ ...context, client: client.fencedBy(() => lease.confirm(signal)) }, resource, crdName);
+    deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
+    return runAttempts({ context, lease, resource, crdName });
   });
 }
 
-function runAttempts(context: RunContext, resource: BuiltIn, crdName: string | undefined): Promise<MigrationResult> {
+interface BuiltInRunParts {
+  readonly context: RunContext;
+  readonly lease: RunLease;
+  readonly resource: BuiltIn;
+  readonly crdName: string | undefined;
+}
+
+function runAttempts({ context, lease, resource, crdName }: BuiltInRunParts): Promise<MigrationResult> {
   const { client, options } = context;
   const run = new BuiltInRun(resource, crdName);
   const probed = { resource, otherVersions: [], kind: resource.kind };
@@ -51,12 +55,15 @@ function runAttempts(context: RunContext, resource: BuiltIn, crdName: string | u
     name: resourceNameOf(resource),
     // Nothing is frozen. An attempt that gets no further ends all the same, so that whoever looks sees what it waits for.
     maxFreezeIdleMs: options.maxFreezeIdleMs,
-    attempt: (attemptContext) => run.attempt(attemptContext),
+    attempt: (attempt) =>
+      run.attempt({ ...attempt, client: client.fencedBy(() => lease.confirm(attempt.signal, attempt.retrier)) }),
     probe: ({ stuckOn }, signal) =>
-      probeStuckRequest(client, async () => (crdName === undefined ? probed : probedCrd(client, crdName, signal)), {
-        stuckOn,
-        signal,
-      }),
+      stuckOn?.kind === "lease"
+        ? lease.probe(signal)
+        : probeStuckRequest(client, async () => (crdName === undefined ? probed : probedCrd(client, crdName, signal)), {
+            stuckOn,
+            signal,
+          }),
     onError: async (error) => {
       if (error instanceof StartAgain) {
         run.forget();

@@ -12,7 +12,7 @@ import { crdResourceOf } from "./request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 import { leaseNameOf } from "./lease-acquire.ts";
-import { RunLease } from "./run-lease.ts";
+import { deferRelease, RunLease } from "./run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { ServerRestarts } from "./server-restarts.ts";
 import { StartAgain } from "./start-again.ts";
@@ -39,9 +39,7 @@ export async function migrateCrd(context: RunContext, crdName: string): Promise<
   return cleanup.after(async () => {
     const lease = await acquireLease(context, crdName);
     let keepCheckpoint = true;
-    cleanup.defer(`release Lease "${lease.key}"`, "it expires by itself", (signal) =>
-      lease.release({ keepCheckpoint }, signal),
-    );
+    deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
     const client = context.client.fencedBy(() => lease.confirm(context.signal));
     const current = await sweep({ ...context, client }, crdName, lease);
     if (!isDue(context, current)) {
@@ -64,7 +62,9 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<Migra
     maxFreezeIdleMs: context.options.maxFreezeIdleMs,
     attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup, restarts }).run(),
     probe: ({ stuckOn }, signal) =>
-      probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal }),
+      stuckOn?.kind === "lease"
+        ? lease.probe(signal)
+        : probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal }),
     onError: async (error) => {
       if (error instanceof KsvmError && error.code === "FreezeLifted") {
         // Whoever takes the Lease over sweeps the freeze first, so this may be the smaller half of the truth.

@@ -5,9 +5,12 @@ import { isConflict } from "../kube/client.ts";
 import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import type { Cleanup } from "./cleanup.ts";
 import { untilAborted, withDeadline } from "./deadline.ts";
 import { LoopPace } from "./loop-pace.ts";
 import { DENIAL_PATIENCE_MS } from "./patience.ts";
+import type { Retrier } from "./retrier.ts";
+import { WaitingForOthers } from "./start-again.ts";
 import { acquireLease, type Lease, type Moment, microTime, momentOf, type RunLeaseOptions } from "./lease-acquire.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
@@ -18,8 +21,28 @@ const RENEW_DEADLINE_MS = 10_000;
 const RENEW_EVERY_MS = 4_000;
 /** client-go's default, after an attempt that failed. */
 const RETRY_EVERY_MS = 2_000;
+/** For a look at the Lease before something is undone, in milliseconds: a freeze waits for it. */
+const CLEANUP_LOOK_MS = 3_000;
+/** For giving the Lease up, in milliseconds: it expires by itself. */
+const RELEASE_MS = 30_000;
 /** Between two writes after a conflict. */
 const MIN_INTERVAL_MS = 100;
+
+/** Who waits for a write of the Lease. */
+interface LeaseWaits {
+  readonly retrier: Retrier;
+  readonly signal: AbortSignal;
+}
+
+/** Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself. */
+export function deferRelease(
+  cleanup: Cleanup,
+  lease: RunLease,
+  options: () => { readonly keepCheckpoint: boolean },
+): void {
+  const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
+  cleanup.defer(`release Lease "${lease.key}"`, "it expires by itself", release, { isHarmless: true });
+}
 
 /**
  * The Lease of one command-line run on one resource: it says that the run lives, keeps a second run away, and carries
@@ -77,17 +100,18 @@ export class RunLease {
   /**
    * Resolves while nobody else can hold the Lease: where it was not renewed for too long, once it was. To be awaited
    * before every write to the cluster, see `ApiClient.fencedBy`.
+   * @param retrier has the limits of the attempt that waits. @default that of the run, which lifts no freeze meanwhile
    * @throws {KsvmError} OwnershipLost where somebody else holds it, or the API server refuses to renew it;
-   *   RetryBudgetExceeded after too long without progress.
+   *   RetryBudgetExceeded after too long without progress; {WaitingForOthers} by the limits of `retrier`.
    * @throws the signal's reason where it is aborted meanwhile.
    */
-  async confirm(signal: AbortSignal): Promise<void> {
-    await this.#options.retrier.run(async () => {
+  async confirm(signal: AbortSignal, retrier: Retrier = this.#options.retrier): Promise<void> {
+    await this.#retry({ retrier, signal }, async () => {
       // A renewal that arrives confirms, unless it took longer than the deadline: no minimum interval is needed here.
       while (!this.#isConfirmed()) {
         await untilAborted(this.#renewNow(), signal).catch((error: unknown) => this.#afterRefusal(error, signal));
       }
-    }, signal);
+    });
   }
 
   /**
@@ -109,16 +133,40 @@ export class RunLease {
   }
 
   /**
-   * As {@link confirm}, for undoing what this run set up: also allowed where nobody holds the Lease any more, since
-   * whoever holds it next has not come yet. Somebody who does hold it sweeps by himself.
+   * For undoing what this run set up, by requests that have preconditions of their own: resolves unless another run was
+   * seen to hold the Lease, which sweeps what it finds. Renews the Lease if that works at once. If it does not, the Lease
+   * is read; where that does not work either, such as without the right to it, nobody has been seen to hold it. Waiting
+   * until it works would keep the freeze for as long as the writes of the Lease fail.
+   * @throws {KsvmError} OwnershipLost where another run holds it.
+   * @throws the signal's reason where it is aborted meanwhile.
    */
   async confirmForCleanup(signal: AbortSignal): Promise<void> {
-    try {
-      await this.confirm(signal);
-    } catch (error) {
-      if (error !== this.#lost?.error || this.isTakenOver) {
-        throw error;
+    for (const look of [() => this.#renewNow(), (limit: AbortSignal) => this.#lookForHolder(limit)]) {
+      if (this.#lost !== undefined || this.#isConfirmed()) {
+        break;
       }
+      await this.#briefly(look, signal);
+    }
+    if (this.#lost?.isHeldByAnother === true) {
+      throw this.#lost.error;
+    }
+  }
+
+  /**
+   * Renews the Lease once, after {@link confirm} gave up waiting.
+   * @returns the failure where it may pass later; any other refusal is for the next {@link confirm} to judge
+   * @throws {KsvmError} OwnershipLost where it is lost.
+   */
+  async probe(signal: AbortSignal): Promise<unknown> {
+    try {
+      await untilAborted(this.#renewNow(), signal);
+      return undefined;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (this.#lost !== undefined) {
+        throw this.#lost.error;
+      }
+      return failureKindOf(error) === "transient" ? error : undefined;
     }
   }
 
@@ -135,10 +183,11 @@ export class RunLease {
 
   /**
    * Writes the checkpoint, and renews by it.
-   * @throws {KsvmError} OwnershipLost; {ApiError | TransportError} where the write fails.
+   * @param waits the limits of the attempt that waits. @default those of the run
+   * @throws {KsvmError} OwnershipLost; {ApiError | TransportError} where the write fails; {WaitingForOthers} by the limits.
    */
-  async saveCheckpoint(checkpoint: string): Promise<void> {
-    await this.#annotate({ [CHECKPOINT_ANNOTATION]: checkpoint });
+  async saveCheckpoint(checkpoint: string, waits: LeaseWaits = this.#options): Promise<void> {
+    await this.#annotate({ [CHECKPOINT_ANNOTATION]: checkpoint }, waits);
   }
 
   /**
@@ -148,16 +197,33 @@ export class RunLease {
    */
   async voidCheckpoint(): Promise<void> {
     this.#isVoid = true;
-    await this.#annotate({ [CHECKPOINT_ANNOTATION]: "" });
+    await this.#annotate({ [CHECKPOINT_ANNOTATION]: "" }, this.#options);
     this.#isVoid = false;
   }
 
-  /** Gives the Lease up: deletes it where nothing is left to resume, else clears its holder and keeps the checkpoint. */
+  /**
+   * Gives the Lease up: deletes it where nothing is left to resume, else clears its holder and keeps the checkpoint.
+   * @throws {KsvmError} ServerUnreachable after 30 seconds, unless a void checkpoint would stay; whatever the API server
+   *   answers that does not pass.
+   */
   async release(options: { readonly keepCheckpoint: boolean }, signal: AbortSignal): Promise<void> {
+    const { clock, retrier } = this.#options;
     this.#abort.abort();
     await Promise.all([this.#renewing, this.#writes]);
     const keepCheckpoint = options.keepCheckpoint && !this.#isVoid;
-    await this.#options.retrier.run(() => this.#giveUp(keepCheckpoint, signal), signal);
+    const giveUp = (limit: AbortSignal): Promise<void> => retrier.run(() => this.#giveUp(keepCheckpoint, limit), limit);
+    const errorOf = (): Error => new KsvmError("ServerUnreachable", `it took longer than ${RELEASE_MS / 1_000} s`);
+    if (this.#isVoid) {
+      await giveUp(signal);
+      return;
+    }
+    try {
+      await withDeadline({ clock, ms: RELEASE_MS, signal, errorOf }, giveUp);
+    } catch (error) {
+      // Otherwise whoever cleans up would try again until it works.
+      const isSpent = error instanceof KsvmError && error.code === "RetryBudgetExceeded";
+      throw isSpent ? new KsvmError("ServerUnreachable", error.message, { cause: error }) : error;
+    }
   }
 
   async #giveUp(keepCheckpoint: boolean, signal: AbortSignal): Promise<void> {
@@ -227,9 +293,35 @@ export class RunLease {
     return this.#renewal;
   }
 
-  async #annotate(annotations: Readonly<Record<string, string>>): Promise<void> {
-    const { retrier, signal } = this.#options;
-    await retrier.run(() => untilAborted(this.#write(annotations), signal), signal);
+  async #annotate(annotations: Readonly<Record<string, string>>, waits: LeaseWaits): Promise<void> {
+    await this.#retry(waits, () => untilAborted(this.#write(annotations), waits.signal));
+  }
+
+  /** An attempt that waits for a write of the Lease waits for nothing else, whatever it was about to write. */
+  async #retry({ retrier, signal }: LeaseWaits, operation: () => Promise<void>): Promise<void> {
+    try {
+      await retrier.run(operation, signal);
+    } catch (error) {
+      const { cause, budgetMs } = error instanceof WaitingForOthers ? error : {};
+      throw budgetMs === undefined ? error : new WaitingForOthers(cause, budgetMs, { kind: "lease", lease: this.key });
+    }
+  }
+
+  /** What fails, or takes longer than a moment, tells nothing. */
+  async #briefly(look: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    const deadline = { clock, ms: CLEANUP_LOOK_MS, signal, errorOf: () => new Error("it took too long") };
+    await withDeadline(deadline, (limit) => untilAborted(look(limit), limit)).catch(() => undefined);
+    signal.throwIfAborted();
+  }
+
+  /** Beside renewals that may be under way: so only the holder counts, and no resourceVersion. */
+  async #lookForHolder(signal: AbortSignal): Promise<void> {
+    const { client, identity, namespace, name } = this.#options;
+    const holder = (await client.find<Lease>(LEASES, { namespace, name }, { signal }))?.spec?.holderIdentity ?? "";
+    if (holder !== "" && holder !== identity) {
+      this.#lose(heldBy(holder), true);
+    }
   }
 
   /** Renewals and checkpoints go one after the other: each needs the resourceVersion that the one before it left. */
@@ -277,8 +369,7 @@ export class RunLease {
     const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
     const holder = current?.spec?.holderIdentity ?? "";
     if (current === undefined || !this.#isOurs(current)) {
-      const why = `it is held by "${holder === "" ? "nobody" : holder}" now`;
-      this.#lose(why, holder !== "");
+      this.#lose(heldBy(holder), holder !== "");
     } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
       // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.
       this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again", false);
@@ -295,4 +386,8 @@ export class RunLease {
     const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
     this.#lost = { error: new KsvmError("OwnershipLost", text), isHeldByAnother };
   }
+}
+
+function heldBy(holder: string): string {
+  return `it is held by "${holder === "" ? "nobody" : holder}" now`;
 }

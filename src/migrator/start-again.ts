@@ -5,7 +5,9 @@ import type { ObjectIdentity } from "../kube/listed-object.ts";
 /** The request that an attempt got stuck on, so that a probe can repeat exactly that. */
 export type StuckRequest =
   | { readonly kind: "list"; readonly limit: number; readonly continueToken: string | undefined }
-  | { readonly kind: "write"; readonly object: ObjectIdentity; readonly patchType: string };
+  | { readonly kind: "write"; readonly object: ObjectIdentity; readonly patchType: string }
+  /** A write of the run's own Lease, by the `namespace/name` of it: nothing else is written before one arrives. */
+  | { readonly kind: "lease"; readonly lease: string };
 
 /** Ends an attempt, not the run: what it rested on cannot be vouched for any more, so the run begins again at step 1. */
 export class StartAgain extends KsvmError {
@@ -24,20 +26,22 @@ export class WaitingForOthers extends KsvmError {
   readonly budgetMs: number;
   #stuckOn: StuckRequest | undefined;
 
-  constructor(cause: unknown, budgetMs: number) {
-    super("RetryBudgetExceeded", `Cannot go on: ${messageOf(cause)}`, { cause });
+  constructor(cause: unknown, budgetMs: number, stuckOn?: StuckRequest) {
+    const what = stuckOn?.kind === "lease" ? `Lease "${stuckOn.lease}" cannot be renewed: ` : "";
+    super("RetryBudgetExceeded", `Cannot go on: ${what}${messageOf(cause)}`, { cause });
     this.webhook = failedWebhookOf(cause);
     this.budgetMs = budgetMs;
+    this.#stuckOn = stuckOn;
   }
 
-  /** The request that got stuck; `undefined` where it was neither a page nor a write of the rewrite. */
+  /** The request that got stuck; `undefined` where it was neither a page or a write of the rewrite nor one of the Lease. */
   get stuckOn(): StuckRequest | undefined {
     return this.#stuckOn;
   }
 
-  /** Says which request got stuck. */
+  /** Says which request got stuck, unless that is known: a write of an object waits for one of the Lease. */
   about(request: StuckRequest): this {
-    this.#stuckOn = request;
+    this.#stuckOn ??= request;
     return this;
   }
 }

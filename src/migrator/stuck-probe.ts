@@ -7,6 +7,9 @@ import { noOpWrite } from "./no-op-write.ts";
 import { crdResourceOf } from "./request-resource.ts";
 import type { StuckRequest } from "./start-again.ts";
 
+/** A request for the resource itself. */
+type ResourceRequest = Exclude<StuckRequest, { readonly kind: "lease" }>;
+
 /** The resource that a run migrates, as it is served now. */
 export interface ProbedResource extends VersionedResource {
   readonly kind: string;
@@ -23,7 +26,7 @@ export interface ProbedResource extends VersionedResource {
 export async function probeStuckRequest(
   client: ApiClient,
   readResource: () => Promise<ProbedResource>,
-  { stuckOn, signal }: { readonly stuckOn: StuckRequest | undefined; readonly signal: AbortSignal },
+  { stuckOn, signal }: { readonly stuckOn: ResourceRequest | undefined; readonly signal: AbortSignal },
 ): Promise<unknown> {
   try {
     await repeat(client, await readResource(), stuckOn, signal);
@@ -45,7 +48,7 @@ export async function probedCrd(client: ApiClient, name: string, signal: AbortSi
 async function repeat(
   client: ApiClient,
   probed: ProbedResource,
-  stuckOn: StuckRequest | undefined,
+  stuckOn: ResourceRequest | undefined,
   signal: AbortSignal,
 ): Promise<void> {
   const target = { ...probed.resource, kind: probed.kind };

@@ -24,6 +24,8 @@ export class LeaseServer {
    * answer is lost. A number: it answers with this status.
    */
   state: "up" | "refusing" | "hanging" | "deaf" | number = "up";
+  /** Which requests fare as {@link state} says; reads are answered where it is the writes. */
+  failing: "all" | "writes" = "all";
   /** Requests that came, answered or not. */
   readonly seen: string[] = [];
   #revision = 1;
@@ -65,6 +67,7 @@ export class LeaseServer {
     this.seen.push(method);
     signal?.throwIfAborted();
     const failure = (text: string): TransportError => new TransportError(`${method} lease`, SERVER, new Error(text));
+    if (this.failing === "writes" && method === "GET") return work();
     if (typeof this.state === "number") throw new ApiError(`${method} lease`, this.state, {});
     if (this.state === "refusing") throw failure("connection refused");
     if (this.state === "hanging") return this.#never(signal);

@@ -9,10 +9,11 @@ import { LeaseServer } from "./lease-server.ts";
 const OUTAGES = ["refusing", "hanging", 503] as const;
 const never = new AbortController().signal;
 
-async function start(t: Test, interrupted = new AbortController()) {
+async function start(t: Test, { maxIdleMs = 900_000 } = {}) {
+  const interrupted = new AbortController();
   const clock = new ManualClock();
   const server = new LeaseServer();
-  const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs: 900_000 });
+  const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs });
   const lease = await RunLease.acquire({
     client: server.client,
     clock,
@@ -157,6 +158,117 @@ await tap.test(
     await t.resolves(lease.confirmForCleanup(never));
   },
 );
+
+for (const failure of [403, 429, 503, "hanging", "refusing"] as const) {
+  await tap.test(
+    `RunLease.confirmForCleanup() does not wait for writes of the Lease that fail: ${failure}`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      server.failing = "writes";
+      server.state = failure;
+      await clock.advance(15_000);
+      const allowed = watch(lease.confirmForCleanup(never));
+      await clock.advance(10_000);
+      t.equal(allowed(), "done", "what is undone has preconditions of its own");
+      const before = server.lease?.metadata.resourceVersion;
+      server.takeOver("another");
+      t.not(server.lease?.metadata.resourceVersion, before);
+      const refused = watch(lease.confirmForCleanup(never));
+      await clock.advance(10_000);
+      t.match(refused(), { code: "OwnershipLost", message: /held by "another"/ }, "but the Lease is read");
+      t.ok(lease.isTakenOver);
+    },
+  );
+
+  await tap.test(
+    `RunLease.confirmForCleanup() does not wait for a Lease that cannot be read: ${failure}`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      server.state = failure;
+      await clock.advance(15_000);
+      const allowed = watch(lease.confirmForCleanup(never));
+      await clock.advance(10_000);
+      t.equal(allowed(), "done");
+      t.notOk(lease.isTakenOver);
+    },
+  );
+}
+
+await tap.test("RunLease.confirmForCleanup() ends with the reason of its signal", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = "hanging";
+  await clock.advance(15_000);
+  const abort = new AbortController();
+  const allowed = watch(lease.confirmForCleanup(abort.signal));
+  await clock.advance(1_000);
+  abort.abort(new KsvmError("ServerUnreachable", "no time is left"));
+  await clock.advance(0);
+  t.match(allowed(), { code: "ServerUnreachable" });
+});
+
+await tap.test("RunLease.confirm() and saveCheckpoint() keep to the limits of the attempt that waits", async (t) => {
+  const { clock, lease, retrier, server } = await start(t);
+  server.failing = "writes";
+  server.state = 503;
+  await clock.advance(15_000);
+  const attempt = retrier.with({ maxFreezeIdleMs: 20_000 });
+  const waits = [
+    watch(lease.confirm(never, attempt)),
+    watch(lease.saveCheckpoint("page 1", { retrier: attempt, signal: never })),
+  ];
+  await clock.advance(15_000);
+  t.same(
+    waits.map((state) => state()),
+    ["pending", "pending"],
+  );
+  await clock.advance(30_000);
+  for (const state of waits) {
+    t.match(state(), {
+      name: "WaitingForOthers",
+      stuckOn: { kind: "lease" },
+      message: /Cannot go on: Lease "kube-system\/ksvm-migrate.widgets" cannot be renewed: .* 503/,
+    });
+  }
+  t.match(await lease.probe(never), { status: 503 }, "the probe repeats what failed");
+  server.state = "up";
+  t.equal(await lease.probe(never), undefined);
+  server.takeOver("another");
+  await t.rejects(lease.probe(never), { code: "OwnershipLost" }, "nothing is left to wait for");
+});
+
+await tap.test("RunLease.release() gives up after half a minute: the Lease expires by itself", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = 503;
+  const released = watch(lease.release({ keepCheckpoint: true }, never));
+  await clock.advance(20_000);
+  t.equal(released(), "pending");
+  await clock.advance(15_000);
+  t.match(released(), { code: "ServerUnreachable", message: /30 s/ });
+});
+
+await tap.test("RunLease.release() never says that it may be tried again until it works", async (t) => {
+  const { clock, lease, server } = await start(t, { maxIdleMs: 5_000 });
+  server.state = 503;
+  const released = watch(lease.release({ keepCheckpoint: true }, never));
+  await clock.advance(20_000);
+  t.match(released(), { code: "ServerUnreachable", message: /no progress for 5 s/ });
+});
+
+await tap.test("RunLease.release() does not give up where a void checkpoint would stay", async (t) => {
+  const { clock, interrupt, lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  server.state = 503;
+  lease.voidCheckpoint().catch(() => undefined);
+  await clock.advance(1_000);
+  interrupt();
+  const released = watch(lease.release({ keepCheckpoint: true }, never));
+  await clock.advance(120_000);
+  t.equal(released(), "pending");
+  server.state = "up";
+  await clock.advance(60_000);
+  t.equal(released(), "done");
+  t.equal(server.lease, undefined);
+});
 
 await tap.test("RunLease.assertNotTakenOver() finds out at once, and takes an outage for no", async (t) => {
   const { lease, server } = await start(t);

@@ -1,0 +1,116 @@
+import t, { type Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { KsvmError } from "../../src/errors.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { leaseNameOf } from "../../src/migrator/lease-acquire.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { parallel } from "./parallel.ts";
+import { serveWebhook } from "./serve-webhook.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+
+/**
+ * An admission webhook of another owner on the Lease of a run, and on nothing else: while it is down, only the writes of
+ * that Lease fail.
+ */
+async function leaseWebhook(t: Test, kind: TestKind) {
+  const webhook = await serveWebhook(t, ({ request }: { request: { uid: string } }) => ({
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    response: { uid: request.uid, allowed: true },
+  }));
+  await api.create(WEBHOOK_CONFIGURATIONS, {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: kind.plural },
+    webhooks: [
+      {
+        name: "leases.example.com",
+        clientConfig: webhook.clientConfig,
+        rules: [
+          {
+            apiGroups: ["coordination.k8s.io"],
+            apiVersions: ["*"],
+            resources: ["leases"],
+            operations: ["UPDATE", "DELETE"],
+          },
+        ],
+        matchConditions: [{ name: "one", expression: `request.name == "${leaseNameOf(kind.name)}"` }],
+        sideEffects: "None",
+        admissionReviewVersions: ["v1"],
+      },
+    ],
+  });
+  t.teardown(() => api.delete(WEBHOOK_CONFIGURATIONS, { name: kind.plural }));
+  return webhook;
+}
+
+/** Starts a run, and has the writes of its Lease fail once it rewrites objects. */
+async function runWithoutLeaseWrites(t: Test, kind: TestKind, flags: readonly string[], signal?: AbortSignal) {
+  const webhook = await leaseWebhook(t, kind);
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const seen = { output: "" };
+  const ended = cluster.migrate([kind.name, "--guard", "policy", ...SLOW_FLAGS, "--max-qps", "10", ...flags], {
+    onStdout: (text) => {
+      seen.output += text;
+    },
+    ...(signal === undefined ? {} : { signal }),
+  });
+  await untilRewriting(cluster, kind, { ended });
+  await eventually(async () => webhook.calls() > 0, "the webhook is called for the Lease");
+  webhook.setDown(true);
+  return { webhook, seen, ended };
+}
+
+async function untilLifted(kind: TestKind): Promise<void> {
+  const isLifted = async (): Promise<boolean> => !hasFreezeAnnotation(await cluster.crd(kind));
+  await eventually(isLifted, "the freeze is lifted while the writes of the Lease fail", 90_000);
+}
+
+parallel("a run whose Lease cannot be written waits without a freeze, says so, and goes on when it can", async (t) => {
+  const kind = new TestKind("unwritten");
+  const { webhook, seen, ended } = await runWithoutLeaseWrites(t, kind, ["--max-freeze-idle", "3s"]);
+  await untilLifted(kind);
+  await eventually(
+    async () =>
+      /waiting up to .* for webhook "leases.example.com": Cannot go on: Lease ".*" cannot be renewed/.test(seen.output),
+    "the run says that it is the Lease",
+  );
+  await assertUnfrozen(t, cluster, kind);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned without the Lease");
+  webhook.setDown(false);
+  const { code, stderr } = await ended;
+  t.equal(code, 0, stderr);
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  await assertNoTraces(t, cluster, kind);
+});
+
+parallel("a run that gives up because its Lease cannot be written lifts its freeze, and ends", async (t) => {
+  const kind = new TestKind("givesup");
+  const { ended } = await runWithoutLeaseWrites(t, kind, ["--webhook-wait", "5s"]);
+  await untilLifted(kind);
+  const { code, stdout, stderr } = await ended;
+  t.equal(code, 1);
+  t.match(stderr, /leases\.example\.com.*\[RetryBudgetExceeded\]/);
+  t.match(stdout + stderr, /Cannot release Lease ".*it expires by itself/);
+  await assertUnfrozen(t, cluster, kind);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+});
+
+parallel("Ctrl-C lifts the freeze of a run whose Lease cannot be written", async (t) => {
+  const kind = new TestKind("stopped");
+  const interrupt = new AbortController();
+  const { seen, ended } = await runWithoutLeaseWrites(t, kind, [], interrupt.signal);
+  await eventually(async () => /retrying .*leases\.example\.com/.test(seen.output), "the run waits for its Lease");
+  interrupt.abort(new KsvmError("Interrupted", "enough"));
+  await untilLifted(kind);
+  const { code, stderr } = await ended;
+  t.equal(code, 130, stderr);
+  await assertUnfrozen(t, cluster, kind);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+});
