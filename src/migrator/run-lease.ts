@@ -212,13 +212,12 @@ export class RunLease {
     await Promise.all([this.#renewing, this.#writes]);
     const keepCheckpoint = options.keepCheckpoint && !this.#isVoid;
     const giveUp = (limit: AbortSignal): Promise<void> => retrier.run(() => this.#giveUp(keepCheckpoint, limit), limit);
-    const errorOf = (): Error => new KsvmError("ServerUnreachable", `it took longer than ${RELEASE_MS / 1_000} s`);
     if (this.#isVoid) {
       await giveUp(signal);
       return;
     }
     try {
-      await withDeadline({ clock, ms: RELEASE_MS, signal, errorOf }, giveUp);
+      await withDeadline({ clock, ms: RELEASE_MS, signal, errorOf: notReleased }, giveUp);
     } catch (error) {
       // Otherwise whoever cleans up would try again until it works.
       const isSpent = error instanceof KsvmError && error.code === "RetryBudgetExceeded";
@@ -386,6 +385,10 @@ export class RunLease {
     const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
     this.#lost = { error: new KsvmError("OwnershipLost", text), isHeldByAnother };
   }
+}
+
+function notReleased(): KsvmError {
+  return new KsvmError("ServerUnreachable", `it took longer than ${RELEASE_MS / 1_000} s`);
 }
 
 function heldBy(holder: string): string {
