@@ -3,7 +3,7 @@ import type { KubeConfig } from "@kubernetes/client-node";
 import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "../kube/errors.ts";
 import { type ApiRequest, type ApiResponse, isStored, Transport } from "../kube/transport.ts";
-import { readServerInstance } from "./server-instance.ts";
+import { isInstanceForbidden, readServerInstance } from "./server-instance.ts";
 
 /** How connections are opened. */
 export interface LinkOptions {
@@ -144,7 +144,7 @@ export class PinnedTransport extends Transport {
     for (let tries = 0; tries < TRIES; tries++) {
       const link = (this.#link ??= await find(instance, request.signal));
       const outcome = await outcomeOf<T>(link, request);
-      if ((await link.instance(request.signal ?? NEVER)) === instance) {
+      if (await isAt(link, instance, request.signal ?? NEVER)) {
         if (outcome instanceof ApiError) {
           throw outcome;
         }
@@ -192,6 +192,18 @@ function notPinned(what: string): KsvmError {
 }
 
 const NEVER = new AbortController().signal;
+
+/** One that just started knows no roles yet and refuses to say which it is: it is not the one that has said so before. */
+async function isAt(link: ServerLink, instance: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    return (await link.instance(signal)) === instance;
+  } catch (error) {
+    if (isInstanceForbidden(error)) {
+      return false;
+    }
+    throw error;
+  }
+}
 
 /** A refusal is an answer, too. */
 async function outcomeOf<T>({ transport }: ServerLink, request: ApiRequest): Promise<ApiResponse<T> | ApiError> {

@@ -39,6 +39,11 @@ export async function readServerInstance(transport: Transport, signal: AbortSign
   throw indistinguishable("/metrics does not show process_start_time_seconds");
 }
 
+/** Whether {@link readServerInstance} failed because the authorizer forbids /metrics. A proxy's 403 is none of that. */
+export function isInstanceForbidden(error: unknown): boolean {
+  return isForbidden(error) || (error instanceof KsvmError && isForbidden(error.cause));
+}
+
 interface Metrics {
   readonly areMetrics: boolean;
   /** When the process that they are of started, as they say it; `undefined` where they do not. */

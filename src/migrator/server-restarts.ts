@@ -1,11 +1,10 @@
-import { KsvmError } from "../errors.ts";
+import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { isForbidden } from "../kube/failure.ts";
 import type { ApiServers } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { PinnedTransport } from "./pinned-transport.ts";
 import type { RunContext } from "./run-context.ts";
-import { readServerInstance } from "./server-instance.ts";
+import { isInstanceForbidden, readServerInstance } from "./server-instance.ts";
 
 /**
  * The processes behind a set of API servers: by address, or by process alone where one address leads to several. Missing
@@ -31,13 +30,18 @@ const SAMPLES_AT_ONCE = 4;
 /**
  * Counts the restarts of API servers over all attempts of a run. Between two looks an API server may have run with another
  * version or another EncryptionConfiguration: what it wrote then is beyond the watermark of the run. Its identity Lease may
- * not show that. The time at which its process started does, where this user may get /metrics.
+ * not show that. The time at which its process started does, where this user may get /metrics. Where that cannot be told, a
+ * restart may go unseen, and a user is told so at the beginning: what else there is shows some restarts and not all. A
+ * killed API server of a release before 1.36 finds its identity Lease again, a load balancer keeps connections open whatever
+ * happens behind it, and an idle connection ends by itself.
  */
 export class ServerRestarts {
   #known: Instances | undefined;
   /** The addresses of which it could be told once. */
   readonly #told = new Set<string>();
   #count = 0;
+  /** Whether a user was told of those of which it cannot be told. */
+  #isTold = false;
 
   /**
    * Looks at every API server once more. One look that cannot tell, as where a proxy answers /metrics with a page of its
@@ -53,17 +57,36 @@ export class ServerRestarts {
     if (isLost || (this.#known !== undefined && isAnyReplaced(this.#known, instances))) {
       this.#count++;
     }
+    this.#tellUnseen(context, seen);
     this.#known = instances;
     for (const { server } of seen.filter(({ instance }) => instance !== undefined)) {
       this.#told.add(server);
     }
     return this.#count;
   }
+
+  #tellUnseen({ emit }: RunContext, seen: readonly Seen[]): void {
+    const unseen = seen.filter(({ instance }) => instance === undefined);
+    if (unseen.length === 0 || this.#isTold) {
+      return;
+    }
+    this.#isTold = true;
+    const reasons = unseen.map(({ server, reason = "" }) => `${server}: ${reason}`).join("; ");
+    emit({
+      type: "warning",
+      message:
+        "Cannot prove that no API server restarts during this run: /metrics does not show when each of them started " +
+        `(${reasons}). Until the run has ended, restart none with another version or EncryptionConfiguration: what it ` +
+        "writes in between may be left in the old encoding",
+    });
+  }
 }
 
 interface Seen {
   readonly server: string;
   readonly instance: string | undefined;
+  /** Why it could not be told. */
+  readonly reason?: string;
   /** @default server */
   readonly key?: string;
 }
@@ -80,7 +103,7 @@ async function seenOn(context: RunContext, client: ApiClient): Promise<Seen> {
   // Behind one address they are told apart by nothing else.
   return transport instanceof PinnedTransport
     ? { server: transport.server, instance: transport.instance, key: transport.instance }
-    : { server: transport.server, instance: await instanceOf(context, client) };
+    : { server: transport.server, ...(await instanceOf(context, client)) };
 }
 
 /** No identity Lease says how many there are: so many new connections are asked that each of a few answers one. */
@@ -88,9 +111,9 @@ async function sampledInstances(context: RunContext, server: string, open: () =>
   const seen = new Map<string, Seen>();
   for (let samples = 0; samples < SAMPLES; samples += SAMPLES_AT_ONCE) {
     const found = await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => instanceOnNew(context, open)));
-    for (const instance of found) {
-      const key = instance ?? server;
-      seen.set(key, { server, instance, key });
+    for (const one of found) {
+      const key = one.instance ?? server;
+      seen.set(key, { server, ...one, key });
     }
     if (seen.has(server)) {
       break;
@@ -99,7 +122,7 @@ async function sampledInstances(context: RunContext, server: string, open: () =>
   return [...seen.values()];
 }
 
-async function instanceOnNew(context: RunContext, open: () => ApiClient): Promise<string | undefined> {
+async function instanceOnNew(context: RunContext, open: () => ApiClient): Promise<Told> {
   const client = open();
   try {
     return await instanceOf(context, client);
@@ -108,22 +131,21 @@ async function instanceOnNew(context: RunContext, open: () => ApiClient): Promis
   }
 }
 
-/** `undefined` where it cannot be told. That an API server does not answer at all is for others to notice. */
-async function instanceOf({ clock, signal }: RunContext, { transport }: ApiClient): Promise<string | undefined> {
+/** Which process answers, or why that cannot be told. */
+type Told = Pick<Seen, "instance" | "reason">;
+
+/** That an API server does not answer at all is for others to notice. */
+async function instanceOf({ clock, signal }: RunContext, { transport }: ApiClient): Promise<Told> {
   for (let tries = 1; ; tries++) {
     try {
-      return await readServerInstance(transport, AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]));
+      const within = AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]);
+      return { instance: await readServerInstance(transport, within) };
     } catch (error) {
       signal.throwIfAborted();
-      if (tries === TRIES || isForbiddenHere(error)) {
-        return undefined;
+      if (tries === TRIES || isInstanceForbidden(error)) {
+        return { instance: undefined, reason: messageOf(error) };
       }
     }
     await clock.sleep(PAUSE_MS, signal);
   }
-}
-
-/** Only the authorizer's word is final: the 403 or the page of a proxy may be another answer the next time. */
-function isForbiddenHere(error: unknown): boolean {
-  return isForbidden(error) || (error instanceof KsvmError && isForbidden(error.cause));
 }

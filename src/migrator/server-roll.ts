@@ -4,7 +4,9 @@ import { ApiClient } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import { MissingApiServer } from "./missing-api-server.ts";
+import { DENIAL_PATIENCE_MS } from "./patience.ts";
 import { type FindLink, PinnedTransport, ServerLink } from "./pinned-transport.ts";
+import { isInstanceForbidden } from "./server-instance.ts";
 
 /** What a {@link ServerRoll} needs. */
 export interface ServerRollOptions {
@@ -40,6 +42,9 @@ const INSTANCE_TIMEOUT_MS = 10_000;
 /** An API server that hangs takes each connection that ends at it ten seconds; it is not looked for any longer than this. */
 const FIND_TIMEOUT_MS = 30_000;
 
+/** Between two looks while the authorizer forbids /metrics. */
+const DENIAL_POLL_MS = 1_000;
+
 interface Pin {
   readonly transport: PinnedTransport;
   readonly client: ApiClient;
@@ -50,6 +55,8 @@ export class ServerRoll {
   readonly #options: ServerRollOptions;
   readonly #pins = new Map<string, Pin>();
   #silent = false;
+  /** How the authorizer last forbade /metrics, in this call. */
+  #denial: unknown;
 
   constructor(options: ServerRollOptions) {
     this.#options = options;
@@ -57,17 +64,34 @@ export class ServerRoll {
 
   /**
    * Calls the API servers until `wanted` of them answered, each on a connection of its own, or enough connections were
-   * opened. All of them live at the same time: those that are known are asked again first.
+   * opened. All of them live at the same time: those that are known are asked again first. An API server that just started
+   * knows no roles yet, so a refusal of its authorizer has to last.
    * @returns as many as were found, which may be fewer
    * @throws {KsvmError} ApiServerMissing where they cannot be told apart.
    */
   async call(wanted: number, signal: AbortSignal): Promise<Roll> {
+    const { clock } = this.#options;
     this.#silent = false;
+    const deadline = clock.monotonic() + DENIAL_PATIENCE_MS;
+    for (;;) {
+      await this.#callOnce(wanted, signal);
+      if (this.#pins.size >= wanted || this.#denial === undefined) {
+        return { clients: [...this.#pins.values()].map(({ client }) => client), silent: this.#silent };
+      }
+      if (clock.monotonic() >= deadline) {
+        throw this.#denial;
+      }
+      await clock.sleep(DENIAL_POLL_MS, signal);
+    }
+  }
+
+  async #callOnce(wanted: number, signal: AbortSignal): Promise<void> {
+    this.#denial = undefined;
     await Promise.all([...this.#pins.entries()].map(([instance, pin]) => this.#keepIfThere(instance, pin, signal)));
-    for (let tries = 0; this.#pins.size < wanted && tries < TRIES; tries += TRIES_AT_ONCE) {
+    const isLookedFor = (): boolean => this.#pins.size < wanted && this.#denial === undefined;
+    for (let tries = 0; isLookedFor() && tries < TRIES; tries += TRIES_AT_ONCE) {
       await Promise.all(Array.from({ length: TRIES_AT_ONCE }, () => this.#meet(signal)));
     }
-    return { clients: [...this.#pins.values()].map(({ client }) => client), silent: this.#silent };
   }
 
   /** Ends all connections. */
@@ -146,6 +170,10 @@ export class ServerRoll {
       return true;
     } catch (error) {
       signal.throwIfAborted();
+      if (isInstanceForbidden(error)) {
+        this.#denial = error;
+        return false;
+      }
       const isAnswerOfSorts =
         error instanceof MissingApiServer || failureKindOf(error) !== undefined || isTimeout(error);
       if (!isAnswerOfSorts) {

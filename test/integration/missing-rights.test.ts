@@ -14,7 +14,7 @@ const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
 const WATCH_FOR_MS = 30_000;
 
 const cluster = await Cluster.start(t, {
-  users: [{ name: "lister" }, { name: "limited" }],
+  users: [{ name: "lister" }, { name: "limited" }, { name: "blind" }],
   featureGates: { StorageVersionAPI: true, APIServerIdentity: true },
   runtimeConfig: { "internal.apiserver.k8s.io/v1alpha1": true },
 });
@@ -120,4 +120,27 @@ await t.test("where StorageVersions may not be read the trigger works as where t
   await cluster.createCrd(later, { storage: "v1" });
   const isSeen = async (): Promise<boolean> => (await api.find(STORAGE_STATES, { name: later.name })) !== undefined;
   await eventually(isSeen, "a CRD that comes later has one", 120_000);
+});
+
+await t.test("without the right to /metrics a run of a built-in resource says what it cannot prove", async (t) => {
+  await grant("blind", [{ apiGroups: ["*"], resources: ["*"], verbs: ["*"] }]);
+  const client = cluster.clientFor("blind");
+  t.teardown(() => client.transport.close());
+  await eventually(
+    () =>
+      client.listMetadata(CRDS, { limit: 1 }).then(
+        () => true,
+        () => false,
+      ),
+    "the role is in force",
+  );
+  const run = await cluster.migrate(["serviceaccounts", "--kubeconfig", cluster.controlPlane.kubeconfigFor("blind")]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(
+    run.stdout,
+    /warning: Cannot prove that no API server restarts during this run:.*may not get the nonResourceURL/,
+  );
+  const seeing = await cluster.migrate(["serviceaccounts"]);
+  t.equal(seeing.code, 0, seeing.stderr);
+  t.notMatch(seeing.stdout, "Cannot prove", "negative control: who may get /metrics is not warned");
 });

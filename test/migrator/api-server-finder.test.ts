@@ -235,6 +235,19 @@ await tap.test("findAll() refuses where identity Leases or metrics may not be re
   await t.rejects(unmeasured.finder.findAll(0, signal), { code: "ApiServerMissing", message: /"\/metrics"/ });
 });
 
+await tap.test("findAll() asks for /metrics again while an API server that just started forbids them", async (t) => {
+  const seen: Seen = { addresses: [], leases: ["a", "b"], instances: [1, "forbidden"] };
+  const { clock, finder } = await finderFor(t, seen);
+  clock.onSleep = () => (seen.instances = [1, 2]);
+  const found = await finder.findAll(0, signal);
+  t.equal(found.clients?.length, 2);
+  t.ok(clock.monotonic() < 15_000);
+  const lasting = await finderFor(t, { ...seen, instances: [1, "forbidden"] });
+  const missing = { code: "ApiServerMissing", message: /may not get the nonResourceURL "\/metrics"; grant that/ };
+  await t.rejects(lasting.finder.findAll(0, signal), missing);
+  t.ok(lasting.clock.monotonic() >= 15_000, "a refusal has to last");
+});
+
 await tap.test(
   "findAll() asks again after a proxy's 403, and after one of an API server that knows no roles yet",
   async (t) => {

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import tap from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
@@ -75,6 +76,8 @@ await tap.test("withoutEntriesOf() leaves an ignored API server out of the compa
   t.end();
 });
 
+const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
+
 /** Two API servers; `shown` says what each shows at a time, in milliseconds since the start. */
 function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string }) {
   const clock = new FakeClock();
@@ -87,7 +90,7 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
       const body = path === "/version" ? {} : { ...list, resources: [{ name: "deployments", storageVersionHash }] };
       return { status: 200, body, serverTime: clock.now() };
     };
-    return { transport: { server, request }, findIfServed: async () => undefined } as unknown as ApiClient;
+    return { transport: { server, request, stream }, findIfServed: async () => undefined } as unknown as ApiClient;
   };
   const clients = [clientOf("https://a", shown.a), clientOf("https://b", shown.b)];
   const apiServers: ApiServers = { mode: "each", clients };

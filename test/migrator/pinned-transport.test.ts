@@ -13,12 +13,20 @@ const { signal } = new AbortController();
 /** Stand-ins for two API servers behind one address: the connections meet them in turn. */
 async function pinnedToFirst(t: Test) {
   let turn = 0;
+  let isForbidden = false;
   const instances = new Map<Socket, string>();
   const server = await startServer(t, ({ path }, response) => {
     const { socket } = response;
     if (socket === null) throw new Error("an answer has a connection");
     const instance = instances.get(socket) ?? String((turn++ % 2) + 1);
     instances.set(socket, instance);
+    if (path === "/metrics" && isForbidden) {
+      // Once: an API server that just started learns its roles within moments.
+      isForbidden = false;
+      const message = 'forbidden: User "u" cannot get path "/metrics"';
+      response.writeHead(403).end(JSON.stringify({ kind: "Status", reason: "Forbidden", message }));
+      return;
+    }
     response.end(path === "/metrics" ? `process_start_time_seconds ${instance}\n` : JSON.stringify({ instance }));
   });
   const config = configFor(kubeconfigFor(server.url));
@@ -42,7 +50,10 @@ async function pinnedToFirst(t: Test) {
     }
     await new Promise((resolve) => setTimeout(resolve, 50));
   };
-  return { loseConnections, server, transport };
+  const forbidOnce = (): void => {
+    isForbidden = true;
+  };
+  return { forbidOnce, loseConnections, server, transport };
 }
 
 await tap.test("PinnedTransport asks one API server, also once its connection was lost", async (t) => {
@@ -53,6 +64,16 @@ await tap.test("PinnedTransport asks one API server, also once its connection wa
   t.same(await ask(), { instance: "1" });
   t.same(await ask(), { instance: "1" });
 });
+
+await tap.test(
+  "PinnedTransport looks for its API server where another one forbids /metrics for a moment",
+  async (t) => {
+    const { forbidOnce, loseConnections, transport } = await pinnedToFirst(t);
+    await loseConnections();
+    forbidOnce();
+    t.same((await transport.request({ method: "GET", path: "/version", signal })).body, { instance: "1" });
+  },
+);
 
 await tap.test("PinnedTransport refuses everything that it cannot pin, and sends nothing", async (t) => {
   const { server, transport } = await pinnedToFirst(t);
