@@ -1,4 +1,5 @@
 import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
+import { ApiError } from "../kube/errors.ts";
 import { type FailureKind, failureKindOf } from "../kube/failure.ts";
 import { STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
 import { InTreeAtWork } from "../migrator/in-tree-guard.ts";
@@ -98,16 +99,22 @@ export function verdictOf(error: unknown): Verdict {
 }
 
 function waitMsOf(error: unknown): number {
-  const kind = failureKindOf(error);
-  if (kind !== undefined) {
-    return OF_REQUEST[kind];
+  const waitMs = waitMsOfRequest(error);
+  if (waitMs !== undefined) {
+    return waitMs;
   }
   const wait = OF_CODE[error instanceof KsvmError ? error.code : "Internal"];
   if (typeof wait === "number") {
     return wait;
   }
-  const cause = failureKindOf((error as KsvmError).cause);
-  return cause === undefined ? wait.otherwise : OF_REQUEST[cause];
+  return waitMsOfRequest((error as KsvmError).cause) ?? wait.otherwise;
+}
+
+function waitMsOfRequest(error: unknown): number | undefined {
+  const kind = failureKindOf(error);
+  // An API server that refuses the credentials says so to every request, and one of an aggregated API may do so for good.
+  const isRefused = error instanceof ApiError && error.status === 401;
+  return kind === undefined ? undefined : isRefused && kind === "transient" ? GRACE_MS : OF_REQUEST[kind];
 }
 
 /** The phase of a migration whose run ended so, after it ended for this reason alone for `sinceMs` milliseconds. */

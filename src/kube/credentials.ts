@@ -38,6 +38,10 @@ export class CredentialsError extends Error {
 export interface CredentialSource {
   /** The credentials as they are now. @throws {CredentialsError} */
   get(): Promise<Credentials>;
+  /** Whether an API server has accepted credentials of this source. */
+  readonly wereAccepted: boolean;
+  /** An API server answered a request with these credentials, and did what was asked. */
+  accept(): void;
   /** An API server refused what {@link get} returned: an exec plugin is asked again. */
   refuse(refused: Credentials): void;
   /** Somebody uses this source until {@link release}. */
@@ -74,6 +78,7 @@ class UserCredentials implements CredentialSource {
   #running: Promise<ExecCredential> | undefined;
   #failedAt = Number.NEGATIVE_INFINITY;
   #hasWorked = false;
+  #wereAccepted = false;
   #handedOut = new WeakMap<Credentials, ExecCredential>();
 
   constructor(user: KubeUser, cluster: KubeCluster, environment: KubeEnvironment) {
@@ -92,6 +97,14 @@ class UserCredentials implements CredentialSource {
       this.#abort.abort();
       this.#abort = new AbortController();
     }
+  }
+
+  get wereAccepted(): boolean {
+    return this.#wereAccepted;
+  }
+
+  accept(): void {
+    this.#wereAccepted = true;
   }
 
   refuse(refused: Credentials): void {

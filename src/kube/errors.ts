@@ -9,6 +9,8 @@ interface ApiErrorOptions {
   readonly retryAfter?: string;
   /** The clock of who answered, in milliseconds since the Unix epoch. */
   readonly serverTime?: number | undefined;
+  /** Whether an API server accepted credentials of this user before. @default false */
+  readonly wereAccepted?: boolean;
 }
 
 /** An error answer of an API server, or a redirect of what stands before it (status 300 and above). */
@@ -20,12 +22,15 @@ export class ApiError extends KsvmError {
   readonly answer: Status | undefined;
   /** Seconds from the `Retry-After` header, or from the Status' details. */
   readonly retryAfterSeconds: number | undefined;
+  /** Whether an API server accepted credentials of this user before: then a 401 may pass. */
+  readonly wereAccepted: boolean;
 
   constructor(request: string, status: number, options: ApiErrorOptions) {
     const said = options.answer?.message ?? options.text?.trim().slice(0, 500) ?? "no message";
     super(codeOf(status), `Cannot ${request}: the API server answered ${status}: ${said}`);
     this.status = status;
     this.answer = options.answer;
+    this.wereAccepted = options.wereAccepted ?? false;
     this.retryAfterSeconds = retryAfterOf(options) ?? secondsOf(options.answer?.details?.retryAfterSeconds);
   }
 

@@ -9,7 +9,7 @@ import { DeadlineExceeded } from "./request-deadline.ts";
  * - `conflict`: a precondition failed, or the object exists already (409)
  * - `gone`: the named object does not exist
  * - `unserved`: the path itself is not served: the version is unserved, the CRD is gone or its handler not ready
- * - `denied`: the user may not do this (401, 403 of the authorizer)
+ * - `denied`: the user may not do this (403 of the authorizer, 401 where no API server ever accepted the credentials)
  * - `rejected`: the API server understood and refused (schema, admission, bad request)
  */
 export type FailureKind = "transient" | "expired" | "conflict" | "gone" | "unserved" | "denied" | "rejected";
@@ -46,7 +46,8 @@ export function failureKindOf(error: unknown): FailureKind | undefined {
 }
 
 const KINDS: Readonly<Record<number, (error: ApiError) => FailureKind>> = {
-  401: () => "denied",
+  // It is never about what was asked for: a token expired, or the authentication webhook of the API server is down.
+  401: ({ wereAccepted }) => (wereAccepted ? "transient" : "denied"),
   403: (error) => (isAuthorizerRefusal(error) ? "denied" : "rejected"),
   404: (error) => (error.answer?.details?.name === undefined ? "unserved" : "gone"),
   409: () => "conflict",

@@ -76,6 +76,16 @@ export class Sessions {
     return this.#opening;
   }
 
+  /** Whether an API server has accepted the credentials of this user, on whatever connection. */
+  get wereAccepted(): boolean {
+    return this.#credentials.wereAccepted;
+  }
+
+  /** Says that the API server did what was asked. */
+  accept(): void {
+    this.#credentials.accept();
+  }
+
   /** The session to try again with after the API server refused the credentials of `refused`. */
   async renew(refused: Session): Promise<Session> {
     // Many requests find out at the same time; the first of them drops it.

@@ -214,6 +214,7 @@ export class Transport {
     if (answer.statusCode >= 300) {
       throw await this.#errorOf(request, deadline, answer);
     }
+    this.#sessions.accept();
     return answer;
   }
 
@@ -265,6 +266,7 @@ export class Transport {
       ...(status === undefined ? { text } : { answer: status }),
       ...(typeof retryAfter === "string" ? { retryAfter } : {}),
       serverTime: serverTimeOf(answer) ?? this.#clock.now(),
+      wereAccepted: this.#sessions.wereAccepted,
     });
   }
 

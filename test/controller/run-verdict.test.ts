@@ -45,6 +45,7 @@ const requests: readonly (readonly [string, Error, keyof typeof WAITS])[] = [
   ["409", answer(409, "the object has been modified"), "always"],
   ["410", answer(410, "expired"), "always"],
   ["401", answer(401, "Unauthorized"), "grace"],
+  ["401 to credentials that were accepted", new ApiError("GET /x", 401, { wereAccepted: true }), "grace"],
   ["403 of the authorizer", answer(403, forbidden), "grace"],
   ["404 of a path", answer(404, "404 page not found"), "grace"],
   ["404 of an object", named, "grace"],

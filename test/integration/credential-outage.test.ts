@@ -122,3 +122,44 @@ await t.test("a run that is interrupted while the exec plugin fails lifts its fr
   const { stdout, stderr } = await ended;
   t.equal(hasFreezeAnnotation(await cluster.crd(kind)), false, stdout + stderr);
 });
+
+/** A token of the service account that is bound to a new Secret, and the Secret's name. */
+async function issue(): Promise<{ readonly token: string; readonly secret: string }> {
+  const created = await post(SECRETS, { metadata: { generateName: "file-" } });
+  const { name, uid } = (created.body as { metadata: { name: string; uid: string } }).metadata;
+  const boundObjectRef = { apiVersion: "v1", kind: "Secret", name, uid };
+  const spec = { boundObjectRef, expirationSeconds: 3600 };
+  const { body } = await post(`${ACCOUNTS}/ksvm/token`, { spec });
+  return { token: (body as { status: { token: string } }).status.token, secret: name };
+}
+
+await t.test("a run waits while the API server answers 401 for longer than 15 seconds, and goes on", async (t) => {
+  const kind = new TestKind("refused");
+  await cluster.createStale(kind, OBJECTS);
+  const { token, secret } = await issue();
+  const folder = t.testdir({ token });
+  const tokenFile = join(folder, "token");
+  const admin = JSON.parse(cluster.controlPlane.kubeconfigTextFor()) as { users: object[] };
+  const kubeconfig = join(folder, "config");
+  writeFileSync(kubeconfig, JSON.stringify({ ...admin, users: [{ ...admin.users[0], user: { tokenFile } }] }));
+  const ended = cluster.migrate([kind.name, ...FLAGS, "-o", "json", "--kubeconfig", kubeconfig]);
+  await untilRewriting(cluster, kind);
+  await cluster.controlPlane.request(`${SECRETS}/${secret}`, { method: "DELETE" });
+  const isRefused = async (): Promise<boolean> => {
+    const review = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } };
+    const { body } = await post("/apis/authentication.k8s.io/v1/tokenreviews", review);
+    return (body as { status: { authenticated?: boolean } }).status.authenticated !== true;
+  };
+  await eventually(isRefused, "the API server refuses the token", 60_000);
+  // What was under way has been answered by then.
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  const before = (await cluster.storedAs(kind))["v1"];
+  await new Promise((resolve) => setTimeout(resolve, 20_000));
+  t.equal((await cluster.storedAs(kind))["v1"], before, "nothing is written for 20 s");
+  writeFileSync(tokenFile, (await issue()).token);
+  const { code, stdout, stderr } = await ended;
+  t.equal(code, 0, stdout + stderr);
+  t.match(stdout + stderr, /401/, "it said why it waited");
+  t.same(await cluster.storedAs(kind), { v1: OBJECTS });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+});

@@ -5,6 +5,7 @@ import { mock } from "node:test";
 import tap from "tap";
 
 import { ClusterConfig } from "../../src/kube/cluster-config.ts";
+import { failureKindOf } from "../../src/kube/failure.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor, type LocalServer, sendJson, sendStatus, startServer } from "./local-server.ts";
@@ -150,4 +151,27 @@ await tap.test("Transport sends a token, or a user name and a password, from the
   await t.rejects(byPassword.client.request(GET), { code: "Unauthorized" });
   const basic = `Basic ${btoa("jane:doe")}`;
   t.same(byPassword.tokens(), [basic, basic], "tried once more with credentials that are not cached");
+});
+
+function kindAt(transport: Transport): Promise<unknown> {
+  return transport.request(GET).then(
+    () => "passed",
+    (error: unknown) => failureKindOf(error),
+  );
+}
+
+await tap.test("a 401 may pass once an API server accepted credentials of the user, on any connection", async (t) => {
+  let isUp = false;
+  const server = await startServer(t, (_request, response) =>
+    isUp ? sendJson(response, 200, {}) : sendStatus(response, 401),
+  );
+  const config = configFor(kubeconfigFor(server.url, { token: "t" }));
+  const [first, second] = [new Transport(config), new Transport(config)];
+  t.teardown(() => Promise.all([first.close(), second.close()]));
+  t.equal(await kindAt(first), "denied", "nobody knows whether they ever work");
+  isUp = true;
+  t.equal(await kindAt(first), "passed");
+  isUp = false;
+  t.equal(await kindAt(first), "transient");
+  t.equal(await kindAt(second), "transient");
 });

@@ -34,6 +34,7 @@ const cases: readonly (readonly [name: string, error: unknown, kind: FailureKind
   ["404 that names none", answer(404, { details: {} }), "unserved"],
   ["404 in plain text", new ApiError("GET /x", 404, { text: "404 page not found" }), "unserved"],
   ["401", answer(401), "denied"],
+  ["401 after an API server accepted credentials", new ApiError("GET /x", 401, { wereAccepted: true }), "transient"],
   ["403 of the authorizer", answer(403, { message: AUTHORIZER }), "denied"],
   ["403 about a path", answer(403, { message: 'forbidden: User "jane" cannot get path "/version"' }), "denied"],
   ["403 of admission", answer(403, { message: 'admission webhook "x.io" denied the request: no' }), "rejected"],

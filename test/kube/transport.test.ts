@@ -248,6 +248,8 @@ function countingTransport(t: Tap, url: string, options: { clock: FakeClock; fai
       if (asked <= (options.failures ?? 0)) throw new CredentialsError(new Error("no agent"), false);
       return { headers: { authorization: `Bearer token-${asked}` } };
     },
+    wereAccepted: false,
+    accept: () => undefined,
     refuse: () => undefined,
     hold: () => undefined,
     release: () => undefined,
