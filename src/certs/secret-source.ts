@@ -72,7 +72,8 @@ export class SecretSource implements CertificateSource {
 
   async #watch(signal: AbortSignal): Promise<void> {
     const { client, ref } = this.#options;
-    const watch = { ...ref, resourceVersion: "", signal, clock: this.#clock };
+    const onFailure = (error: unknown): void => this.#failures.failed(error);
+    const watch = { ...ref, resourceVersion: "", signal, clock: this.#clock, onFailure };
     for await (const event of watchObject<SecretObject>(client.transport, SECRETS, watch)) {
       if (event.type === "ADDED" || event.type === "MODIFIED") {
         this.#take(event.object);

@@ -6,7 +6,6 @@ import { Retrier } from "../migrator/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "../observability/observe-migration.ts";
 import { ResourceSeries } from "../observability/resource-series.ts";
-import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { observePacing, observeRetries } from "../observability/observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
@@ -14,6 +13,7 @@ import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
 import type { ReplicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
+import { ownMigrations } from "./own-migrations.ts";
 import { runFactory } from "./run-factory.ts";
 
 /** What a {@link LeaderPart} needs. */
@@ -102,21 +102,10 @@ export class LeaderPart {
     await controller.run(signal);
   }
 
-  /** Once: migrations that an earlier version created went with a ClusterRole, which a user may replace. */
   async #ownMigrations(signal: AbortSignal): Promise<void> {
     const { clock, leadership, logger } = this.#options;
     const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
-    const retrier = new Retrier({ clock, random: Math.random, maxIdleMs: Number.POSITIVE_INFINITY });
-    try {
-      const { changed, refused } = await ownMigrationsByCrd({ client, clock, retrier, signal });
-      if (changed + refused.length > 0) {
-        logger.info({ changed, refused }, "gave migrations that a ClusterRole owned to the CRD");
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        logger.warn({ reason: messageOf(error) }, "cannot see whether a ClusterRole owns migrations");
-      }
-    }
+    await ownMigrations({ client, clock, logger, random: Math.random, signal });
   }
 
   #observe(resource: string): RunObserver {

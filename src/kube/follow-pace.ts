@@ -3,6 +3,7 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 import { FailureLog } from "../observability/failure-log.ts";
+import { ApiError } from "./errors.ts";
 import { failureKindOf } from "./failure.ts";
 
 /** What a {@link FollowPace} needs. */
@@ -13,6 +14,8 @@ export interface FollowPaceOptions {
   readonly what: string;
   /** What it costs that this user may not list or watch them, for the log. */
   readonly cost: string;
+  /** The same where it may not even list them. @default the cost */
+  readonly costOfList?: string | undefined;
 }
 
 /** Between two tries, in milliseconds: an outage ends any moment, a missing right does not. */
@@ -71,7 +74,7 @@ export class FollowPace {
 
   /** It could not be listed or watched. */
   failed(error: unknown): void {
-    const { cost, logger, what } = this.#options;
+    const { logger, what } = this.#options;
     const reason = messageOf(error);
     this.#isSlow = failureKindOf(error) === "denied";
     if (!this.#isSlow) {
@@ -80,8 +83,14 @@ export class FollowPace {
       this.#told = reason;
       logger.warn(
         { reason },
-        `may not list and watch ${what}: ${cost}; trying again every ${MAX_SLOW_INTERVAL_MS / 1_000} s`,
+        `may not list and watch ${what}: ${this.#costOf(error)}; trying again every ${MAX_SLOW_INTERVAL_MS / 1_000} s`,
       );
     }
+  }
+
+  #costOf(error: unknown): string {
+    const { cost, costOfList = cost } = this.#options;
+    // The authorizer always says what may not be done.
+    return error instanceof ApiError && error.said.includes(" cannot list ") ? costOfList : cost;
   }
 }

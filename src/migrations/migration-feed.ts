@@ -59,8 +59,9 @@ export class MigrationFeed {
   constructor(options: MigrationFeedOptions) {
     this.#options = options;
     this.#pulse = options.pulse ?? NO_PULSE;
+    const costOfList = "no migration begins, and none is seen to end, until this user may list them";
     const cost = "changes are noticed up to a minute late, and each look lists all of them";
-    this.#pace = new FollowPace({ ...options, what: "StorageVersionMigrations", cost });
+    this.#pace = new FollowPace({ ...options, what: "StorageVersionMigrations", cost, costOfList });
   }
 
   /**

@@ -5,7 +5,7 @@ import { messageOf } from "../errors.ts";
 /** What a {@link FailureLog} needs. */
 export interface FailureLogOptions {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: Pick<Logger, "info" | "warn">;
   /** The message while it fails, such as `cannot watch CRDs; trying again`. */
   readonly failing: string;
   /** The message when it works again. */

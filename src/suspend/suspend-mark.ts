@@ -149,7 +149,7 @@ export async function followSuspendMark(options: FollowSuspendMarkOptions): Prom
 }
 
 async function listAndWatch(options: FollowSuspendMarkOptions, onListed: () => void): Promise<void> {
-  const { client, clock, namespace, onMark, signal } = options;
+  const { client, clock, namespace, onError, onMark, signal } = options;
   const ref = { namespace, name: SUSPEND_LEASE };
   const { object, resourceVersion } = await listNamed<SuspendLease>(client.transport, LEASES, ref, { signal });
   onMark(markOf(object));
@@ -161,7 +161,7 @@ async function listAndWatch(options: FollowSuspendMarkOptions, onListed: () => v
     () => undefined,
   );
   try {
-    const watch = { ...ref, resourceVersion, signal: watching, clock };
+    const watch = { ...ref, resourceVersion, signal: watching, clock, onFailure: onError };
     for await (const event of watchObject<SuspendLease>(client.transport, LEASES, watch)) {
       if ("object" in event) {
         onMark(event.type === "DELETED" ? undefined : markOf(event.object));

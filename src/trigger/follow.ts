@@ -17,6 +17,8 @@ export interface FollowOptions {
   readonly what: string;
   /** What it costs that this user may not list or watch them, for the log. */
   readonly cost: string;
+  /** The same where it may not even list them. @default the cost */
+  readonly costOfList?: string;
   /** Called when the watch begins, each time: what happened earlier was not seen. */
   readonly onStart: () => void;
   /**

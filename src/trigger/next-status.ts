@@ -15,6 +15,8 @@ export interface StateFacts {
   /** Milliseconds since the Unix epoch; NaN where there was none. */
   readonly heartbeat: number;
   readonly crd: CrdRecord | undefined;
+  /** Whether a trigger of this program made it. */
+  readonly isOurs: boolean;
 }
 
 /**

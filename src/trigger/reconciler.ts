@@ -17,7 +17,7 @@ import { retireStorageState } from "./retire.ts";
 import type { SharedClock } from "./server-clock.ts";
 import { STATE_FIELDS, stateFactsOf } from "./state-facts.ts";
 import type { Observed } from "./survey.ts";
-import { goneBy, isOptedOut, isOrphan } from "./what-is-gone.ts";
+import { goneBy, isOptedOut, orphansBy } from "./what-is-gone.ts";
 import { logDecision, SurveyLog } from "./trigger-log.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
@@ -103,8 +103,9 @@ export class Reconciler {
     for (const observed of observation.observed) {
       this.#polled.set(observed.name, { observed, state: states.get(observed.name) });
     }
+    const isOrphan = orphansBy(observation);
     for (const [name, state] of states) {
-      if (isOrphan(name, state, observation) || isOptedOut(name, observation)) {
+      if (isOrphan(name, state) || isOptedOut(name, observation)) {
         this.#options.queue.add(name);
       }
     }
@@ -166,7 +167,7 @@ export class Reconciler {
       await retireStorageState(client, { name, uid: state.uid }, signal);
       this.#waiting.delete(name);
       logger.info({ resource: name }, "StorageState deleted: the trigger is off for this resource");
-    } else if (state !== undefined && isOrphan(name, state, observation)) {
+    } else if (state !== undefined && orphansBy(observation)(name, state)) {
       await forget(this.#context(signal), name, { state, migrations: index.of(name) });
       this.#waiting.delete(name);
     } else if (observation.crds.has(name) && observation.leftOut.length === 0) {

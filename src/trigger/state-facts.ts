@@ -1,4 +1,4 @@
-import { CRD_ANNOTATION } from "../api/names.ts";
+import { CRD_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { ReadStorageState } from "../api/parse-storage-state.ts";
 import { MAX_RECORD_LENGTH, parseCrdRecord } from "./crd-facts.ts";
 import type { Projection } from "../json/json-projection.ts";
@@ -15,6 +15,7 @@ export const STATE_FIELDS: Projection = {
         name: "all",
         uid: "all",
         resourceVersion: "all",
+        labels: { fields: { [MANAGED_BY_LABEL]: "all" } },
         annotations: { fields: { [CRD_ANNOTATION]: { maxLength: MAX_RECORD_LENGTH } } },
       },
     },
@@ -32,6 +33,7 @@ export function stateFactsOf({ metadata, status }: ReadStorageState): StateFacts
     persisted: status?.persistedStorageVersionHashes ?? [],
     current: status?.currentStorageVersionHash ?? "",
     heartbeat: Date.parse(status?.lastHeartbeatTime ?? ""),
+    isOurs: metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY,
     crd: parseCrdRecord(metadata.annotations?.[CRD_ANNOTATION]),
   };
 }

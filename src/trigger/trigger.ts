@@ -197,6 +197,7 @@ export class Trigger {
       resource: CRDS,
       what: "CustomResourceDefinitions",
       cost: "the trigger sees their changes with its next look at the whole of discovery",
+      costOfList: "the trigger looks at nothing until this user may list them",
       signal,
       onStart: () => this.#onFollowing("crds"),
       onNothing: () => this.#following.crds.resolve(),

@@ -5,6 +5,7 @@ import { ApiError } from "../kube/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { isAsWanted } from "./drift.ts";
 
 /** The field manager of what is kept in force. It is not that of the runs, which own the guards of single CRDs. */
@@ -76,14 +77,22 @@ export class ObjectKeeper {
   }
 
   async #watchAll(signal: AbortSignal): Promise<void> {
-    const { client, clock, resource, name } = this.#options;
+    const { client, clock, logger, resource, name } = this.#options;
     const pace = new LoopPace({ clock, minMs: WATCH_INTERVAL_MS });
+    const failures = new FailureLog({
+      clock,
+      logger,
+      failing: `cannot watch ${resource.resource}/${name}; trying again`,
+      working: `watching ${resource.resource}/${name} again`,
+    });
+    const onFailure = (error: unknown): void => failures.failed(error);
+    const onOpen = (): void => failures.worked();
     await this.#retrying(signal, async () => {
       await pace.turn(signal);
       const { metadata } = await client.listMetadata(resource, { limit: 1, signal });
       // What happened before this resourceVersion is not seen by the watch.
       this.kick();
-      const options = { name, resourceVersion: metadata.resourceVersion ?? "0", signal, clock };
+      const options = { name, resourceVersion: metadata.resourceVersion ?? "0", signal, clock, onOpen, onFailure };
       for await (const event of watchObject(client.transport, resource, options)) {
         if ("object" in event) {
           this.#options.onRead?.(event.type === "DELETED" ? undefined : event.object);

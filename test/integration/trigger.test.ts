@@ -4,6 +4,7 @@ import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { MIGRATION_API_VERSION, resourceNameOf } from "../../src/api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
+  CRD_ANNOTATION,
   HASH_ANNOTATION,
   PRIORITY_ANNOTATION,
   STORED_VERSIONS_ANNOTATION,
@@ -274,10 +275,24 @@ await t.test("CRDs and groups can be left out", async (t) => {
 await t.test("a CRD that is deleted takes its StorageState with it", async (t) => {
   const running = startTrigger(t, cluster);
   const kind = await createSettled("deleted");
+  const forgetful = await createSettled("forgetful");
   await running.settled();
   await api.delete(CRDS, kind);
   await eventually(async () => (await migration.state(kind.name)) === undefined, "its StorageState is gone");
   await eventually(async () => (await migration.migrations(kind.name)).length === 0, "and its migrations");
+
+  // Nobody looks on while one is deleted whose StorageState does not remember it.
+  await running.stop();
+  const body = { metadata: { annotations: { [CRD_ANNOTATION]: null } } };
+  await api.patch(STORAGE_STATES, { name: forgetful.name }, { type: MERGE_PATCH, body });
+  await api.delete(CRDS, forgetful);
+  await eventually(async () => (await api.find(CRDS, forgetful)) === undefined, "the CRD is gone");
+  const later = startTrigger(t, cluster);
+  await eventually(async () => {
+    // Discovery may show it for a moment.
+    later.trigger.pollSoon();
+    return (await migration.state(forgetful.name)) === undefined;
+  }, "its StorageState is gone, too");
 });
 
 await t.test(

@@ -59,7 +59,16 @@ export function disagreeing(hashes: readonly string[]): Observed {
 }
 
 export function state(persisted: readonly string[], current: string, more: Partial<StateFacts> = {}): StateFacts {
-  return { uid: "s", resourceVersion: "5", persisted, current, heartbeat: NOW - MINUTE, crd: undefined, ...more };
+  return {
+    uid: "s",
+    resourceVersion: "5",
+    persisted,
+    current,
+    heartbeat: NOW - MINUTE,
+    crd: undefined,
+    isOurs: true,
+    ...more,
+  };
 }
 
 /** A migration of the trigger. One that succeeded did so for the CRD as {@link crd} makes it by default. */
