@@ -1,7 +1,7 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { CRDS } from "../kube/resources.ts";
@@ -39,6 +39,8 @@ export class CrdMonitor {
   #generation: number | undefined;
   #seen = "";
   #broken: unknown;
+  /** Why the watch cannot be opened just now. */
+  #failure: unknown;
   #done: Promise<void> = Promise.resolve();
 
   constructor(options: CrdMonitorOptions) {
@@ -74,7 +76,9 @@ export class CrdMonitor {
     while (crd.metadata.generation !== this.#generation && isNewer(crd.metadata.resourceVersion, this.#seen)) {
       this.#throwIfBroken();
       if (clock.monotonic() > deadline) {
-        throw new StartAgain("WatchFailed", `Cannot vouch for "${expected.name}": the watch of the CRD lags behind`);
+        const why = this.#failure === undefined ? "" : `; it fails: ${messageOf(this.#failure)}`;
+        const text = `Cannot vouch for "${expected.name}": the watch of the CRD lags behind${why}`;
+        throw new StartAgain("WatchFailed", text);
       }
       await clock.sleep(CATCH_UP_POLL_MS, signal);
     }
@@ -91,6 +95,8 @@ export class CrdMonitor {
         resourceVersion: this.#seen,
         signal: this.#abort.signal,
         clock,
+        onOpen: () => (this.#failure = undefined),
+        onFailure: (error) => (this.#failure = error),
       });
       for await (const event of events) {
         if (event.type === "GAP") {

@@ -177,3 +177,23 @@ await tap.test("CrdMonitor ends the run when it may not watch", async (t) => {
   t.match(broken, [{ status: 403 }]);
   await monitor.stop();
 });
+
+await tap.test("CrdMonitor says why the watch lags behind where it fails", async (t) => {
+  const server = await startServer(t, (_request, response) => sendStatus(response, 503, { message: "no upgrade" }));
+  // Thirty seconds pass in one.
+  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() * 30 };
+  const monitor = new CrdMonitor({
+    client: new ApiClient(server.transport()),
+    clock,
+    retrier: new Retrier({ clock, random: Math.random }),
+    expected: EXPECTED,
+    onBroken: () => undefined,
+  });
+  t.teardown(() => monitor.stop());
+  monitor.start(crd("10", 1));
+  const { signal } = new AbortController();
+  await t.rejects(monitor.verifyUpTo(crd("11", 2), signal), {
+    code: "WatchFailed",
+    message: /lags behind; it fails: .*no upgrade/,
+  });
+});

@@ -1,7 +1,7 @@
 import { isFinished, resourceNameOf, type StorageVersionMigration } from "../../api/migration.ts";
 import { FORCE_ANNOTATION } from "../../api/names.ts";
 import type { Clock } from "../../clock.ts";
-import { KsvmError } from "../../errors.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
 import type { ApiClient, KubeObject } from "../../kube/client.ts";
 import { failureKindOf } from "../../kube/failure.ts";
 import { listNamed } from "../../kube/list-named.ts";
@@ -70,7 +70,14 @@ async function resourceOf(client: ApiClient, name: string, signal: AbortSignal):
 async function follow(options: FollowOptions, created: StorageVersionMigration): Promise<StorageVersionMigration> {
   const { reporter, signal } = options;
   let said = "";
-  for await (const migration of changesOf(options, created)) {
+  let isTold = false;
+  const onWatchFailure = (error: unknown): void => {
+    if (!isTold) {
+      isTold = true;
+      reporter.note(`cannot watch the migration, so it is read every few seconds: ${messageOf(error)}`);
+    }
+  };
+  for await (const migration of changesOf({ ...options, onWatchFailure }, created)) {
     const text = phaseTextOf(migration);
     if (text !== undefined && text !== said) {
       reporter.note(text);
@@ -87,13 +94,17 @@ async function follow(options: FollowOptions, created: StorageVersionMigration):
   throw signal.reason;
 }
 
+interface ChangesOptions extends FollowOptions {
+  readonly onWatchFailure: (error: unknown) => void;
+}
+
 /** Between two watches, in milliseconds, if each one ends early. */
 const MIN_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 10_000;
 
 /** The migration whenever it changes, until the signal is aborted. An outage of the API server is waited for. */
 async function* changesOf(
-  options: FollowOptions,
+  options: ChangesOptions,
   created: StorageVersionMigration,
 ): AsyncGenerator<StorageVersionMigration, void> {
   const { clock, signal } = options;
@@ -113,13 +124,18 @@ async function* changesOf(
   }
 }
 
-/** The migration whenever it changes, until the watch misses changes. */
+/** The migration whenever it changes, until the watch misses changes, or fails: reads may work all the same, as behind a proxy. */
 async function* watchFrom(
-  { client, clock, signal }: FollowOptions,
+  { client, clock, onWatchFailure, signal }: ChangesOptions,
   { metadata: { name } }: StorageVersionMigration,
   resourceVersion: string,
 ): AsyncGenerator<StorageVersionMigration, void> {
-  const watch = { name, resourceVersion, signal, clock };
+  const failed = new AbortController();
+  const onFailure = (error: unknown): void => {
+    onWatchFailure(error);
+    failed.abort();
+  };
+  const watch = { name, resourceVersion, signal: AbortSignal.any([signal, failed.signal]), clock, onFailure };
   for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
     if (event.type === "DELETED") {
       throw deleted(name);

@@ -1,0 +1,59 @@
+import tap from "tap";
+import { followMigration } from "../../src/cli/commands/follow-migration.ts";
+import { systemClock } from "../../src/clock.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+
+const CRD = {
+  kind: "CustomResourceDefinition",
+  metadata: { name: "widgets.example.com", uid: "c", resourceVersion: "1", generation: 1 },
+  spec: {
+    group: "example.com",
+    names: { plural: "widgets", kind: "Widget" },
+    versions: [{ name: "v1", served: true, storage: true }],
+  },
+  status: { storedVersions: ["v1"] },
+};
+
+function migrationWith(conditions: readonly object[]): object {
+  return {
+    apiVersion: "migration.k8s.io/v1alpha1",
+    kind: "StorageVersionMigration",
+    metadata: { name: "m", uid: "u", resourceVersion: "5" },
+    spec: { resource: { group: "example.com", version: "v1", resource: "widgets" } },
+    status: { conditions },
+  };
+}
+
+// A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
+await tap.test("ksvm migrate follows a migration to its end where every watch fails, and says so once", async (t) => {
+  let lists = 0;
+  const server = await startServer(t, ({ method, path, query }, response) => {
+    if (method === "POST") {
+      return sendJson(response, 201, migrationWith([]));
+    }
+    if (path.includes("customresourcedefinitions")) {
+      return sendJson(response, 200, CRD);
+    }
+    if (query.get("watch") !== null) {
+      return sendStatus(response, 503, { message: "no upgrade" });
+    }
+    lists++;
+    const conditions = lists < 3 ? [] : [{ type: "Succeeded", status: "True", reason: "Migrated" }];
+    const items = [migrationWith(conditions)];
+    return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items });
+  });
+  const notes: string[] = [];
+  const followed = followMigration(
+    {
+      client: new ApiClient(server.transport()),
+      clock: systemClock,
+      reporter: { event: () => undefined, note: (text) => void notes.push(text) },
+      force: false,
+      signal: AbortSignal.timeout(25_000),
+    },
+    "widgets.example.com",
+  );
+  t.match(await followed, { outcome: "migrated" });
+  t.equal(notes.filter((note) => note.includes("no upgrade")).length, 1);
+});
