@@ -37,6 +37,8 @@ interface Follower {
   isListed: boolean;
 }
 
+/** After so many milliseconds in which no watch told of anything and some failed, all are listed again: lists may be answered. */
+const MAX_DEAF_MS = 50_000;
 /** They may have a hundred failures each. */
 const PAGE_SIZE = 100;
 
@@ -117,8 +119,9 @@ export class MigrationFeed {
     // Those that begin to follow at the same moment have one list together.
     await Promise.resolve();
     this.#isListWanted = false;
-    this.#round = new AbortController();
-    const round = AbortSignal.any([signal, this.#round.signal]);
+    const ownRound = new AbortController();
+    this.#round = ownRound;
+    const round = AbortSignal.any([signal, ownRound.signal]);
     const followers = [...this.#followers];
     this.#tell(followers, { type: "listing" });
     const list = { limit: PAGE_SIZE, projection: MIGRATION_FIELDS, signal };
@@ -130,15 +133,33 @@ export class MigrationFeed {
       migrations: this.#readAll(items),
     });
     const onOpen = (): void => this.#pace.opened();
-    const onFailure = (error: unknown): void => this.#pace.failed(error);
+    const { heard, onFailure } = this.#patience(ownRound);
     const watch = { resourceVersion, signal: round, clock, onOpen, onFailure };
     for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
       this.#pulse.beat();
-      if (event.type !== "GAP") {
-        this.#pace.heard();
-      }
+      heard(event);
       this.#tellOf(event);
     }
+  }
+
+  /** Ends the round once watches have failed for long and none of them told of anything. */
+  #patience(round: AbortController) {
+    const { clock } = this.#options;
+    let deafSince: number | undefined;
+    const heard = ({ type }: WatchEvent<KubeObject>): void => {
+      deafSince = undefined;
+      if (type !== "GAP") {
+        this.#pace.heard();
+      }
+    };
+    const onFailure = (error: unknown): void => {
+      this.#pace.failed(error);
+      deafSince ??= clock.monotonic();
+      if (clock.monotonic() - deafSince >= MAX_DEAF_MS) {
+        round.abort();
+      }
+    };
+    return { heard, onFailure };
   }
 
   #tellOf(event: WatchEvent<KubeObject>): void {

@@ -293,3 +293,23 @@ await tap.test("MigrationFeed shows that it hangs, and is alive while an API ser
   stop.abort(new Error("the test is over"));
   void ended;
 });
+
+await tap.test("MigrationFeed lists once a minute where every watch fails and lists are answered", async (t) => {
+  const { api, clock, follow } = start(t);
+  api.migrations.set("a", migrationOf("a", "5"));
+  const told: string[] = [];
+  api.refusal = (request) => (isWatch(request) ? new ApiError("WATCH", 503, { text: "no upgrade" }) : undefined);
+  follow(words(told));
+  await clock.advance(30_000);
+  api.migrations.set("b", migrationOf("b", "6"));
+  await clock.advance(60_000);
+  t.equal(told.at(-1), "listed a b", "a new migration waits for no quarter of an hour");
+  await clock.advance(510_000);
+  t.ok(api.lists.length >= 6 && api.lists.length <= 12, `${api.lists.length} lists in ten minutes`);
+  api.refusal = () => undefined;
+  await clock.advance(30_000);
+  t.equal(api.streams.size, 1);
+  const lists = api.lists.length;
+  await clock.advance(300_000);
+  t.equal(api.lists.length, lists, "a watch that works needs no list");
+});
