@@ -20,7 +20,7 @@ const ANNOTATIONS = [
  * Characters of an annotation, beyond which it counts as absent: then a migration proves nothing. Those that the trigger
  * writes are shorter, and everybody who may create migrations may write a quarter of a megabyte into each.
  */
-const MAX_ANNOTATION_LENGTH = 1_024;
+export const MAX_ANNOTATION_LENGTH = 1_024;
 
 /** Of what is read for people alone. This program writes no longer one. */
 const TEXT: Projection = { maxLength: 4_096 };

@@ -17,6 +17,7 @@ import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts"
 import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
+import { storedVersionsMarkOf } from "./crd-facts.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -120,7 +121,7 @@ async function readAgain(
 function marksOf({ observed: { agreed, crd, storageVersion } }: Situation): Readonly<Record<string, string | null>> {
   return {
     [HASH_ANNOTATION]: agreed ?? null,
-    [STORED_VERSIONS_ANNOTATION]: crd?.storedVersions.join(",") ?? null,
+    [STORED_VERSIONS_ANNOTATION]: crd === undefined ? null : storedVersionsMarkOf(crd),
     [STORAGE_VERSION_ANNOTATION]: storageVersion ?? null,
   };
 }

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import {
   type CustomResourceDefinition,
   isClean,
@@ -9,6 +10,7 @@ import {
 } from "../api/crd.ts";
 import { TRIGGER_ANNOTATION } from "../api/names.ts";
 import type { Projection } from "../json/json-projection.ts";
+import { MAX_ANNOTATION_LENGTH } from "../migrations/migration-fields.ts";
 
 /** What the trigger keeps of a CRD: a few words, never the object. */
 export interface CrdFacts {
@@ -107,6 +109,15 @@ export function parseCrdRecord(value: string | undefined): CrdRecord | undefined
   return uid === undefined
     ? undefined
     : { uid, generation: Number(generation), storedVersions: (storedVersions ?? "").split(",").filter(Boolean) };
+}
+
+/**
+ * What a migration remembers of the storedVersions that it was created for: the versions, or a digest of them where no
+ * annotation that long would be read back.
+ */
+export function storedVersionsMarkOf({ storedVersions }: Pick<CrdFacts, "storedVersions">): string {
+  const mark = storedVersions.join(",");
+  return mark.length <= MAX_ANNOTATION_LENGTH ? mark : `sha256:${createHash("sha256").update(mark).digest("hex")}`;
 }
 
 /** Whether the spec of the CRD is the one that was remembered: it is the same CRD in the same generation. */

@@ -1,6 +1,6 @@
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
-import { formatCrdRecord } from "./crd-facts.ts";
+import { formatCrdRecord, storedVersionsMarkOf } from "./crd-facts.ts";
 import { hasEnded, type MigrationFacts } from "./migration-facts.ts";
 import {
   type Cause,
@@ -183,7 +183,7 @@ function newMigration({ observed }: Situation, { persisted, current }: NextStatu
     attempt,
     isForced: crd?.isClean === true && mayHaveOther(persisted, current),
     isLowPriority: isOnlyUnseen && persisted.includes(current),
-    ...(crd === undefined ? {} : { storedVersions: crd.storedVersions.join(",") }),
+    ...(crd === undefined ? {} : { storedVersions: storedVersionsMarkOf(crd) }),
     ...(storageVersion === undefined ? {} : { storageVersion }),
   };
 }

@@ -1,3 +1,4 @@
+import { storedVersionsMarkOf } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import { isFor, type Situation } from "./next-status.ts";
 
@@ -64,7 +65,7 @@ function describe({ attempt, name, phase }: MigrationFacts): string {
 }
 
 function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }: Situation): boolean {
-  return crd === undefined || migration.storedVersions === crd.storedVersions.join(",");
+  return crd === undefined || migration.storedVersions === storedVersionsMarkOf(crd);
 }
 
 /**

@@ -5,7 +5,7 @@ import { groupList, sendJson, startServer } from "../kube/local-server.ts";
 import { MAX_HASHES, parseStorageState } from "../../src/api/parse-storage-state.ts";
 import { formatCrdRecord, MAX_RECORD_LENGTH, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
 import { decide } from "../../src/trigger/decide.ts";
-import { crd, custom, builtIn, situation, state } from "./situation.ts";
+import { builtIn, crd, custom, migration, NOW, situation, state } from "./situation.ts";
 
 function hashes(count: number): readonly string[] {
   return Array.from({ length: count }, (_, at) => `#old${at}`);
@@ -79,3 +79,23 @@ await tap.test("discover() takes a hash that no StorageState takes for none", as
     ],
   );
 });
+
+await tap.test(
+  "decide() waits after a failure of a CRD with so many versions that no annotation has their names",
+  async (t) => {
+    const stored = Array.from({ length: 40 }, (_, at) => `v${at}`.padEnd(63, "x"));
+    const observed = custom(crd(stored));
+    const known = state(["#old", observed.hashes[0] ?? ""], observed.hashes[0] ?? "", {
+      crd: { uid: "crd-uid", generation: 3, storedVersions: stored },
+    });
+    const created = decide(situation(observed, known)).create;
+    t.ok((created?.storedVersions?.length ?? 2_000) <= 1_024, "what is longer is not read back");
+    const mark = { storedVersions: created?.storedVersions ?? "" };
+    const failed = migration("Failed", created?.hash, { ...mark, endedAt: NOW - 1 });
+    t.equal(decide(situation(observed, known, [failed])).create, undefined, "the retry comes later");
+    const lifted = migration("Failed", created?.hash, { ...mark, reason: "FreezeLifted", endedAt: 0 });
+    t.match(decide(situation(observed, known, [lifted])).waiting, /somebody lifted the freeze/);
+    const other = custom(crd(stored.toReversed(), { hash: observed.hashes[0] ?? "" }));
+    t.not(decide(situation(other, known, [lifted])).create, undefined, "until storedVersions is another list");
+  },
+);
