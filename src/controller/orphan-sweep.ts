@@ -14,6 +14,7 @@ import type { Retrier } from "../migrator/retrier.ts";
 import { RunLease } from "../migrator/run-lease.ts";
 import { isRunDead } from "../migrator/run-liveness.ts";
 import { type LeaseRef, runLeaseOf } from "./run-lease-ref.ts";
+import { ToldReasons } from "./told-reasons.ts";
 
 /** What {@link sweepOrphans} needs. */
 export interface OrphanSweepOptions {
@@ -32,7 +33,7 @@ export interface OrphanSweepOptions {
   /** Throws where this replica does not lead any more. */
   readonly assertLeading: () => void;
   /** What was logged already about a freeze that stays: it is said once. */
-  readonly told: Set<string>;
+  readonly told: ToldReasons;
 }
 
 interface Orphan {
@@ -53,7 +54,7 @@ const RELEASE_TIMEOUT_MS = 10_000;
 /** Sweeps again and again until the signal is aborted. */
 export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): Promise<void> {
   const { clock, logger, signal } = options;
-  const told = new Set<string>();
+  const told = new ToldReasons();
   while (!signal.aborted) {
     await sweepOrphans({ ...options, told }).catch((error: unknown) => {
       if (!signal.aborted) {
@@ -70,7 +71,9 @@ export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): P
  * other from being looked at; foreign freezes are left alone.
  */
 export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
-  const orphans = (await findFrozen(options)).values();
+  const frozen = await findFrozen(options);
+  options.told.keepOnly(new Set(frozen.map(subjectOf)));
+  const orphans = frozen.values();
   const worker = async (): Promise<void> => {
     for (const orphan of orphans) {
       if (!options.isBusy(orphan.crdName)) {
@@ -97,6 +100,10 @@ async function findFrozen({ client, retrier, signal }: OrphanSweepOptions): Prom
 function orphanOf({ metadata }: PartialObjectMetadata): readonly Orphan[] {
   const freezer = freezerOf(metadata);
   return freezer?.kind === "run" ? [{ crdName: metadata.name, owner: freezer.owner }] : [];
+}
+
+function subjectOf({ crdName, owner }: Orphan): string {
+  return `${crdName} ${owner.identity}`;
 }
 
 /** Ends within {@link MAX_MS} and throws only where everything ends. */
@@ -160,11 +167,10 @@ async function lift(context: FreezeContext & Pick<OrphanSweepOptions, "logger">,
 }
 
 /** A run that lives is no news, and what stays for another reason is said once. */
-function tellLeft({ logger, told }: OrphanSweepOptions, { crdName, owner }: Orphan, error: unknown): void {
+function tellLeft({ logger, told }: OrphanSweepOptions, orphan: Orphan, error: unknown): void {
+  const { crdName, owner } = orphan;
   const isAlive = error instanceof KsvmError && error.code === "AlreadyMigrating";
   const what = error instanceof ApiError ? `${error.status} ${error.reason ?? ""}` : messageOf(error);
-  const key = `${crdName} ${owner.identity} ${what}`;
-  const isNews = !isAlive && !told.has(key);
-  told.add(key);
+  const isNews = !isAlive && told.isNews(subjectOf(orphan), what);
   logger[isNews ? "warn" : "debug"]({ crd: crdName, owner, reason: messageOf(error) }, "left a freeze in place");
 }

@@ -5,6 +5,7 @@ import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/
 import { type FreezeOwner, formatOwner, hasFreezeAnnotation, ownerAnnotationOf } from "../../src/api/owner.ts";
 import { systemClock } from "../../src/clock.ts";
 import { sweepOrphans } from "../../src/controller/orphan-sweep.ts";
+import { ToldReasons } from "../../src/controller/told-reasons.ts";
 import { ApiClient, type KubeObject, type NewObject } from "../../src/kube/client.ts";
 import { loadKubeConfig } from "../../src/kube/config.ts";
 import {
@@ -62,7 +63,7 @@ async function sweep(client: ApiClient, ...kinds: readonly TestKind[]) {
     isBusy: (crdName) => !names.includes(crdName),
     isDead: () => false,
     assertLeading: () => undefined,
-    told: new Set(),
+    told: new ToldReasons(),
   });
   return lines.map(({ msg }) => msg);
 }
