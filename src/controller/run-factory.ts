@@ -79,10 +79,15 @@ export function runFactory(shared: RunFactoryOptions): OpenRun {
       random: Math.random,
       maxIdleMs,
       webhookWaitMs,
-      onRetry: (error, delayMs) => {
+      onRetry: (error, delayMs, object) => {
         stalls.failed(error, delayMs);
         shared.onRetry?.(error, delayMs);
-        parts.emit({ type: "retrying", reason: messageOf(error), delayMs });
+        parts.emit({
+          type: "retrying",
+          reason: messageOf(error),
+          delayMs,
+          ...(object === undefined ? {} : { object }),
+        });
       },
     });
     const finder = new ApiServerFinder({

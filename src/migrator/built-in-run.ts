@@ -67,7 +67,7 @@ export class BuiltInRun {
     const tally = new Tally(left?.tally);
     const resume = left?.point;
     if (resume !== undefined) {
-      context.emit({ type: "resumed", watermark: resume.watermark });
+      context.emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
     await rewriteAll(context, this.#resource, {
       tally,

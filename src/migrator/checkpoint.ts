@@ -1,6 +1,18 @@
 import { createHash } from "node:crypto";
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { storageVersionOf } from "../api/crd.ts";
+import type { Counts } from "./counts.ts";
+import type { ListPositionState } from "./list-position.ts";
+
+/**
+ * How far a run was at its checkpoint, as users see it. Counts rest on it and nothing else: no object that could not be
+ * rewritten lies before a continue token, so none is counted here.
+ */
+export interface EarlierProgress {
+  /** `newer` are those that the run wrote as well: the next one finds them written since the watermark. */
+  readonly counts: Pick<Counts, "current" | "gone" | "newer">;
+  readonly position: ListPositionState;
+}
 
 /** Where a run stands, as it is kept in the cluster after every page. */
 export interface Checkpoint {
@@ -16,6 +28,8 @@ export interface Checkpoint {
   readonly watermark: string;
   /** Where the next page begins; missing where the next run begins at the first page. */
   readonly continueToken?: string;
+  /** Missing where the next run begins at the first page, and counts every object itself. */
+  readonly progress?: EarlierProgress;
 }
 
 /** What a checkpoint is compared with, besides the CRD. */
@@ -30,6 +44,11 @@ export interface ResumeExpectation {
 export interface ResumePoint {
   readonly watermark: string;
   readonly continueToken?: string;
+}
+
+/** The same, and how far the earlier run was. */
+export interface EarlierRun extends ResumePoint {
+  readonly progress?: EarlierProgress;
 }
 
 /**
@@ -62,7 +81,7 @@ export function resumePointOf(
   text: string | undefined,
   crd: CustomResourceDefinition,
   expected: ResumeExpectation,
-): ResumePoint | undefined {
+): EarlierRun | undefined {
   const checkpoint = parseCheckpoint(text);
   const matches =
     checkpoint?.crdUid === crd.metadata.uid &&
@@ -73,8 +92,19 @@ export function resumePointOf(
   if (!matches) {
     return undefined;
   }
-  const { watermark, continueToken } = checkpoint;
-  return continueToken === undefined ? { watermark } : { watermark, continueToken };
+  const { watermark, continueToken, progress } = checkpoint;
+  if (continueToken === undefined) {
+    return { watermark };
+  }
+  return { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
+}
+
+/** How far a run is after a page, for a checkpoint with a continue token. */
+export function earlierProgressOf(
+  { current, gone, migrated, newer }: Counts,
+  position: ListPositionState,
+): EarlierProgress {
+  return { counts: { current, gone, newer: newer + migrated }, position };
 }
 
 function parseCheckpoint(text: string | undefined): Checkpoint | undefined {
@@ -89,13 +119,45 @@ function parseCheckpoint(text: string | undefined): Checkpoint | undefined {
   }
   const { digest, ...fields } = parsed as Checkpoint & { readonly digest?: unknown };
   // The digest covers exactly what formatCheckpoint() writes, so what matches it has the right shape.
-  return digest === digestOf(fieldsOf(fields)) ? fields : undefined;
+  return digest === digestOf(fieldsOf(fields)) ? fieldsOf(fields) : undefined;
 }
 
 function fieldsOf(checkpoint: Checkpoint): Checkpoint {
   const { migration, crdUid, generation, storageVersion, apiServers, watermark, continueToken } = checkpoint;
   const fields = { migration, crdUid, generation, storageVersion, apiServers, watermark };
-  return continueToken === undefined ? fields : { ...fields, continueToken };
+  const progress = progressIn(checkpoint.progress);
+  return {
+    ...fields,
+    ...(continueToken === undefined ? {} : { continueToken }),
+    ...(progress === undefined ? {} : { progress }),
+  };
+}
+
+/** `undefined` where it is no whole one. */
+function progressIn(value: unknown): EarlierProgress | undefined {
+  const { counts, position } = (value ?? {}) as {
+    counts?: Record<string, unknown>;
+    position?: Record<string, unknown>;
+  };
+  const { current, gone, newer } = counts ?? {};
+  const at = positionIn(position ?? {});
+  const isWhole = isCount(current) && isCount(gone) && isCount(newer);
+  return isWhole && at !== undefined ? { counts: { current, gone, newer }, position: at } : undefined;
+}
+
+function positionIn({ listed, last, listedTo }: Record<string, unknown>): ListPositionState | undefined {
+  if (!isCount(listed) || !isName(last) || !isName(listedTo)) {
+    return undefined;
+  }
+  return { listed, ...(last === undefined ? {} : { last }), ...(listedTo === undefined ? {} : { listedTo }) };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isName(value: unknown): value is string | undefined {
+  return value === undefined || typeof value === "string";
 }
 
 function digestOf(fields: Checkpoint): string {

@@ -63,6 +63,14 @@ export class Tally {
     this.changedObjects = [...(before?.changedObjects ?? [])];
   }
 
+  /** One that goes on from what an earlier run counted. */
+  static after(counts: Pick<Counts, "current" | "gone" | "newer"> = NOTHING): Tally {
+    const tally = new Tally();
+    const { current, gone, newer } = counts;
+    Object.assign(tally.counts, { current, gone, newer, done: current + gone + newer });
+    return tally;
+  }
+
   /** Nothing of what was counted stands any more. */
   clear(): void {
     Object.assign(this.counts, NOTHING);
@@ -82,8 +90,8 @@ export class Tally {
   }
 
   /** Adds one object. */
-  add({ namespace, name }: NamedObject, outcome: ObjectOutcome): void {
-    const named = namespace === undefined ? { name } : { namespace, name };
+  add(object: NamedObject, outcome: ObjectOutcome): void {
+    const named = namedObjectOf(object);
     this.counts.done++;
     this.counts[outcome.kind]++;
     if (outcome.kind === "failed" && this.failures.length < MAX_NAMED_OBJECTS) {
@@ -101,6 +109,11 @@ export class Tally {
 /** A copy: a slice by itself would keep the whole text in memory. */
 function keptOf(reason: string): string {
   return reason.length <= MAX_REASON_LENGTH ? reason : `${Buffer.from(reason.slice(0, MAX_REASON_LENGTH)).toString()}…`;
+}
+
+/** The name of an object alone, as a report has it. */
+export function namedObjectOf({ namespace, name }: NamedObject): NamedObject {
+  return namespace === undefined ? { name } : { namespace, name };
 }
 
 /** `namespace/name`, or the name of a cluster-scoped object. */

@@ -7,7 +7,13 @@ import {
 } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner, isSameOwner } from "../api/owner.ts";
-import { checkpointOwnerOf, formatCheckpoint, type ResumePoint, resumePointOf } from "./checkpoint.ts";
+import {
+  checkpointOwnerOf,
+  earlierProgressOf,
+  formatCheckpoint,
+  type ResumePoint,
+  resumePointOf,
+} from "./checkpoint.ts";
 import type { Cleanup } from "./cleanup.ts";
 import { Tally } from "./counts.ts";
 import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
@@ -16,6 +22,7 @@ import { type FreezeContext, freeze, unfreeze } from "./freeze.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
+import { ListPosition } from "./list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
 import { findCrd, readCrd } from "./read-crd.ts";
 import { crdResourceOf } from "./request-resource.ts";
@@ -24,6 +31,13 @@ import { RewritePass } from "./rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunLease } from "./run-lease.ts";
 import type { ServerRestarts } from "./server-restarts.ts";
+
+/** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
+interface Left {
+  readonly checkpoint: string;
+  readonly tally: Tally;
+  readonly position: ListPosition;
+}
 
 /** What a {@link CrdRun} is made of. */
 export interface CrdRunParts {
@@ -38,6 +52,8 @@ export interface CrdRunParts {
    * restarts may encrypt otherwise. What another one writes is in the storage version of the CRD in any case.
    */
   readonly restarts: ServerRestarts | undefined;
+  /** What one attempt of a run leaves to the next. */
+  readonly memory: { left?: Left };
 }
 
 /** One migration of one CRD by whoever holds its Lease: steps 1 to 7. The cleanup is step 8. */
@@ -45,7 +61,7 @@ export class CrdRun {
   readonly #parts: CrdRunParts;
   readonly #context: RunContext;
   readonly #abort = new AbortController();
-  readonly #tally = new Tally();
+  #tally = new Tally();
   readonly #owner: FreezeOwner;
   readonly #evidence: FreezeEvidence;
 
@@ -169,12 +185,16 @@ export class CrdRun {
   /** @returns whether an earlier attempt did a part of it */
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
     const { clock, emit, options } = this.#context;
-    const { lease } = this.#parts;
-    const tally = this.#tally;
+    const { lease, memory } = this.#parts;
     const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
     const resume = resumePointOf(lease.checkpoint, crd, expected);
+    const { progress } = resume ?? {};
+    // What an attempt did after its last whole page is looked at again, and counted then.
+    const left = memory.left?.checkpoint === lease.checkpoint ? memory.left : undefined;
+    const tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally);
+    this.#tally = tally;
     if (resume !== undefined) {
-      emit({ type: "resumed", watermark: resume.watermark });
+      emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
     const resource = crdResourceOf(crd);
     const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
@@ -188,9 +208,10 @@ export class CrdRun {
       dryRun: false,
       resume,
       tally,
-      onPage: async (point) => {
+      position: left?.position ?? new ListPosition(progress?.position),
+      onPage: async (point, position) => {
         report();
-        await this.#saveCheckpoint(crd, point);
+        await this.#saveCheckpoint(crd, point, position);
         await this.#context.onPageDone?.(point);
       },
       onObject: report,
@@ -199,16 +220,19 @@ export class CrdRun {
     return pass.isResumed;
   }
 
-  async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint): Promise<void> {
-    const checkpoint = {
+  async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint, position: ListPosition): Promise<void> {
+    const { lease, memory } = this.#parts;
+    const checkpoint = formatCheckpoint({
       migration: checkpointOwnerOf(this.#context),
       crdUid: crd.metadata.uid,
       generation: crd.metadata.generation ?? 0,
       storageVersion: storageVersionOf(crd),
       apiServers: this.#evidence.apiServers,
       ...point,
-    };
-    await this.#parts.lease.saveCheckpoint(formatCheckpoint(checkpoint), this.#context);
+      ...(point.continueToken === undefined ? {} : { progress: earlierProgressOf(this.#tally.counts, position.state) }),
+    });
+    await lease.saveCheckpoint(checkpoint, this.#context);
+    memory.left = { checkpoint, tally: new Tally(this.#tally), position };
   }
 
   /** Nothing of this run rests on storedVersions, so it goes on; but whoever did that rested on less. */

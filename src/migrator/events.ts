@@ -1,4 +1,4 @@
-import type { Counts } from "./counts.ts";
+import type { Counts, NamedObject } from "./counts.ts";
 import type { GuardIdentity } from "./guard.ts";
 
 /** What a run tells whoever watches it. */
@@ -10,11 +10,13 @@ export type MigrationEvent =
   | { readonly type: "lagging"; readonly server: string; readonly reason: string }
   | { readonly type: "converged"; readonly apiServers: readonly string[] }
   | { readonly type: "settling"; readonly remainingMs: number }
-  | { readonly type: "resumed"; readonly watermark: string }
+  /** `counts` are those that it goes on with. */
+  | { readonly type: "resumed"; readonly watermark: string; readonly counts: Readonly<Counts> }
   /** The API server refused a continue token: 410 where it expired. Objects that are done are skipped, either way. */
   | { readonly type: "tokenRefused"; readonly status: number; readonly startsOver: boolean }
   | { readonly type: "progress"; readonly counts: Readonly<Counts> }
-  | { readonly type: "retrying"; readonly reason: string; readonly delayMs: number }
+  /** `object` is the one whose write failed, where it was a write of one. */
+  | { readonly type: "retrying"; readonly reason: string; readonly delayMs: number; readonly object?: NamedObject }
   /** No progress for too long: the freeze is lifted until it can go on. */
   | {
       readonly type: "waiting";

@@ -1,23 +1,44 @@
 import type { ObjectIdentity } from "../kube/listed-object.ts";
 import { objectNameOf } from "./counts.ts";
 
+/** A {@link ListPosition} as it is kept in the cluster. */
+export interface ListPositionState {
+  readonly listed: number;
+  /** The name of the last object that was listed. */
+  readonly last?: string;
+  /** The same before the list last began again, where it was further then. */
+  readonly listedTo?: string;
+}
+
 /**
  * How far a list is. An API server lists objects by namespace and name, so after a restart it is known which of them were
  * listed before. Only counts rest on that.
  */
 export class ListPosition {
   /** Objects that the list showed, with those that were there before a restart and are gone. */
-  listed = 0;
+  listed: number;
   #last: string | undefined;
   #listedTo: string | undefined;
 
+  /** @param before goes on from there. @default at the first object */
+  constructor({ listed, last, listedTo }: ListPositionState = { listed: 0 }) {
+    this.listed = listed;
+    this.#last = last;
+    this.#listedTo = listedTo;
+  }
+
+  /** What another one can go on from. */
+  get state(): ListPositionState {
+    return {
+      listed: this.listed,
+      ...(this.#last === undefined ? {} : { last: this.#last }),
+      ...(this.#listedTo === undefined ? {} : { listedTo: this.#listedTo }),
+    };
+  }
+
   /** A copy of its own. */
   copy(): ListPosition {
-    const copy = new ListPosition();
-    copy.listed = this.listed;
-    copy.#last = this.#last;
-    copy.#listedTo = this.#listedTo;
-    return copy;
+    return new ListPosition(this.state);
   }
 
   /** A page is done. */

@@ -53,14 +53,16 @@ export async function migrateCrd(context: RunContext, crdName: string): Promise<
   });
 }
 
-function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<MigrationResult> {
+function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Promise<MigrationResult> {
   const { context, crdName, lease } = parts;
+  const memory: CrdRunParts["memory"] = {};
   const restarts = context.options.force ? new ServerRestarts() : undefined;
   return runUntilDone({
     context,
     name: crdName,
     maxFreezeIdleMs: context.options.maxFreezeIdleMs,
-    attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup, restarts }).run(),
+    attempt: (attemptContext, cleanup) =>
+      new CrdRun({ ...parts, context: attemptContext, cleanup, memory, restarts }).run(),
     probe: ({ stuckOn }, signal) =>
       stuckOn?.kind === "lease"
         ? lease.probe(signal)

@@ -4,6 +4,7 @@ import { ApiError } from "../kube/errors.ts";
 import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { backoffMs } from "./backoff.ts";
 import { LoopPace, type LoopPaceOptions } from "./loop-pace.ts";
+import type { NamedObject } from "./counts.ts";
 import type { RunBudget } from "./run-budget.ts";
 import { WaitingForOthers } from "./start-again.ts";
 
@@ -31,8 +32,8 @@ export interface RetrierOptions {
   readonly isPlaceWanted?: () => boolean;
   /** Sums up what failures cost over all attempts of a run. @default each operation counts for itself */
   readonly budget?: RunBudget;
-  /** Told of every failure that is retried. */
-  readonly onRetry?: (error: unknown, delayMs: number) => void;
+  /** Told of every failure that is retried, and of the object whose request failed, where it was one's. */
+  readonly onRetry?: (error: unknown, delayMs: number, object?: NamedObject) => void;
 }
 
 /** How far a piece of work is in being retried. */
@@ -41,6 +42,8 @@ export interface RetryState {
   readonly attempt: number;
   /** When it first failed, on the monotonic clock. */
   readonly since: number;
+  /** Whose request it is. @default no object's */
+  readonly object?: NamedObject;
 }
 
 /**
@@ -120,7 +123,7 @@ export class Retrier {
     this.#throwIfSpent(error, state.since);
     const retryAfter = error instanceof ApiError ? error.retryAfterSeconds : undefined;
     const delay = backoffMs(state.attempt, random(), retryAfter);
-    onRetry?.(error, delay);
+    onRetry?.(error, delay, state.object);
     await clock.sleep(delay, signal);
   }
 

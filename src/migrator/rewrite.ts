@@ -9,6 +9,7 @@ import type { Transport } from "../kube/transport.ts";
 import { backoffMs } from "./backoff.ts";
 import { noOpWrite } from "./no-op-write.ts";
 import { type ObjectState, readObjectState } from "./object-state.ts";
+import { namedObjectOf } from "./counts.ts";
 import type { Pacer } from "./pacer.ts";
 import type { Patience } from "./patience.ts";
 import type { Retrier, RetryState } from "./retrier.ts";
@@ -234,9 +235,9 @@ class Rewrite {
     if (isOfTheObject(error) && (await this.#givesUpFault())) {
       return { kind: "failed", reason: reasonOf(error) };
     }
-    const { attempt, since } = this.#retryState();
-    const state = isOfTheObject(error) ? { attempt: Math.min(attempt, MAX_FAULT_ATTEMPT), since } : { attempt, since };
-    await retrier.pause(error, state, signal);
+    const state = this.#retryState();
+    const attempt = isOfTheObject(error) ? Math.min(state.attempt, MAX_FAULT_ATTEMPT) : state.attempt;
+    await retrier.pause(error, { ...state, attempt }, signal);
     return undefined;
   }
 
@@ -262,7 +263,7 @@ class Rewrite {
 
   #retryState(): RetryState {
     this.#failedSince ??= this.#context.clock.monotonic();
-    return { attempt: this.#failures++, since: this.#failedSince };
+    return { attempt: this.#failures++, since: this.#failedSince, object: namedObjectOf(this.#object) };
   }
 
   #afterRejection(error: unknown): ObjectOutcome | undefined {

@@ -50,15 +50,15 @@ export function observeMigration(
       retriedBefore++;
     }
   };
+  // A run that goes back to an earlier page counts what lies behind it once more: each object counts once here.
+  const mostOf = ({ done, migrated, failed }: Readonly<Counts>): typeof seen => ({
+    migrated: Math.max(seen.migrated, migrated),
+    failed: Math.max(seen.failed, failed),
+    skipped: Math.max(seen.skipped, done - migrated - failed),
+  });
   const progress = (counts: Readonly<Counts>): void => {
-    const { done, migrated, failed, total = done } = counts;
-    const now = { migrated, failed, skipped: done - migrated - failed };
-    // A run that goes back to an earlier page counts what lies behind it once more: each object counts once here.
-    const most = {
-      migrated: Math.max(seen.migrated, now.migrated),
-      failed: Math.max(seen.failed, now.failed),
-      skipped: Math.max(seen.skipped, now.skipped),
-    };
+    const { done, total = done } = counts;
+    const most = mostOf(counts);
     count("migrated", most.migrated - seen.migrated);
     count("failed", most.failed - seen.failed);
     count("skipped", most.skipped - seen.skipped);
@@ -68,10 +68,13 @@ export function observeMigration(
   const event = (happened: MigrationEvent): void => {
     switch (happened.type) {
       case "frozen":
-        // Every attempt begins with it, and counts from zero.
+        // Every attempt begins with it, and counts from zero unless it says that it resumes.
         seen = NOTHING;
         found();
         freezes.frozen(resource);
+        return;
+      case "resumed":
+        seen = mostOf(happened.counts);
         return;
       case "unfrozen":
         freezes.lifted(resource);

@@ -33,7 +33,7 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [{ type: "lagging", server: "https://a", reason: "old hash" }, "waiting for https://a: old hash"],
   [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
   [{ type: "settling", remainingMs: 64_400 }, "waiting 64s for in-flight writes in the old version to finish"],
-  [{ type: "resumed", watermark: "100" }, "resuming an earlier run at resourceVersion 100"],
+  [{ type: "resumed", watermark: "100", counts: new Tally().counts }, "resuming an earlier run at resourceVersion 100"],
   [
     { type: "yielding", reason: "Cannot migrate now: another is at work" },
     "waiting: Cannot migrate now: another is at work",
@@ -47,6 +47,10 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
     "the API server refused the continue token (400); the list starts over at the first object",
   ],
   [{ type: "retrying", delayMs: 150, reason: "reset" }, "retrying in 0.1s: reset"],
+  [
+    { type: "retrying", delayMs: 150, reason: "reset", object: { namespace: "carts", name: "cart-7" } },
+    "retrying carts/cart-7 in 0.1s: reset",
+  ],
   [{ type: "pruned", storedVersions: ["v2"], removed: ["v1"] }, "pruned storedVersions to [v2]"],
   [{ type: "unfrozen" }, "lifted the freeze"],
   [{ type: "warning", message: "odd" }, "warning: odd"],

@@ -1,4 +1,5 @@
 import tap from "tap";
+import { Tally } from "../../src/migrator/counts.ts";
 import { RunProgress } from "../../src/controller/run-progress.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 
@@ -24,7 +25,7 @@ await tap.test("RunProgress counts every write of an attempt that resumes anothe
   const run = new RunProgress();
   run.event(progressOf(7, 7));
   run.begins();
-  run.event({ type: "resumed", watermark: "5" });
+  run.event({ type: "resumed", watermark: "5", counts: new Tally().counts });
   t.equal(run.event(progressOf(1, 0)), false);
   t.equal(run.event(progressOf(2, 1)), true);
   t.equal(run.event(progressOf(3, 1)), false);

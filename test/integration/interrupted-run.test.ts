@@ -12,7 +12,7 @@ import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { parallel } from "./parallel.ts";
-import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+import { INTERRUPTED_FLAGS, SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
 const SLOW_MIGRATE = ["migrate", "--settle", "1s", ...INTERRUPTED_FLAGS];
@@ -124,6 +124,30 @@ parallel("W is not reused: one beyond what etcd has is void, as after a restore 
   t.match(again.stdout, /resuming an earlier run at resourceVersion 999999999999/, "negative control: it was read");
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "and not believed");
   await assertNoTraces(t, cluster, kind);
+});
+
+parallel("a run that resumes counts on from the last whole page of the one before", async (t) => {
+  const kind = new TestKind("counted");
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const interrupt = new AbortController();
+  const args = [kind.name, ...SLOW_FLAGS, "-o", "json"];
+  const first = await cluster.migrate(args, {
+    signal: interrupt.signal,
+    onStdout: (text) => {
+      if (/"done":[3-9]\d/.test(text)) interrupt.abort(new KsvmError("Interrupted", "enough"));
+    },
+  });
+  t.equal(first.code, 130, first.stderr);
+  const again = await cluster.migrate(args);
+  t.equal(again.code, 0, again.stderr);
+  const shown = [...again.stdout.matchAll(/"done":(\d+)/g)].map(([, done]) => Number(done));
+  t.ok(
+    shown.length > 1 && shown.every((done) => done >= 20),
+    `it does not begin at zero: ${shown.slice(0, 5).join(", ")}`,
+  );
+  const totals = new Set([...again.stdout.matchAll(/"total":(\d+)/g)].map(([, total]) => Number(total)));
+  t.same([...totals], [SLOW_RUN_OBJECTS], "nor does the total");
+  t.equal(shown.at(-1), SLOW_RUN_OBJECTS, "and each object counts once");
 });
 
 parallel("W is not reused: a run on a built-in resource that was interrupted begins at the start", async (t) => {

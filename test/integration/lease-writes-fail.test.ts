@@ -11,6 +11,9 @@ import { parallel } from "./parallel.ts";
 import { serveWebhook } from "./serve-webhook.ts";
 import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
+/** As SLOW_FLAGS have it. */
+const PAGE_SIZE = 10;
+
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 
@@ -50,6 +53,11 @@ async function leaseWebhook(t: Test, kind: TestKind) {
   return webhook;
 }
 
+/** How many objects a run says it is through with, in the order in which it says so, its result included. */
+function doneIn(output: string): number[] {
+  return [...output.matchAll(/"done":(\d+)/g)].map(([, done]) => Number(done));
+}
+
 /** Starts a run, and has the writes of its Lease fail once it rewrites objects. */
 async function runWithoutLeaseWrites(t: Test, kind: TestKind, flags: readonly string[], signal?: AbortSignal) {
   const webhook = await leaseWebhook(t, kind);
@@ -74,11 +82,13 @@ async function untilLifted(kind: TestKind): Promise<void> {
 
 parallel("a run whose Lease cannot be written waits without a freeze, says so, and goes on when it can", async (t) => {
   const kind = new TestKind("unwritten");
-  const { webhook, seen, ended } = await runWithoutLeaseWrites(t, kind, ["--max-freeze-idle", "3s"]);
+  const { webhook, seen, ended } = await runWithoutLeaseWrites(t, kind, ["--max-freeze-idle", "3s", "-o", "json"]);
   await untilLifted(kind);
   await eventually(
     async () =>
-      /waiting up to .* for webhook "leases.example.com": Cannot go on: Lease ".*" cannot be renewed/.test(seen.output),
+      /"type":"waiting","reason":"Cannot go on: Lease .* cannot be renewed.*"webhook":"leases.example.com"/.test(
+        seen.output,
+      ),
     "the run says that it is the Lease",
   );
   await assertUnfrozen(t, cluster, kind);
@@ -87,6 +97,10 @@ parallel("a run whose Lease cannot be written waits without a freeze, says so, a
   const { code, stderr } = await ended;
   t.equal(code, 0, stderr);
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  const [before, after] = seen.output.split('"type":"resumed"').map(doneIn);
+  const lastPage = Math.floor((before?.at(-1) ?? 0) / PAGE_SIZE) * PAGE_SIZE;
+  t.ok(lastPage > 0 && after?.every((done) => done >= lastPage), "what users see goes on at the last whole page");
+  t.equal(after?.at(-1), SLOW_RUN_OBJECTS, "and each object counts once");
   await assertNoTraces(t, cluster, kind);
 });
 

@@ -1,7 +1,14 @@
 import * as fc from "fast-check";
 import tap from "tap";
 
-import { type Checkpoint, checkpointOwnerOf, formatCheckpoint, resumePointOf } from "../../src/migrator/checkpoint.ts";
+import { Tally } from "../../src/migrator/counts.ts";
+import {
+  type Checkpoint,
+  checkpointOwnerOf,
+  earlierProgressOf,
+  formatCheckpoint,
+  resumePointOf,
+} from "../../src/migrator/checkpoint.ts";
 import { crdWith } from "../api/crd-fixture.ts";
 
 const CRD = crdWith();
@@ -30,6 +37,38 @@ await tap.test("resumePointOf() gives back what formatCheckpoint() was given whe
   );
   t.end();
 });
+
+await tap.test(
+  "resumePointOf() gives back how far a run was, where its list goes on, and no object that failed",
+  (t) => {
+    const counts = {
+      ...new Tally().counts,
+      done: 23,
+      migrated: 8,
+      newer: 4,
+      current: 5,
+      gone: 6,
+      failed: 0,
+      total: 99,
+    };
+    const progress = earlierProgressOf(counts, { listed: 17, last: "ns/w17" });
+    const left = { watermark: "100", continueToken: "token" };
+    const resumed = resumePointOf(formatCheckpoint({ ...CHECKPOINT, progress }), CRD, EXPECTED);
+    const kept = { counts: { current: 5, gone: 6, newer: 12 }, position: { listed: 17, last: "ns/w17" } };
+    t.same(resumed, { ...left, progress: kept }, "what it wrote was written since the watermark");
+    t.match(Tally.after(resumed?.progress?.counts).counts, { done: 23, migrated: 0, newer: 12, failed: 0 });
+    const { continueToken: _, ...first } = { ...CHECKPOINT, progress };
+    t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100" }, "every object is shown again");
+    for (const forged of [7, null, "x", [], {}, { counts: { ...kept.counts, newer: -1 }, position: kept.position }]) {
+      const text = formatCheckpoint({ ...CHECKPOINT, progress: forged as unknown as typeof progress });
+      t.same(resumePointOf(text, CRD, EXPECTED), left, "counts from zero");
+    }
+    const failed = { counts: { ...kept.counts, failed: -3 }, position: kept.position };
+    const text = formatCheckpoint({ ...CHECKPOINT, progress: failed });
+    t.same(resumePointOf(text, CRD, EXPECTED)?.progress, kept, "whether something is pruned never rests on it");
+    t.end();
+  },
+);
 
 const otherCrds: readonly [name: string, crd: ReturnType<typeof crdWith>][] = [
   ["another uid", crdWith({ metadata: { uid: "uid-2" } })],

@@ -7,6 +7,7 @@ import { type ListedObject, listedObjectOf } from "../../src/kube/listed-object.
 import { REWRITE_FIELD_MANAGER } from "../../src/api/names.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
+import type { NamedObject } from "../../src/migrator/counts.ts";
 import { Limiter } from "../../src/migrator/limiter.ts";
 import { Pacer } from "../../src/migrator/pacer.ts";
 import { FAULT_PATIENCE_MS, Patience } from "../../src/migrator/patience.ts";
@@ -76,6 +77,8 @@ interface Answers {
   /** Whether other objects get through all the while. @default true */
   readonly othersProgress?: boolean;
   readonly limiter?: Limiter;
+  /** Told of the object of each request that is tried again. */
+  readonly onRetry?: (object: NamedObject | undefined) => void;
 }
 
 interface Rewritten {
@@ -96,7 +99,8 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     clock,
     random: () => 0.5,
     maxIdleMs: 300_000,
-    onRetry: () => {
+    onRetry: (_, __, retried) => {
+      answers.onRetry?.(retried);
       if (answers.othersProgress ?? true) retrier.progressed();
     },
   });
@@ -531,4 +535,12 @@ await tap.test("rewriteObject() leaves the namespace out when the object has non
     kind: "Gadget",
     metadata: { name: "a", uid: "uid-a", resourceVersion: "50" },
   });
+});
+
+await tap.test("rewriteObject() names the object whose write it tries again", async (t) => {
+  const retried: (NamedObject | undefined)[] = [];
+  const busy = status(503, { reason: "ServiceUnavailable", message: "etcd is busy" });
+  const { outcome } = await rewrite(t, { patch: [busy, WRITTEN], onRetry: (object) => void retried.push(object) });
+  t.match(await outcome, { kind: "migrated" });
+  t.same(retried, [{ namespace: "ns", name: "a" }]);
 });

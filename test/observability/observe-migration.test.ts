@@ -1,6 +1,6 @@
 import tap from "tap";
 
-import type { Counts } from "../../src/migrator/counts.ts";
+import { type Counts, Tally } from "../../src/migrator/counts.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { observeMigration } from "../../src/observability/observe-migration.ts";
@@ -74,6 +74,21 @@ await tap.test(
       { resource: RESOURCE, outcome: "migrated", value: 470 },
       { resource: RESOURCE, outcome: "failed", value: 0 },
       { resource: RESOURCE, outcome: "skipped", value: 130 },
+    ]);
+  },
+);
+
+await tap.test(
+  "observeMigration() counts what an earlier run of another process did in that process alone",
+  async (t) => {
+    const { observer, samples } = setUp();
+    observer.event(FROZEN);
+    observer.event({ type: "resumed", watermark: "5", counts: { ...new Tally().counts, done: 400, newer: 400 } });
+    observer.event(progress({ done: 450, newer: 400, migrated: 50, total: 1_000 }));
+    t.same(await samples("ksvm_objects_total"), [
+      { resource: RESOURCE, outcome: "migrated", value: 50 },
+      { resource: RESOURCE, outcome: "failed", value: 0 },
+      { resource: RESOURCE, outcome: "skipped", value: 0 },
     ]);
   },
 );

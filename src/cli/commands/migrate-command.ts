@@ -216,6 +216,7 @@ function retrierFor({ maxIdleMs, webhookWaitMs }: MigrateFlags, emit: EventSink)
     random: Math.random,
     maxIdleMs,
     webhookWaitMs,
-    onRetry: (error, delayMs) => emit({ type: "retrying", reason: messageOf(error), delayMs }),
+    onRetry: (error, delayMs, object) =>
+      emit({ type: "retrying", reason: messageOf(error), delayMs, ...(object === undefined ? {} : { object }) }),
   });
 }

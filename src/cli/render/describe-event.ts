@@ -19,7 +19,8 @@ const DESCRIBERS: Describers = {
   tokenRefused: ({ status, startsOver }) =>
     `the API server refused the continue token (${status}); ` +
     (startsOver ? "the list starts over at the first object" : "the list continues at the same object"),
-  retrying: ({ delayMs, reason }) => `retrying in ${seconds(delayMs)}: ${reason}`,
+  retrying: ({ delayMs, object, reason }) =>
+    `retrying ${object === undefined ? "" : `${objectNameOf(object)} `}in ${seconds(delayMs)}: ${reason}`,
   waiting: ({ webhook, reason, budgetMs, waitsFor }) =>
     `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting up to ${seconds(budgetMs)} without a freeze` +
     `${webhook === undefined ? "" : ` for webhook "${webhook}"`}: ${reason}`,
