@@ -1,6 +1,7 @@
 import type { X509Certificate } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
+import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { objectPath, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../migrator/api-servers.ts";
@@ -52,8 +53,10 @@ function stuckAt(server: string, reason: string): KsvmError {
   return new KsvmError("RotationStuck", text);
 }
 
+/** @throws {DoubtfulAnswer} where the answer is not this object: it says nothing about what the API server trusts. */
 async function readCached(client: ApiClient, name: string, signal: AbortSignal): Promise<BundleHolder> {
   const path = objectPath(WEBHOOK_CONFIGURATIONS, { name });
   const query = { resourceVersion: "0" };
-  return (await client.transport.request<BundleHolder>({ method: "GET", path, query, signal })).body;
+  const { body } = await client.transport.request<BundleHolder>({ method: "GET", path, query, signal });
+  return objectIn(body, { name, path });
 }

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { connect } from "node:tls";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
 import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
+import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
 /** Where a replica listens. */
@@ -34,25 +34,20 @@ const HANDSHAKE_TIMEOUT_MS = 5_000;
 
 /**
  * The replicas that the Service sends requests to, by its EndpointSlices; those that end and still serve included.
- * `undefined` where the user may not read them.
- * @throws {ApiError | TransportError}
+ * `undefined` where the authorizer says that the user may not read them.
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list, or a 403 that a proxy gave.
  */
 export async function findReplicas(
   client: ApiClient,
   { namespace, service }: ServiceNames,
   signal: AbortSignal,
 ): Promise<readonly ReplicaAddress[] | undefined> {
-  try {
-    const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
-    const query = { labelSelector: `kubernetes.io/service-name=${service}` };
-    const { body } = await client.transport.request<ListAnswer<EndpointSlice>>({ method: "GET", path, query, signal });
-    return allItemsOf(body, path).flatMap(addressesOf);
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 403) {
-      return undefined;
-    }
-    throw error;
-  }
+  const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
+  const query = { labelSelector: `kubernetes.io/service-name=${service}` };
+  const answer = await unlessForbidden(() =>
+    client.transport.request<ListAnswer<EndpointSlice>>({ method: "GET", path, query, signal }),
+  );
+  return answer && allItemsOf(answer.body, path).flatMap(addressesOf);
 }
 
 /** The serving addresses of one slice; its only port is the webhook's. */

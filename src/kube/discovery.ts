@@ -39,6 +39,18 @@ export async function assertSupportedServer(transport: Transport, options: CallO
   return gitVersion;
 }
 
+/**
+ * The `gitVersion` in an answer to `/version`.
+ * @throws {DoubtfulAnswer} where it has none: it is not an API server's.
+ */
+export function versionIn(body: unknown): string {
+  const { gitVersion } = (body ?? {}) as { readonly gitVersion?: unknown };
+  if (typeof gitVersion !== "string" || gitVersion === "") {
+    throw new DoubtfulAnswer("Cannot read /version: the answer names no version of Kubernetes");
+  }
+  return gitVersion;
+}
+
 /** Whether a `gitVersion`, distribution suffixes included, is one that this program works with. */
 export function isSupportedVersion(gitVersion: string): boolean {
   const match = /^v?(\d+)\.(\d+)/.exec(gitVersion);

@@ -65,9 +65,13 @@ function kindOfAnswer(error: ApiError): FailureKind {
   return kind ?? (isTransient ? "transient" : "rejected");
 }
 
-/** Whether the authorizer refused: who asked is known, and may not do this. */
+/**
+ * Whether the authorizer refused: who asked is known, and may not do this. It answers with a Status, so a page of a proxy that
+ * has the same words is none of it.
+ */
 export function isForbidden(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status === 403 && failureKindOf(error) === "denied";
+  const isStatus = error instanceof ApiError && error.status === 403 && error.reason === "Forbidden";
+  return isStatus && failureKindOf(error) === "denied";
 }
 
 /** The name of an admission webhook is a DNS name, so nothing in it is escaped. */

@@ -2,8 +2,8 @@ import { specKeyOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { resourcesOf } from "../kube/discovery.ts";
-import { ApiError } from "../kube/errors.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
+import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "./ask-all.ts";
 import { type BuiltIn, resourceNameOf } from "./built-in.ts";
@@ -231,18 +231,9 @@ export class BuiltInEvidence {
     const { client, retrier, signal } = this.#context;
     const { group, resource } = this.#resource;
     const ref = { name: `${group === "" ? "core" : group}.${resource}` };
-    try {
-      const found = await retrier.run(
-        () => client.findIfServed<StorageVersion>(STORAGE_VERSIONS, ref, { signal }),
-        signal,
-      );
-      return found && storageVersionFactsOf(found);
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 403) {
-        return undefined;
-      }
-      throw error;
-    }
+    const read = () => client.findIfServed<StorageVersion>(STORAGE_VERSIONS, ref, { signal });
+    const found = await retrier.run(() => unlessForbidden(read), signal);
+    return found && storageVersionFactsOf(found);
   }
 
   async #crdState(): Promise<string> {

@@ -1,8 +1,7 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { ApiError, DoubtfulAnswer } from "../kube/errors.ts";
-import { isForbidden } from "../kube/failure.ts";
 import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
+import { unlessForbidden } from "../kube/unless-forbidden.ts";
 
 /** The Lease by which an API server says that it lives, where it may live. */
 export interface LiveLease {
@@ -119,17 +118,4 @@ export function urlsOf({ endpoints, ports }: EndpointSlice): readonly string[] {
     .filter(({ conditions }) => conditions?.ready !== false)
     .flatMap(({ addresses }) => addresses)
     .map((address) => `https://${address.includes(":") ? `[${address}]` : address}:${port}`);
-}
-
-/** `undefined` where the authorizer refused. Nothing else in an API server answers a read with a 403: a proxy did. */
-async function unlessForbidden<T>(read: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await read();
-  } catch (error) {
-    if (isForbidden(error)) {
-      return undefined;
-    }
-    const isProxys = error instanceof ApiError && error.status === 403;
-    throw isProxys ? new DoubtfulAnswer(error.message, error) : error;
-  }
 }

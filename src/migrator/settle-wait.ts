@@ -1,6 +1,8 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
+import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { versionIn } from "../kube/discovery.ts";
 import { CRDS, objectPath } from "../kube/resources.ts";
 import type { ApiResponse } from "../kube/transport.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
@@ -17,6 +19,15 @@ export interface SettleOptions {
   /** Whether an API server was behind only just now. */
   readonly lagged: boolean;
 }
+
+/** What an API server is asked, and what makes something of its answer. */
+interface Question<T> {
+  readonly path: string;
+  /** @throws {DoubtfulAnswer} where an API server does not answer so: it may be a proxy's, which answers while the API server stands still. */
+  readonly read: (body: unknown) => T;
+}
+
+const VERSION: Question<string> = { path: "/version", read: versionIn };
 
 /** How often an API server is asked whether it still answers, in milliseconds. */
 const POLL_MS = 2_500;
@@ -94,7 +105,7 @@ class Settling {
     const end = clock.monotonic() + ms;
     for (let leftMs = ms; leftMs > 0; leftMs = end - clock.monotonic()) {
       await clock.sleep(Math.min(POLL_MS, leftMs), signal);
-      await this.#ask("/version");
+      await this.#ask(VERSION);
     }
   }
 
@@ -102,26 +113,32 @@ class Settling {
   async #read(): Promise<{ readonly crds: readonly CustomResourceDefinition[]; readonly serverNow: number }> {
     const { crdName } = this.#options;
     if (crdName === undefined) {
-      return { crds: [], serverNow: (await this.#ask("/version")).serverNow };
+      return { crds: [], serverNow: (await this.#ask(VERSION)).serverNow };
     }
-    const { bodies, serverNow } = await this.#ask(objectPath(CRDS, { name: crdName }));
-    return { crds: bodies as readonly CustomResourceDefinition[], serverNow };
+    const path = objectPath(CRDS, { name: crdName });
+    const read = (body: unknown): CustomResourceDefinition =>
+      objectIn(body as CustomResourceDefinition, { name: crdName, path });
+    const { bodies, serverNow } = await this.#ask({ path, read });
+    return { crds: bodies, serverNow };
   }
 
   /**
    * Asks every API server. The slowest of their clocks counts: a change was stamped by one of them, so against the
    * slowest it is never taken for older than it is.
    */
-  async #ask(path: string): Promise<{ readonly bodies: readonly unknown[]; readonly serverNow: number }> {
-    const answers = await Promise.all(this.#options.apiServers.map((client) => this.#askOne(client, path)));
+  async #ask<T>(question: Question<T>): Promise<{ readonly bodies: readonly T[]; readonly serverNow: number }> {
+    const answers = await Promise.all(this.#options.apiServers.map((client) => this.#askOne(client, question)));
     const serverNow = Math.min(...answers.map(({ serverTime }) => serverTime ?? this.#context.clock.now()));
     return { bodies: answers.map(({ body }) => body), serverNow };
   }
 
-  async #askOne({ transport }: ApiClient, path: string): Promise<ApiResponse<unknown>> {
+  async #askOne<T>({ transport }: ApiClient, { path, read }: Question<T>): Promise<ApiResponse<T>> {
     const { clock, emit, retrier, signal } = this.#context;
     const startedAt = clock.monotonic();
-    const answer = await retrier.run(() => transport.request({ method: "GET", path, signal }), signal);
+    const answer = await retrier.run(async () => {
+      const { body, ...rest } = await transport.request({ method: "GET", path, signal });
+      return { ...rest, body: read(body) };
+    }, signal);
     const tookMs = clock.monotonic() - startedAt;
     if (tookMs > SLOW_ANSWER_MS) {
       const { server } = transport;

@@ -5,6 +5,7 @@ import tap, { type Test } from "tap";
 import { addressesOf, askReplicas, findReplicas, type ReplicaAddress } from "../../src/certs/replicas.ts";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { ApiClient } from "../../src/kube/client.ts";
+import type { Status } from "../../src/api/meta.ts";
 import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const names = { namespace: "ns", service: "hook" };
@@ -51,16 +52,24 @@ await tap.test("addressesOf() has every endpoint that serves, those that end inc
 
 await tap.test("findReplicas() reads the Service's EndpointSlices; undefined where that is forbidden", async (t) => {
   // A real API server takes no loopback addresses in an EndpointSlice.
-  let isForbidden = false;
+  let refusal: Partial<Status> | string | undefined;
   const server = await startServer(t, (_, response) =>
-    isForbidden
-      ? sendStatus(response, 403)
+    refusal !== undefined
+      ? typeof refusal === "string"
+        ? response.writeHead(403).end(refusal)
+        : sendStatus(response, 403, refusal)
       : sendJson(response, 200, { items: [{ endpoints: [{ addresses: ["10.0.0.1"] }], ports: [{ port: 1 }] }] }),
   );
   const client = new ApiClient(server.transport());
   t.same(await findReplicas(client, names, signal), [{ host: "10.0.0.1", port: 1 }]);
   t.equal(server.seen[0]?.path, "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices");
   t.equal(server.seen[0]?.query.get("labelSelector"), "kubernetes.io/service-name=hook");
-  isForbidden = true;
+  const message =
+    'endpointslices.discovery.k8s.io is forbidden: User "u" cannot list resource "endpointslices" in API group';
+  refusal = { reason: "Forbidden", message };
   t.equal(await findReplicas(client, names, signal), undefined);
+  for (refusal of [{}, { reason: "Forbidden" }, "<html>blocked</html>", `<html>${message}</html>`]) {
+    const doubtful = { name: "DoubtfulAnswer", code: "ApiRequestFailed" };
+    await t.rejects(findReplicas(client, names, signal), doubtful, "no word of the authorizer");
+  }
 });

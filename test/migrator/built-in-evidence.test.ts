@@ -87,7 +87,10 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
       clock.advance(10);
       const storageVersionHash = hashAt(clock.monotonic());
       const list = { kind: "APIResourceList", groupVersion: "apps/v1", items: [] };
-      const body = path === "/version" ? {} : { ...list, resources: [{ name: "deployments", storageVersionHash }] };
+      const body =
+        path === "/version"
+          ? { gitVersion: "v1.36.3" }
+          : { ...list, resources: [{ name: "deployments", storageVersionHash }] };
       return { status: 200, body, serverTime: clock.now() };
     };
     return { transport: { server, request, stream }, findIfServed: async () => undefined } as unknown as ApiClient;

@@ -111,7 +111,7 @@ function runAt(...crds: readonly CustomResourceDefinition[]) {
     const request = ({ path }: { path: string }): Promise<unknown> => {
       paths.push(path);
       const serverTime = clock.now() + skewMs;
-      if (path === "/version") return Promise.resolve({ body: {}, serverTime });
+      if (path === "/version") return Promise.resolve({ body: { gitVersion: "v1.36.3" }, serverTime });
       return Promise.resolve({ body: queue.length > 1 ? queue.shift() : queue[0], serverTime });
     };
     return { transport: { request } } as unknown as ApiClient;

@@ -12,10 +12,14 @@ const SETTLE_MS = 65_000;
 /** API times are cut to the second. */
 const RESOLUTION_MS = 1_000;
 
+const VERSION = { gitVersion: "v1.36.3" };
+
 interface Setting {
   readonly clock: FakeClock;
   readonly events: MigrationEvent[];
   readonly paths: string[];
+  /** What a proxy answers instead, by path. */
+  readonly bodies: Map<string, unknown[]>;
   readonly settle: (options: Omit<SettleOptions, "apiServers">) => Promise<void>;
 }
 
@@ -28,9 +32,12 @@ function setting(tookMs: (n: number) => number, changedAgoMs = 3_600_000): Setti
   const crd = crdWith({ metadata: { creationTimestamp: time, managedFields } });
   const events: MigrationEvent[] = [];
   const paths: string[] = [];
+  const bodies = new Map<string, unknown[]>();
   const request = async ({ path }: { path: string }): Promise<unknown> => {
     clock.advance(tookMs(paths.push(path)));
-    return { status: 200, body: path === "/version" ? {} : crd, serverTime: clock.now() };
+    const queue = bodies.get(path) ?? [];
+    const body = queue.length > 0 ? queue.shift() : path === "/version" ? VERSION : crd;
+    return { status: 200, body, serverTime: clock.now() };
   };
   const client = { transport: { server: "https://a", request } } as unknown as ApiClient;
   const context = {
@@ -40,7 +47,7 @@ function setting(tookMs: (n: number) => number, changedAgoMs = 3_600_000): Setti
     retrier: new Retrier({ clock, random: () => 0.5 }),
     signal: new AbortController().signal,
   } as unknown as RunContext;
-  return { clock, events, paths, settle: (options) => settle(context, { ...options, apiServers: [client] }) };
+  return { bodies, clock, events, paths, settle: (options) => settle(context, { ...options, apiServers: [client] }) };
 }
 
 const QUICK = (): number => 10;
@@ -110,4 +117,26 @@ await tap.test("settle() gives up where an API server does not answer at all", a
     signal: new AbortController().signal,
   } as unknown as RunContext;
   await t.rejects(settle(context, { lagged: false, apiServers: [client] }), { code: "RetryBudgetExceeded" });
+});
+
+for (const [title, path, crdName] of [
+  ["CRD", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com", "widgets.example.com"],
+  ["version", "/version", undefined],
+] as const) {
+  await tap.test(`settle() asks again for the ${title} where a proxy answers {}`, async (t) => {
+    const { bodies, clock, paths, settle: run } = setting(QUICK);
+    bodies.set(path, [{}, { metadata: {} }, null]);
+    await run({ lagged: false, ...(crdName === undefined ? {} : { crdName }) });
+    t.equal(paths.length, 4, "three of a proxy, and the one of the API server");
+    t.ok(clock.monotonic() < SETTLE_MS);
+  });
+}
+
+await tap.test("settle() never ends by the answers of a proxy", async (t) => {
+  const { bodies, settle: run } = setting(QUICK);
+  bodies.set(
+    "/version",
+    Array.from({ length: 100_000 }, () => ({})),
+  );
+  await t.rejects(run({ lagged: false }), { code: "RetryBudgetExceeded", message: /names no version of Kubernetes/ });
 });
