@@ -3,11 +3,11 @@ import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { isUnserved } from "../kube/absent.ts";
+import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";
-import { STORAGE_STATES } from "../kube/resources.ts";
+import { CRDS, STORAGE_STATES } from "../kube/resources.ts";
 import { LoopPace } from "../migrator/loop-pace.ts";
 
 /** What {@link retireStorageStates} needs. */
@@ -18,6 +18,7 @@ export interface RetireOptions {
   readonly signal: AbortSignal;
 }
 
+const CRD_NAME = `${STORAGE_STATES.resource}.${STORAGE_STATES.group}`;
 const PAGE_SIZE = 500;
 const OWNED_FIELDS: Projection = {
   fields: {
@@ -65,8 +66,9 @@ async function deleteAll(client: ApiClient, signal: AbortSignal): Promise<number
       deleted++;
     }
   } catch (error) {
-    // The CRD is not installed.
-    if (!(await isUnserved(client.transport, STORAGE_STATES, error, { signal }))) {
+    // An API server that just started, or was just told of the CRD, does not list its group yet: only the CRD itself says that
+    // there is none, and so no object of it.
+    if (!isNotFound(error) || (await client.findMetadata(CRDS, { name: CRD_NAME }, { signal })) !== undefined) {
       throw error;
     }
   }
