@@ -29,7 +29,8 @@ async function startApi(t: Test, given: { isServed: boolean; isInstalled: boolea
         resourceVersion: "1",
         labels: { [MANAGED_BY_LABEL]: MANAGED_BY },
       };
-      sendJson(response, 200, { metadata: { resourceVersion: "1" }, items: [{ metadata, spec: { resource: {} } }] });
+      const list = { kind: "StorageStateList", metadata: { resourceVersion: "1" } };
+      sendJson(response, 200, { ...list, items: [{ metadata, spec: { resource: {} } }] });
     } else {
       sendJson(response, 200, {});
     }
