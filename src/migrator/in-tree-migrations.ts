@@ -3,9 +3,11 @@ import type { ObjectMeta } from "../api/meta.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { metaIn } from "../api/parse-meta.ts";
 import { isNotFound } from "../kube/absent.ts";
+import type { Projection } from "../json/json-projection.ts";
 import type { ApiClient, CallOptions } from "../kube/client.ts";
 import { preferredVersions } from "../kube/discovery.ts";
 import { DoubtfulAnswer } from "../kube/errors.ts";
+import { listProjected } from "../kube/list-projected.ts";
 
 /** The API group of Kubernetes' own storage version migrator. */
 export const IN_TREE_GROUP = "storagemigration.k8s.io";
@@ -28,6 +30,14 @@ export interface InTreeMigration {
 }
 
 const PAGE_SIZE = 500;
+/** What is read of each: other clients may make them as large as an object may be. */
+const IN_TREE_FIELDS: Projection = {
+  fields: {
+    metadata: { fields: { name: "all", uid: "all", resourceVersion: "all", creationTimestamp: "all" } },
+    spec: { fields: { resource: { fields: { group: "all", resource: "all" } } } },
+    status: { fields: { conditions: "all" } },
+  },
+};
 
 /**
  * The migrations of Kubernetes' own migrator, in the version that the API server prefers; none where the group is not
@@ -45,16 +55,14 @@ export async function inTreeMigrations(
     return [];
   }
   const resource = { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
-  const found: InTreeMigration[] = [];
   try {
-    for await (const page of client.pages<unknown>(resource, { limit: PAGE_SIZE, ...options })) {
-      found.push(...page.flatMap((value) => parseInTree(value) ?? []));
-    }
+    const list = { limit: PAGE_SIZE, projection: IN_TREE_FIELDS, ...options };
+    const { items } = await listProjected(client.transport, resource, list);
+    return items.flatMap((value) => parseInTree(value) ?? []);
   } catch (error) {
     // A moment ago it was listed: the next look shows whether there is another version of it.
     throw isNotFound(error) ? new DoubtfulAnswer(`${error.message}, but /apis lists ${IN_TREE_GROUP}`, error) : error;
   }
-  return found;
 }
 
 /**

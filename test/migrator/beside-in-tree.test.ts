@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import tap, { type Test } from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
@@ -25,17 +26,19 @@ const FAILURES = [
 function begin(t: Test, options: { failure: Error; failingMs: number; workMs: number; inTree?: boolean }) {
   const clock = new ManualClock();
   const stop = new AbortController();
-  const pages = async function* (): AsyncGenerator<readonly unknown[]> {
+  const read = async (_: unknown, parse: (body: Readable) => Promise<unknown>) => {
     const isFailing = clock.monotonic() > 1_000 && clock.monotonic() < options.failingMs;
     if (isFailing) {
       throw options.failure;
     }
-    yield options.inTree === true && clock.monotonic() > 1_000 ? [RUNNING] : [];
+    const items = options.inTree === true && clock.monotonic() > 1_000 ? [RUNNING] : [];
+    const list = { kind: "List", metadata: { resourceVersion: "1" }, items };
+    return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
   };
   const version = { groupVersion: "storagemigration.k8s.io/v1", version: "v1" };
   const groups = [{ name: "storagemigration.k8s.io", preferredVersion: version, versions: [version] }];
-  const transport = { request: async () => ({ body: { kind: "APIGroupList", groups } }) };
-  const client = { transport, pages, find: async () => undefined } as unknown as ApiClient;
+  const transport = { request: async () => ({ body: { kind: "APIGroupList", groups } }), read };
+  const client = { transport, find: async () => undefined } as unknown as ApiClient;
   const retrier = new Retrier({ clock, random: () => 0.5 });
   const ended = besideInTree({ client, clock, retrier, signal: stop.signal }, "widgets.example.com", async (signal) => {
     await clock.sleep(options.workMs, signal);
