@@ -72,7 +72,9 @@ export class ApiServerFinder {
   async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
     const { clock, endpoints } = this.#options;
     if (endpoints !== undefined) {
-      return { ...(await this.find(signal)), ignored: this.#leases.ignored };
+      this.#noticeSuspension();
+      const silent = clock.monotonic() - this.#silentAt <= silenceMs;
+      return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
     }
     try {
       await this.#leases.watchIgnored(signal);

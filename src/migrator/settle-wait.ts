@@ -47,11 +47,14 @@ class Settling {
   readonly #deadline: number;
   /** By what tells one change from another. */
   readonly #changes = new Map<string, SeenChange>();
+  /** The time of day less the monotonic time: it jumps where this machine was suspended. */
+  #wallOffset: number;
 
   constructor(context: RunContext, options: SettleOptions) {
     this.#context = context;
     this.#options = options;
     const { clock, options: settings } = context;
+    this.#wallOffset = clock.now() - clock.monotonic();
     this.#deadline = clock.monotonic() + settings.settleMs + settings.convergenceTimeoutMs;
     if (options.newestJoin !== undefined) {
       this.#saw("join", options.newestJoin);
@@ -88,6 +91,7 @@ class Settling {
       for (const crd of crds) {
         this.#sawCrd(crd, serverNow);
       }
+      this.#noticeSuspension(serverNow);
       const changes = [...this.#changes.values()];
       const now = clock.monotonic();
       const remainingMs = settleRemainingMs({ settleMs: settings.settleMs, serverNow, now, changes });
@@ -96,6 +100,19 @@ class Settling {
       }
       emit({ type: "settling", remainingMs });
       await this.#sleep(remainingMs);
+    }
+  }
+
+  /**
+   * Machines that are suspended together have their clocks jump: by those the wait would be over, and a write that was under
+   * way has as much left to go as before.
+   */
+  #noticeSuspension(serverNow: number): void {
+    const { clock } = this.#context;
+    const offset = clock.now() - clock.monotonic();
+    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
+      this.#wallOffset = offset;
+      this.#saw(`suspension ${this.#changes.size}`, serverNow);
     }
   }
 

@@ -220,6 +220,26 @@ await tap.test("findAll() looks at first whether an API server that is to be ign
   t.equal(gone.clock.monotonic(), 0, "there is no Lease to look at");
 });
 
+await tap.test("findAll() counts a suspension as a silence also where the API servers are named", async (t) => {
+  const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
+  const clock = new SleepClock();
+  const finder = new ApiServerFinder({
+    config,
+    client: new ApiClient(new Transport(config)),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5, maxIdleMs: 100 }),
+    endpoints: ["https://127.0.0.1:2"],
+    strict: true,
+    timeoutMs: 5_000,
+    onLag: () => undefined,
+  });
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+  clock.suspendedMs = 3_600_000;
+  t.match(await finder.findAll(60_000, signal), { silent: true });
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+});
+
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {
   const seen: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
   const { finder } = await finderFor(t, seen);

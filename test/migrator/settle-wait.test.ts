@@ -24,8 +24,7 @@ interface Setting {
 }
 
 /** One API server, which takes `tookMs` for the answer to the n-th request. */
-function setting(tookMs: (n: number) => number, changedAgoMs = 3_600_000): Setting {
-  const clock = new FakeClock();
+function setting(tookMs: (n: number) => number, changedAgoMs = 3_600_000, clock = new FakeClock()): Setting {
   const time = new Date(clock.now() - changedAgoMs).toISOString();
   const fieldsV1 = { "f:spec": { "f:versions": {} } };
   const managedFields = [{ manager: "kubectl", operation: "Update", time, fieldsV1 } as const];
@@ -139,4 +138,26 @@ await tap.test("settle() never ends by the answers of a proxy", async (t) => {
     Array.from({ length: 100_000 }, () => ({})),
   );
   await t.rejects(run({ lagged: false }), { code: "RetryBudgetExceeded", message: /names no version of Kubernetes/ });
+});
+
+await tap.test("settle() waits for all of the settle time after a suspension of machines in its midst", async (t) => {
+  /** All clocks of the day jump, as those of an API server on the same machine. */
+  class SuspendedClock extends FakeClock {
+    wokeAt = Number.NaN;
+
+    override now(): number {
+      return super.now() + (this.monotonic() >= 20_000 ? 3_600_000 : 0);
+    }
+
+    override async sleep(ms: number, within?: AbortSignal): Promise<void> {
+      await super.sleep(ms, within);
+      if (Number.isNaN(this.wokeAt) && this.monotonic() >= 20_000) {
+        this.wokeAt = this.monotonic();
+      }
+    }
+  }
+  const clock = new SuspendedClock();
+  const { settle: run } = setting(QUICK, 10_000, clock);
+  await run(OPTIONS);
+  t.ok(clock.monotonic() >= clock.wokeAt + SETTLE_MS, `${clock.monotonic()} ms, woken at ${clock.wokeAt}`);
 });
