@@ -5,3 +5,9 @@ import { setFlagsFromString } from "node:v8";
 // set before the program is loaded, which is large; other than --max-semi-space-size these take effect in a running process.
 setFlagsFromString("--semi-space-growth-factor=1");
 setFlagsFromString("--heap-growing-percent=25");
+
+// undici parses HTTP by WebAssembly. After some fifty requests V8 compiles that parser once more, optimized, in another thread:
+// that takes 20 MiB, which malloc then keeps in some processes and gives back in others. What it compiled first is as fast
+// for requests of this size. Both are read when the parser is compiled, at the first request.
+setFlagsFromString("--no-wasm-tier-up");
+setFlagsFromString("--no-wasm-dynamic-tiering");

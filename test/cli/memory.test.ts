@@ -22,19 +22,45 @@ const LOAD = `
   });
 `;
 
-/** The space is grown now and then all the same, in one process of several, when a collection comes at a bad moment. */
+/**
+ * The space is grown in some processes all the same: V8 collects no new objects while it marks the whole heap
+ * (--separate-gc-phases) and adds pages instead, beyond any limit, --max-semi-space-size too, until the marking has ended.
+ */
 const PROCESSES = 6;
+
+/**
+ * Before the program ends, sends requests to a server in the same process, and waits for what V8 compiles in another thread.
+ * Tells on standard error by how much the largest resident set has grown, in KiB.
+ */
+const REQUESTS = `
+  import { once } from "node:events";
+  import { createServer } from "node:http";
+  import { setTimeout } from "node:timers/promises";
+  process.once("beforeExit", async () => {
+    const { request } = await import("${import.meta.resolve("undici")}");
+    const server = createServer((_, answer) => answer.end("{}")).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const before = process.resourceUsage().maxRSS;
+    for (let i = 0; i < 300; i++) {
+      const { body } = await request("http://127.0.0.1:" + server.address().port);
+      await body.dump();
+    }
+    await setTimeout(1_000);
+    process.stderr.write(String(process.resourceUsage().maxRSS - before));
+    process.exit();
+  });
+`;
 
 /** The smallest size of the space for new objects after the load, of several processes. */
 async function smallestNewSpace(args: readonly string[]): Promise<number> {
   const sizes: number[] = [];
-  for (let index = 0; index < PROCESSES; index++) sizes.push(await newSpaceAfterLoad(args));
+  for (let index = 0; index < PROCESSES; index++) sizes.push(await numberFrom(LOAD, args));
   return Math.min(...sizes);
 }
 
-/** The size of the space for new objects after the load. */
-async function newSpaceAfterLoad(args: readonly string[]): Promise<number> {
-  const preload = `data:text/javascript,${encodeURIComponent(LOAD)}`;
+/** What Node tells on standard error, with a module loaded before the program. */
+async function numberFrom(module: string, args: readonly string[]): Promise<number> {
+  const preload = `data:text/javascript,${encodeURIComponent(module)}`;
   const { NODE_OPTIONS: _, ...env } = process.env;
   const { stderr } = await promisify(execFile)(process.execPath, ["--import", preload, ...args], { env });
   // Anything else is a complaint about a flag that is unknown.
@@ -50,4 +76,17 @@ await tap.test("ksvm keeps the space for new objects at its initial size, whatev
 await tap.test("negative control: under the same load the space of a bare Node grows", async (t) => {
   const bytes = await smallestNewSpace(["--eval", ""]);
   t.ok(bytes > 8 * MIB, `${bytes} bytes`);
+});
+
+await tap.test(
+  "ksvm lets V8 compile the HTTP parser once only, without the 20 MiB of its optimizing compiler",
+  async (t) => {
+    const kib = await numberFrom(REQUESTS, [MAIN, "--version"]);
+    t.ok(kib < 10 * 1_024, `${kib} KiB`);
+  },
+);
+
+await tap.test("negative control: under the same requests a bare Node compiles it twice", async (t) => {
+  const kib = await numberFrom(REQUESTS, ["--eval", ""]);
+  t.ok(kib > 14 * 1_024, `${kib} KiB`);
 });
