@@ -1,4 +1,4 @@
-// Command webhook-go is the peer of bench/webhook.ts: the freeze rule of src/webhook/freeze-rule.ts as a validating webhook
+// Command webhook-go is the peer of bench/webhook.ts: the freeze rule of src/freeze/freeze-rule.ts as a validating webhook
 // on controller-runtime, written the way its book shows.
 package main
 

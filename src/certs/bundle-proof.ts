@@ -4,8 +4,8 @@ import { KsvmError } from "../errors.ts";
 import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { objectPath, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
-import type { ApiServers } from "../migrator/api-servers.ts";
-import { askAll, type CheckFailure, checkFailureOf } from "../migrator/ask-all.ts";
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import { askAll, type CheckFailure, checkFailureOf } from "../apiservers/ask-all.ts";
 import { type BundleHolder, publishedBundleOf, trustsAll } from "./ca-bundle.ts";
 
 /** What {@link proveBundleSeen} needs. */

@@ -4,9 +4,9 @@ import { KsvmError } from "../errors.ts";
 import { isNamespaceMissing } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import type { ApiServers } from "../migrator/api-servers.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
-import type { Retrier } from "../migrator/retrier.ts";
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import type { Retrier } from "../retry/retrier.ts";
 import { proveBundleSeen } from "./bundle-proof.ts";
 import {
   type BundleHolder,

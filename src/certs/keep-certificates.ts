@@ -1,4 +1,4 @@
-import { LoopPace } from "../migrator/loop-pace.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
 import { ensureCertificates, type EnsureOptions, type EnsureResult } from "./ensure.ts";
 
 /** The certificates are looked at this often, in milliseconds. */

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import "./small-heap.ts";
-import { EXIT } from "./exit-codes.ts";
-import { Interruption } from "./interruption.ts";
-import { errorLine } from "./report-error.ts";
-import { StandardStreams } from "./standard-streams.ts";
+import { EXIT } from "./shared/exit-codes.ts";
+import { Interruption } from "./shared/interruption.ts";
+import { errorLine } from "./render/report-error.ts";
+import { StandardStreams } from "./shared/standard-streams.ts";
 
 const { runProgram } = await import("./program.ts");
 

@@ -1,11 +1,11 @@
 import { Command, CommanderError, Option } from "commander";
-import type { CliCommand, GivenArguments } from "./command.ts";
+import type { CliCommand, GivenArguments } from "./shared/command.ts";
 import { COMMANDS } from "./commands/all-commands.ts";
-import { EXIT, type ExitCode } from "./exit-codes.ts";
+import { EXIT, type ExitCode } from "./shared/exit-codes.ts";
 import { type Flag, meaningOf, synopsisOf } from "./flags/flag.ts";
-import { InterruptionNotice } from "./interruption-notice.ts";
-import type { CliIo } from "./io.ts";
-import { errorLine, exitCodeOf } from "./report-error.ts";
+import { InterruptionNotice } from "./shared/interruption-notice.ts";
+import type { CliIo } from "./render/io.ts";
+import { errorLine, exitCodeOf } from "./render/report-error.ts";
 import { programVersion } from "./version.ts";
 
 /**

@@ -3,7 +3,7 @@ import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
+import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { followSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 

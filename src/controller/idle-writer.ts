@@ -7,7 +7,7 @@ import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import type { IdleStatus } from "./idle-phase.ts";
 import type { QueuedMigration } from "./migration-queue.ts";

@@ -1,12 +1,12 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
 import { messageOf } from "../errors.ts";
-import type { LeaderElector } from "../kube/leader-election.ts";
-import { ApiServerFinder } from "../migrator/api-server-finder.ts";
-import { Retrier } from "../migrator/retrier.ts";
+import type { LeaderElector } from "../lease/leader-election.ts";
+import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
+import { Retrier } from "../retry/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
-import { type FreezeSink, observeMigration } from "../observability/observe-migration.ts";
+import { type FreezeSink, observeMigration } from "./observe-migration.ts";
 import { ResourceSeries } from "../observability/resource-series.ts";
-import { observePacing, observeRetries } from "../observability/observe-requests.ts";
+import { observePacing, observeRetries } from "./observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController } from "./migration-controller.ts";

@@ -17,8 +17,8 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
-import type { Retrier } from "../migrator/retrier.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import type { Retrier } from "../retry/retrier.ts";
 
 /** Between two writes of which the first met a conflict, in milliseconds: at first, and at most. */
 const MIN_INTERVAL_MS = 50;

@@ -6,7 +6,7 @@ import type {
   MigrationStatus,
 } from "../api/migration.ts";
 import { cutText } from "../cut-text.ts";
-import type { Counts, ObjectFailure } from "../migrator/counts.ts";
+import type { Counts, ObjectFailure } from "../migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 
 /** What a migration does now, and why. */

@@ -7,13 +7,13 @@ import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { collectionPath, CRDS } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
-import { withDeadline } from "../migrator/deadline.ts";
-import { type FreezeContext, unfreeze } from "../migrator/freeze.ts";
-import { removePolicyGuard } from "../migrator/guard-install.ts";
-import type { Retrier } from "../migrator/retrier.ts";
-import { RunLease } from "../migrator/run-lease.ts";
-import { isRunDead } from "../migrator/run-liveness.ts";
-import { type LeaseRef, runLeaseOf } from "./run-lease-ref.ts";
+import { withDeadline } from "../retry/deadline.ts";
+import { type FreezeContext, unfreeze } from "../freeze/freeze.ts";
+import { removePolicyGuard } from "../freeze/guard-install.ts";
+import type { Retrier } from "../retry/retrier.ts";
+import { RunLease } from "../lease/run-lease.ts";
+import { isRunDead } from "../lease/run-liveness.ts";
+import { type LeaseRef, runLeaseOf } from "../lease/run-lease-ref.ts";
 import { ToldReasons } from "./told-reasons.ts";
 
 /** What {@link sweepOrphans} needs. */

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ownMigrationsByCrd } from "../migrations/crd-owner.ts";
-import { Retrier } from "../migrator/retrier.ts";
+import { Retrier } from "../retry/retrier.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 
 /** What {@link ownMigrations} needs. */

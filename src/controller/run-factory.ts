@@ -3,12 +3,12 @@ import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
-import { ApiServerFinder } from "../migrator/api-server-finder.ts";
+import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
-import { LeaseSightings } from "../migrator/lease-sightings.ts";
-import { Limiter } from "../migrator/limiter.ts";
-import { Pacer } from "../migrator/pacer.ts";
-import { Retrier } from "../migrator/retrier.ts";
+import { LeaseSightings } from "../apiservers/lease-sightings.ts";
+import { Limiter } from "../retry/limiter.ts";
+import { Pacer } from "../retry/pacer.ts";
+import { Retrier } from "../retry/retrier.ts";
 import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
 import { type Stall, StallWatch } from "./stall-watch.ts";
 

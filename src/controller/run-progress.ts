@@ -1,4 +1,4 @@
-import type { Counts } from "../migrator/counts.ts";
+import type { Counts } from "../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 
 /**

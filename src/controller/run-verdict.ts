@@ -2,8 +2,8 @@ import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { type FailureKind, failureKindOf } from "../kube/failure.ts";
 import { STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
-import { InTreeAtWork } from "../migrator/in-tree-guard.ts";
-import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
+import { InTreeAtWork } from "../in-tree/in-tree-guard.ts";
+import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Phase } from "./migration-status.ts";
 
 /** It passes without the user of the migration: it is waited for, however long that takes. */

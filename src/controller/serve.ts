@@ -1,5 +1,5 @@
 import { CONTROLLER_LEASE } from "../api/migration.ts";
-import { LeaderElector } from "../kube/leader-election.ts";
+import { LeaderElector } from "../lease/leader-election.ts";
 import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";

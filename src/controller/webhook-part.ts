@@ -7,7 +7,7 @@ import { SecretSource } from "../certs/secret-source.ts";
 import type { Loop } from "../observability/loops.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
-import type { ProgressOf } from "../webhook/freeze-rule.ts";
+import type { ProgressOf } from "../freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";

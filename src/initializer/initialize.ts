@@ -16,10 +16,10 @@ import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
 import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
-import type { Retrier } from "../migrator/retrier.ts";
-import { discoverMigratable } from "./discover.ts";
-import type { SkippedResource } from "./migratable.ts";
-import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "./other-migrators.ts";
+import type { Retrier } from "../retry/retrier.ts";
+import { discoverMigratable } from "../resources/discover.ts";
+import type { SkippedResource } from "../resources/migratable.ts";
+import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
 
 /** The label of the migrations that {@link initialize} creates, so that the next one finds them. */

@@ -6,11 +6,11 @@ import { KsvmError } from "../errors.ts";
 import { parsedAnswer, serverTimeOf, statusOf } from "./answer.ts";
 import { boundedText } from "./bounded-body.ts";
 import { ApiError, TransportError } from "./errors.ts";
-import type { CredentialSource } from "./credentials.ts";
+import type { CredentialSource } from "./connect/credentials.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { RequestDeadline } from "./request-deadline.ts";
-import { type Session, Sessions } from "./sessions.ts";
+import { type Session, Sessions } from "./connect/sessions.ts";
 
 /** One request to an API server. */
 export interface ApiRequest {

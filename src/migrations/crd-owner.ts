@@ -7,8 +7,8 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { apiVersionOf, collectionPath, CRDS, MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
-import type { Retrier } from "../migrator/retrier.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import type { Retrier } from "../retry/retrier.ts";
 
 /** The ClusterRole of seed 000. Earlier versions of this program made it the owner of the migrations that they created. */
 export const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";

@@ -5,7 +5,7 @@ import { parseMigration } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import { prune } from "../json/json-projection.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
-import { FollowPace } from "../kube/follow-pace.ts";
+import { FollowPace } from "../retry/follow-pace.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { MIGRATIONS } from "../kube/resources.ts";
 import { type WatchEvent, watchObject } from "../kube/watch.ts";

@@ -1,7 +1,7 @@
 import { KsvmError } from "../errors.ts";
 import { type Access, describeAccess, isAllowed } from "../kube/access.ts";
 import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
-import type { GuardIdentity } from "./guard.ts";
+import type { GuardIdentity } from "../freeze/guard.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** What a run on a CRD does to the cluster besides rewriting objects. */

@@ -1,6 +1,6 @@
 import { messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "./in-tree-guard.ts";
+import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "../in-tree/in-tree-guard.ts";
 import { migrate } from "./migrate.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";

@@ -4,17 +4,17 @@ import type { ApiClient } from "../kube/client.ts";
 import { resourcesOf } from "../kube/discovery.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
-import { type AskResult, askAll, type Check, checkFailureOf } from "./ask-all.ts";
-import { type BuiltIn, resourceNameOf } from "./built-in.ts";
-import { identityLeases } from "./control-plane-objects.ts";
-import { LoopPace } from "./loop-pace.ts";
-import { silentApiServer } from "./missing-api-server.ts";
-import { findCrd } from "./read-crd.ts";
+import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
+import { type AskResult, askAll, type Check, checkFailureOf } from "../apiservers/ask-all.ts";
+import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import { identityLeases } from "../apiservers/control-plane-objects.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import { silentApiServer } from "../apiservers/missing-api-server.ts";
+import { findCrd } from "../resources/read-crd.ts";
 import type { RunContext } from "./run-context.ts";
-import type { ServerRestarts } from "./server-restarts.ts";
-import { settle } from "./settle-wait.ts";
-import { StartAgain } from "./start-again.ts";
+import type { ServerRestarts } from "../apiservers/server-restarts.ts";
+import { settle } from "../apiservers/settle-wait.ts";
+import { StartAgain } from "../retry/start-again.ts";
 import {
   disagreementOfStorageVersion,
   hashOfEncoding,
@@ -22,7 +22,7 @@ import {
   type StorageVersionFacts,
   storageVersionFactsOf,
   withoutEntriesOf,
-} from "./storage-version-facts.ts";
+} from "../apiservers/storage-version-facts.ts";
 
 /** What a run on a resource that is not frozen rests on. All of it must be the same at its end as at its beginning. */
 export interface Foundation {

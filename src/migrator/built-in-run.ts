@@ -1,12 +1,12 @@
-import { type BuiltIn, resourceNameOf } from "./built-in.ts";
+import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
 import { BuiltInEvidence, changeBetween, type Foundation } from "./built-in-evidence.ts";
-import type { ResumePoint } from "./checkpoint.ts";
-import { Tally } from "./counts.ts";
-import type { ListPosition } from "./list-position.ts";
+import type { ResumePoint } from "./rewrite/checkpoint.ts";
+import { Tally } from "./rewrite/counts.ts";
+import type { ListPosition } from "./rewrite/list-position.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
-import { ServerRestarts } from "./server-restarts.ts";
+import { ServerRestarts } from "../apiservers/server-restarts.ts";
 
 /** Where an attempt stood after its last whole page. */
 interface Left {

@@ -6,10 +6,10 @@ import type { ApiClient } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { CRDS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
-import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
-import { LoopPace } from "./loop-pace.ts";
-import type { Retrier } from "./retrier.ts";
-import { StartAgain } from "./start-again.ts";
+import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import type { Retrier } from "../retry/retrier.ts";
+import { StartAgain } from "../retry/start-again.ts";
 
 /** What a {@link CrdMonitor} needs. */
 export interface CrdMonitorOptions {

@@ -13,24 +13,24 @@ import {
   formatCheckpoint,
   type ResumePoint,
   resumePointOf,
-} from "./checkpoint.ts";
-import type { Cleanup } from "./cleanup.ts";
-import { Tally } from "./counts.ts";
-import { brokenExpectation, type CrdExpectation } from "./crd-expectation.ts";
+} from "./rewrite/checkpoint.ts";
+import type { Cleanup } from "../retry/cleanup.ts";
+import { Tally } from "./rewrite/counts.ts";
+import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
-import { type FreezeContext, freeze, unfreeze } from "./freeze.ts";
+import { type FreezeContext, freeze, unfreeze } from "../freeze/freeze.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
-import type { GuardIdentity } from "./guard.ts";
-import { installGuard, removePolicyGuard } from "./guard-install.ts";
-import { ListPosition } from "./list-position.ts";
+import type { GuardIdentity } from "../freeze/guard.ts";
+import { installGuard, removePolicyGuard } from "../freeze/guard-install.ts";
+import { ListPosition } from "./rewrite/list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
-import { findCrd, readCrd } from "./read-crd.ts";
-import { crdResourceOf } from "./request-resource.ts";
+import { findCrd, readCrd } from "../resources/read-crd.ts";
+import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
-import { RewritePass } from "./rewrite-pass.ts";
+import { RewritePass } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
-import type { RunLease } from "./run-lease.ts";
-import type { ServerRestarts } from "./server-restarts.ts";
+import type { RunLease } from "../lease/run-lease.ts";
+import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 
 /** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
 interface Left {

@@ -1,5 +1,5 @@
-import type { Counts, NamedObject } from "./counts.ts";
-import type { GuardIdentity } from "./guard.ts";
+import type { Counts, NamedObject } from "./rewrite/counts.ts";
+import type { GuardIdentity } from "../freeze/guard.ts";
 
 /** What a run tells whoever watches it. */
 export type MigrationEvent =

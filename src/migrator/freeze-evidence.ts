@@ -1,14 +1,14 @@
 import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
-import { type ApiServers, fingerprintOf, serversOf } from "./api-servers.ts";
-import { type AskResult, askAll, type Check } from "./ask-all.ts";
-import { type ConvergenceTarget, convergenceCheck, notConverged } from "./converge.ts";
-import { freezeCheck, freezeNotProven, type ProofOptions } from "./freeze-proof.ts";
-import { silentApiServer } from "./missing-api-server.ts";
-import { crdResourceOf } from "./request-resource.ts";
+import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
+import { type AskResult, askAll, type Check } from "../apiservers/ask-all.ts";
+import { type ConvergenceTarget, convergenceCheck, notConverged } from "../apiservers/converge.ts";
+import { freezeCheck, freezeNotProven, type ProofOptions } from "../freeze/freeze-proof.ts";
+import { silentApiServer } from "../apiservers/missing-api-server.ts";
+import { crdResourceOf } from "../resources/request-resource.ts";
 import type { RunContext } from "./run-context.ts";
-import type { ServerRestarts } from "./server-restarts.ts";
-import { settle } from "./settle-wait.ts";
-import { StartAgain } from "./start-again.ts";
+import type { ServerRestarts } from "../apiservers/server-restarts.ts";
+import { settle } from "../apiservers/settle-wait.ts";
+import { StartAgain } from "../retry/start-again.ts";
 
 /**
  * What pruning rests on besides the rewrite itself: every API server has the freeze in force, writes the storage version,

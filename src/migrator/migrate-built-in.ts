@@ -1,16 +1,16 @@
 import { accessForRewrite, assertAccess } from "./access-check.ts";
-import { type BuiltIn, resourceNameOf } from "./built-in.ts";
+import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
 import { BuiltInRun } from "./built-in-run.ts";
-import { Cleanup } from "./cleanup.ts";
-import { Tally } from "./counts.ts";
-import { leaseNameOf } from "./lease-acquire.ts";
+import { Cleanup } from "../retry/cleanup.ts";
+import { Tally } from "./rewrite/counts.ts";
+import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
-import { deferRelease, RunLease } from "./run-lease.ts";
+import { deferRelease, RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
-import { StartAgain } from "./start-again.ts";
-import { probedCrd, probeStuckRequest } from "./stuck-probe.ts";
+import { StartAgain } from "../retry/start-again.ts";
+import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
  * Rewrites every object of a built-in resource. There is no storedVersions to prune and no storage version that a user

@@ -3,20 +3,20 @@ import { freezeOwnerOf, hasFreezeAnnotation, ownerAnnotationOf } from "../api/ow
 import { KsvmError } from "../errors.ts";
 import { POLICIES } from "../kube/resources.ts";
 import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
-import { Cleanup } from "./cleanup.ts";
+import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
-import { assertNotForeign, unfreeze } from "./freeze.ts";
-import { chooseGuard, policyGuardOf, removePolicyGuard } from "./guard-install.ts";
-import { readCrd } from "./read-crd.ts";
-import { crdResourceOf } from "./request-resource.ts";
+import { assertNotForeign, unfreeze } from "../freeze/freeze.ts";
+import { chooseGuard, policyGuardOf, removePolicyGuard } from "../freeze/guard-install.ts";
+import { readCrd } from "../resources/read-crd.ts";
+import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
-import { leaseNameOf } from "./lease-acquire.ts";
-import { deferRelease, RunLease } from "./run-lease.ts";
+import { leaseNameOf } from "../lease/lease-acquire.ts";
+import { deferRelease, RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
-import { ServerRestarts } from "./server-restarts.ts";
-import { StartAgain } from "./start-again.ts";
-import { probedCrd, probeStuckRequest } from "./stuck-probe.ts";
+import { ServerRestarts } from "../apiservers/server-restarts.ts";
+import { StartAgain } from "../retry/start-again.ts";
+import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
  * Migrates one CRD by the workflow of KEP-2855: freeze, prove, converge and settle, rewrite every object, prune

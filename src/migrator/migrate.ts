@@ -1,9 +1,9 @@
 import { isClean } from "../api/crd.ts";
-import { type BuiltIn, findBuiltIn } from "./built-in.ts";
+import { type BuiltIn, findBuiltIn } from "../resources/built-in.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
-import { findCrd } from "./read-crd.ts";
-import { crdResourceOf } from "./request-resource.ts";
+import { findCrd } from "../resources/read-crd.ts";
+import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 

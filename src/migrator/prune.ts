@@ -3,9 +3,9 @@ import { CRD_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
-import type { CrdExpectation } from "./crd-expectation.ts";
+import type { CrdExpectation } from "../freeze/crd-expectation.ts";
 import type { CrdMonitor } from "./crd-monitor.ts";
-import { readCrd } from "./read-crd.ts";
+import { readCrd } from "../resources/read-crd.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** What pruning rests on. */

@@ -1,4 +1,4 @@
-import type { Counts, NamedObject, ObjectFailure } from "./counts.ts";
+import type { Counts, NamedObject, ObjectFailure } from "./rewrite/counts.ts";
 
 /** How a run on one resource ended, where no error ended it. */
 export interface MigrationResult {

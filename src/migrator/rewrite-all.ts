@@ -1,8 +1,8 @@
-import type { BuiltIn } from "./built-in.ts";
-import type { ResumePoint } from "./checkpoint.ts";
-import type { Tally } from "./counts.ts";
-import type { ListPosition } from "./list-position.ts";
-import { RewritePass } from "./rewrite-pass.ts";
+import type { BuiltIn } from "../resources/built-in.ts";
+import type { ResumePoint } from "./rewrite/checkpoint.ts";
+import type { Tally } from "./rewrite/counts.ts";
+import type { ListPosition } from "./rewrite/list-position.ts";
+import { RewritePass } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** How {@link rewriteAll} goes about it. */

@@ -1,12 +1,12 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import type { ApiServers } from "./api-servers.ts";
-import type { ResumePoint } from "./checkpoint.ts";
-import type { CleanupPatience } from "./cleanup.ts";
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import type { ResumePoint } from "./rewrite/checkpoint.ts";
+import type { CleanupPatience } from "../retry/cleanup.ts";
 import type { EventSink } from "./events.ts";
-import type { Pacer } from "./pacer.ts";
-import type { Retrier } from "./retrier.ts";
-import type { RunBudget } from "./run-budget.ts";
+import type { Pacer } from "../retry/pacer.ts";
+import type { Retrier } from "../retry/retrier.ts";
+import type { RunBudget } from "../retry/run-budget.ts";
 
 /** The values of `--guard`. */
 export const GUARD_CHOICES = ["auto", "webhook", "policy"] as const;

@@ -1,10 +1,15 @@
-import type { ApiServers } from "./api-servers.ts";
-import { Cleanup } from "./cleanup.ts";
-import { MissingApiServer, type MissingBudget, newMissingBudget, waitForApiServers } from "./missing-api-server.ts";
-import { reportOverdue } from "./overdue-leases.ts";
-import { RunBudget } from "./run-budget.ts";
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import { Cleanup } from "../retry/cleanup.ts";
+import {
+  MissingApiServer,
+  type MissingBudget,
+  newMissingBudget,
+  waitForApiServers,
+} from "../apiservers/missing-api-server.ts";
+import { reportOverdue } from "../apiservers/overdue-leases.ts";
+import { RunBudget } from "../retry/run-budget.ts";
 import type { RunContext } from "./run-context.ts";
-import { StartAgain, WaitingForOthers } from "./start-again.ts";
+import { StartAgain, WaitingForOthers } from "../retry/start-again.ts";
 import { waitForOthers } from "./wait-for-others.ts";
 
 /** A run that is made of attempts, each of which begins at step 1. */

@@ -1,6 +1,6 @@
 import { KsvmError, messageOf } from "../errors.ts";
 import type { RunContext } from "./run-context.ts";
-import type { WaitingForOthers } from "./start-again.ts";
+import type { WaitingForOthers } from "../retry/start-again.ts";
 
 /** What {@link waitForOthers} waits for. */
 export interface WaitForOthersOptions {

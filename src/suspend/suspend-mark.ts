@@ -7,7 +7,7 @@ import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts"
 import { listNamed } from "../kube/list-named.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
 
 /** What suspends all migrations, those that come later too. */
 export interface SuspendMark {

@@ -6,7 +6,7 @@ import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { TransportError } from "../kube/errors.ts";
 import type { Transport } from "../kube/transport.ts";
-import { Pacer } from "../migrator/pacer.ts";
+import { Pacer } from "../retry/pacer.ts";
 import type { DiscoveredResource, ServerDiscovery, UnavailableVersion } from "./survey.ts";
 
 /** How discovery is read. */

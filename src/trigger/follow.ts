@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
-import { FollowPace } from "../kube/follow-pace.ts";
+import { FollowPace } from "../retry/follow-pace.ts";
 import { ACCEPT_METADATA, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
 

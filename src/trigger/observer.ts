@@ -5,10 +5,10 @@ import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
-import type { ApiServers } from "../migrator/api-servers.ts";
-import { identityLeases } from "../migrator/control-plane-objects.ts";
-import { LeaseSightings } from "../migrator/lease-sightings.ts";
-import { DENIAL_PATIENCE_MS } from "../migrator/patience.ts";
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import { identityLeases } from "../apiservers/control-plane-objects.ts";
+import { LeaseSightings } from "../apiservers/lease-sightings.ts";
+import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { CrdIndex } from "./crd-index.ts";
 import { discover } from "./discover.ts";
@@ -17,7 +17,7 @@ import {
   type StorageVersion,
   type StorageVersionFacts,
   storageVersionFactsOf,
-} from "../migrator/storage-version-facts.ts";
+} from "../apiservers/storage-version-facts.ts";
 import { type ServerDiscovery, type Survey, surveyOf } from "./survey.ts";
 
 /** What an {@link Observer} needs. */

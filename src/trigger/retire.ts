@@ -8,7 +8,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { CRDS, STORAGE_STATES } from "../kube/resources.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
 
 /** What {@link retireStorageStates} needs. */
 export interface RetireOptions {

@@ -2,7 +2,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { agreementOf } from "./agreement.ts";
-import type { StorageVersionFacts } from "../migrator/storage-version-facts.ts";
+import type { StorageVersionFacts } from "../apiservers/storage-version-facts.ts";
 
 /** One resource in one served version, as an API server's discovery shows it. */
 export interface DiscoveredResource extends Resource {

@@ -9,7 +9,7 @@ import { Observer, type ObserverOptions } from "./observer.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { TriggerReport } from "./report.ts";
 import { ServerClock, type SharedClock } from "./server-clock.ts";
-import { resourceNameOfStorageVersion } from "../migrator/storage-version-facts.ts";
+import { resourceNameOfStorageVersion } from "../apiservers/storage-version-facts.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { WorkQueue } from "./work-queue.ts";
 

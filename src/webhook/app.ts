@@ -10,7 +10,7 @@ import Fastify, {
 } from "fastify";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
-import type { FreezeVerdict, ProgressOf } from "./freeze-rule.ts";
+import type { FreezeVerdict, ProgressOf } from "../freeze/freeze-rule.ts";
 import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
 import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
 import { refusal, type Reviewed, reviewBody } from "./review.ts";

@@ -4,7 +4,7 @@ import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
-import { LoopPace } from "../migrator/loop-pace.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { isAsWanted } from "./drift.ts";
 

@@ -11,7 +11,7 @@ import {
   type ReviewAnswer,
   uidAtStart,
 } from "./admission-review.ts";
-import { type FreezeDenial, type FreezeVerdict, freezeVerdict, type ProgressOf } from "./freeze-rule.ts";
+import { type FreezeDenial, type FreezeVerdict, freezeVerdict, type ProgressOf } from "../freeze/freeze-rule.ts";
 import { STATUS_TEXTS, tooLargeMessage } from "./http-statuses.ts";
 import type { ReceivedBody } from "./receive-body.ts";
 

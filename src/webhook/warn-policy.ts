@@ -5,7 +5,7 @@ import {
   MIGRATING_ANNOTATION,
   OWNER_ANNOTATION,
 } from "../api/names.ts";
-import type { FreezePolicy } from "./freeze-policy.ts";
+import type { FreezePolicy } from "../freeze/freeze-policy.ts";
 
 /** Name of the policy and of its binding. */
 export const WARN_POLICY_NAME = "ksvm-unfreeze-warning";

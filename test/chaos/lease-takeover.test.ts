@@ -2,7 +2,7 @@ import t from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { freezeOwnerOf } from "../../src/api/owner.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { Cluster } from "../integration/cluster.ts";

@@ -8,7 +8,7 @@ import {
   describeResult,
   progressLine,
 } from "../../src/cli/render/describe-event.ts";
-import { type Counts, Tally } from "../../src/migrator/counts.ts";
+import { type Counts, Tally } from "../../src/migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
 

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import tap from "tap";
 
-import { Interruption } from "../../src/cli/interruption.ts";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { endWithThisProcess } from "../control-plane/watchdog.ts";
 import {

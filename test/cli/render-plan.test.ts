@@ -2,7 +2,7 @@ import tap from "tap";
 import { parse } from "yaml";
 
 import { renderPlan } from "../../src/cli/render/render-plan.ts";
-import type { CountedEntry } from "../../src/migrator/inventory.ts";
+import type { CountedEntry } from "../../src/plan/inventory.ts";
 
 const ENTRIES: readonly CountedEntry[] = [
   {

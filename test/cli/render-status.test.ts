@@ -2,7 +2,7 @@ import tap from "tap";
 import { parse } from "yaml";
 
 import { ageOf, describeChanges, renderStatus } from "../../src/cli/render/render-status.ts";
-import type { ClusterStatus, MigrationLine } from "../../src/migrator/cluster-status.ts";
+import type { ClusterStatus, MigrationLine } from "../../src/plan/cluster-status.ts";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
 const RUNNING: MigrationLine = {

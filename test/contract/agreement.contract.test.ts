@@ -5,12 +5,12 @@ import type { CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts"
 import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { policyGuardOf } from "../../src/migrator/guard-install.ts";
-import { type GuardIdentity, isDenialBy, WEBHOOK_GUARD } from "../../src/migrator/guard.ts";
+import { policyGuardOf } from "../../src/freeze/guard-install.ts";
+import { type GuardIdentity, isDenialBy, WEBHOOK_GUARD } from "../../src/freeze/guard.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
-import { freezePolicyOf } from "../../src/webhook/freeze-policy.ts";
-import { freezeVerdict } from "../../src/webhook/freeze-rule.ts";
+import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
+import { freezeVerdict } from "../../src/freeze/freeze-rule.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

@@ -6,7 +6,7 @@ import { HeldFreezes } from "../../src/controller/held-freezes.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
-import { observeMigration } from "../../src/observability/observe-migration.ts";
+import { observeMigration } from "../../src/controller/observe-migration.ts";
 import { ResourceSeries } from "../../src/observability/resource-series.ts";
 import { ManualClock } from "../manual-clock.ts";
 

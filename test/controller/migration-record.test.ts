@@ -6,7 +6,7 @@ import { MigrationRecord } from "../../src/controller/migration-record.ts";
 import { KsvmError } from "../../src/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 type Body = Record<string, Record<string, unknown>>;

@@ -9,7 +9,7 @@ import { type Slot, Slots } from "../../src/controller/slots.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { MIGRATIONS } from "../../src/kube/resources.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { runChecks } from "../../src/observability/health.ts";
 import { Loops } from "../../src/observability/loops.ts";

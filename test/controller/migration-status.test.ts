@@ -2,7 +2,7 @@ import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { stateOf } from "../../src/api/migration.ts";
 import { conditionsIn, phaseAfter, progressOf, reportIn } from "../../src/controller/migration-status.ts";
-import { Tally } from "../../src/migrator/counts.ts";
+import { Tally } from "../../src/migrator/rewrite/counts.ts";
 
 const [T1, T2] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"];
 

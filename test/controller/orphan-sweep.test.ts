@@ -5,7 +5,7 @@ import { formatOwner } from "../../src/api/owner.ts";
 import { sweepOrphans } from "../../src/controller/orphan-sweep.ts";
 import { ToldReasons } from "../../src/controller/told-reasons.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { sendJson, startServer } from "../kube/local-server.ts";
 

@@ -1,5 +1,5 @@
 import tap from "tap";
-import { Tally } from "../../src/migrator/counts.ts";
+import { Tally } from "../../src/migrator/rewrite/counts.ts";
 import { RunProgress } from "../../src/controller/run-progress.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 

@@ -2,9 +2,9 @@ import tap from "tap";
 import { phaseAfterError, verdictOf } from "../../src/controller/run-verdict.ts";
 import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
-import { InTreeAtWork, StorageMigratingStuck } from "../../src/migrator/in-tree-guard.ts";
-import { MissingApiServer } from "../../src/migrator/missing-api-server.ts";
-import { StartAgain, WaitingForOthers } from "../../src/migrator/start-again.ts";
+import { InTreeAtWork, StorageMigratingStuck } from "../../src/in-tree/in-tree-guard.ts";
+import { MissingApiServer } from "../../src/apiservers/missing-api-server.ts";
+import { StartAgain, WaitingForOthers } from "../../src/retry/start-again.ts";
 
 const HOUR_MS = 3_600_000;
 /** For how long each class of causes is waited for, in milliseconds. */

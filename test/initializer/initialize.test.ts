@@ -4,7 +4,7 @@ import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { initialize } from "../../src/initializer/initialize.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 
 function discoveryAt(path: string): unknown {
   const versions = [{ version: "v1" }, { version: "v1beta1" }];

@@ -15,7 +15,7 @@ import { SecretSource } from "../../src/certs/secret-source.ts";
 import { systemClock } from "../../src/clock.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { buildWebhookApp, VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";

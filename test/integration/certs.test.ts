@@ -8,7 +8,7 @@ import { keepCertificates } from "../../src/certs/keep-certificates.ts";
 import { certificatesIn, decoded, type SecretObject } from "../../src/certs/secret-contents.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MERGE_PATCH, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import {

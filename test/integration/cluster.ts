@@ -6,7 +6,7 @@ import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiClient, type NewObject } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";

@@ -8,7 +8,7 @@ import { MigrationController, type MigrationControllerOptions } from "../../src/
 import { runFactory } from "../../src/controller/run-factory.ts";
 
 import type { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { MigrationOptions } from "../../src/migrator/run-context.ts";

@@ -2,7 +2,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { ChaosProxy } from "../chaos/chaos-proxy.ts";
 import { UNDISTURBED } from "../chaos/disturbance.ts";

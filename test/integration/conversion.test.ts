@@ -3,7 +3,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { noOpWrite } from "../../src/migrator/no-op-write.ts";
+import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
 import { appliesAnswered } from "../control-plane/api-requests.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -6,7 +6,7 @@ import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { KubeObject, NewObject } from "../../src/kube/client.ts";
 import { type Access, describeAccess, isAllowed } from "../../src/kube/access.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import {
   CRDS,
   LEASES,

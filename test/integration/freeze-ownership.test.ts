@@ -7,7 +7,7 @@ import { systemClock } from "../../src/clock.ts";
 import { sweepOrphans } from "../../src/controller/orphan-sweep.ts";
 import { ToldReasons } from "../../src/controller/told-reasons.ts";
 import { ApiClient, type KubeObject, type NewObject } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import {
   CRDS,
   LEASES,
@@ -17,11 +17,11 @@ import {
   WEBHOOK_CONFIGURATIONS,
 } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
-import { freeze } from "../../src/migrator/freeze.ts";
-import { installGuard, policyGuardOf } from "../../src/migrator/guard-install.ts";
-import { type Lease, leaseNameOf } from "../../src/migrator/lease-acquire.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
-import { freezePolicyOf } from "../../src/webhook/freeze-policy.ts";
+import { freeze } from "../../src/freeze/freeze.ts";
+import { installGuard, policyGuardOf } from "../../src/freeze/guard-install.ts";
+import { type Lease, leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

@@ -11,11 +11,11 @@ import {
   type Resource,
   WEBHOOK_CONFIGURATIONS,
 } from "../../src/kube/resources.ts";
-import { freeze, unfreeze } from "../../src/migrator/freeze.ts";
-import { proveFreeze } from "../../src/migrator/freeze-proof.ts";
-import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/migrator/guard-install.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
-import { lastVersionsChangeOf } from "../../src/migrator/settle.ts";
+import { freeze, unfreeze } from "../../src/freeze/freeze.ts";
+import { proveFreeze } from "../../src/freeze/freeze-proof.ts";
+import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/freeze/guard-install.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { lastVersionsChangeOf } from "../../src/apiservers/settle.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { alone, parallel } from "./parallel.ts";

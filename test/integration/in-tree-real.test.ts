@@ -1,7 +1,7 @@
 import t from "tap";
 import { IN_TREE_APISERVER, migrateInTree, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { inTreeRunning } from "../../src/migrator/in-tree-guard.ts";
+import { inTreeRunning } from "../../src/in-tree/in-tree-guard.ts";
 import { ensureBinaries } from "../control-plane/binaries.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -5,7 +5,7 @@ import { systemClock } from "../../src/clock.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
 import { API_SERVICES, CLUSTER_ROLES, CRDS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { ownMigrationsByCrd } from "../../src/migrations/crd-owner.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { ChaosProxy } from "../chaos/chaos-proxy.ts";
 import type { Disturbance } from "../chaos/disturbance.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import t, { type Test } from "tap";
 import { stringify } from "yaml";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { issueCa } from "../../src/certs/issue.ts";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";

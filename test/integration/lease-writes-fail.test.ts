@@ -3,7 +3,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/migrator/lease-acquire.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

@@ -1,7 +1,7 @@
 import t from "tap";
 import type { ObjectMeta } from "../../src/api/meta.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
-import { noOpWrite } from "../../src/migrator/no-op-write.ts";
+import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

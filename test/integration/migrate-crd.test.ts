@@ -6,7 +6,7 @@ import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
 import type { CrdMonitor } from "../../src/migrator/crd-monitor.ts";
 import { type Pruned, pruneStoredVersions } from "../../src/migrator/prune.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

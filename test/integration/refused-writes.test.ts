@@ -3,7 +3,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CLUSTER_ROLES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { DENIAL_PATIENCE_MS } from "../../src/migrator/patience.ts";
+import { DENIAL_PATIENCE_MS } from "../../src/retry/patience.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";

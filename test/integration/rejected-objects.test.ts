@@ -4,7 +4,7 @@ import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import type { ObjectRef } from "../../src/kube/client.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
-import type { Counts } from "../../src/migrator/counts.ts";
+import type { Counts } from "../../src/migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";

@@ -2,7 +2,7 @@ import t from "tap";
 import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
-import type { ClusterStatus } from "../../src/migrator/cluster-status.ts";
+import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

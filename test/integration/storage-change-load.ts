@@ -1,6 +1,6 @@
 import type { Test } from "tap";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
-import { isDenialBy, WEBHOOK_GUARD } from "../../src/migrator/guard.ts";
+import { isDenialBy, WEBHOOK_GUARD } from "../../src/freeze/guard.ts";
 import { MERGE_PATCH, CRDS } from "../../src/kube/resources.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Cluster, eventually } from "./cluster.ts";

@@ -10,11 +10,11 @@ import {
 } from "../../src/api/migration.ts";
 import { type CustomResourceDefinition, specKeyOf } from "../../src/api/crd.ts";
 import { type Clock, systemClock } from "../../src/clock.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
-import { ApiServerFinder } from "../../src/migrator/api-server-finder.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { SharedClock } from "../../src/trigger/server-clock.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
 import { type Cluster, eventually } from "./cluster.ts";

@@ -2,7 +2,7 @@ import t, { type Test } from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { STORAGE_VERSION_ANNOTATION } from "../../src/api/names.ts";
 import { LEASES, MERGE_PATCH, STORAGE_STATES, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
-import type { StorageVersion } from "../../src/migrator/storage-version-facts.ts";
+import type { StorageVersion } from "../../src/apiservers/storage-version-facts.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { installCrds } from "./install-crds.ts";
 import { MigrationApi, startTrigger } from "./trigger-harness.ts";

@@ -9,7 +9,7 @@ import {
 } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { freezePolicyOf } from "../../src/webhook/freeze-policy.ts";
+import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";

@@ -10,7 +10,7 @@ import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/
 import { systemClock } from "../../src/clock.ts";
 import { WebhookPart } from "../../src/controller/webhook-part.ts";
 import type { WebhookSettings } from "../../src/controller/settings.ts";
-import { loadKubeConfig } from "../../src/kube/config.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Loop } from "../../src/observability/loops.ts";

@@ -4,7 +4,7 @@ import t from "tap";
 import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { isDenialBy, WEBHOOK_GUARD } from "../../src/migrator/guard.ts";
+import { isDenialBy, WEBHOOK_GUARD } from "../../src/freeze/guard.ts";
 import { buildWebhookApp, DEFAULT_BODY_LIMIT, VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { issueServing } from "../webhook/issue-serving.ts";

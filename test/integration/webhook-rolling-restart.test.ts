@@ -5,7 +5,7 @@ import t, { type Test } from "tap";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import { isDenialBy, WEBHOOK_GUARD } from "../../src/migrator/guard.ts";
+import { isDenialBy, WEBHOOK_GUARD } from "../../src/freeze/guard.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer, type WebhookServer } from "../../src/webhook/server.ts";

@@ -4,9 +4,9 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { isUnserved } from "../../src/kube/absent.ts";
 import { failureKindOf } from "../../src/kube/failure.ts";
 import { CRDS, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
-import { inTreeMigrations } from "../../src/migrator/in-tree-migrations.ts";
-import { unfreeze } from "../../src/migrator/freeze.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { inTreeMigrations } from "../../src/in-tree/in-tree-migrations.ts";
+import { unfreeze } from "../../src/freeze/freeze.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { groupList, resourceList, sendJson, sendStatus, startServer } from "./local-server.ts";
 

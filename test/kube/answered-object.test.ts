@@ -2,7 +2,7 @@ import tap from "tap";
 import { readSecret } from "../../src/certs/secret-store.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { CRDS } from "../../src/kube/resources.ts";
-import { findCrd } from "../../src/migrator/read-crd.ts";
+import { findCrd } from "../../src/resources/read-crd.ts";
 import { CRD_FIELDS } from "../../src/trigger/crd-facts.ts";
 import { startServer } from "./local-server.ts";
 

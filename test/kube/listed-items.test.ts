@@ -3,7 +3,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { DoubtfulAnswer } from "../../src/kube/errors.ts";
 import { allItemsOf, itemsOf, type ListAnswer } from "../../src/kube/listed-items.ts";
 import { CRDS } from "../../src/kube/resources.ts";
-import { endpointUrls, identityLeases } from "../../src/migrator/control-plane-objects.ts";
+import { endpointUrls, identityLeases } from "../../src/apiservers/control-plane-objects.ts";
 import { findReplicas } from "../../src/certs/replicas.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { sendJson, startServer } from "./local-server.ts";

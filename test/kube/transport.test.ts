@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import tap from "tap";
 
 import { KsvmError } from "../../src/errors.ts";
-import { CredentialsError } from "../../src/kube/credentials.ts";
+import { CredentialsError } from "../../src/kube/connect/credentials.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { failureKindOf } from "../../src/kube/failure.ts";
 import { Transport } from "../../src/kube/transport.ts";

@@ -3,8 +3,8 @@ import tap, { type Test } from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { besideInTree } from "../../src/migrator/beside-in-tree.ts";
-import { InTreeAtWork } from "../../src/migrator/in-tree-guard.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { InTreeAtWork } from "../../src/in-tree/in-tree-guard.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 const RUNNING = {

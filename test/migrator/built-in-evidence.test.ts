@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import tap from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
-import type { ApiServers } from "../../src/migrator/api-servers.ts";
+import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import {
   BuiltInEvidence,
   changeBetween,
@@ -10,11 +10,11 @@ import {
   type Foundation,
 } from "../../src/migrator/built-in-evidence.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
-import { ServerRestarts } from "../../src/migrator/server-restarts.ts";
-import { StartAgain } from "../../src/migrator/start-again.ts";
-import { type StorageVersionFacts, withoutEntriesOf } from "../../src/migrator/storage-version-facts.ts";
+import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
+import { StartAgain } from "../../src/retry/start-again.ts";
+import { type StorageVersionFacts, withoutEntriesOf } from "../../src/apiservers/storage-version-facts.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const FOUNDATION: Foundation = {

@@ -4,10 +4,10 @@ import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import type { CrdExpectation } from "../../src/migrator/crd-expectation.ts";
+import type { CrdExpectation } from "../../src/freeze/crd-expectation.ts";
 import { CrdMonitor } from "../../src/migrator/crd-monitor.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
-import { StartAgain } from "../../src/migrator/start-again.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { StartAgain } from "../../src/retry/start-again.ts";
 import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const EXPECTED: CrdExpectation = {

@@ -3,9 +3,9 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
 import { migrate } from "../../src/migrator/migrate.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
-import { WaitingForOthers } from "../../src/migrator/start-again.ts";
+import { WaitingForOthers } from "../../src/retry/start-again.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const request = ({ path }: ApiRequest): Promise<never> =>

@@ -1,6 +1,6 @@
 import tap from "tap";
 
-import { Tally } from "../../src/migrator/counts.ts";
+import { Tally } from "../../src/migrator/rewrite/counts.ts";
 import { outcomeOf } from "../../src/migrator/result.ts";
 
 await tap.test("outcomeOf() is incomplete as soon as one object failed", (t) => {

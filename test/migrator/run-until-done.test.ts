@@ -1,6 +1,6 @@
 import tap from "tap";
-import { MissingApiServer } from "../../src/migrator/missing-api-server.ts";
-import { Retrier } from "../../src/migrator/retrier.ts";
+import { MissingApiServer } from "../../src/apiservers/missing-api-server.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { runUntilDone } from "../../src/migrator/run-until-done.ts";
 import { FakeClock } from "../fake-clock.ts";

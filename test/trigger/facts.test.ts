@@ -9,7 +9,7 @@ import {
   hashOfEncoding,
   resourceNameOfStorageVersion,
   storageVersionFactsOf,
-} from "../../src/migrator/storage-version-facts.ts";
+} from "../../src/apiservers/storage-version-facts.ts";
 
 const metadata = { name: "a", uid: "u", resourceVersion: "1" };
 

@@ -5,7 +5,7 @@ import {
   type SurveyContext,
   surveyOf,
 } from "../../src/trigger/survey.ts";
-import { hashOfEncoding, type StorageVersionFacts } from "../../src/migrator/storage-version-facts.ts";
+import { hashOfEncoding, type StorageVersionFacts } from "../../src/apiservers/storage-version-facts.ts";
 import { crd } from "./situation.ts";
 
 const CONTEXT: SurveyContext = { crds: new Map(), storageVersions: new Map(), excludedGroups: [] };

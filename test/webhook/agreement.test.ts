@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import tap from "tap";
 import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { buildWebhookApp, VALIDATE_PATH } from "../../src/webhook/app.ts";
-import { freezeVerdict } from "../../src/webhook/freeze-rule.ts";
+import { freezeVerdict } from "../../src/freeze/freeze-rule.ts";
 import { type CrdTraits, crdWith, reviewOf } from "./crd-fixture.ts";
 
 const name = fc.constantFrom("v1", "v2", "v1beta1", 'odd "name"\\', "ü");

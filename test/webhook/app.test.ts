@@ -2,7 +2,7 @@ import type { InjectOptions } from "fastify";
 import tap from "tap";
 import { buildWebhookApp, DEFAULT_BODY_LIMIT } from "../../src/webhook/app.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
-import type { FreezeVerdict } from "../../src/webhook/freeze-rule.ts";
+import type { FreezeVerdict } from "../../src/freeze/freeze-rule.ts";
 import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
 
 const FROZEN_CRD = crdWith({ annotations: FROZEN });

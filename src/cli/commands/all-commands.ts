@@ -1,4 +1,4 @@
-import type { CliCommand } from "../command.ts";
+import type { CliCommand } from "../shared/command.ts";
 import { CERTS_ENSURE_COMMAND } from "./certs-ensure-command.ts";
 import { CERTS_ROTATE_COMMAND } from "./certs-rotate-command.ts";
 import { CERTS_STATUS_COMMAND } from "./certs-status-command.ts";

@@ -1,4 +1,4 @@
-import { defineCommand } from "../command.ts";
+import { defineCommand } from "../shared/command.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { KEEP_FLAGS, keepCertificates } from "./keep-certificates.ts";
 

@@ -1,8 +1,8 @@
 import { certificateStatus } from "../../certs/certificate-status.ts";
 import { systemClock } from "../../clock.ts";
-import { defineCommand } from "../command.ts";
-import { connect } from "../connect.ts";
-import { EXIT } from "../exit-codes.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT } from "../shared/exit-codes.ts";
 import { SECRET_FLAGS } from "../flags/certificate-flags.ts";
 import { choice } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";

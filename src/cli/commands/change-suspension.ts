@@ -4,13 +4,13 @@ import { KsvmError } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
 import { isNamespaceMissing, isUnserved } from "../../kube/absent.ts";
 import { MIGRATIONS } from "../../kube/resources.ts";
-import { Retrier } from "../../migrator/retrier.ts";
+import { Retrier } from "../../retry/retrier.ts";
 import { findUnfinished, setSuspend } from "../../suspend/set-suspend.ts";
 import { clearSuspendMark, readSuspendMark, setSuspendMark } from "../../suspend/suspend-mark.ts";
-import { connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
-import type { CliIo } from "../io.ts";
+import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
 
 /** The flags of `ksvm suspend` and `ksvm resume`. */

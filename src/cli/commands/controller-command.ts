@@ -6,14 +6,14 @@ import { systemClock } from "../../clock.ts";
 import { serve } from "../../controller/serve.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";
 import { Metrics } from "../../observability/metrics.ts";
-import { observeRequests } from "../../observability/observe-requests.ts";
-import { defineCommand } from "../command.ts";
-import { connect } from "../connect.ts";
-import { EXIT } from "../exit-codes.ts";
+import { observeRequests } from "../../controller/observe-requests.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT } from "../shared/exit-codes.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
-import { loggerOf } from "../logger-of.ts";
+import { loggerOf } from "../shared/logger-of.ts";
 
 type ControllerFlags = FlagsOf<typeof CONTROLLER_FLAGS>;
 

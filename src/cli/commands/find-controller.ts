@@ -4,7 +4,7 @@ import { isServed } from "../../kube/absent.ts";
 import type { ApiClient } from "../../kube/client.ts";
 import { ApiError } from "../../kube/errors.ts";
 import { LEASES, MIGRATIONS } from "../../kube/resources.ts";
-import type { Retrier } from "../../migrator/retrier.ts";
+import type { Retrier } from "../../retry/retrier.ts";
 
 interface LeaderLease {
   readonly spec?: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number };

@@ -5,7 +5,7 @@ import {
   type StorageVersionMigration,
 } from "../../api/migration.ts";
 import { type ErrorCode, ERROR_CODES, KsvmError } from "../../errors.ts";
-import type { Counts } from "../../migrator/counts.ts";
+import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 
 /** What an unfinished migration does, in words; `undefined` if no controller has set a condition yet. */

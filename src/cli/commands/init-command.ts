@@ -1,10 +1,10 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import { systemClock } from "../../clock.ts";
 import { initialize, type InitResult } from "../../initializer/initialize.ts";
-import { Retrier } from "../../migrator/retrier.ts";
-import { defineCommand } from "../command.ts";
-import { connect } from "../connect.ts";
-import { EXIT } from "../exit-codes.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT } from "../shared/exit-codes.ts";
 import { choice, toggle, value } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";

@@ -2,17 +2,17 @@ import { hostname } from "node:os";
 import { DEFAULT_FOLLOW_TIMEOUT_MS, ensureCertificates, type EnsureResult } from "../../certs/ensure.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { ApiServerFinder } from "../../migrator/api-server-finder.ts";
-import { Retrier } from "../../migrator/retrier.ts";
-import { connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
 import { ISSUE_FLAGS, SECRET_FLAGS } from "../flags/certificate-flags.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import type { GLOBAL_FLAGS } from "../flags/global-flags.ts";
 import { duration } from "../flags/kinds.ts";
 import { ENDPOINT_FLAGS } from "../flags/migration-flags.ts";
-import type { CliIo } from "../io.ts";
-import { loggerOf } from "../logger-of.ts";
+import type { CliIo } from "../render/io.ts";
+import { loggerOf } from "../shared/logger-of.ts";
 
 /** The flags that `ksvm certs ensure` and `ksvm certs rotate` share. */
 export const KEEP_FLAGS = {

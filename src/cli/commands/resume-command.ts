@@ -1,4 +1,4 @@
-import { defineCommand } from "../command.ts";
+import { defineCommand } from "../shared/command.ts";
 import { SUSPENSION_FLAGS, SUSPENSION_OPERANDS } from "../flags/suspension-flags.ts";
 import { toggle } from "../flags/kinds.ts";
 import { changeSuspension } from "./change-suspension.ts";

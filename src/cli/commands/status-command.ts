@@ -1,14 +1,14 @@
 import { createLogUpdate } from "log-update";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { type ClusterStatus, readClusterStatus, statusOf } from "../../migrator/cluster-status.ts";
-import { Retrier } from "../../migrator/retrier.ts";
-import { defineCommand } from "../command.ts";
-import { connect } from "../connect.ts";
-import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/cluster-status.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
 import { choice, toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
-import type { CliIo } from "../io.ts";
+import type { CliIo } from "../render/io.ts";
 import { describeChanges, renderStatus, STATUS_FORMATS, type StatusFormat } from "../render/render-status.ts";
 import { oneLine, printable } from "../render/printable.ts";
 

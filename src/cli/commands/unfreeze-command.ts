@@ -1,10 +1,10 @@
 import { systemClock } from "../../clock.ts";
-import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../migrator/break-glass.ts";
-import { Retrier } from "../../migrator/retrier.ts";
-import { defineCommand } from "../command.ts";
-import { confirm } from "../confirm.ts";
-import { connect } from "../connect.ts";
-import { EXIT } from "../exit-codes.ts";
+import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../freeze/break-glass.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { defineCommand } from "../shared/command.ts";
+import { confirm } from "../shared/confirm.ts";
+import { connect } from "../shared/connect.ts";
+import { EXIT } from "../shared/exit-codes.ts";
 import { toggle } from "../flags/kinds.ts";
 import { oneName } from "../flags/operands.ts";
 import { oneLine } from "../render/printable.ts";

@@ -1,7 +1,7 @@
-import { DEFAULT_MAX_IN_FLIGHT, MAX_IN_FLIGHT } from "../../migrator/limiter.ts";
-import { DEFAULT_MAX_QPS } from "../../migrator/pacer.ts";
-import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from "../../migrator/page-size.ts";
-import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../../migrator/retrier.ts";
+import { DEFAULT_MAX_IN_FLIGHT, MAX_IN_FLIGHT } from "../../retry/limiter.ts";
+import { DEFAULT_MAX_QPS } from "../../retry/pacer.ts";
+import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from "../../migrator/rewrite/page-size.ts";
+import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../../retry/retrier.ts";
 import {
   DEFAULT_CONVERGENCE_TIMEOUT_MS,
   DEFAULT_GUARD,
@@ -9,7 +9,7 @@ import {
   DEFAULT_PROOF_TIMEOUT_MS,
   GUARD_CHOICES,
 } from "../../migrator/run-context.ts";
-import { DEFAULT_SETTLE_MS } from "../../migrator/settle.ts";
+import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { parseEndpoints } from "./address-parsers.ts";
 import type { FlagTable } from "./flag.ts";
 import { choice, duration, optional, repeated, value } from "./kinds.ts";

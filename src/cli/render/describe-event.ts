@@ -1,4 +1,4 @@
-import { type Counts, objectNameOf } from "../../migrator/counts.ts";
+import { type Counts, objectNameOf } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 

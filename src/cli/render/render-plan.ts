@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import type { CountedEntry } from "../../migrator/inventory.ts";
+import type { CountedEntry } from "../../plan/inventory.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The values of `ksvm plan -o`. */

@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import type { ClusterStatus, FreezeLine, LeftOutLine, MigrationLine } from "../../migrator/cluster-status.ts";
+import type { ClusterStatus, FreezeLine, LeftOutLine, MigrationLine } from "../../plan/cluster-status.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The values of `ksvm status -o`. */

@@ -1,12 +1,12 @@
 import { createLogUpdate } from "log-update";
 import type { Clock } from "../../clock.ts";
-import type { Counts } from "../../migrator/counts.ts";
+import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { describeChanged, describeEvent, describeFailures, describeResult, progressLine } from "./describe-event.ts";
-import type { CliIo } from "../io.ts";
+import type { CliIo } from "./io.ts";
 import { oneLine, printable } from "./printable.ts";
-import { codeOf, errorLine } from "../report-error.ts";
+import { codeOf, errorLine } from "./report-error.ts";
 
 /** Shows one run to a user. */
 export interface Reporter {

@@ -1,0 +1,237 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { ApiClient } from "../kube/client.ts";
+import { withServer } from "../kube/connect/config.ts";
+import { Transport } from "../kube/transport.ts";
+import type { Retrier } from "../retry/retrier.ts";
+import { apiServerModeOf } from "./api-server-mode.ts";
+import { type ApiServers, identityOf } from "./api-servers.ts";
+import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
+import { SLOW_ANSWER_MS } from "./ask-all.ts";
+import type { LeaseSightings } from "./lease-sightings.ts";
+import { describeMissing, isOverdue, MissingApiServer } from "./missing-api-server.ts";
+import { RecruitPace } from "./recruit-pace.ts";
+import { ServerRoll } from "./server-roll.ts";
+import { StandingLeases } from "./standing-leases.ts";
+
+/** What an {@link ApiServerFinder} needs. */
+export interface ApiServerFinderOptions {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  /** The API servers' addresses as the user names them. @default they are found */
+  readonly endpoints?: readonly string[] | undefined;
+  /**
+   * Names of identity Leases whose API servers are gone, as the user says. One that is renewed shows that its API server
+   * lives after all, and counts from then on. @default none
+   */
+  readonly ignored?: readonly string[] | undefined;
+  /** What earlier runs of this process saw of the identity Leases. @default nothing */
+  readonly sightings?: LeaseSightings | undefined;
+  /** Refuses to sample. */
+  readonly strict: boolean;
+  /** Milliseconds to wait for API servers that live and cannot be found. */
+  readonly timeoutMs: number;
+  /** Told who is being waited for. */
+  readonly onLag: (server: string, reason: string) => void;
+}
+
+/** An API server that does not answer within this time is not there, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 5_000;
+/** For reads: they wait for no admission webhook. */
+const REQUEST_TIMEOUT_MS = 15_000;
+const POLL_MS = 1_000;
+/** Finds the API servers of a cluster, and keeps a connection to each. */
+export class ApiServerFinder {
+  readonly #options: ApiServerFinderOptions;
+  readonly #clients = new Map<string, ApiClient>();
+  readonly #roll: ServerRoll;
+  readonly #pace = new RecruitPace();
+  readonly #leases: StandingLeases;
+  /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
+  #silentAt = Number.NEGATIVE_INFINITY;
+  /** The time of day less the monotonic time: it jumps where this machine was suspended. */
+  #wallOffset: number;
+
+  constructor(options: ApiServerFinderOptions) {
+    this.#options = options;
+    this.#wallOffset = options.clock.now() - options.clock.monotonic();
+    this.#leases = new StandingLeases(options);
+    this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
+  }
+
+  /**
+   * Every API server that may live, each of which can be asked: for what must hold on all of them. One look, no wait.
+   *
+   * @param silenceMs for how long a silence counts, in milliseconds
+   * @throws {MissingApiServer} where one that may live cannot be asked, with its name where that is known.
+   * @throws {KsvmError} ApiServerMissing where this user cannot find out; NotConverged where they may not be sampled.
+   */
+  async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
+    const { clock, endpoints } = this.#options;
+    if (endpoints !== undefined) {
+      this.#noticeSuspension();
+      const silent = clock.monotonic() - this.#silentAt <= silenceMs;
+      return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
+    }
+    try {
+      await this.#leases.watchIgnored(signal);
+      this.#noticeSuspension();
+      const found = await this.#look(signal);
+      const silent = clock.monotonic() - this.#silentAt <= silenceMs;
+      return { ...found, silent, ignored: this.#leases.ignored };
+    } catch (error) {
+      if (error instanceof MissingApiServer) {
+        this.#silentAt = clock.monotonic();
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * The API servers that live now, as far as they can be found: for what does no harm where one is left out.
+   * @throws {KsvmError} NotConverged where one that lives cannot be found, or where they can only be sampled and may not.
+   */
+  async find(signal: AbortSignal): Promise<ApiServers> {
+    const { client, clock, endpoints, retrier, timeoutMs } = this.#options;
+    if (endpoints !== undefined) {
+      return { mode: "each", clients: endpoints.map((url) => this.#clientAt(url)) };
+    }
+    const deadline = clock.monotonic() + timeoutMs;
+    for (;;) {
+      const leases = await this.#leases.look(signal);
+      const urls = await retrier.run(() => endpointUrls(client, signal), signal);
+      const found = await this.#findOnce(leases, urls, signal);
+      if (found !== undefined) {
+        return { ...found, ...identityOf(leases ?? []) };
+      }
+      this.#reportMissing(leases ?? [], urls, clock.monotonic() >= deadline);
+      await clock.sleep(POLL_MS, signal);
+    }
+  }
+
+  /** Ends all connections. */
+  async close(): Promise<void> {
+    await Promise.all([this.#roll.close(), ...[...this.#clients.values()].map(({ transport }) => transport.close())]);
+  }
+
+  async #look(signal: AbortSignal): Promise<ApiServers> {
+    const { client, retrier } = this.#options;
+    const leases = await this.#leases.watched(signal);
+    if (leases.some(isOverdue)) {
+      this.#silentAt = this.#options.clock.monotonic();
+    }
+    const urls = await retrier.run(() => endpointUrls(client, signal), signal);
+    const found = await this.#findOnce(leases, urls, signal);
+    if (found === undefined) {
+      throw new MissingApiServer(describeMissing(leases, `${urls.length} addresses are known (${urls.join(", ")})`));
+    }
+    const all = found.mode === "sampled" && leases.length > 1 ? await this.#recruit(found, leases, signal) : found;
+    return { ...all, ...identityOf(leases) };
+  }
+
+  /**
+   * Machines that are suspended together make a change look old, and a write that was under way on them has as much left to
+   * go as before: its timeout runs on the monotonic clock. That counts as a silence, as an overdue identity Lease does.
+   */
+  #noticeSuspension(): void {
+    const { clock } = this.#options;
+    const offset = clock.now() - clock.monotonic();
+    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
+      this.#silentAt = clock.monotonic();
+    }
+    this.#wallOffset = offset;
+  }
+
+  /** Tells the API servers behind one address apart until there are as many as Leases. */
+  async #recruit(
+    sampled: Extract<ApiServers, { mode: "sampled" }>,
+    leases: readonly LiveLease[],
+    signal: AbortSignal,
+  ): Promise<ApiServers> {
+    const { clock } = this.#options;
+    if (!this.#pace.isDue(leases, clock.monotonic())) {
+      throw new MissingApiServer(this.#pace.describe(leases));
+    }
+    const { clients, silent } = await this.#roll.call(leases.length, signal);
+    if (silent) {
+      this.#silentAt = clock.monotonic();
+    }
+    if (clients.length < leases.length) {
+      this.#pace.failed(leases, clock.monotonic(), `${clients.length} of them answer behind ${sampled.server}`);
+      throw new MissingApiServer(this.#pace.describe(leases));
+    }
+    return { ...sampled, clients };
+  }
+
+  async #findOnce(
+    leases: readonly LiveLease[] | undefined,
+    urls: readonly string[],
+    signal: AbortSignal,
+  ): Promise<ApiServers | undefined> {
+    const allReachable = urls.length >= 2 && (await this.#areReachable(urls, signal));
+    const mode = apiServerModeOf({ addresses: urls.length, allReachable, liveLeases: leases?.length });
+    switch (mode) {
+      case "sole":
+        return { mode: "each", clients: [this.#options.client] };
+      case "each":
+        return { mode: "each", clients: urls.map((url) => this.#clientAt(url)) };
+      case "missing":
+        return undefined;
+      case "sampled":
+        return this.#sampled(leases);
+    }
+  }
+
+  #sampled(leases: readonly LiveLease[] | undefined): ApiServers {
+    const { client, config, strict } = this.#options;
+    const { server } = client.transport;
+    if (strict) {
+      const found = leases === undefined ? "identity Leases cannot be read" : `${leases.length} identity Leases live`;
+      throw new KsvmError(
+        "NotConverged",
+        `Cannot ask the API servers one by one (--convergence=strict): ${found}, and their addresses cannot be reached; ` +
+          "name each with --apiserver-endpoints",
+      );
+    }
+    const open = (): ApiClient => new ApiClient(new Transport(config, { timeoutMs: REQUEST_TIMEOUT_MS }));
+    return { mode: "sampled", server, open };
+  }
+
+  #reportMissing(leases: readonly LiveLease[], urls: readonly string[], isTimeUp: boolean): void {
+    const reason = describeMissing(leases, `${urls.length} addresses are known`);
+    if (isTimeUp) {
+      throw new KsvmError(
+        "NotConverged",
+        `Cannot find every API server: ${reason}; a Lease outlives a crashed API server by up to an hour: if that is ` +
+          "so, name each API server with --apiserver-endpoints",
+      );
+    }
+    this.#options.onLag("the API server of a Lease", reason);
+  }
+
+  async #areReachable(urls: readonly string[], signal: AbortSignal): Promise<boolean> {
+    const answers = urls.map(async (url) => {
+      const timeout = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+      const ask = (): Promise<unknown> =>
+        this.#clientAt(url).transport.request({ method: "GET", path: "/version", signal: timeout });
+      await this.#options.retrier.run(ask, timeout);
+    });
+    const results = await Promise.allSettled(answers);
+    signal.throwIfAborted();
+    return results.every(({ status }) => status === "fulfilled");
+  }
+
+  #clientAt(url: string): ApiClient {
+    const known = this.#clients.get(url);
+    if (known !== undefined) {
+      return known;
+    }
+    const transport = new Transport(withServer(this.#options.config, url), { timeoutMs: REQUEST_TIMEOUT_MS });
+    const client = new ApiClient(transport);
+    this.#clients.set(url, client);
+    return client;
+  }
+}

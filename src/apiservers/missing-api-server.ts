@@ -1,0 +1,111 @@
+import { KsvmError } from "../errors.ts";
+import type { ApiServers } from "./api-servers.ts";
+import type { LiveLease } from "./control-plane-objects.ts";
+import type { RunContext } from "../migrator/run-context.ts";
+
+/**
+ * An API server that may live was not asked. Nothing may be concluded about it, so it is waited for, without a freeze,
+ * until it answers or its identity Lease has expired.
+ */
+export class MissingApiServer extends KsvmError {
+  override readonly name = "MissingApiServer";
+  /** Why, without the words of an error around it. */
+  readonly reason: string;
+
+  constructor(reason: string) {
+    super(
+      "ApiServerMissing",
+      `Cannot go on without every API server: ${reason}; an identity Lease outlives its API server by up to an hour: ` +
+        "wait, name each API server with --apiserver-endpoints, or pass --ignore-apiserver with the name of a Lease whose " +
+        "API server is gone",
+    );
+    this.reason = reason;
+  }
+}
+
+/**
+ * That an API server which was found does not answer; `undefined` where a user named it: then its silence is a failure.
+ */
+export function silentApiServer(
+  { identities }: ApiServers,
+  server: string,
+  reason: string,
+): MissingApiServer | undefined {
+  return identities === undefined ? undefined : new MissingApiServer(`${server} does not answer: ${reason}`);
+}
+
+/** An API server renews its identity Lease every 10 s; one that has not done so for this long may hang, in milliseconds. */
+const OVERDUE_MS = 30_000;
+
+/** Whether an API server has not renewed its identity Lease for longer than one that works takes. */
+export function isOverdue({ renewedMsAgo }: LiveLease): boolean {
+  return renewedMsAgo > OVERDUE_MS;
+}
+
+/**
+ * Whom to look for, in words: the Leases that are overdue, else all of them, since it cannot be told which one it is.
+ *
+ * @param found how many API servers were found, and where
+ */
+export function describeMissing(leases: readonly LiveLease[], found: string): string {
+  const overdue = leases.filter(isOverdue);
+  const named = overdue.length === 0 ? "" : `, not renewed of late: ${overdue.map(describeOverdue).join(", ")}`;
+  return `${leases.length} identity Leases live (${leases.map(describeLease).join(", ")})${named}; ${found}`;
+}
+
+/** The Lease of an API server, in words. */
+export function describeLease({ name, host }: LiveLease): string {
+  return host === undefined ? name : `${name} of host ${host}`;
+}
+
+function describeOverdue({ name, renewedMsAgo }: LiveLease): string {
+  return `${name} for ${Math.round(renewedMsAgo / 1_000)} s`;
+}
+
+/** Milliseconds that a run may still wait for API servers, over all its attempts. */
+export interface MissingBudget {
+  leftMs: number;
+}
+
+/** A Lease outlives its API server by an hour; a little later nothing is left to wait for, in milliseconds. */
+const WAIT_MS = 4_200_000;
+const POLL_MS = 2_000;
+/** How often a wait is reported, in milliseconds. */
+const REPORT_EVERY_MS = 60_000;
+
+/** The budget of a run that begins. */
+export function newMissingBudget(): MissingBudget {
+  return { leftMs: WAIT_MS };
+}
+
+/**
+ * Waits until every API server that may live can be asked. No freeze may be held meanwhile.
+ * @throws {MissingApiServer} where the budget is used up, after longer than a Lease outlives its API server.
+ */
+export async function waitForApiServers(
+  context: Pick<RunContext, "awaitTurn" | "clock" | "emit" | "findApiServers" | "signal">,
+  budget: MissingBudget = newMissingBudget(),
+): Promise<ApiServers> {
+  const { clock, emit, findApiServers, signal } = context;
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  for (;;) {
+    const lookedAt = clock.monotonic();
+    try {
+      const found = await findApiServers(signal);
+      if (reportedAt !== Number.NEGATIVE_INFINITY) {
+        await context.awaitTurn?.();
+      }
+      return found;
+    } catch (error) {
+      if (!(error instanceof MissingApiServer) || budget.leftMs <= 0) {
+        throw error;
+      }
+      if (lookedAt - reportedAt >= REPORT_EVERY_MS) {
+        emit({ type: "waiting", waitsFor: "ApiServerMissing", reason: error.reason, budgetMs: budget.leftMs });
+        reportedAt = lookedAt;
+      }
+    }
+    await clock.sleep(POLL_MS, signal);
+    budget.leftMs -= clock.monotonic() - lookedAt;
+  }
+}

@@ -1,0 +1,174 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { KsvmError } from "../errors.ts";
+import { objectIn } from "../kube/answered-object.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { versionIn } from "../kube/discovery.ts";
+import { CRDS, objectPath } from "../kube/resources.ts";
+import type { ApiResponse } from "../kube/transport.ts";
+import { SLOW_ANSWER_MS } from "./ask-all.ts";
+import type { RunContext } from "../migrator/run-context.ts";
+import { lastVersionsChangeOf, type SeenChange, settleRemainingMs } from "./settle.ts";
+
+/** What besides the CRD itself settling counts from. */
+export interface SettleOptions {
+  /** Missing for a built-in resource, whose storage version changes with the API servers alone. */
+  readonly crdName?: string;
+  readonly apiServers: readonly ApiClient[];
+  /** When the newest API server joined, in milliseconds since the Unix epoch. */
+  readonly newestJoin?: number | undefined;
+  /** Whether an API server was behind only just now. */
+  readonly lagged: boolean;
+}
+
+/** What an API server is asked, and what makes something of its answer. */
+interface Question<T> {
+  readonly path: string;
+  /** @throws {DoubtfulAnswer} where an API server does not answer so: it may be a proxy's, which answers while the API server stands still. */
+  readonly read: (body: unknown) => T;
+}
+
+const VERSION: Question<string> = { path: "/version", read: versionIn };
+
+/** How often an API server is asked whether it still answers, in milliseconds. */
+const POLL_MS = 2_500;
+
+/**
+ * Waits until a write of an old version that was under way when the storage version changed must have landed or have
+ * been ended by its API server. Needs a proven freeze: the storage version cannot change meanwhile.
+ * @throws {KsvmError} NotConverged, naming an API server that keeps standing still.
+ */
+export async function settle(context: RunContext, options: SettleOptions): Promise<void> {
+  await new Settling(context, options).untilSettled();
+}
+
+class Settling {
+  readonly #context: RunContext;
+  readonly #options: SettleOptions;
+  readonly #deadline: number;
+  /** By what tells one change from another. */
+  readonly #changes = new Map<string, SeenChange>();
+  /** The time of day less the monotonic time: it jumps where this machine was suspended. */
+  #wallOffset: number;
+
+  constructor(context: RunContext, options: SettleOptions) {
+    this.#context = context;
+    this.#options = options;
+    const { clock, options: settings } = context;
+    this.#wallOffset = clock.now() - clock.monotonic();
+    this.#deadline = clock.monotonic() + settings.settleMs + settings.convergenceTimeoutMs;
+    if (options.newestJoin !== undefined) {
+      this.#saw("join", options.newestJoin);
+    }
+  }
+
+  /**
+   * Notes a change that an answer shows. Only the first sight of it counts: it happened before that. A change with another
+   * `key` has a first sight of its own.
+   */
+  #saw(key: string, at: number): void {
+    if (!this.#changes.has(key)) {
+      this.#changes.set(key, { at, seenAt: this.#context.clock.monotonic() });
+    }
+  }
+
+  /**
+   * The generation tells apart two changes of spec.versions that have the same time: the API server raises it with every
+   * change of spec, and no client can set it.
+   */
+  #sawCrd(crd: CustomResourceDefinition, otherwiseAt: number): void {
+    const { uid, generation } = crd.metadata;
+    const at = lastVersionsChangeOf(crd);
+    this.#saw(["crd", uid, generation, at].join(" "), at ?? otherwiseAt);
+  }
+
+  async untilSettled(): Promise<void> {
+    const { clock, emit, options: settings } = this.#context;
+    for (let first = true; ; first = false) {
+      const { crds, serverNow } = await this.#read();
+      if (first && this.#options.lagged) {
+        this.#saw("lag", serverNow);
+      }
+      for (const crd of crds) {
+        this.#sawCrd(crd, serverNow);
+      }
+      this.#noticeSuspension(serverNow);
+      const changes = [...this.#changes.values()];
+      const now = clock.monotonic();
+      const remainingMs = settleRemainingMs({ settleMs: settings.settleMs, serverNow, now, changes });
+      if (remainingMs === 0) {
+        return;
+      }
+      emit({ type: "settling", remainingMs });
+      await this.#sleep(remainingMs);
+    }
+  }
+
+  /**
+   * Machines that are suspended together have their clocks jump: by those the wait would be over, and a write that was under
+   * way has as much left to go as before.
+   */
+  #noticeSuspension(serverNow: number): void {
+    const { clock } = this.#context;
+    const offset = clock.now() - clock.monotonic();
+    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
+      this.#wallOffset = offset;
+      this.#saw(`suspension ${this.#changes.size}`, serverNow);
+    }
+  }
+
+  /** Asks all the while: an API server that stands still, and what is under way on it, has that much longer to go. */
+  async #sleep(ms: number): Promise<void> {
+    const { clock, signal } = this.#context;
+    const end = clock.monotonic() + ms;
+    for (let leftMs = ms; leftMs > 0; leftMs = end - clock.monotonic()) {
+      await clock.sleep(Math.min(POLL_MS, leftMs), signal);
+      await this.#ask(VERSION);
+    }
+  }
+
+  /** The CRD, where there is one, and the clock of every API server. */
+  async #read(): Promise<{ readonly crds: readonly CustomResourceDefinition[]; readonly serverNow: number }> {
+    const { crdName } = this.#options;
+    if (crdName === undefined) {
+      return { crds: [], serverNow: (await this.#ask(VERSION)).serverNow };
+    }
+    const path = objectPath(CRDS, { name: crdName });
+    const read = (body: unknown): CustomResourceDefinition =>
+      objectIn(body as CustomResourceDefinition, { name: crdName, path });
+    const { bodies, serverNow } = await this.#ask({ path, read });
+    return { crds: bodies, serverNow };
+  }
+
+  /**
+   * Asks every API server. The slowest of their clocks counts: a change was stamped by one of them, so against the
+   * slowest it is never taken for older than it is.
+   */
+  async #ask<T>(question: Question<T>): Promise<{ readonly bodies: readonly T[]; readonly serverNow: number }> {
+    const answers = await Promise.all(this.#options.apiServers.map((client) => this.#askOne(client, question)));
+    const serverNow = Math.min(...answers.map(({ serverTime }) => serverTime ?? this.#context.clock.now()));
+    return { bodies: answers.map(({ body }) => body), serverNow };
+  }
+
+  async #askOne<T>({ transport }: ApiClient, { path, read }: Question<T>): Promise<ApiResponse<T>> {
+    const { clock, emit, retrier, signal } = this.#context;
+    const startedAt = clock.monotonic();
+    const answer = await retrier.run(async () => {
+      const { body, ...rest } = await transport.request({ method: "GET", path, signal });
+      return { ...rest, body: read(body) };
+    }, signal);
+    const tookMs = clock.monotonic() - startedAt;
+    if (tookMs > SLOW_ANSWER_MS) {
+      const { server } = transport;
+      const reason = `it did not answer for ${Math.round(tookMs / 1_000)} s`;
+      if (clock.monotonic() > this.#deadline) {
+        throw new KsvmError(
+          "NotConverged",
+          `Cannot wait for late writes to land: ${server} keeps standing still: ${reason}`,
+        );
+      }
+      emit({ type: "lagging", server, reason });
+      this.#saw(`silence ${this.#changes.size}`, answer.serverTime ?? clock.now());
+    }
+    return answer;
+  }
+}

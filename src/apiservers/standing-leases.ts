@@ -1,0 +1,129 @@
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { identityLeases, type LiveLease } from "./control-plane-objects.ts";
+import { IgnoredServers } from "./ignored-servers.ts";
+import { LeaseSightings } from "./lease-sightings.ts";
+import { describeLease } from "./missing-api-server.ts";
+import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
+import type { Retrier } from "../retry/retrier.ts";
+
+/** What {@link StandingLeases} need. */
+export interface StandingLeasesOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  /** As of an `ApiServerFinder`. */
+  readonly ignored?: readonly string[] | undefined;
+  readonly sightings?: LeaseSightings | undefined;
+  /** Told which Lease is looked at, and why. */
+  readonly onLag: (server: string, reason: string) => void;
+}
+
+const POLL_MS = 1_000;
+/**
+ * An API server renews its identity Lease every 10 s, and up to half a second later.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
+ */
+const WATCH_IGNORED_MS = 15_000;
+
+/** The identity Leases that may live, without those that are to be ignored. */
+export class StandingLeases {
+  readonly #options: StandingLeasesOptions;
+  readonly #ignored: IgnoredServers;
+  readonly #sightings: LeaseSightings;
+
+  constructor(options: StandingLeasesOptions) {
+    this.#options = options;
+    this.#sightings = options.sightings ?? new LeaseSightings();
+    this.#ignored = new IgnoredServers({ names: options.ignored ?? [], onLag: options.onLag });
+  }
+
+  /** The names of those that are ignored. */
+  get ignored(): readonly string[] {
+    return this.#ignored.names;
+  }
+
+  /**
+   * One look, those that must still be watched included; `undefined` where this user may not list them.
+   * @throws {ApiError | TransportError}
+   */
+  async look(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
+    const { client, clock, retrier } = this.#options;
+    const look = await retrier.run(async () => {
+      const askedAt = clock.monotonic();
+      const leases = await identityLeases(client, clock, signal);
+      return leases && { leases, askedAt, answeredAt: clock.monotonic() };
+    }, signal);
+    return look && this.#ignored.without(this.#sightings.standing(look));
+  }
+
+  /**
+   * Those that live. One whose time is over by every clock is watched until it was renewed after all, or stood still for long
+   * enough to count as expired.
+   * @throws {KsvmError} ApiServerMissing where this user may not list them.
+   */
+  async watched(signal: AbortSignal): Promise<readonly LiveLease[]> {
+    const { clock } = this.#options;
+    const told = new Set<string>();
+    for (;;) {
+      const leases = await this.#permitted(signal);
+      const over = leases.filter(({ watchMs = 0 }) => watchMs > 0);
+      if (over.length === 0) {
+        return leases;
+      }
+      for (const lease of over.filter(({ name }) => !told.has(name))) {
+        told.add(lease.name);
+        this.#tell(lease);
+      }
+      await clock.sleep(Math.max(...over.map(({ watchMs = 0 }) => watchMs)), signal);
+    }
+  }
+
+  /**
+   * An API server that lives renews its identity Lease within this time. So one that is to be ignored and lives is noticed
+   * before anything rests on its absence, however short the run is; later looks compare with the first one.
+   */
+  async watchIgnored(signal: AbortSignal): Promise<void> {
+    const { clock, onLag } = this.#options;
+    if (this.#ignored.wasSeen) {
+      return;
+    }
+    await this.look(signal);
+    const live = this.#ignored.live;
+    for (const name of live) {
+      const seconds = WATCH_IGNORED_MS / 1_000;
+      onLag(name, `it is to be ignored; looking for ${seconds} s whether its API server renews its identity Lease`);
+    }
+    if (live.length > 0) {
+      await clock.sleep(WATCH_IGNORED_MS, signal);
+    }
+  }
+
+  /** An API server that just started knows no roles yet, so a refusal has to last. */
+  async #permitted(signal: AbortSignal): Promise<readonly LiveLease[]> {
+    const { clock } = this.#options;
+    const deadline = clock.monotonic() + DENIAL_PATIENCE_MS;
+    for (;;) {
+      const leases = await this.look(signal);
+      if (leases !== undefined) {
+        return leases;
+      }
+      if (clock.monotonic() >= deadline) {
+        throw new KsvmError(
+          "ApiServerMissing",
+          "Cannot tell which API servers live: this user may not list the identity Leases in kube-system; grant list on " +
+            "leases there, or name each API server with --apiserver-endpoints",
+        );
+      }
+      await clock.sleep(POLL_MS, signal);
+    }
+  }
+
+  #tell(lease: LiveLease): void {
+    const seconds = Math.round((lease.watchMs ?? 0) / 1_000);
+    const reason = `its identity Lease seems to have expired; looking for ${seconds} s whether it is renewed`;
+    this.#options.onLag(`API server ${describeLease(lease)}`, reason);
+  }
+}

@@ -1,0 +1,11 @@
+import { KsvmError } from "../../errors.ts";
+
+/** Why a command ends before its work is done: the process got a signal. */
+export class Interruption extends KsvmError {
+  readonly signal: NodeJS.Signals;
+
+  constructor(signal: NodeJS.Signals) {
+    super("Interrupted", "Interrupted: nothing was pruned, run again to resume");
+    this.signal = signal;
+  }
+}

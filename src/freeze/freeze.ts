@@ -1,0 +1,124 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../api/names.ts";
+import {
+  type FreezeOwner,
+  formatOwner,
+  freezeOwnerOf,
+  freezerOf,
+  isSameOwner,
+  ownerAnnotationOf,
+} from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
+import { isAbsent } from "../kube/absent.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
+import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
+import { readCrd } from "../resources/read-crd.ts";
+import type { Retrier } from "../retry/retrier.ts";
+
+/** What the writes of a freeze need. */
+export interface FreezeContext {
+  /** Fenced by the Lease of the run: the CRD is read first, and what was read is not written after the Lease is lost. */
+  readonly client: ApiClient;
+  readonly retrier: Retrier;
+  readonly signal: AbortSignal;
+}
+
+/** How often a write is tried again whose resourceVersion another client moved in between. */
+export const MAX_CONFLICTS = 20;
+/** How soon, in milliseconds. */
+export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
+
+/**
+ * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
+ * run on the same Lease left behind is taken over: the caller holds that Lease.
+ *
+ * @returns the CRD as it is frozen
+ * @throws {KsvmError} ForeignFreeze where somebody else froze it; whatever the client's fence throws.
+ */
+export function freeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
+  return updateCrd(context, crdName, (crd) => {
+    assertNotForeign(crd, owner.lease);
+    return { [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
+  });
+}
+
+/**
+ * Takes this owner's freeze off. One that belongs to another run or client by now is left alone. Of one that is gone
+ * already the owner is taken off: a user who lifts a freeze with kubectl takes one annotation off, and the other would
+ * name a run that is over.
+ * @returns whether there was a freeze to take off
+ * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
+ */
+export async function unfreeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<boolean> {
+  let lifted = false;
+  try {
+    await updateCrd(context, crdName, (crd) => {
+      const found = ownerAnnotationOf(crd);
+      const isOurs = found !== undefined && isSameOwner(found, owner);
+      lifted = isOurs && freezeOwnerOf(crd) !== undefined;
+      const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
+      return isOurs ? { ...migrating, [OWNER_ANNOTATION]: null } : undefined;
+    });
+  } catch (error) {
+    // The CRD was deleted, and its annotation with it.
+    if (!isAbsent(error, crdName)) {
+      throw error;
+    }
+  }
+  return lifted;
+}
+
+/**
+ * Refuses a CRD whose freeze does not come from a run on this Lease.
+ * @throws {KsvmError} ForeignFreeze
+ */
+export function assertNotForeign(crd: CustomResourceDefinition, lease: string): void {
+  const freezer = freezerOf(crd.metadata);
+  if (freezer === undefined || (freezer.kind === "run" && freezer.owner.lease === lease)) {
+    return;
+  }
+  const { name } = crd.metadata;
+  const by = freezer.kind === "run" ? `a run that holds Lease "${freezer.owner.lease}"` : "something other than ksvm";
+  throw new KsvmError(
+    "ForeignFreeze",
+    `Cannot migrate "${name}": its storage version is frozen by ${by} (annotation ${MIGRATING_ANNOTATION}); wait for ` +
+      `it to end, or lift the freeze with: kubectl annotate crd ${name} ${MIGRATING_ANNOTATION}-`,
+  );
+}
+
+/** Annotations to set, and with null to take off. */
+type Annotations = Readonly<Record<string, string | null>>;
+
+/**
+ * Changes annotations of a CRD, with the resourceVersion that `change` has decided on as precondition. Where somebody
+ * else writes it in between, `change` decides again; where it returns `undefined`, nothing is written.
+ * @throws {ApiError} NotFound where the CRD does not exist; Conflict where others write it again and again.
+ */
+export async function updateCrd(
+  context: FreezeContext,
+  crdName: string,
+  change: (crd: CustomResourceDefinition) => Annotations | undefined,
+): Promise<CustomResourceDefinition> {
+  const { client, retrier, signal } = context;
+  const ref = { name: crdName };
+  const pace = retrier.pace(CONFLICT_PACE);
+  for (let conflicts = 0; ; conflicts++) {
+    await pace.turn(signal);
+    const crd = await readCrd(context, crdName);
+    const annotations = change(crd);
+    if (annotations === undefined) {
+      return crd;
+    }
+    const { resourceVersion, uid } = crd.metadata;
+    const patch = { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations } } };
+    // Never broken off half way: a freeze that lands after it was given up would be lifted by nobody.
+    const options = { fieldManager: CRD_FIELD_MANAGER };
+    try {
+      return await retrier.run(() => client.patch<CustomResourceDefinition>(CRDS, ref, patch, options), signal);
+    } catch (error) {
+      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) {
+        throw error;
+      }
+    }
+  }
+}

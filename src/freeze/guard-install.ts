@@ -1,0 +1,167 @@
+import { CRD_FIELD_MANAGER, OWNER_ANNOTATION } from "../api/names.ts";
+import { type FreezeOwner, formatOwner, parseOwner } from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
+import { isConflict, type KubeObject } from "../kube/client.ts";
+import { APPLY_PATCH, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { freezePolicyOf, type PolicyObject } from "./freeze-policy.ts";
+import { CONFLICT_PACE, type FreezeContext, MAX_CONFLICTS } from "./freeze.ts";
+import { type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
+import type { GuardChoice } from "../migrator/run-context.ts";
+
+/** Which guard a run on this CRD goes by. `auto` is the webhook where its configuration is installed. */
+export async function chooseGuard(
+  context: FreezeContext,
+  crdName: string,
+  choice: GuardChoice,
+): Promise<GuardIdentity> {
+  if (choice === "webhook" || (choice === "auto" && (await isWebhookInstalled(context)))) {
+    return WEBHOOK_GUARD;
+  }
+  return policyGuardOf(crdName);
+}
+
+/** The policy that guards one CRD for the time of one run. */
+export function policyGuardOf(crdName: string): GuardIdentity {
+  const { policy } = freezePolicyOf(crdName, { labels: {}, annotations: {} });
+  return { kind: "policy", name: policy.metadata.name };
+}
+
+/**
+ * Puts the guard in place where that is this run's business: the policy is, the webhook belongs to whoever installed
+ * it. A policy that a dead run on the same Lease left behind is taken over, that of another run never.
+ * @throws {KsvmError} ForeignFreeze where the policy is not one of a run on this Lease.
+ */
+export async function installGuard(
+  context: FreezeContext,
+  crdName: string,
+  guard: GuardIdentity,
+  owner: FreezeOwner,
+): Promise<void> {
+  if (guard.kind === "webhook") {
+    return;
+  }
+  const annotations = { [OWNER_ANNOTATION]: formatOwner(owner) };
+  const { policy, binding } = freezePolicyOf(crdName, { labels: MANAGED_LABELS, annotations });
+  for (const [resource, body] of [
+    [POLICIES, policy],
+    [POLICY_BINDINGS, binding],
+  ] as const) {
+    await put(context, resource, body, (found) => assertOurs(crdName, resource, found, owner.lease));
+  }
+}
+
+/** What became of the policy and the binding of a CRD: `kept` where one of them is there and is not ours to remove. */
+export type PolicyRemoval = "absent" | "removed" | "kept";
+
+/**
+ * Takes away the policy and binding of a CRD, where they are there and `isOurs` takes their owner for ours; the owner is
+ * `undefined` where none is noted. The webhook stays. A run that ends takes away its own alone: by then another may have
+ * taken over on the same Lease.
+ */
+export async function removePolicyGuard(
+  context: FreezeContext,
+  crdName: string,
+  isOurs: (owner: FreezeOwner | undefined) => boolean,
+): Promise<PolicyRemoval> {
+  const { name } = policyGuardOf(crdName);
+  const binding = await removeOwned(context, POLICY_BINDINGS, name, isOurs);
+  const policy = await removeOwned(context, POLICIES, name, isOurs);
+  const both = [binding, policy];
+  return both.find((one) => one === "kept") ?? both.find((one) => one === "removed") ?? "absent";
+}
+
+async function isWebhookInstalled({ client, retrier, signal }: FreezeContext): Promise<boolean> {
+  const find = (): Promise<unknown> => client.find(WEBHOOK_CONFIGURATIONS, WEBHOOK_GUARD, { signal });
+  return (await retrier.run(find, signal)) !== undefined;
+}
+
+/** Writes over what `mayTake` accepts, and nothing else: what is read is the precondition of the write. */
+async function put(
+  context: FreezeContext,
+  resource: Resource,
+  body: PolicyObject,
+  mayTake: (found: KubeObject) => void,
+): Promise<void> {
+  const { retrier, signal } = context;
+  const pace = retrier.pace(CONFLICT_PACE);
+  for (let conflicts = 0; ; conflicts++) {
+    await pace.turn(signal);
+    const found = await findOne(context, resource, body.metadata);
+    if (found !== undefined) {
+      mayTake(found);
+    }
+    try {
+      // Never broken off half way, so that the cleanup sees what is there.
+      await retrier.run(() => write(context, resource, body, found), signal);
+      return;
+    } catch (error) {
+      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) {
+        throw error;
+      }
+    }
+  }
+}
+
+function write(
+  { client }: FreezeContext,
+  resource: Resource,
+  body: PolicyObject,
+  found: KubeObject | undefined,
+): Promise<unknown> {
+  const options = { fieldManager: CRD_FIELD_MANAGER };
+  if (found === undefined) {
+    return client.create(resource, { ...body }, options);
+  }
+  const { uid, resourceVersion } = found.metadata;
+  const patch = { type: APPLY_PATCH, body: { ...body, metadata: { ...body.metadata, uid, resourceVersion } } };
+  return client.patch(resource, body.metadata, patch, { ...options, force: true });
+}
+
+function assertOurs(crdName: string, { resource }: Resource, { metadata }: KubeObject, lease: string): void {
+  const owner = parseOwner(metadata.annotations?.[OWNER_ANNOTATION]);
+  if (owner?.lease === lease) {
+    return;
+  }
+  const by = owner === undefined ? "another client" : `a run that holds Lease "${owner.lease}"`;
+  throw new KsvmError(
+    "ForeignFreeze",
+    `Cannot migrate "${crdName}": ${resource} "${metadata.name}" belongs to ${by}; wait for it to end, or remove the ` +
+      `policy with: ksvm unfreeze ${crdName}`,
+  );
+}
+
+function findOne(
+  { client, retrier, signal }: FreezeContext,
+  resource: Resource,
+  { name }: { readonly name: string },
+): Promise<KubeObject | undefined> {
+  return retrier.run(() => client.find<KubeObject>(resource, { name }, { signal }), signal);
+}
+
+async function removeOwned(
+  context: FreezeContext,
+  resource: Resource,
+  name: string,
+  isOurs: (owner: FreezeOwner | undefined) => boolean,
+): Promise<PolicyRemoval> {
+  const { client, retrier, signal } = context;
+  const found = await findOne(context, resource, { name });
+  if (found === undefined) {
+    return "absent";
+  }
+  const { uid, resourceVersion, annotations } = found.metadata;
+  if (uid === undefined || resourceVersion === undefined || !isOurs(parseOwner(annotations?.[OWNER_ANNOTATION]))) {
+    return "kept";
+  }
+  try {
+    const options = { preconditions: { uid, resourceVersion }, signal };
+    await retrier.run(() => client.delete(resource, { name }, options), signal);
+    return "removed";
+  } catch (error) {
+    // Another run took it over in between: it is that run's to remove.
+    if (isConflict(error)) {
+      return "kept";
+    }
+    throw error;
+  }
+}

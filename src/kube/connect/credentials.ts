@@ -1,0 +1,273 @@
+import { readFile } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
+import type { KubeConfig } from "@kubernetes/client-node";
+import { messageOf } from "../../errors.ts";
+import {
+  clusterOf,
+  environmentOf,
+  type KubeCluster,
+  type KubeEnvironment,
+  type KubeUser,
+  userOf,
+} from "./cluster-config.ts";
+import type { ExecCluster, ExecCredential, ExecSpec } from "./exec-credential.ts";
+import { runExecPlugin } from "./exec-plugin.ts";
+
+/** What proves to an API server who asks. */
+export interface Credentials {
+  readonly headers: Readonly<Record<string, string | string[]>>;
+  /** PEM. */
+  readonly cert?: string | Buffer;
+  /** PEM. */
+  readonly key?: string | Buffer;
+}
+
+/** There are no credentials to send a request with. */
+export class CredentialsError extends Error {
+  override readonly name = "CredentialsError";
+  /** Whether there were some before: then this may pass, as where a plugin could not reach its own server. */
+  readonly isTransient: boolean;
+
+  constructor(cause: unknown, isTransient: boolean) {
+    super(messageOf(cause), { cause });
+    this.isTransient = isTransient;
+  }
+}
+
+/** Hands out the credentials of one user. */
+export interface CredentialSource {
+  /** The credentials as they are now. @throws {CredentialsError} */
+  get(): Promise<Credentials>;
+  /** Whether an API server has accepted credentials of this source. */
+  readonly wereAccepted: boolean;
+  /** An API server answered a request with these credentials, and did what was asked. */
+  accept(): void;
+  /** An API server refused what {@link get} returned: an exec plugin is asked again. */
+  refuse(refused: Credentials): void;
+  /** Somebody uses this source until {@link release}. */
+  hold(): void;
+  /** Ends a plugin that runs, where nobody is left to use what it prints. */
+  release(): void;
+}
+
+/** A plugin that fails at once is not run again sooner than this, in milliseconds. */
+const PAUSE_AFTER_FAILURE_MS = 500;
+
+const sources = new WeakMap<object, UserCredentials>();
+
+/**
+ * The credentials of the current user. All connections of this process share them, so that a plugin runs once for all API
+ * servers.
+ */
+export function credentialsOf(config: KubeConfig): CredentialSource {
+  const user = userOf(config);
+  const known = sources.get(user);
+  const source = known ?? new UserCredentials(user, clusterOf(config), environmentOf(config));
+  sources.set(user, source);
+  return source;
+}
+
+class UserCredentials implements CredentialSource {
+  readonly #user: KubeUser;
+  readonly #cluster: KubeCluster;
+  readonly #environment: KubeEnvironment;
+  readonly #files = new Map<string, Buffer>();
+  #held = 0;
+  #abort = new AbortController();
+  #issued: ExecCredential | undefined;
+  #running: Promise<ExecCredential> | undefined;
+  #failedAt = Number.NEGATIVE_INFINITY;
+  #hasWorked = false;
+  #wereAccepted = false;
+  #handedOut = new WeakMap<Credentials, ExecCredential>();
+
+  constructor(user: KubeUser, cluster: KubeCluster, environment: KubeEnvironment) {
+    this.#user = user;
+    this.#cluster = cluster;
+    this.#environment = environment;
+  }
+
+  hold(): void {
+    this.#held++;
+  }
+
+  release(): void {
+    this.#held--;
+    if (this.#held === 0) {
+      this.#abort.abort();
+      this.#abort = new AbortController();
+    }
+  }
+
+  get wereAccepted(): boolean {
+    return this.#wereAccepted;
+  }
+
+  accept(): void {
+    this.#wereAccepted = true;
+  }
+
+  refuse(refused: Credentials): void {
+    // Many requests find out at the same time; what was issued since is not what they were refused with.
+    if (this.#issued !== undefined && this.#handedOut.get(refused) === this.#issued) {
+      this.#issued = undefined;
+    }
+  }
+
+  async get(): Promise<Credentials> {
+    try {
+      const issued = this.#spec === undefined ? undefined : await this.#execCredential(this.#spec);
+      const credentials = await this.#credentialsWith(issued);
+      if (issued !== undefined) {
+        this.#handedOut.set(credentials, issued);
+      }
+      this.#hasWorked = true;
+      return credentials;
+    } catch (error) {
+      throw new CredentialsError(error, this.#hasWorked);
+    }
+  }
+
+  /** A token of the kubeconfig goes before the plugin, as with client-go. */
+  get #spec(): ExecSpec | undefined {
+    const { authProvider, exec, token, username } = this.#user;
+    return hasText(token) || hasText(username)
+      ? undefined
+      : ((exec ?? authProvider?.config?.exec) as ExecSpec | undefined);
+  }
+
+  async #credentialsWith(issued: ExecCredential | undefined): Promise<Credentials> {
+    const { certData, certFile, keyData, keyFile } = this.#user;
+    const cert = issued?.cert ?? (await this.#pem(certData, certFile));
+    const key = issued?.key ?? (await this.#pem(keyData, keyFile));
+    const authorization = await this.#authorization(issued?.token);
+    return {
+      headers: { ...impersonation(this.#user), ...(authorization === undefined ? {} : { authorization }) },
+      ...(cert === undefined ? {} : { cert }),
+      ...(key === undefined ? {} : { key }),
+    };
+  }
+
+  async #authorization(issued: string | undefined): Promise<string | undefined> {
+    const { password, username } = this.#user;
+    if (hasText(username)) {
+      return `Basic ${Buffer.from(`${username}:${password ?? ""}`).toString("base64")}`;
+    }
+    const token = (await this.#token()) ?? issued;
+    return token === undefined ? undefined : `Bearer ${token.trim()}`;
+  }
+
+  /** The file goes before the token beside it, which counts where the file could never be read. */
+  async #token(): Promise<string | undefined> {
+    const { authProvider, token, tokenFile = authProvider?.config?.tokenFile as string | undefined } = this.#user;
+    if (!hasText(tokenFile)) {
+      return hasText(token) ? token : undefined;
+    }
+    try {
+      return (await this.#read(tokenFile)).toString();
+    } catch (error) {
+      if (hasText(token)) {
+        return token;
+      }
+      throw error;
+    }
+  }
+
+  async #pem(data: string | undefined, path: string | undefined): Promise<Buffer | undefined> {
+    if (hasText(data)) {
+      return Buffer.from(data, "base64");
+    }
+    return hasText(path) ? this.#read(path) : undefined;
+  }
+
+  /** A file that cannot be read for a moment, as while it is replaced, is what it last was. */
+  async #read(path: string): Promise<Buffer> {
+    try {
+      const bytes = await readFile(path);
+      if (bytes.length === 0) {
+        throw new Error(`"${path}" is empty`);
+      }
+      this.#files.set(path, bytes);
+      return bytes;
+    } catch (error) {
+      const last = this.#files.get(path);
+      if (last === undefined) {
+        throw error;
+      }
+      return last;
+    }
+  }
+
+  async #execCredential(spec: ExecSpec): Promise<ExecCredential> {
+    const issued = this.#issued;
+    if (issued !== undefined && (issued.expiresAt ?? Number.POSITIVE_INFINITY) > Date.now()) {
+      return issued;
+    }
+    this.#running ??= this.#run(spec).finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  async #run(spec: ExecSpec): Promise<ExecCredential> {
+    const { signal } = this.#abort;
+    const pauseMs = this.#failedAt + PAUSE_AFTER_FAILURE_MS - performance.now();
+    if (pauseMs > 0) {
+      await delay(pauseMs, undefined, { signal });
+    }
+    try {
+      const cluster = await this.#clusterInfo();
+      this.#issued = await runExecPlugin(spec, { environment: this.#environment, cluster, signal });
+      return this.#issued;
+    } catch (error) {
+      this.#failedAt = performance.now();
+      throw error;
+    }
+  }
+
+  async #clusterInfo(): Promise<ExecCluster> {
+    const { caData, caFile, execConfig = null, proxyUrl, server, skipTLSVerify, tlsServerName } = this.#cluster;
+    const ca = await this.#pem(caData, caFile);
+    return {
+      server,
+      ...(hasText(tlsServerName) ? { "tls-server-name": tlsServerName } : {}),
+      ...(skipTLSVerify ? { "insecure-skip-tls-verify": true } : {}),
+      ...(ca === undefined ? {} : { "certificate-authority-data": ca.toString("base64") }),
+      ...(hasText(proxyUrl) ? { "proxy-url": proxyUrl } : {}),
+      config: execConfig,
+    };
+  }
+}
+
+/** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation */
+function impersonation(user: KubeUser): Record<string, string | string[]> {
+  const { impersonateExtra = {}, impersonateGroups = [], impersonateUid, impersonateUser } = user;
+  if (!hasText(impersonateUser)) {
+    return {};
+  }
+  const extra = Object.entries(impersonateExtra).map(([key, values]) => [
+    `impersonate-extra-${headerKey(key)}`,
+    [...values],
+  ]);
+  return {
+    "impersonate-user": impersonateUser,
+    ...(hasText(impersonateUid) ? { "impersonate-uid": impersonateUid } : {}),
+    ...(impersonateGroups.length === 0 ? {} : { "impersonate-group": [...impersonateGroups] }),
+    ...Object.fromEntries(extra),
+  };
+}
+
+/** The key of an extra field as a part of a header's name: what may not stand there, and %, is percent-encoded. */
+function headerKey(key: string): string {
+  return [...Buffer.from(key)].map(headerByte).join("");
+}
+
+function headerByte(byte: number): string {
+  const character = String.fromCharCode(byte);
+  const isLegal = /[!#$&'*+.^_`|~0-9A-Za-z-]/.test(character);
+  return isLegal ? character : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+}
+
+function hasText(value: string | null | undefined): value is string {
+  return value !== undefined && value !== null && value !== "";
+}

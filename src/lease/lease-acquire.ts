@@ -1,0 +1,166 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { isNamespaceMissing, isNotFound } from "../kube/absent.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
+import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import { MANAGED_LABELS } from "../freeze/guard.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import type { Retrier } from "../retry/retrier.ts";
+
+/** A Lease of coordination.k8s.io/v1, as far as a run reads it. */
+export interface Lease {
+  readonly metadata: {
+    readonly uid: string;
+    readonly resourceVersion: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  readonly spec?: {
+    readonly holderIdentity?: string | null;
+    readonly leaseDurationSeconds?: number;
+    readonly renewTime?: string;
+    readonly leaseTransitions?: number;
+  };
+}
+
+/** A moment on both clocks of a {@link Clock}, in milliseconds. */
+export interface Moment {
+  readonly monotonic: number;
+  readonly now: number;
+}
+
+/** Now. */
+export function momentOf(clock: Clock): Moment {
+  return { monotonic: clock.monotonic(), now: clock.now() };
+}
+
+/** Which Lease to take, and for whom. */
+export interface RunLeaseOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly namespace: string;
+  readonly name: string;
+  readonly identity: string;
+  readonly signal: AbortSignal;
+  /** Told that another holder's Lease is being watched to see whether it lives. */
+  readonly onContended?: (holder: string) => void;
+  /** Whether a holder is known to be dead, so that its Lease need not be watched. @default none is */
+  readonly isDead?: (holder: string) => boolean;
+}
+
+/** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
+const DURATION_SECONDS = 15;
+/** No run asks for more; whatever a Lease says, nobody is kept waiting longer. */
+const MAX_DURATION_SECONDS = 60;
+const OBSERVE_POLL_MS = 500;
+/** How often it is tried again, and how soon, where other clients write the Lease at the same time. */
+const MAX_RACES = 20;
+const MIN_RACE_MS = 100;
+const MAX_RACE_MS = 2_000;
+const MAX_NAME_LENGTH = 253;
+
+/** The name of the Lease of a run on a resource. A Lease's name may have 253 characters, a CRD's has up to 253, too. */
+export function leaseNameOf(resource: string): string {
+  const name = `ksvm-migrate.${resource}`;
+  return name.length <= MAX_NAME_LENGTH ? name : `ksvm-migrate.${createHash("sha256").update(resource).digest("hex")}`;
+}
+
+/**
+ * Creates the Lease or takes it over from a holder that released it or stopped renewing it. Whether a holder lives is
+ * judged by watching the Lease for its whole duration, never by comparing clocks.
+ *
+ * @returns the Lease, and when it was confirmed
+ * @throws {KsvmError} AlreadyMigrating where its holder lives; NotFound where the namespace does not exist; Conflict where
+ *   other clients write the Lease again and again.
+ */
+export async function acquireLease(
+  options: RunLeaseOptions,
+): Promise<{ readonly lease: Lease; readonly confirmedAt: Moment }> {
+  const { client, clock, namespace, name, retrier, signal } = options;
+  const pace = new LoopPace({ clock, minMs: MIN_RACE_MS, maxMs: MAX_RACE_MS });
+  for (let races = 0; races < MAX_RACES; races++) {
+    await pace.turn(signal);
+    const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
+    const holder = found?.spec?.holderIdentity ?? "";
+    if (found !== undefined && !isFree(holder, options)) {
+      await waitUntilFree(found, holder, options);
+    }
+    const confirmedAt = momentOf(clock);
+    const lease = await takeLease(found, options);
+    if (lease !== undefined) {
+      return { lease, confirmedAt };
+    }
+  }
+  throw new KsvmError("Conflict", `Cannot take Lease "${namespace}/${name}": other clients write it again and again`);
+}
+
+/** Our own identity means that an attempt to take it arrived though its answer was lost. */
+function isFree(holder: string, { identity, isDead }: RunLeaseOptions): boolean {
+  return holder === "" || holder === identity || isDead?.(holder) === true;
+}
+
+async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOptions): Promise<void> {
+  const { client, clock, namespace, name, retrier, signal } = options;
+  options.onContended?.(holder);
+  const deadline = clock.monotonic() + observedMsOf(found);
+  while (clock.monotonic() < deadline) {
+    await clock.sleep(OBSERVE_POLL_MS, signal);
+    const now = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
+    if (now === undefined || now.spec?.holderIdentity !== holder) {
+      return;
+    }
+    if (now.metadata.resourceVersion !== found.metadata.resourceVersion) {
+      const text = `Cannot start: "${holder}" is migrating it (Lease "${namespace}/${name}"); wait for it to end`;
+      throw new KsvmError("AlreadyMigrating", text);
+    }
+  }
+}
+
+/** For how long the Lease of a live run may stay as it is, in milliseconds. */
+export function observedMsOf(lease: Lease | undefined): number {
+  return Math.min(lease?.spec?.leaseDurationSeconds ?? DURATION_SECONDS, MAX_DURATION_SECONDS) * 1_000;
+}
+
+/** `undefined` where somebody else was quicker. */
+async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Promise<Lease | undefined> {
+  const { client, clock, identity, namespace, name, retrier, signal } = options;
+  const now = microTime(clock);
+  const spec = {
+    holderIdentity: identity,
+    leaseDurationSeconds: DURATION_SECONDS,
+    acquireTime: now,
+    renewTime: now,
+    leaseTransitions: found === undefined ? 0 : (found.spec?.leaseTransitions ?? 0) + 1,
+  };
+  const take = (): Promise<Lease> => {
+    if (found === undefined) {
+      const metadata = { namespace, name, labels: MANAGED_LABELS };
+      return client.create<Lease>(LEASES, { ...LEASE_KIND, metadata, spec }, { signal });
+    }
+    const { resourceVersion, uid } = found.metadata;
+    const body = { metadata: { uid, resourceVersion }, spec };
+    return client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
+  };
+  try {
+    return await retrier.run(take, signal);
+  } catch (error) {
+    // A 404 to a create is never about the Lease: nothing would ever come of trying again.
+    if (isConflict(error) || (found !== undefined && isNotFound(error))) {
+      return undefined;
+    }
+    throw isNamespaceMissing(error) ? namespaceMissing(options) : error;
+  }
+}
+
+function namespaceMissing({ namespace, name }: RunLeaseOptions): KsvmError {
+  const text = `Cannot create Lease "${namespace}/${name}": namespace "${namespace}" does not exist`;
+  return new KsvmError("NotFound", `${text}; create it, or name another one (--lease-namespace)`);
+}
+
+const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" };
+
+/** The time as a `metav1.MicroTime`. */
+export function microTime(clock: Clock): string {
+  return new Date(clock.now()).toISOString().replace("Z", "000Z");
+}

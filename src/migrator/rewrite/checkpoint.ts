@@ -1,0 +1,165 @@
+import { createHash } from "node:crypto";
+import type { CustomResourceDefinition } from "../../api/crd.ts";
+import { storageVersionOf } from "../../api/crd.ts";
+import type { Counts } from "./counts.ts";
+import type { ListPositionState } from "./list-position.ts";
+
+/**
+ * How far a run was at its checkpoint, as users see it. Counts rest on it and nothing else: no object that could not be
+ * rewritten lies before a continue token, so none is counted here.
+ */
+export interface EarlierProgress {
+  /** `newer` are those that the run wrote as well: the next one finds them written since the watermark. */
+  readonly counts: Pick<Counts, "current" | "gone" | "newer">;
+  readonly position: ListPositionState;
+}
+
+/** Where a run stands, as it is kept in the cluster after every page. */
+export interface Checkpoint {
+  /** The migration that it belongs to, as {@link checkpointOwnerOf} names it: no other one may resume there. */
+  readonly migration: string;
+  /** The CRD that it belongs to, in the state that the watermark vouches for. */
+  readonly crdUid: string;
+  readonly generation: number;
+  readonly storageVersion: string;
+  /** The API servers that were asked, as `fingerprintOf` has them: another one may have written an old version since. */
+  readonly apiServers: string;
+  /** resourceVersion of the first consistent list: objects written later are in the storage version. */
+  readonly watermark: string;
+  /** Where the next page begins; missing where the next run begins at the first page. */
+  readonly continueToken?: string;
+  /** Missing where the next run begins at the first page, and counts every object itself. */
+  readonly progress?: EarlierProgress;
+}
+
+/** What a checkpoint is compared with, besides the CRD. */
+export interface ResumeExpectation {
+  /** As {@link checkpointOwnerOf} names the migration that wants to resume. */
+  readonly migration: string;
+  /** The API servers that live now, as `fingerprintOf` has them. */
+  readonly apiServers: string;
+}
+
+/** What a run may take from an earlier one. */
+export interface ResumePoint {
+  readonly watermark: string;
+  readonly continueToken?: string;
+}
+
+/** The same, and how far the earlier run was. */
+export interface EarlierRun extends ResumePoint {
+  readonly progress?: EarlierProgress;
+}
+
+/**
+ * The migration that a run's checkpoints belong to. A forced run stands for itself: it exists to write every object
+ * again, mostly with another encryption key, and neither the CRD nor its storageVersionHash shows that the key changed.
+ * @param run `purpose` is the same for all runs of one migration, `identity` is unique to this run
+ */
+export function checkpointOwnerOf(run: {
+  readonly purpose: string;
+  readonly identity: string;
+  readonly options: { readonly force: boolean };
+}): string {
+  return run.options.force ? `${run.purpose}, forced, by ${run.identity}` : run.purpose;
+}
+
+/**
+ * The text of a checkpoint, with a digest over its fields: one that was written or changed by hand is not believed. A
+ * token put in by hand would leave objects out, and so would a watermark that is too low.
+ */
+export function formatCheckpoint(checkpoint: Checkpoint): string {
+  const fields = fieldsOf(checkpoint);
+  return JSON.stringify({ ...fields, digest: digestOf(fields) });
+}
+
+/**
+ * What a checkpoint is good for: nothing (`undefined`) where it is not whole, belongs to another migration, or not to
+ * this CRD in this generation with this storage version, or other API servers live now.
+ */
+export function resumePointOf(
+  text: string | undefined,
+  crd: CustomResourceDefinition,
+  expected: ResumeExpectation,
+): EarlierRun | undefined {
+  const checkpoint = parseCheckpoint(text);
+  const matches =
+    checkpoint?.crdUid === crd.metadata.uid &&
+    checkpoint.migration === expected.migration &&
+    checkpoint.generation === crd.metadata.generation &&
+    checkpoint.storageVersion === storageVersionOf(crd) &&
+    checkpoint.apiServers === expected.apiServers;
+  if (!matches) {
+    return undefined;
+  }
+  const { watermark, continueToken, progress } = checkpoint;
+  if (continueToken === undefined) {
+    return { watermark };
+  }
+  return { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
+}
+
+/** How far a run is after a page, for a checkpoint with a continue token. */
+export function earlierProgressOf(
+  { current, gone, migrated, newer }: Counts,
+  position: ListPositionState,
+): EarlierProgress {
+  return { counts: { current, gone, newer: newer + migrated }, position };
+}
+
+function parseCheckpoint(text: string | undefined): Checkpoint | undefined {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text ?? "");
+  } catch {
+    return undefined;
+  }
+  if (typeof parsed !== "object" || parsed === null) {
+    return undefined;
+  }
+  const { digest, ...fields } = parsed as Checkpoint & { readonly digest?: unknown };
+  // The digest covers exactly what formatCheckpoint() writes, so what matches it has the right shape.
+  return digest === digestOf(fieldsOf(fields)) ? fieldsOf(fields) : undefined;
+}
+
+function fieldsOf(checkpoint: Checkpoint): Checkpoint {
+  const { migration, crdUid, generation, storageVersion, apiServers, watermark, continueToken } = checkpoint;
+  const fields = { migration, crdUid, generation, storageVersion, apiServers, watermark };
+  const progress = progressIn(checkpoint.progress);
+  return {
+    ...fields,
+    ...(continueToken === undefined ? {} : { continueToken }),
+    ...(progress === undefined ? {} : { progress }),
+  };
+}
+
+/** `undefined` where it is no whole one. */
+function progressIn(value: unknown): EarlierProgress | undefined {
+  const { counts, position } = (value ?? {}) as {
+    counts?: Record<string, unknown>;
+    position?: Record<string, unknown>;
+  };
+  const { current, gone, newer } = counts ?? {};
+  const at = positionIn(position ?? {});
+  const isWhole = isCount(current) && isCount(gone) && isCount(newer);
+  return isWhole && at !== undefined ? { counts: { current, gone, newer }, position: at } : undefined;
+}
+
+function positionIn({ listed, last, listedTo }: Record<string, unknown>): ListPositionState | undefined {
+  if (!isCount(listed) || !isName(last) || !isName(listedTo)) {
+    return undefined;
+  }
+  return { listed, ...(last === undefined ? {} : { last }), ...(listedTo === undefined ? {} : { listedTo }) };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isName(value: unknown): value is string | undefined {
+  return value === undefined || typeof value === "string";
+}
+
+function digestOf(fields: Checkpoint): string {
+  return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
+}

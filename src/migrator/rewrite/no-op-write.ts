@@ -1,0 +1,49 @@
+import type { Readable } from "node:stream";
+import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
+import { boundedBytes } from "../../kube/bounded-body.ts";
+import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES, type ObjectIdentity } from "../../kube/listed-object.ts";
+import { ACCEPT_METADATA, APPLY_PATCH, apiVersionOf, objectPath, type Resource } from "../../kube/resources.ts";
+import type { ApiRequest, Transport } from "../../kube/transport.ts";
+
+/** How a no-op write is sent. */
+export interface NoOpWriteOptions {
+  /** @default a server-side apply that owns no field */
+  readonly patchType?: string;
+  /** @default false */
+  readonly dryRun?: boolean;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Writes one object as it is, with its uid and resourceVersion as preconditions, so that it can neither create an object
+ * nor undo another client's write. The API server stores it again exactly where it is stored in another encoding.
+ * @returns the object as it is now stored
+ * @throws {ApiError | TransportError}
+ */
+export async function noOpWrite(
+  transport: Transport,
+  resource: Resource & { readonly kind: string },
+  object: ObjectIdentity,
+  options: NoOpWriteOptions,
+): Promise<ListedObject> {
+  const { name, namespace, uid, resourceVersion } = object;
+  const scope = namespace === undefined ? {} : { namespace };
+  const request: ApiRequest = {
+    method: "PATCH",
+    path: objectPath(resource, object),
+    query: { fieldManager: REWRITE_FIELD_MANAGER, dryRun: options.dryRun === true ? "All" : undefined },
+    body: {
+      apiVersion: apiVersionOf(resource.group, resource.version),
+      kind: resource.kind,
+      metadata: { name, ...scope, uid, resourceVersion },
+    },
+    contentType: options.patchType ?? APPLY_PATCH,
+    accept: ACCEPT_METADATA,
+    signal: options.signal,
+  };
+  return (await transport.read(request, readObject)).body;
+}
+
+async function readObject(body: Readable): Promise<ListedObject> {
+  return listedObjectOf(await boundedBytes(body, MAX_OBJECT_BYTES));
+}

@@ -1,0 +1,46 @@
+import { KsvmError } from "../../errors.ts";
+import type { ListedObject, ObjectIdentity } from "../../kube/listed-object.ts";
+import { readListedPage } from "../../kube/listed-page.ts";
+import { ACCEPT_METADATA_LIST, collectionPath, type Resource } from "../../kube/resources.ts";
+import type { Transport } from "../../kube/transport.ts";
+
+/** What became of an object that was listed before. */
+export type ObjectState =
+  /** No object has its name any more. */
+  | { readonly kind: "gone" }
+  /** It was deleted, and another one was created under its name. */
+  | { readonly kind: "replaced"; readonly object: ListedObject }
+  | { readonly kind: "present"; readonly object: ListedObject };
+
+/**
+ * Reads what became of an object by a consistent list: the only proof that it is gone. A 404 to a request for the object
+ * itself may come from an admission webhook, or name its namespace; and the right to list is enough here.
+ * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list is not complete.
+ */
+export async function readObjectState(
+  transport: Transport,
+  resource: Resource,
+  sought: Pick<ObjectIdentity, "name" | "namespace" | "uid">,
+  options: { readonly signal: AbortSignal },
+): Promise<ObjectState> {
+  const { name, namespace } = sought;
+  const path = collectionPath(resource, namespace);
+  const query = { fieldSelector: `metadata.name=${name}` };
+  const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal: options.signal } as const;
+  const { body: page } = await transport.read(request, readListedPage);
+  if (page.continueToken !== undefined) {
+    // What is absent from a page that another one follows may be on that one.
+    throw new KsvmError("ApiRequestFailed", `Cannot look for "${name}" at ${path}: the list is not complete`);
+  }
+  // An aggregated API server may ignore the field selector.
+  const found = page.items.find((item) => item.name === name);
+  return stateOf(found, sought);
+}
+
+/** What an object that a list shows, or none, says about the one that is looked for. */
+export function stateOf(listed: ListedObject | undefined, { uid }: Pick<ObjectIdentity, "uid">): ObjectState {
+  if (listed === undefined) {
+    return { kind: "gone" };
+  }
+  return { kind: listed.uid === uid ? "present" : "replaced", object: listed };
+}

@@ -1,0 +1,294 @@
+import { isNewer } from "../../api/resource-version.ts";
+import type { Clock } from "../../clock.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
+import { ApiError } from "../../kube/errors.ts";
+import { failedWebhookOf, failureKindOf, isInvalidGroupVersion } from "../../kube/failure.ts";
+import type { ListedObject } from "../../kube/listed-object.ts";
+import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../kube/resources.ts";
+import type { Transport } from "../../kube/transport.ts";
+import { backoffMs } from "../../retry/backoff.ts";
+import { noOpWrite } from "./no-op-write.ts";
+import { type ObjectState, readObjectState } from "./object-state.ts";
+import { namedObjectOf } from "./counts.ts";
+import type { Pacer } from "../../retry/pacer.ts";
+import type { Patience } from "../../retry/patience.ts";
+import type { Retrier, RetryState } from "../../retry/retrier.ts";
+import { type StuckRequest, WaitingForOthers } from "../../retry/start-again.ts";
+
+/** What became of one object. */
+export type ObjectOutcome =
+  /** It was written. `changed` where admission changed more than the encoding, as far as the metadata shows it. */
+  | { readonly kind: "migrated"; readonly changed: boolean }
+  /** It was stored in the storage version already: the API server wrote nothing. */
+  | { readonly kind: "current" }
+  /** Somebody wrote it after the watermark, in the storage version. */
+  | { readonly kind: "newer" }
+  /** It does not exist any more. */
+  | { readonly kind: "gone" }
+  /** It is still stored as it was, and this is why. */
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** What {@link rewriteObject} needs besides the object. */
+export interface RewriteContext {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly pacer: Pacer;
+  /** Of the whole pass. */
+  readonly patience: Patience;
+  readonly resource: Resource;
+  readonly kind: string;
+  readonly watermark: string;
+  /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */
+  readonly dryRun: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** How often an object is read again that another client writes at the same time, without ever passing the watermark. */
+const MAX_CONFLICTS = 20;
+/** The backoff after a 500 of one object grows up to this attempt, to 6.4 s: well below the patience with it. */
+const MAX_FAULT_ATTEMPT = 6;
+/** The longest pause between two requests that the authorizer refuses, in milliseconds. */
+const MAX_DENIAL_PAUSE_MS = 2_000;
+/** How often a conflict may come although the object was read at the resourceVersion that it was sent with. */
+const MAX_UNEXPLAINED_CONFLICTS = 5;
+
+/**
+ * Has one object stored in the storage version, by a write that changes nothing that a user sees: a server-side apply
+ * that owns no field, since a merge patch wipes all managedFields while a conversion webhook is down
+ * (https://github.com/kubernetes/kubernetes/issues/136919); or a merge patch where the object has no managedFields, since
+ * an apply gives it an entry `before-first-apply` that owns every field.
+ *
+ * @throws {KsvmError} VersionNotServed where the path itself is not served; RetryBudgetExceeded.
+ */
+export async function rewriteObject(context: RewriteContext, object: ListedObject): Promise<ObjectOutcome> {
+  const attempt = new Rewrite(context, object);
+  try {
+    for (;;) {
+      const outcome = await attempt.once();
+      if (outcome !== undefined) {
+        return outcome;
+      }
+    }
+  } catch (error) {
+    throw error instanceof WaitingForOthers ? error.about(attempt.request) : error;
+  }
+}
+
+class Rewrite {
+  readonly #context: RewriteContext;
+  #object: ListedObject;
+  #patchType: string;
+  #failures = 0;
+  #failedSince: number | undefined;
+  #denials = 0;
+  #deniedSince: number | undefined;
+  #conflicts = 0;
+  #unexplainedConflicts = 0;
+
+  constructor(context: RewriteContext, object: ListedObject) {
+    this.#context = context;
+    this.#object = object;
+    this.#patchType = patchTypeFor(object);
+  }
+
+  /** The write that is tried, for a probe to repeat. */
+  get request(): StuckRequest {
+    return { kind: "write", object: this.#object, patchType: this.#patchType };
+  }
+
+  /** One attempt; `undefined` where another is due. */
+  async once(): Promise<ObjectOutcome | undefined> {
+    let written: ListedObject;
+    try {
+      written = await this.#patch();
+    } catch (error) {
+      return this.#afterFailure(error);
+    }
+    const changed = this.#hasChanged(written);
+    // A dry-run never moves the resourceVersion.
+    if (written.resourceVersion === this.#object.resourceVersion && !this.#context.dryRun) {
+      return { kind: "current" };
+    }
+    return { kind: "migrated", changed };
+  }
+
+  /**
+   * The generation shows a change of the spec, where the kind has one; the digest one of labels, annotations and the like.
+   * A merge patch in place of an apply may change managedFields by itself.
+   */
+  #hasChanged(written: ListedObject): boolean {
+    const before = this.#object;
+    const isComparable = this.#patchType === patchTypeFor(before);
+    return written.generation !== before.generation || (isComparable && written.digest !== before.digest);
+  }
+
+  #patch(): Promise<ListedObject> {
+    const { resource, kind, pacer, transport, signal, dryRun } = this.#context;
+    const options = { patchType: this.#patchType, dryRun, signal };
+    return pacer.observe(() => noOpWrite(transport, { ...resource, kind }, this.#object, options));
+  }
+
+  async #afterFailure(error: unknown): Promise<ObjectOutcome | undefined> {
+    switch (failureKindOf(error)) {
+      case "gone":
+      case "unserved":
+      case "conflict":
+        return this.#look(error);
+      case "transient":
+        return this.#afterTransient(error);
+      case "rejected":
+        return this.#afterRejection(error);
+      case "denied":
+        return this.#afterDenial(error);
+      case "expired":
+        return { kind: "failed", reason: reasonOf(error) };
+      case undefined:
+        throw error;
+    }
+  }
+
+  /**
+   * After a 404 or 409, neither of which proves anything by itself: the 404 may name another thing, such as the
+   * namespace; and only a resourceVersion beyond the watermark shows a write in the new version.
+   */
+  async #look(error: unknown): Promise<ObjectOutcome | undefined> {
+    const { retrier, resource, transport, signal, watermark } = this.#context;
+    let state: ObjectState;
+    try {
+      state = await retrier.run(() => readObjectState(transport, resource, this.#object, { signal }), signal);
+    } catch (lookError) {
+      return this.#afterFailedLook(lookError);
+    }
+    if (state.kind === "gone") {
+      return { kind: "gone" };
+    }
+    const { object } = state;
+    if (isNewer(object.resourceVersion, watermark)) {
+      return { kind: state.kind === "replaced" ? "gone" : "newer" };
+    }
+    if (state.kind === "present" && failureKindOf(error) !== "conflict") {
+      return { kind: "failed", reason: reasonOf(error) };
+    }
+    return this.#afterConflict(error, object);
+  }
+
+  /** The next try is made with what was read. */
+  async #afterConflict(error: unknown, current: ListedObject): Promise<ObjectOutcome | undefined> {
+    const isUnexplained = current.resourceVersion === this.#object.resourceVersion;
+    const isOver = isUnexplained
+      ? ++this.#unexplainedConflicts > MAX_UNEXPLAINED_CONFLICTS
+      : ++this.#conflicts > MAX_CONFLICTS;
+    if (isOver) {
+      return { kind: "failed", reason: reasonOf(error) };
+    }
+    this.#object = current;
+    this.#patchType = patchTypeFor(current);
+    if (isUnexplained) {
+      await this.#pause(this.#unexplainedConflicts);
+    }
+    return undefined;
+  }
+
+  async #afterFailedLook(error: unknown): Promise<ObjectOutcome | undefined> {
+    switch (failureKindOf(error)) {
+      case "denied":
+        return this.#afterDenial(error);
+      case "gone":
+      case "unserved":
+        return this.#stopUnserved(error);
+      case undefined:
+      case "transient":
+        throw error;
+      case "conflict":
+      case "rejected":
+      case "expired":
+        return { kind: "failed", reason: reasonOf(error) };
+    }
+  }
+
+  #stopUnserved(error: unknown): never {
+    const { group, version, resource } = this.#context.resource;
+    const text = `Cannot go on with "${resource}.${group}": version "${version}" answers 404: ${reasonOf(error)}`;
+    throw new KsvmError("VersionNotServed", text, { cause: error });
+  }
+
+  /** An API server that just started may not know the roles yet. */
+  async #afterDenial(error: unknown): Promise<ObjectOutcome | undefined> {
+    const { clock, patience } = this.#context;
+    const now = clock.monotonic();
+    this.#deniedSince ??= now;
+    if (patience.givesUpDenied(this.#deniedSince, now)) {
+      return { kind: "failed", reason: reasonOf(error) };
+    }
+    await this.#pause(this.#denials++);
+    return undefined;
+  }
+
+  async #pause(attempt: number): Promise<void> {
+    const { clock, retrier, signal } = this.#context;
+    await clock.sleep(Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random())), signal);
+  }
+
+  async #afterTransient(error: unknown): Promise<ObjectOutcome | undefined> {
+    const { retrier, signal } = this.#context;
+    if (isOfTheObject(error) && (await this.#givesUpFault())) {
+      return { kind: "failed", reason: reasonOf(error) };
+    }
+    const state = this.#retryState();
+    const attempt = isOfTheObject(error) ? Math.min(state.attempt, MAX_FAULT_ATTEMPT) : state.attempt;
+    await retrier.pause(error, { ...state, attempt }, signal);
+    return undefined;
+  }
+
+  async #givesUpFault(): Promise<boolean> {
+    const { clock, patience, resource, retrier, signal, transport } = this.#context;
+    const now = clock.monotonic();
+    const { lastProgress } = retrier;
+    const verdict = patience.judgeFault(this.#failedSince ?? now, now, lastProgress);
+    if (verdict === "wait") {
+      return false;
+    }
+    if (verdict === "look") {
+      try {
+        await readObjectState(transport, resource, this.#object, { signal });
+      } catch {
+        signal.throwIfAborted();
+        return false;
+      }
+    }
+    patience.gaveUpFault(now, lastProgress);
+    return true;
+  }
+
+  #retryState(): RetryState {
+    this.#failedSince ??= this.#context.clock.monotonic();
+    return { attempt: this.#failures++, since: this.#failedSince, object: namedObjectOf(this.#object) };
+  }
+
+  #afterRejection(error: unknown): ObjectOutcome | undefined {
+    if (isInvalidGroupVersion(error) && this.#patchType === APPLY_PATCH) {
+      // managedFields name a version that is gone: https://github.com/kubernetes/kubernetes/issues/111937
+      this.#patchType = MERGE_PATCH;
+      return undefined;
+    }
+    return { kind: "failed", reason: reasonOf(error) };
+  }
+}
+
+function patchTypeFor({ hasManagedFields }: ListedObject): string {
+  return hasManagedFields ? APPLY_PATCH : MERGE_PATCH;
+}
+
+/**
+ * A plain 500 may come from the object itself; 429, 502 to 504, broken connections, a webhook that is down and an etcd
+ * that is in trouble do not.
+ */
+function isOfTheObject(error: unknown): boolean {
+  const isPlain = error instanceof ApiError && error.status === 500 && failedWebhookOf(error) === undefined;
+  return isPlain && !error.said.includes("etcdserver: ");
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof ApiError ? error.said.replaceAll(/\s*\n\s*/g, " ") : messageOf(error);
+}

@@ -1,0 +1,134 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
+import { systemClock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+import { CRDS } from "../kube/resources.ts";
+import { type BuiltIn, discoverResources, findBuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import { Pacer } from "../retry/pacer.ts";
+import { findCrd } from "../resources/read-crd.ts";
+import { type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
+import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
+
+/** A plan entry with the number of objects, as far as it can be told. */
+export interface CountedEntry extends PlanEntry {
+  /** Missing where the objects cannot be listed; the note says why. */
+  readonly objects?: number;
+}
+
+/** CRDs on one page: they may be a megabyte each. */
+const CRD_PAGE_SIZE = 40;
+const COUNTS_IN_FLIGHT = 8;
+
+/**
+ * Plans for the named resources.
+ * @throws {KsvmError} ResourceNotFound for a name that does not exist.
+ */
+export async function planNamed(
+  client: ApiClient,
+  names: readonly string[],
+  options: CallOptions = {},
+): Promise<readonly CountedEntry[]> {
+  const entries: PlanEntry[] = [];
+  const { plan } = await builtInPlanner(client, options);
+  for (const name of names) {
+    const crd = await findCrd(client, name, options);
+    entries.push(crd === undefined ? plan(await findBuiltIn(client, name, options)) : planCrd(crd));
+  }
+  return countAll(client, entries, options);
+}
+
+/**
+ * Plans for every CRD and every built-in resource of the cluster, CRDs first.
+ * @throws {ApiError | TransportError}
+ */
+export async function planCluster(
+  client: ApiClient,
+  onUnavailable: (groupVersion: string, reason: string) => void,
+  options: CallOptions = {},
+): Promise<readonly CountedEntry[]> {
+  const { entries } = await planAll(client, onUnavailable, options);
+  return countAll(client, entries, options);
+}
+
+/** Plans for everything. */
+export interface WholePlan {
+  /** CRDs first. */
+  readonly entries: readonly PlanEntry[];
+  /** Whether there are StorageStates, which say how built-in resources are stored. */
+  readonly hasStorageStates: boolean;
+}
+
+/**
+ * As {@link planCluster}, without counting objects.
+ * @throws {ApiError | TransportError}
+ */
+export async function planAll(
+  client: ApiClient,
+  onUnavailable: (groupVersion: string, reason: string) => void,
+  options: CallOptions = {},
+): Promise<WholePlan> {
+  const crds = await planCrds(client, options);
+  const names = new Set(crds.map(({ name }) => name));
+  const { plan, hasStorageStates } = await builtInPlanner(client, options);
+  const resources = await discoverResources(client, onUnavailable, options);
+  const builtIns = resources.filter((resource) => !names.has(resourceNameOf(resource))).map(plan);
+  return { entries: [...crds, ...builtIns], hasStorageStates };
+}
+
+async function builtInPlanner(
+  client: ApiClient,
+  options: CallOptions,
+): Promise<{ readonly hasStorageStates: boolean; readonly plan: (resource: BuiltIn) => PlanEntry }> {
+  const states = (await readStorageStates(client, options)) ?? new Map<string, never>();
+  if (states.size === 0) {
+    return { hasStorageStates: false, plan: (resource) => planBuiltIn(resource) };
+  }
+  // The heartbeats are of a replica in the cluster: the clock of this machine may be another one.
+  const { serverTime } = await client.transport.request({ method: "GET", path: "/version", ...options });
+  const judge = { now: serverTime ?? systemClock.now(), heartbeatLimitMs: HEARTBEAT_LIMIT_MS };
+  const plan = (resource: BuiltIn): PlanEntry => {
+    const state = states.get(resourceNameOf(resource));
+    return planBuiltIn(resource, storedEncodingOf(state, { ...judge, hash: resource.storageVersionHash }));
+  };
+  return { hasStorageStates: true, plan };
+}
+
+async function planCrds(client: ApiClient, options: CallOptions): Promise<readonly PlanEntry[]> {
+  const entries: PlanEntry[] = [];
+  for await (const page of client.pages<CustomResourceDefinition>(CRDS, { limit: CRD_PAGE_SIZE, ...options })) {
+    entries.push(...page.map(planCrd));
+  }
+  return entries.toSorted((a, b) => a.name.localeCompare(b.name));
+}
+
+async function countAll(
+  client: ApiClient,
+  entries: readonly PlanEntry[],
+  options: CallOptions,
+): Promise<readonly CountedEntry[]> {
+  const counted: CountedEntry[] = [...entries];
+  const pacer = new Pacer({ clock: systemClock, maxInFlight: COUNTS_IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
+  const countAt = async ([index, entry]: readonly [number, PlanEntry]): Promise<void> => {
+    counted[index] = await count(client, entry, options);
+  };
+  await pacer.forEach([...entries.entries()], countAt, options.signal ?? new AbortController().signal);
+  return counted;
+}
+
+async function count(client: ApiClient, entry: PlanEntry, options: CallOptions): Promise<CountedEntry> {
+  if (entry.request === undefined) {
+    return entry;
+  }
+  try {
+    const page = await client.listMetadata(entry.request, { limit: 1, ...options });
+    return { ...entry, objects: page.items.length + (page.metadata.remainingItemCount ?? 0) };
+  } catch (error) {
+    if (!(error instanceof ApiError)) {
+      throw error;
+    }
+    const note = `objects cannot be listed: ${messageOf(error.said)}`;
+    return { ...entry, note: entry.note === undefined ? note : `${entry.note}; ${note}` };
+  }
+}

@@ -1,0 +1,103 @@
+import {
+  type CustomResourceDefinition,
+  isClean,
+  requestVersionOf,
+  servedVersionsOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
+import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import type { Resource } from "../kube/resources.ts";
+import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import type { StoredEncoding } from "../resources/storage-states.ts";
+
+/**
+ * What a migration would do to a resource.
+ *
+ * - `migrate`: rewrite every object, of a CRD also prune storedVersions
+ * - `none`: storedVersions is the storage version alone; of a built-in resource its StorageState says the same
+ * - `blocked`: it could not start, the note says why
+ * - `unknown`: nothing tells in which version built-in objects are stored
+ */
+export type PlannedAction = "migrate" | "none" | "blocked" | "unknown";
+
+/** One resource in a plan. Field names are those of `ksvm plan -o json`. */
+export interface PlanEntry {
+  readonly name: string;
+  readonly kind: string;
+  readonly type: "CustomResourceDefinition" | "built-in";
+  /** Where its objects are listed; missing where no version is served. */
+  readonly request?: Resource;
+  readonly storageVersion?: string;
+  readonly storedVersions?: readonly string[];
+  readonly servedVersions: readonly string[];
+  readonly action: PlannedAction;
+  /** The versions that could be removed from the CRD afterwards. */
+  readonly removableVersions: readonly string[];
+  readonly note?: string;
+}
+
+/** What a migration of this CRD would do. */
+export function planCrd(crd: CustomResourceDefinition): PlanEntry {
+  const { name } = crd.metadata;
+  const { group, names } = crd.spec;
+  const storageVersion = storageVersionOf(crd);
+  const version = requestVersionOf(crd);
+  const action = crdActionOf(crd);
+  const note = crdNoteOf(crd);
+  return {
+    name,
+    kind: names.kind,
+    type: "CustomResourceDefinition",
+    ...(version === undefined ? {} : { request: { group, version, resource: names.plural } }),
+    storageVersion,
+    storedVersions: storedVersionsOf(crd),
+    servedVersions: servedVersionsOf(crd),
+    action,
+    removableVersions:
+      action === "blocked" ? [] : crd.spec.versions.flatMap(({ name: v }) => (v === storageVersion ? [] : [v])),
+    ...(note === undefined ? {} : { note }),
+  };
+}
+
+/**
+ * What a migration of this built-in resource would do.
+ * @param stored what its StorageState says; missing where there are no StorageStates
+ */
+export function planBuiltIn(resource: BuiltIn, stored?: StoredEncoding): PlanEntry {
+  const { group, version, kind } = resource;
+  const { state = "unknown", reason } = stored ?? {};
+  return {
+    name: resourceNameOf(resource),
+    kind,
+    type: "built-in",
+    request: { group, version, resource: resource.resource },
+    servedVersions: [version],
+    action: BUILT_IN_ACTIONS[state],
+    removableVersions: [],
+    ...(reason === undefined ? {} : { note: reason }),
+  };
+}
+
+const BUILT_IN_ACTIONS = { current: "none", stale: "migrate", unknown: "unknown" } as const;
+
+function crdActionOf(crd: CustomResourceDefinition): PlannedAction {
+  if (isClean(crd)) {
+    return "none";
+  }
+  return requestVersionOf(crd) === undefined || isFrozenByOthers(crd) ? "blocked" : "migrate";
+}
+
+function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
+  if (isFrozenByOthers(crd)) {
+    return "frozen by somebody else";
+  }
+  if (hasFreezeAnnotation(crd)) {
+    return `frozen by ${freezeOwnerOf(crd)?.identity ?? ""} since ${freezeOwnerOf(crd)?.since ?? ""}`;
+  }
+  return requestVersionOf(crd) === undefined ? "no version is served" : undefined;
+}
+
+function isFrozenByOthers(crd: CustomResourceDefinition): boolean {
+  return hasFreezeAnnotation(crd) && freezeOwnerOf(crd) === undefined;
+}

@@ -1,0 +1,24 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import type { ApiClient, CallOptions } from "../kube/client.ts";
+import { CRDS } from "../kube/resources.ts";
+import type { FreezeContext } from "../freeze/freeze.ts";
+
+/**
+ * Reads a CRD as it is now, however long the API server takes to answer.
+ * @throws {ApiError} NotFound where it does not exist; {KsvmError} RetryBudgetExceeded.
+ */
+export function readCrd({ client, retrier, signal }: FreezeContext, name: string): Promise<CustomResourceDefinition> {
+  return retrier.run(() => client.get<CustomResourceDefinition>(CRDS, { name }, { signal }), signal);
+}
+
+/**
+ * Finds the CRD of a resource by its name; `undefined` where there is none. A name without a group is never a CRD's.
+ * @throws {ApiError | TransportError}
+ */
+export async function findCrd(
+  client: ApiClient,
+  name: string,
+  options: CallOptions = {},
+): Promise<CustomResourceDefinition | undefined> {
+  return name.includes(".") ? client.find<CustomResourceDefinition>(CRDS, { name }, options) : undefined;
+}

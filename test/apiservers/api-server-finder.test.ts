@@ -1,0 +1,332 @@
+import { createServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import tap, { type Test } from "tap";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
+import { serversOf } from "../../src/apiservers/api-servers.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { configFor, kubeconfigFor } from "../kube/local-server.ts";
+
+const pair = await issueSelfSigned({
+  dnsNames: ["kubernetes.default.svc", "localhost"],
+  ipAddresses: ["127.0.0.1"],
+  now: new Date(),
+  lifetimeMs: 3_600_000,
+});
+
+interface Seen {
+  readonly addresses: string[];
+  readonly leases: string[];
+  /** What the API servers behind the one address show for when they started. @default one */
+  instances?: (string | number)[];
+  readonly areLeasesHidden?: boolean;
+  /** How often the list of Leases is refused, and in which words, before it is answered. */
+  refusals?: string[];
+  /** When Leases were renewed, where that matters. */
+  renewTimes?: Readonly<Record<string, string>>;
+  /** The `Date` of every answer. @default that of this machine */
+  date?: string;
+}
+
+/** As the authorizer says it. */
+const forbidden = (what: string): string =>
+  JSON.stringify({ kind: "Status", reason: "Forbidden", message: `forbidden: User "jane" ${what}` });
+const LEASES_FORBIDDEN = forbidden('cannot list resource "leases" in API group "coordination.k8s.io"');
+
+/** Tells of each sleep. */
+class SleepClock extends FakeClock {
+  onSleep: () => void = () => undefined;
+  /** How long the machine was suspended, in milliseconds. */
+  suspendedMs = 0;
+
+  override now(): number {
+    return super.now() + this.suspendedMs;
+  }
+
+  override async sleep(ms: number, within?: AbortSignal): Promise<void> {
+    this.onSleep();
+    await super.sleep(ms, within);
+  }
+}
+
+/**
+ * Stand-ins for several API servers, because the EndpointSlice of a real one on this machine cannot hold loopback
+ * addresses: one server, reached by two names.
+ */
+async function startApiServers(t: Test, seen: Seen): Promise<string> {
+  let turn = 0;
+  const starts = new WeakMap<Socket, string | number>();
+  const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
+    if (seen.date !== undefined) {
+      response.setHeader("date", seen.date);
+    }
+    if (request.url === "/metrics") {
+      // Behind one address: each connection stays with one of them.
+      const { instances = [1] } = seen;
+      const start = starts.get(request.socket) ?? instances[turn++ % instances.length] ?? 0;
+      starts.set(request.socket, start);
+      const shown = start === "mixed" ? ++turn : start;
+      const isForbidden = start === "forbidden";
+      const said = isForbidden ? forbidden('cannot get path "/metrics"') : `process_start_time_seconds ${shown}\n`;
+      response.writeHead(isForbidden ? 403 : 200).end(said);
+      return;
+    }
+    if (request.url?.includes("/leases") === true) {
+      const refusal = seen.areLeasesHidden === true ? LEASES_FORBIDDEN : seen.refusals?.shift();
+      if (refusal !== undefined) {
+        response.writeHead(403).end(refusal);
+        return;
+      }
+    }
+    const { port } = server.address() as AddressInfo;
+    const endpoints = [{ addresses: seen.addresses }];
+    const specOf = (name: string) => ({
+      renewTime: seen.renewTimes?.[name] ?? "2999-01-01T00:00:00Z",
+      leaseDurationSeconds: 3_600,
+    });
+    const items = request.url?.includes("endpointslices")
+      ? [{ endpoints, ports: [{ name: "https", port }] }]
+      : seen.leases.map((name) => ({
+          metadata: { name, creationTimestamp: "2026-01-01T00:00:00Z" },
+          spec: specOf(name),
+        }));
+    response.setHeader("content-type", "application/json").end(JSON.stringify({ gitVersion: "v1.36.3", items }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => server.close());
+  return `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly string[] = []) {
+  const url = await startApiServers(t, seen);
+  const config = configFor(kubeconfigFor(url, { token: "secret" }));
+  const lags: string[] = [];
+  const clock = new SleepClock();
+  const finder = new ApiServerFinder({
+    config,
+    client: new ApiClient(new Transport(config)),
+    clock,
+    retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
+    strict,
+    ignored,
+    timeoutMs: 5_000,
+    onLag: (_, reason) => lags.push(reason),
+  });
+  t.teardown(() => finder.close());
+  return { clock, finder, lags, port: new URL(url).port };
+}
+const { signal } = new AbortController();
+
+await tap.test("ApiServerFinder finds every API server by the EndpointSlice", async (t) => {
+  const { finder, port } = await finderFor(t, { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b"] });
+  const found = await finder.find(signal);
+  t.same(serversOf(found), [`https://127.0.0.1:${port}`, `https://localhost:${port}`]);
+  t.equal(found.newestJoin, Date.parse("2026-01-01T00:00:00Z"));
+});
+
+await tap.test("Identity Leases: one without a live endpoint is waited for and named", async (t) => {
+  const seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
+  const { finder, lags } = await finderFor(t, seen);
+  await t.rejects(finder.find(signal), { code: "NotConverged", message: /crashed.*--apiserver-endpoints/ });
+  t.match(lags[0], /3 identity Leases live \(a, b, crashed\).*; 2 addresses are known/);
+
+  const later = await finderFor(t, seen);
+  const finding = later.finder.find(signal);
+  seen.leases.pop();
+  t.equal((await finding).mode, "each", "it goes on when the Lease has expired");
+});
+
+await tap.test("ApiServerFinder samples where an address does not answer, unless it may not", async (t) => {
+  const seen: Seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a", "b"], instances: [1] };
+  const { finder } = await finderFor(t, seen);
+  t.equal((await finder.find(signal)).mode, "sampled");
+  // Twenty samples of the one that answers prove nothing about the other one.
+  await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, b\); 1 of them answer/ });
+  const both = await finderFor(t, { ...seen, instances: [1, 2] });
+  t.equal((await both.finder.findAll(0, signal)).clients?.length, 2, "negative control: each of two was told apart");
+  const strict = await finderFor(t, seen, true);
+  await t.rejects(strict.finder.find(signal), { code: "NotConverged", message: /--convergence=strict/ });
+});
+
+await tap.test("ApiServerFinder asks nobody where the API servers are named", async (t) => {
+  const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
+  const finder = new ApiServerFinder({
+    config,
+    client: new ApiClient(new Transport(config)),
+    clock: new FakeClock(),
+    retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
+    endpoints: ["https://127.0.0.1:2", "https://127.0.0.1:3"],
+    strict: true,
+    timeoutMs: 5_000,
+    onLag: () => undefined,
+  });
+  t.same(serversOf(await finder.find(signal)), ["https://127.0.0.1:2", "https://127.0.0.1:3"]);
+});
+
+await tap.test(
+  "findAll() names the identity Lease of an API server that was not asked, and finds it once it answers",
+  async (t) => {
+    const seen: Seen = { addresses: [], leases: ["a", "hung"], instances: [1] };
+    const { finder } = await finderFor(t, seen);
+    const missing = { code: "ApiServerMissing", message: /\(a, hung\).*1 of them answer.*--ignore-apiserver/ };
+    await t.rejects(finder.findAll(60_000, signal), missing);
+    seen.instances = [1, 2];
+    await t.rejects(finder.findAll(60_000, signal), missing, "no Lease was renewed since, so it is not looked for yet");
+    const later = await finderFor(t, seen);
+    const found = await later.finder.findAll(60_000, signal);
+    t.match(found, { mode: "sampled", identities: ["a", "hung"] });
+    t.equal(found.clients?.length, 2, "a client for each");
+  },
+);
+
+await tap.test("findAll() goes on without an API server that is ignored", async (t) => {
+  const { finder } = await finderFor(t, { addresses: [], leases: ["a", "gone"] }, false, ["gone"]);
+  t.match(await finder.findAll(60_000, signal), { mode: "each", identities: ["a"] });
+});
+
+await tap.test("findAll() counts an API server that is ignored once it renews its identity Lease", async (t) => {
+  const woken: Seen = { addresses: [], leases: ["a", "hung"] };
+  const { finder, lags } = await finderFor(t, woken, false, ["hung"]);
+  t.match(await finder.findAll(60_000, signal), { identities: ["a"] });
+  woken.renewTimes = { a: "2999-01-01T00:00:10Z" };
+  t.match(await finder.findAll(60_000, signal), { identities: ["a"] }, "another one is renewed");
+  woken.renewTimes = { hung: "2999-01-01T00:00:20Z" };
+  const missing = { code: "ApiServerMissing", message: /\(a, hung\)/ };
+  await t.rejects(finder.findAll(60_000, signal), missing, "it woke up, with what was under way on it");
+  const alive = "it was to be ignored, and has renewed its identity Lease since: its API server lives";
+  t.match(lags, [/looking for 15 s/, alive]);
+  await t.rejects(finder.findAll(60_000, signal), missing);
+  t.equal(lags.length, 2, "said once");
+
+  const back: Seen = { addresses: [], leases: ["a"] };
+  const later = await finderFor(t, back, false, ["gone"]);
+  t.match(await later.finder.findAll(60_000, signal), { identities: ["a"] });
+  back.leases.push("gone");
+  await t.rejects(later.finder.findAll(60_000, signal), { message: /\(a, gone\)/ }, "it came back");
+});
+
+await tap.test("findAll() looks at first whether an API server that is to be ignored renews its Lease", async (t) => {
+  const alive: Seen = { addresses: [], leases: ["a", "alive"] };
+  const { clock, finder, lags } = await finderFor(t, alive, false, ["alive"]);
+  // It renews its Lease once a while, so a look right after another one shows nothing.
+  clock.onSleep = () => (alive.renewTimes = { alive: "2999-01-01T00:00:10Z" });
+  await t.rejects(finder.findAll(60_000, signal), { code: "ApiServerMissing", message: /\(a, alive\)/ });
+  t.match(lags, [/looking for 15 s/, /its API server lives/]);
+  const gone = await finderFor(t, { addresses: [], leases: ["a"] }, false, ["gone"]);
+  t.match(await gone.finder.findAll(60_000, signal), { identities: ["a"], ignored: ["gone"] });
+  t.equal(gone.clock.monotonic(), 0, "there is no Lease to look at");
+});
+
+await tap.test("findAll() counts a suspension as a silence also where the API servers are named", async (t) => {
+  const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
+  const clock = new SleepClock();
+  const finder = new ApiServerFinder({
+    config,
+    client: new ApiClient(new Transport(config)),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5, maxIdleMs: 100 }),
+    endpoints: ["https://127.0.0.1:2"],
+    strict: true,
+    timeoutMs: 5_000,
+    onLag: () => undefined,
+  });
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+  clock.suspendedMs = 3_600_000;
+  t.match(await finder.findAll(60_000, signal), { silent: true });
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+});
+
+await tap.test("findAll() names the Lease that has no address, at once", async (t) => {
+  const seen: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
+  const { finder } = await finderFor(t, seen);
+  await t.rejects(finder.findAll(60_000, signal), { name: "MissingApiServer", message: /crashed.*2 addresses/ });
+  seen.leases.pop();
+  t.match(await finder.findAll(60_000, signal), { mode: "each", silent: true }, "its silence counts for a while");
+});
+
+await tap.test("findAll() refuses where identity Leases or metrics may not be read", async (t) => {
+  const hidden = await finderFor(t, { addresses: [], leases: [], areLeasesHidden: true });
+  await t.rejects(hidden.finder.findAll(0, signal), { code: "ApiServerMissing", message: /may not list the identity/ });
+  const unmeasured = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["forbidden"] });
+  await t.rejects(unmeasured.finder.findAll(0, signal), { code: "ApiServerMissing", message: /"\/metrics"/ });
+});
+
+await tap.test("findAll() asks for /metrics again while an API server that just started forbids them", async (t) => {
+  const seen: Seen = { addresses: [], leases: ["a", "b"], instances: [1, "forbidden"] };
+  const { clock, finder } = await finderFor(t, seen);
+  clock.onSleep = () => (seen.instances = [1, 2]);
+  const found = await finder.findAll(0, signal);
+  t.equal(found.clients?.length, 2);
+  t.ok(clock.monotonic() < 15_000);
+  const lasting = await finderFor(t, { ...seen, instances: [1, "forbidden"] });
+  const missing = { code: "ApiServerMissing", message: /may not get the nonResourceURL "\/metrics"; grant that/ };
+  await t.rejects(lasting.finder.findAll(0, signal), missing);
+  t.ok(lasting.clock.monotonic() >= 15_000, "a refusal has to last");
+});
+
+await tap.test(
+  "findAll() asks again after a proxy's 403, and after one of an API server that knows no roles yet",
+  async (t) => {
+    for (const refusal of ["<html>blocked</html>", LEASES_FORBIDDEN]) {
+      // Two in a row: the first one meets the look at Leases to ignore.
+      const { finder } = await finderFor(t, { addresses: [], leases: ["a"], refusals: [refusal, refusal] });
+      t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] }, refusal);
+    }
+  },
+);
+
+await tap.test("findAll() refuses where several API servers answer on one connection", async (t) => {
+  const { finder } = await finderFor(t, { addresses: [], leases: ["a", "b"], instances: ["mixed"] });
+  await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /HTTP load balancer/ });
+});
+
+await tap.test("findAll() counts it as a silence that machines were suspended", async (t) => {
+  const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"] });
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+  clock.suspendedMs = 3_600_000;
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "this one: its time of day jumped");
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+
+  const seen: Seen = { addresses: [], leases: ["a"], renewTimes: { a: new Date(Date.now() - 600_000).toISOString() } };
+  const late = await finderFor(t, seen);
+  t.match(await late.finder.findAll(60_000, signal), { silent: true }, "that of the API server: its Lease is overdue");
+});
+
+await tap.test("findAll() counts no API server as gone by a Date that is far ahead", async (t) => {
+  // By the clock of this machine neither is over.
+  const renewTimes = { a: "2026-01-01T00:00:00Z", b: "2026-01-01T00:00:00Z" };
+  const lying: Seen = { addresses: [], leases: ["a", "b"], renewTimes, date: "Fri, 01 Jan 2027 00:00:00 GMT" };
+  const { clock, finder } = await finderFor(t, lying);
+  await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, b\).*1 of them answer/ });
+  t.equal(clock.monotonic(), 0, "it need not be watched");
+});
+
+await tap.test(
+  "findAll() counts no API server as gone that renews its Lease by a clock that is far behind",
+  async (t) => {
+    const seen: Seen = { addresses: [], leases: ["a", "behind"], renewTimes: { behind: "2025-12-31T20:00:00Z" } };
+    const { clock, finder, lags } = await finderFor(t, seen);
+    clock.onSleep = () => (seen.renewTimes = { ...seen.renewTimes, behind: "2025-12-31T20:00:30Z" });
+    await t.rejects(finder.findAll(0, signal), {
+      code: "ApiServerMissing",
+      message: /\(a, behind\).*1 of them answer/,
+    });
+    t.match(lags, [/seems to have expired; looking for 30 s/]);
+    await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, behind\)/ });
+    t.same(clock.sleeps, [30_000], "once it was renewed it lives, without another look");
+  },
+);
+
+await tap.test("findAll() watches a Lease whose time is over, once in a process, and goes on without it", async (t) => {
+  const seen: Seen = { addresses: [], leases: ["a", "dead"], renewTimes: { dead: "2025-12-31T20:00:00Z" } };
+  const { clock, finder, lags } = await finderFor(t, seen);
+  t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
+  t.match(lags, [/looking for 30 s whether it is renewed/]);
+  t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
+  t.same(clock.sleeps, [30_000]);
+});

@@ -1,0 +1,110 @@
+import tap from "tap";
+import { KsvmError } from "../../src/errors.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import type { ApiServers } from "../../src/apiservers/api-servers.ts";
+import { type AskOptions, askAll, type CheckFailure, checkFailureOf, SAMPLES } from "../../src/apiservers/ask-all.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const LAG: CheckFailure = { reason: "it lags", silent: false };
+const SILENCE: CheckFailure = { reason: "no answer", silent: true };
+const { signal } = new AbortController();
+
+/** Clients of which only the name is used: the checks here ask nobody. */
+function clientOf(server: string, onClose: () => void = () => undefined): ApiClient {
+  const close = async (): Promise<void> => onClose();
+  return { transport: { server, close } } as unknown as ApiClient;
+}
+
+function optionsFor(clock: FakeClock, spreadMs = 0): AskOptions {
+  return {
+    clock,
+    signal,
+    spreadMs,
+    timeoutMs: 10_000,
+    errorOf: (server, reason) => new KsvmError("NotConverged", `${server}: ${reason}`),
+  };
+}
+
+/** Answers with each of `results` in turn, then passes. */
+function checks(...results: readonly (CheckFailure | undefined)[]): () => Promise<CheckFailure | undefined> {
+  const queue = [...results];
+  return async () => queue.shift();
+}
+
+const EACH: ApiServers = { mode: "each", clients: [clientOf("a"), clientOf("b")] };
+
+await tap.test("askAll() asks each API server until it passes", async (t) => {
+  const asked: string[] = [];
+  const pending = new Map([["b", [LAG, LAG]]]);
+  const check = async ({ transport }: ApiClient): Promise<CheckFailure | undefined> => {
+    asked.push(transport.server);
+    return pending.get(transport.server)?.shift();
+  };
+  t.same(await askAll(EACH, check, optionsFor(new FakeClock())), { lagged: true, silent: false });
+  t.same(
+    asked.toSorted((a, b) => a.localeCompare(b)),
+    ["a", "b", "b", "b"],
+  );
+});
+
+await tap.test("askAll() says that nothing lagged where all pass at once", async (t) => {
+  t.same(await askAll(EACH, checks(), optionsFor(new FakeClock())), { lagged: false, silent: false });
+});
+
+await tap.test("askAll() says that one was silent, so that settling counts from now", async (t) => {
+  t.same(await askAll(EACH, checks(SILENCE), optionsFor(new FakeClock())), { lagged: false, silent: true });
+  t.same(await askAll(EACH, checks(SILENCE, LAG), optionsFor(new FakeClock())), { lagged: true, silent: true });
+});
+
+await tap.test("askAll() takes an answer after more than five seconds for a silence", async (t) => {
+  const clock = new FakeClock();
+  const slow = async (): Promise<undefined> => {
+    clock.advance(5_001);
+  };
+  t.same(await askAll(EACH, slow, optionsFor(clock)), { lagged: false, silent: true });
+});
+
+async function onlyALags({ transport }: ApiClient): Promise<CheckFailure | undefined> {
+  return transport.server === "a" ? LAG : undefined;
+}
+
+await tap.test("askAll() names the API server that does not pass in time", async (t) => {
+  const asking = askAll(EACH, onlyALags, optionsFor(new FakeClock()));
+  await t.rejects(asking, { code: "NotConverged", message: "a: it lags" });
+});
+
+function sampled(): { apiServers: ApiServers; opened: () => number; closed: () => number } {
+  let [opened, closed] = [0, 0];
+  const open = (): ApiClient => {
+    opened++;
+    return clientOf("balancer", () => closed++);
+  };
+  return { apiServers: { mode: "sampled", server: "balancer", open }, opened: () => opened, closed: () => closed };
+}
+
+await tap.test("askAll() samples on twenty new connections, over the given time", async (t) => {
+  const clock = new FakeClock();
+  const { apiServers, opened, closed } = sampled();
+  const startedAt = clock.monotonic();
+  await askAll(apiServers, checks(), optionsFor(clock, 60_000));
+  t.equal(opened(), SAMPLES);
+  t.equal(closed(), SAMPLES, "each connection is closed");
+  t.ok(clock.monotonic() - startedAt >= 57_000, "spread");
+});
+
+await tap.test("askAll() starts the count of samples anew when one disagrees", async (t) => {
+  const { apiServers, opened } = sampled();
+  const before = Array.from({ length: SAMPLES - 1 }, () => undefined);
+  const result = await askAll(apiServers, checks(...before, LAG), optionsFor(new FakeClock()));
+  t.same(result, { lagged: true, silent: false });
+  t.equal(opened(), SAMPLES + SAMPLES);
+});
+
+await tap.test("checkFailureOf() tells silence from a refusal, and throws what no request raised", (t) => {
+  t.match(checkFailureOf(new TransportError("GET /x", "https://a", new Error("reset")), signal), { silent: true });
+  t.match(checkFailureOf(new ApiError("GET /x", 503, {}), signal), { silent: false, reason: /503/ });
+  t.throws(() => checkFailureOf(new TypeError("a fault of this program"), signal), TypeError);
+  t.throws(() => checkFailureOf(new ApiError("GET /x", 503, {}), AbortSignal.abort(new Error("stop"))), /stop/);
+  t.end();
+});

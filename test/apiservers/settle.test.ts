@@ -1,0 +1,119 @@
+import * as fc from "fast-check";
+import tap from "tap";
+
+import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
+import {
+  DEFAULT_SETTLE_MS,
+  lastVersionsChangeOf,
+  type SeenChange,
+  settleRemainingMs,
+} from "../../src/apiservers/settle.ts";
+import { crdWith } from "../api/crd-fixture.ts";
+
+const OWNS_VERSIONS = { "f:spec": { "f:group": {}, "f:versions": {} } };
+const at = (minute: number): string => `2026-01-01T00:0${minute}:00Z`;
+const owner = (minute: number, rest: Partial<ManagedFieldsEntry> = {}): ManagedFieldsEntry => ({
+  manager: "kubectl",
+  operation: "Update",
+  time: at(minute),
+  fieldsV1: OWNS_VERSIONS,
+  ...rest,
+});
+
+/** Changes with these times, all of them first seen at `now`. */
+function seenAt(now: number, times: readonly number[]): readonly SeenChange[] {
+  return times.map((at) => ({ at, seenAt: now }));
+}
+
+const cases: readonly [
+  name: string,
+  managedFields: readonly ManagedFieldsEntry[] | undefined,
+  created: string | undefined,
+  change: string | undefined,
+][] = [
+  ["the newest of two entries", [owner(3), owner(2)], at(1), at(3)],
+  ["the creation where it is the newest", [owner(1)], at(4), at(4)],
+  ["not an entry of a subresource", [owner(1), owner(5, { subresource: "status" })], at(0), at(1)],
+  ["not an entry that owns no spec.versions", [owner(1), owner(5, { fieldsV1: { "f:spec": {} } })], at(0), at(1)],
+  ["not an entry that owns metadata alone", [owner(1), owner(5, { fieldsV1: { "f:metadata": {} } })], at(0), at(1)],
+  ["untold without managedFields", undefined, at(0), undefined],
+  ["untold without an entry", [], at(0), undefined],
+  ["untold where only a subresource's entry owns it", [owner(1, { subresource: "status" })], at(0), undefined],
+  ["untold where only metadata is owned", [owner(1, { fieldsV1: { "f:metadata": {} } })], at(0), undefined],
+  ["untold where fieldsV1 is odd", [owner(1, { fieldsV1: { "f:spec": null } })], at(0), undefined],
+  ["untold without a creationTimestamp", [owner(1)], undefined, undefined],
+  ["untold where an entry has no time", [owner(2), { fieldsV1: OWNS_VERSIONS }], at(0), undefined],
+  ["untold where a time is no time", [owner(2), owner(1, { time: "yesterday" })], at(0), undefined],
+];
+
+for (const [name, managedFields, created, change] of cases) {
+  await tap.test(`lastVersionsChangeOf() is ${name}`, (t) => {
+    const crd = crdWith({
+      metadata: {
+        ...(managedFields === undefined ? {} : { managedFields }),
+        ...(created === undefined ? {} : { creationTimestamp: created }),
+      },
+    });
+    t.equal(lastVersionsChangeOf(crd), change === undefined ? undefined : Date.parse(change));
+    t.end();
+  });
+}
+
+await tap.test(
+  "settleRemainingMs() counts from the newest change and adds the second that API times are cut by",
+  (t) => {
+    const serverNow = 1_000_000;
+    const left = (...at: number[]): number =>
+      settleRemainingMs({ settleMs: 65_000, serverNow, now: 7, changes: seenAt(7, at) });
+    t.equal(left(), 0);
+    t.equal(left(serverNow), 66_000);
+    t.equal(left(serverNow - 500_000, serverNow - 10_000), 56_000);
+    t.equal(left(serverNow - 65_000), 1_000, "not over after settleMs alone");
+    t.equal(left(serverNow - 65_999), 1);
+    t.equal(left(serverNow - 66_000), 0);
+    t.equal(settleRemainingMs({ settleMs: 0, serverNow, now: 7, changes: seenAt(7, [serverNow]) }), 1_000);
+    t.end();
+  },
+);
+
+await tap.test(
+  "settleRemainingMs() counts from the first sight of a change at the latest, whatever its time says",
+  (t) => {
+    const serverNow = 1_000_000;
+    const [ahead] = seenAt(100_000, [serverNow + 8 * 3_600_000]);
+    const [recent] = seenAt(120_000, [serverNow - 10_000]);
+    if (ahead === undefined || recent === undefined) throw new Error("no changes");
+    const left = (now: number, ...changes: SeenChange[]): number =>
+      settleRemainingMs({ settleMs: 65_000, serverNow, now, changes });
+    t.equal(left(100_000, ahead), 66_000);
+    t.equal(left(165_999, ahead), 1);
+    t.equal(left(166_000, ahead), 0);
+    t.equal(left(166_000, ahead, recent), 20_000, "each change has a first sight of its own");
+    t.end();
+  },
+);
+
+await tap.test("settleRemainingMs() is never negative and never longer for a later clock or an older change", (t) => {
+  const time = fc.integer({ min: 0, max: 10_000_000 });
+  fc.assert(
+    fc.property(fc.array(time), time, time, fc.nat(200_000), (changes, serverNow, later, settleMs) => {
+      const now = 0;
+      const remaining = (at: readonly number[], passedMs = 0): number =>
+        settleRemainingMs({ settleMs, serverNow: serverNow + passedMs, now: now + passedMs, changes: seenAt(now, at) });
+      const left = remaining(changes);
+      return (
+        left >= 0 &&
+        left <= settleMs + 1_000 &&
+        remaining(changes, later) <= left &&
+        remaining([...changes, later]) >= left &&
+        remaining(changes, left) === 0
+      );
+    }),
+  );
+  t.end();
+});
+
+await tap.test("DEFAULT_SETTLE_MS is longer than the API server's default --request-timeout of 60 s", (t) => {
+  t.ok(DEFAULT_SETTLE_MS > 60_000);
+  t.end();
+});

@@ -1,0 +1,81 @@
+import tap from "tap";
+
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { formatOwner } from "../../src/api/owner.ts";
+import { brokenExpectation, type CrdExpectation } from "../../src/freeze/crd-expectation.ts";
+import { type CrdTraits, crdWith } from "../api/crd-fixture.ts";
+
+const OWNER = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
+const FROZEN = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: OWNER };
+const EXPECTED: CrdExpectation = {
+  name: "widgets.example.com",
+  uid: "uid-1",
+  storageVersion: "v2",
+  requestVersion: "v2",
+  owner: OWNER,
+};
+
+function frozen(traits: CrdTraits = {}): CustomResourceDefinition {
+  return crdWith({ ...traits, metadata: { annotations: FROZEN, ...traits.metadata } });
+}
+
+const broken: readonly [name: string, crd: CustomResourceDefinition, code: string, words: RegExp][] = [
+  ["it was created again", frozen({ metadata: { uid: "uid-2" } }), "CrdReplaced", /deleted and created again/],
+  [
+    "it is being deleted",
+    frozen({ metadata: { deletionTimestamp: "2026-01-01T00:00:00Z" } }),
+    "CrdReplaced",
+    /being deleted/,
+  ],
+  ["the freeze was lifted", frozen({ metadata: { annotations: {} } }), "FreezeLifted", /lifted the freeze/],
+  [
+    "the freeze was lifted and the owner left",
+    frozen({ metadata: { annotations: { [OWNER_ANNOTATION]: OWNER } } }),
+    "FreezeLifted",
+    /nothing was pruned/,
+  ],
+  [
+    "the owner is missing",
+    frozen({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
+    "OwnershipLost",
+    /another run/,
+  ],
+  [
+    "another run owns it",
+    frozen({ metadata: { annotations: { ...FROZEN, [OWNER_ANNOTATION]: OWNER.replace("host_1", "host_2") } } }),
+    "OwnershipLost",
+    /another run/,
+  ],
+  ["the storage version is another", frozen({ versions: ["v1+", "v2"] }), "StorageVersionChanged", /"v2" to "v1"/],
+  ["there is none", frozen({ versions: ["v1", "v2"] }), "StorageVersionChanged", /"v2" to ""/],
+  ["there are two", frozen({ versions: ["v1+", "v2+"] }), "StorageVersionChanged", /"v2" to "v1,v2"/],
+  ["the request version is unserved", frozen({ versions: ["v1", "v2+-"] }), "VersionNotServed", /"v2"/],
+];
+
+for (const [name, crd, code, words] of broken) {
+  await tap.test(`brokenExpectation() is ${code} when ${name}`, (t) => {
+    const error = brokenExpectation(EXPECTED, crd);
+    t.equal(error?.code, code);
+    t.match(error?.message, words);
+    t.match(error?.message, /^Cannot go on with "widgets.example.com": /);
+    t.end();
+  });
+}
+
+const harmless: readonly [name: string, crd: CustomResourceDefinition][] = [
+  ["nothing changed", frozen()],
+  ["a label was set", frozen({ metadata: { labels: { a: "b" }, generation: 9, resourceVersion: "999" } })],
+  ["another annotation was set", frozen({ metadata: { annotations: { ...FROZEN, a: "b" } } })],
+  ["the freeze has another value", frozen({ metadata: { annotations: { ...FROZEN, [MIGRATING_ANNOTATION]: "" } } })],
+  ["a version was added", frozen({ versions: ["v1", "v2+", "v3"] })],
+  ["another version is unserved or gone", frozen({ versions: ["v1-", "v2+"] })],
+  ["storedVersions was pruned by somebody else", frozen({ storedVersions: ["v2"] })],
+];
+
+for (const [name, crd] of harmless) {
+  await tap.test(`brokenExpectation() is undefined when ${name}`, (t) => {
+    t.equal(brokenExpectation(EXPECTED, crd), undefined);
+    t.end();
+  });
+}

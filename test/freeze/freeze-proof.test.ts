@@ -1,0 +1,98 @@
+import tap from "tap";
+import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { TransportError } from "../../src/kube/errors.ts";
+import { type AskResult, askAll } from "../../src/apiservers/ask-all.ts";
+import { freezeCheck, freezeNotProven, proveFreeze } from "../../src/freeze/freeze-proof.ts";
+import { crdWith } from "../api/crd-fixture.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { startServer } from "../kube/local-server.ts";
+
+const { signal } = new AbortController();
+const guard = { kind: "policy", name: "ksvm-widgets" } as const;
+
+/** An API server that shows the annotation for the first `frozenReads` reads and accepts every dry-run. */
+function clientOf(server: string, frozenReads: number): ApiClient & { readonly reads: () => number } {
+  let reads = 0;
+  const annotations = { [MIGRATING_ANNOTATION]: "true" };
+  return {
+    transport: { server },
+    reads: () => reads,
+    get: async () => crdWith(++reads > frozenReads ? {} : { metadata: { annotations } }),
+    patch: async () => ({}),
+  } as unknown as ApiClient & { readonly reads: () => number };
+}
+
+await tap.test(
+  "a freeze that is lifted while it is being proven ends the proof with FreezeLifted at once",
+  async (t) => {
+    const clock = new FakeClock();
+    const lifted = clientOf("a", 3);
+    const other = clientOf("b", Number.POSITIVE_INFINITY);
+    const proof = { crdName: "widgets.example.com", guard, signal };
+    const proving = askAll({ mode: "each", clients: [lifted, other] }, freezeCheck(proof), {
+      clock,
+      signal,
+      spreadMs: 0,
+      timeoutMs: 30_000,
+      errorOf: (server, reason) => freezeNotProven(proof, server, reason),
+    });
+    await t.rejects(proving, { code: "FreezeLifted", message: /somebody lifted the freeze/ });
+    t.equal(lifted.reads(), 4);
+    t.ok(clock.monotonic() < 5_000, "long before the time for the proof is up");
+    const asked = other.reads();
+    await clock.sleep(1_000);
+    await clock.sleep(1_000);
+    t.ok(other.reads() <= asked + 1, "nobody goes on asking");
+  },
+);
+
+/** An API server that shows the frozen CRD and answers no dry-run, and `/version` where `lives`. */
+function hangingClient(clock: FakeClock, lives: () => boolean): ApiClient {
+  const silence = (): never => {
+    clock.advance(15_000);
+    throw new TransportError("PATCH x", "a", new Error("the time is up"));
+  };
+  return {
+    transport: { server: "a", request: async () => (lives() ? { body: {} } : silence()) },
+    get: async () => crdWith({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
+    patch: async () => silence(),
+  } as unknown as ApiClient;
+}
+
+await tap.test("an API server is silent only where it answers nothing else than the dry-runs either", async (t) => {
+  const proof = { crdName: "widgets.example.com", guard, signal };
+  const prove = async (lives: () => boolean): Promise<AskResult> => {
+    const clock = new FakeClock();
+    return await askAll({ mode: "each", clients: [hangingClient(clock, lives)] }, freezeCheck(proof), {
+      clock,
+      signal,
+      spreadMs: 0,
+      timeoutMs: 30_000,
+      errorOf: (server, reason, silent) => freezeNotProven(proof, server, silent ? "SILENT" : reason),
+    });
+  };
+  await t.rejects(
+    prove(() => true),
+    { code: "FreezeNotProven", message: /an admission webhook may hang/ },
+  );
+  await t.rejects(
+    prove(() => false),
+    { code: "FreezeNotProven", message: /SILENT/ },
+  );
+  const seen = await proveFreeze(
+    hangingClient(new FakeClock(), () => true),
+    proof,
+  );
+  t.match(seen, { silent: true, lives: true }, "a late write may be under way on it all the same: settling counts it");
+});
+
+await tap.test("a dry-run has time for several admission webhooks that hang one after the other", async (t) => {
+  const crd = crdWith({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } });
+  const server = await startServer(t, (request, response) => {
+    setTimeout(() => response.end(JSON.stringify(crd)), request.method === "PATCH" ? 5_000 : 0);
+  });
+  const client = new ApiClient(server.transport({ timeoutMs: 3_000 }));
+  const result = await proveFreeze(client, { crdName: crd.metadata.name, guard, signal });
+  t.match(result, { proven: false, reason: "a dry-run of a storage change was accepted" }, "it was answered");
+});

@@ -1,0 +1,357 @@
+import tap, { type Test } from "tap";
+import { KsvmError } from "../../src/errors.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { CHECKPOINT_ANNOTATION, RunLease } from "../../src/lease/run-lease.ts";
+import { ManualClock } from "../manual-clock.ts";
+import { LeaseServer } from "./lease-server.ts";
+
+/** The states in which an API server takes no write. */
+const OUTAGES = ["refusing", "hanging", 503] as const;
+const never = new AbortController().signal;
+
+async function start(t: Test, { maxIdleMs = 900_000 } = {}) {
+  const interrupted = new AbortController();
+  const clock = new ManualClock();
+  const server = new LeaseServer();
+  const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs });
+  const lease = await RunLease.acquire({
+    client: server.client,
+    clock,
+    retrier,
+    namespace: "kube-system",
+    name: "ksvm-migrate.widgets",
+    identity: "me",
+    signal: interrupted.signal,
+  });
+  t.teardown(() => {
+    server.state = "up";
+    return lease
+      .release({ keepCheckpoint: false }, AbortSignal.abort(new Error("the test is over")))
+      .catch(() => undefined);
+  });
+  const interrupt = (): void => interrupted.abort(new KsvmError("Interrupted", "Ctrl-C"));
+  return { clock, interrupt, lease, retrier, server };
+}
+
+/** Tells how far a promise is, without waiting for it. */
+function watch(promise: Promise<unknown>): () => unknown {
+  let state: unknown = "pending";
+  promise.then(
+    () => (state = "done"),
+    (error: unknown) => (state = error),
+  );
+  return () => state;
+}
+
+for (const outage of OUTAGES) {
+  await tap.test(
+    `RunLease.confirm() waits for a renewal while the API server is ${outage}, and then resolves`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      server.state = outage;
+      await clock.advance(9_000);
+      await lease.confirm(never);
+      t.pass("nobody can have taken it over yet");
+      await clock.advance(6_000);
+      const confirmed = watch(lease.confirm(never));
+      await clock.advance(300_000);
+      t.equal(confirmed(), "pending");
+      server.state = "up";
+      await clock.advance(30_000);
+      t.equal(confirmed(), "done", "a renewal that arrives proves that nobody took over");
+      await lease.confirm(never);
+    },
+  );
+
+  await tap.test(`RunLease.confirm() throws where somebody took over while the API server was ${outage}`, async (t) => {
+    const { clock, lease, server } = await start(t);
+    server.state = outage;
+    await clock.advance(20_000);
+    const confirmed = watch(lease.confirm(never));
+    server.takeOver("another");
+    server.state = "up";
+    await clock.advance(30_000);
+    t.match(confirmed(), { code: "OwnershipLost", message: /held by "another"/ });
+    t.ok(lease.isTakenOver);
+    await t.rejects(lease.confirmForCleanup(never), { code: "OwnershipLost" });
+    await t.rejects(lease.saveCheckpoint("late"), { code: "OwnershipLost" });
+    const before = server.seen.length;
+    await clock.advance(60_000);
+    await lease.release({ keepCheckpoint: true }, never);
+    t.equal(server.seen.length, before, "it does nothing to the Lease any more");
+    t.equal(server.lease?.spec?.holderIdentity, "another");
+  });
+}
+
+await tap.test(
+  "RunLease.confirm() is not deceived by a monotonic clock that stands still while the machine sleeps",
+  async (t) => {
+    const { clock, lease, server } = await start(t);
+    clock.sleepMachine(3_600_000);
+    server.takeOver("another");
+    await t.rejects(lease.confirm(never), { code: "OwnershipLost" });
+  },
+);
+
+await tap.test("RunLease.confirm() gives up after too long without progress, with the last error", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = "refusing";
+  await clock.advance(15_000);
+  const confirmed = watch(lease.confirm(never));
+  await clock.advance(1_000_000);
+  t.match(confirmed(), { code: "RetryBudgetExceeded", message: /connection refused/ });
+});
+
+await tap.test("RunLease.confirm() ends with the reason of its signal", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = "hanging";
+  await clock.advance(15_000);
+  const abort = new AbortController();
+  const confirmed = watch(lease.confirm(abort.signal));
+  await clock.advance(1_000);
+  abort.abort(new KsvmError("Interrupted", "Ctrl-C"));
+  await clock.advance(0);
+  t.match(confirmed(), { code: "Interrupted" });
+});
+
+await tap.test("RunLease.confirm() does not pass a refusal off as one of the request that waits for it", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = 403;
+  await clock.advance(15_000);
+  const error: unknown = await lease.confirm(never).catch((thrown: unknown) => thrown);
+  t.match(error, { name: "KsvmError", code: "OwnershipLost", message: /cannot be renewed/ });
+});
+
+await tap.test("a renewal that hangs is ended after ten seconds and tried again after two", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = "hanging";
+  await clock.advance(4_000);
+  const before = server.seen.length;
+  await clock.advance(12_000);
+  t.equal(server.seen.length, before + 1);
+  const saved = watch(lease.saveCheckpoint("page 1"));
+  server.state = "up";
+  await clock.advance(12_000);
+  t.equal(saved(), "done", "writes that were queued behind it get their turn");
+  t.equal(lease.checkpoint, "page 1");
+});
+
+await tap.test("a write whose answer was lost is found to be ours", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = "deaf";
+  await clock.advance(12_000);
+  const saved = watch(lease.saveCheckpoint("page 1"));
+  server.state = "up";
+  await clock.advance(5_000);
+  t.equal(saved(), "done");
+  await lease.confirm(never);
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1");
+});
+
+await tap.test(
+  "RunLease.confirmForCleanup() lets undo what this run set up where nobody holds the Lease",
+  async (t) => {
+    const { clock, lease, server } = await start(t);
+    server.lease = undefined;
+    await clock.advance(5_000);
+    await t.rejects(lease.confirm(never), { code: "OwnershipLost", message: /held by "nobody"/ });
+    await t.resolves(lease.confirmForCleanup(never));
+  },
+);
+
+for (const failure of [403, 429, 503, "hanging", "refusing"] as const) {
+  await tap.test(
+    `RunLease.confirmForCleanup() does not wait for writes of the Lease that fail: ${failure}`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      server.failing = "writes";
+      server.state = failure;
+      await clock.advance(15_000);
+      const allowed = watch(lease.confirmForCleanup(never));
+      await clock.advance(10_000);
+      t.equal(allowed(), "done", "what is undone has preconditions of its own");
+      const before = server.lease?.metadata.resourceVersion;
+      server.takeOver("another");
+      t.not(server.lease?.metadata.resourceVersion, before);
+      const refused = watch(lease.confirmForCleanup(never));
+      await clock.advance(10_000);
+      t.match(refused(), { code: "OwnershipLost", message: /held by "another"/ }, "but the Lease is read");
+      t.ok(lease.isTakenOver);
+    },
+  );
+
+  await tap.test(
+    `RunLease.confirmForCleanup() does not wait for a Lease that cannot be read: ${failure}`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      server.state = failure;
+      await clock.advance(15_000);
+      const allowed = watch(lease.confirmForCleanup(never));
+      await clock.advance(10_000);
+      t.equal(allowed(), "done");
+      t.notOk(lease.isTakenOver);
+    },
+  );
+}
+
+await tap.test("RunLease.confirmForCleanup() ends with the reason of its signal", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = "hanging";
+  await clock.advance(15_000);
+  const abort = new AbortController();
+  const allowed = watch(lease.confirmForCleanup(abort.signal));
+  await clock.advance(1_000);
+  abort.abort(new KsvmError("ServerUnreachable", "no time is left"));
+  await clock.advance(0);
+  t.match(allowed(), { code: "ServerUnreachable" });
+});
+
+await tap.test("RunLease.confirm() and saveCheckpoint() keep to the limits of the attempt that waits", async (t) => {
+  const { clock, lease, retrier, server } = await start(t);
+  server.failing = "writes";
+  server.state = 503;
+  await clock.advance(15_000);
+  const attempt = retrier.with({ maxFreezeIdleMs: 20_000 });
+  const waits = [
+    watch(lease.confirm(never, attempt)),
+    watch(lease.saveCheckpoint("page 1", { retrier: attempt, signal: never })),
+  ];
+  await clock.advance(15_000);
+  t.same(
+    waits.map((state) => state()),
+    ["pending", "pending"],
+  );
+  await clock.advance(30_000);
+  for (const state of waits) {
+    t.match(state(), {
+      name: "WaitingForOthers",
+      stuckOn: { kind: "lease" },
+      message: /Cannot go on: Lease "kube-system\/ksvm-migrate.widgets" cannot be renewed: .* 503/,
+    });
+  }
+  t.match(await lease.probe(never), { status: 503 }, "the probe repeats what failed");
+  server.state = "up";
+  t.equal(await lease.probe(never), undefined);
+  server.takeOver("another");
+  await t.rejects(lease.probe(never), { code: "OwnershipLost" }, "nothing is left to wait for");
+});
+
+await tap.test("RunLease.release() gives up after half a minute: the Lease expires by itself", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = 503;
+  const released = watch(lease.release({ keepCheckpoint: true }, never));
+  await clock.advance(20_000);
+  t.equal(released(), "pending");
+  await clock.advance(15_000);
+  t.match(released(), { code: "ServerUnreachable", message: /30 s/ });
+});
+
+await tap.test("RunLease.release() never says that it may be tried again until it works", async (t) => {
+  const { clock, lease, server } = await start(t, { maxIdleMs: 5_000 });
+  server.state = 503;
+  const released = watch(lease.release({ keepCheckpoint: true }, never));
+  await clock.advance(20_000);
+  t.match(released(), { code: "ServerUnreachable", message: /no progress for 5 s/ });
+});
+
+await tap.test("RunLease.release() does not give up where a void checkpoint would stay", async (t) => {
+  const { clock, interrupt, lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  server.state = 503;
+  lease.voidCheckpoint().catch(() => undefined);
+  await clock.advance(1_000);
+  interrupt();
+  const released = watch(lease.release({ keepCheckpoint: true }, never));
+  await clock.advance(120_000);
+  t.equal(released(), "pending");
+  server.state = "up";
+  await clock.advance(60_000);
+  t.equal(released(), "done");
+  t.equal(server.lease, undefined);
+});
+
+await tap.test("RunLease.assertNotTakenOver() finds out at once, and takes an outage for no", async (t) => {
+  const { lease, server } = await start(t);
+  await lease.assertNotTakenOver(never);
+  server.state = "refusing";
+  await lease.assertNotTakenOver(never);
+  server.state = "up";
+  server.takeOver("another");
+  await t.rejects(lease.assertNotTakenOver(never), { code: "OwnershipLost" });
+});
+
+await tap.test("RunLease.release() keeps the checkpoint where there is something to resume", async (t) => {
+  const { lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  await lease.release({ keepCheckpoint: true }, never);
+  t.match(server.lease, {
+    spec: { holderIdentity: null },
+    metadata: { annotations: { [CHECKPOINT_ANNOTATION]: "page 1" } },
+  });
+});
+
+await tap.test(
+  "RunLease.release() also gives up a Lease that a write of ours moved whose answer was lost",
+  async (t) => {
+    const { clock, lease, server } = await start(t);
+    server.state = "deaf";
+    await clock.advance(5_000);
+    server.state = "up";
+    const released = lease.release({ keepCheckpoint: false }, never);
+    await clock.advance(1_000);
+    await released;
+    t.equal(server.lease, undefined);
+  },
+);
+
+for (const outage of OUTAGES) {
+  await tap.test(
+    `Ctrl-C during voidCheckpoint() while the API server is ${outage}: a void checkpoint stays void`,
+    async (t) => {
+      const { clock, interrupt, lease, server } = await start(t);
+      await lease.saveCheckpoint("page 1");
+      server.state = outage;
+      const voided = watch(lease.voidCheckpoint());
+      await clock.advance(3_000);
+      t.equal(voided(), "pending");
+      interrupt();
+      await clock.advance(0);
+      t.match(voided(), { code: "Interrupted" });
+      server.state = "up";
+      const released = lease.release({ keepCheckpoint: true }, never);
+      await clock.advance(1_000);
+      await released;
+      t.equal(server.lease, undefined, "nobody may resume there: the Lease is deleted");
+    },
+  );
+}
+
+await tap.test("voidCheckpoint() outlasts an outage, and a checkpoint after it counts", async (t) => {
+  const { clock, lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  server.state = "hanging";
+  const voided = watch(lease.voidCheckpoint());
+  await clock.advance(60_000);
+  server.state = "up";
+  await clock.advance(60_000);
+  t.equal(voided(), "done");
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "");
+  await lease.saveCheckpoint("page 1 again");
+  await lease.release({ keepCheckpoint: true }, never);
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1 again");
+});
+
+await tap.test("RunLease ends a run when etcd was restored from a backup that was made during it", async (t) => {
+  const { clock, lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  const restore = server.backup();
+  await clock.advance(9_000);
+  await lease.saveCheckpoint("page 2");
+  restore();
+  await clock.advance(12_000);
+  const lost = { code: "OwnershipLost", message: /restored from a backup/ };
+  await t.rejects(lease.confirm(never), lost, "what this run rewrote since is in its old version again");
+  await lease.confirmForCleanup(never);
+  t.notOk(lease.isTakenOver, "its freeze was restored as well, and it lifts that");
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1", "which is as old as the objects");
+});

@@ -1,0 +1,199 @@
+import * as fc from "fast-check";
+import tap from "tap";
+
+import { Tally } from "../../../src/migrator/rewrite/counts.ts";
+import {
+  type Checkpoint,
+  checkpointOwnerOf,
+  earlierProgressOf,
+  formatCheckpoint,
+  resumePointOf,
+} from "../../../src/migrator/rewrite/checkpoint.ts";
+import { crdWith } from "../../api/crd-fixture.ts";
+
+const CRD = crdWith();
+const SERVERS = "each https://10.0.0.1:6443 0";
+const MIGRATION = "StorageVersionMigration uid-of-the-migration";
+const EXPECTED = { migration: MIGRATION, apiServers: SERVERS };
+const CHECKPOINT: Checkpoint = {
+  migration: MIGRATION,
+  crdUid: "uid-1",
+  generation: 3,
+  storageVersion: "v2",
+  apiServers: SERVERS,
+  watermark: "100",
+  continueToken: "token",
+};
+
+await tap.test("resumePointOf() gives back what formatCheckpoint() was given when the CRD is the same", (t) => {
+  t.same(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, EXPECTED), { watermark: "100", continueToken: "token" });
+  const { continueToken: _, ...first } = CHECKPOINT;
+  t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100" });
+  fc.assert(
+    fc.property(fc.string(), fc.string(), (watermark, continueToken) => {
+      const text = formatCheckpoint({ ...CHECKPOINT, watermark, continueToken });
+      t.same(resumePointOf(text, CRD, EXPECTED), { watermark, continueToken });
+    }),
+  );
+  t.end();
+});
+
+await tap.test(
+  "resumePointOf() gives back how far a run was, where its list goes on, and no object that failed",
+  (t) => {
+    const counts = {
+      ...new Tally().counts,
+      done: 23,
+      migrated: 8,
+      newer: 4,
+      current: 5,
+      gone: 6,
+      failed: 0,
+      total: 99,
+    };
+    const progress = earlierProgressOf(counts, { listed: 17, last: "ns/w17" });
+    const left = { watermark: "100", continueToken: "token" };
+    const resumed = resumePointOf(formatCheckpoint({ ...CHECKPOINT, progress }), CRD, EXPECTED);
+    const kept = { counts: { current: 5, gone: 6, newer: 12 }, position: { listed: 17, last: "ns/w17" } };
+    t.same(resumed, { ...left, progress: kept }, "what it wrote was written since the watermark");
+    t.match(Tally.after(resumed?.progress?.counts).counts, { done: 23, migrated: 0, newer: 12, failed: 0 });
+    const { continueToken: _, ...first } = { ...CHECKPOINT, progress };
+    t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100" }, "every object is shown again");
+    for (const forged of [7, null, "x", [], {}, { counts: { ...kept.counts, newer: -1 }, position: kept.position }]) {
+      const text = formatCheckpoint({ ...CHECKPOINT, progress: forged as unknown as typeof progress });
+      t.same(resumePointOf(text, CRD, EXPECTED), left, "counts from zero");
+    }
+    const failed = { counts: { ...kept.counts, failed: -3 }, position: kept.position };
+    const text = formatCheckpoint({ ...CHECKPOINT, progress: failed });
+    t.same(resumePointOf(text, CRD, EXPECTED)?.progress, kept, "whether something is pruned never rests on it");
+    t.end();
+  },
+);
+
+const otherCrds: readonly [name: string, crd: ReturnType<typeof crdWith>][] = [
+  ["another uid", crdWith({ metadata: { uid: "uid-2" } })],
+  ["a later generation", crdWith({ metadata: { generation: 4 } })],
+  ["an earlier generation", crdWith({ metadata: { generation: 2 } })],
+  ["another storage version", crdWith({ versions: ["v1+", "v2"] })],
+];
+
+for (const [name, crd] of otherCrds) {
+  await tap.test(`W is not reused: resumePointOf() believes nothing when the CRD has ${name}`, (t) => {
+    t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), crd, EXPECTED), undefined);
+    t.end();
+  });
+}
+
+const texts: readonly (string | undefined)[] = [
+  undefined,
+  "",
+  "null",
+  "{",
+  "[]",
+  '"100"',
+  "{}",
+  JSON.stringify({ ...CHECKPOINT, watermark: undefined }),
+  JSON.stringify({ ...CHECKPOINT, watermark: 100 }),
+  JSON.stringify({ ...CHECKPOINT, generation: "3" }),
+  JSON.stringify({ ...CHECKPOINT, crdUid: undefined }),
+];
+
+for (const text of texts) {
+  await tap.test(`resumePointOf() believes nothing when the text is ${text ?? "missing"}`, (t) => {
+    t.equal(resumePointOf(text, CRD, EXPECTED), undefined);
+    t.end();
+  });
+}
+
+const tampered: readonly [name: string, changes: Readonly<Record<string, unknown>>][] = [
+  ["the migration is another", { migration: "ksvm migrate" }],
+  ["the migration is missing", { migration: undefined }],
+  ["the token is another", { continueToken: "other" }],
+  ["the token is empty", { continueToken: "" }],
+  ["the token is taken out", { continueToken: undefined }],
+  ["the token is no text", { continueToken: 1 }],
+  ["the watermark is lower", { watermark: "99" }],
+  ["the watermark is higher", { watermark: "101" }],
+  ["the watermark is no text", { watermark: 100 }],
+  ["the digest is missing", { digest: undefined }],
+  ["the digest is empty", { digest: "" }],
+];
+
+for (const [name, changes] of tampered) {
+  await tap.test(`resumePointOf() believes nothing when ${name}`, (t) => {
+    const fields = JSON.parse(formatCheckpoint(CHECKPOINT)) as Record<string, unknown>;
+    t.equal(resumePointOf(JSON.stringify({ ...fields, ...changes }), CRD, EXPECTED), undefined);
+    t.end();
+  });
+}
+
+await tap.test("resumePointOf() believes nothing of one CRD's checkpoint that was made to fit another", (t) => {
+  const other = crdWith({ versions: ["v1", "v2", "v3+"], metadata: { uid: "uid-2", generation: 4 } });
+  const fields = JSON.parse(formatCheckpoint(CHECKPOINT)) as Record<string, unknown>;
+  const forged = { ...fields, crdUid: "uid-2", generation: 4, storageVersion: "v3" };
+  t.equal(resumePointOf(JSON.stringify(forged), other, EXPECTED), undefined);
+  t.end();
+});
+
+await tap.test("resumePointOf() believes nothing when any character was changed", (t) => {
+  const text = formatCheckpoint(CHECKPOINT);
+  fc.assert(
+    fc.property(fc.nat(text.length - 1), fc.string({ maxLength: 2 }), (index, put) => {
+      const changed = text.slice(0, index) + put + text.slice(index + 1);
+      fc.pre(changed !== text);
+      return resumePointOf(changed, CRD, EXPECTED) === undefined || isSameJson(changed, text);
+    }),
+    { numRuns: 2_000 },
+  );
+  t.end();
+});
+
+function isSameJson(a: string, b: string): boolean {
+  return JSON.stringify(JSON.parse(a)) === JSON.stringify(JSON.parse(b));
+}
+
+await tap.test("resumePointOf() never takes an identity from a CRD that has none", (t) => {
+  const crd = crdWith();
+  const { generation: _, ...metadata } = crd.metadata;
+  t.equal(resumePointOf(formatCheckpoint(CHECKPOINT), { ...crd, metadata }, EXPECTED), undefined);
+  t.end();
+});
+
+await tap.test("resumePointOf() believes nothing when other API servers live now", (t) => {
+  t.equal(
+    resumePointOf(formatCheckpoint(CHECKPOINT), CRD, { ...EXPECTED, apiServers: `${SERVERS} apiserver-new` }),
+    undefined,
+  );
+  t.end();
+});
+
+const plain = { purpose: "ksvm migrate", identity: "host_1", options: { force: false } };
+const forced = { ...plain, options: { force: true } };
+const otherMigrations: readonly [name: string, before: typeof plain, now: typeof plain][] = [
+  [
+    "another StorageVersionMigration",
+    { ...plain, purpose: "StorageVersionMigration a" },
+    { ...plain, purpose: "StorageVersionMigration b" },
+  ],
+  ["a command-line run", plain, { ...plain, purpose: "StorageVersionMigration a" }],
+  ["a run that was not forced", plain, forced],
+  ["a forced run, which this one is not", forced, plain],
+  ["an earlier forced run of the same purpose", forced, { ...forced, identity: "host_2" }],
+];
+
+for (const [name, before, now] of otherMigrations) {
+  await tap.test(`resumePointOf() believes nothing of a checkpoint of ${name}`, (t) => {
+    const text = formatCheckpoint({ ...CHECKPOINT, migration: checkpointOwnerOf(before) });
+    t.equal(resumePointOf(text, CRD, { ...EXPECTED, migration: checkpointOwnerOf(now) }), undefined);
+    const same = { ...EXPECTED, migration: checkpointOwnerOf(before) };
+    t.not(resumePointOf(text, CRD, same), undefined, "negative control: its own is believed");
+    t.end();
+  });
+}
+
+await tap.test("resumePointOf() gives a later run of the same migration what an earlier one left", (t) => {
+  const text = formatCheckpoint({ ...CHECKPOINT, migration: checkpointOwnerOf(plain) });
+  const later = { ...EXPECTED, migration: checkpointOwnerOf({ ...plain, identity: "host_2" }) };
+  t.same(resumePointOf(text, CRD, later), { watermark: "100", continueToken: "token" });
+  t.end();
+});

@@ -1,0 +1,326 @@
+import type { ServerResponse } from "node:http";
+
+import tap, { type Test } from "tap";
+
+import { ApiClient } from "../../../src/kube/client.ts";
+import type { ResumePoint } from "../../../src/migrator/rewrite/checkpoint.ts";
+import { type Counts, Tally } from "../../../src/migrator/rewrite/counts.ts";
+import type { ListPosition } from "../../../src/migrator/rewrite/list-position.ts";
+import { Pacer } from "../../../src/retry/pacer.ts";
+import { Retrier } from "../../../src/retry/retrier.ts";
+import { RewritePass } from "../../../src/migrator/rewrite/rewrite-pass.ts";
+import { MAX_SET_ASIDE } from "../../../src/migrator/rewrite/set-aside.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { type SeenRequest, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
+
+// The server is local: what a run keeps for a later one while an object waits for its second try, and what it does with
+// more such objects than it keeps, cannot be seen on a real one.
+
+const DENIED = 'admission webhook "own.example.com" denied the request: no';
+
+/** What a run keeps of an attempt for the next one. */
+interface Left {
+  readonly point: ResumePoint;
+  readonly tally: Tally;
+  readonly position: ListPosition;
+}
+
+interface Pass {
+  readonly tally: Tally;
+  readonly points: readonly ResumePoint[];
+  readonly clock: FakeClock;
+  /** Names of the objects that were written, in order, refused tries included. */
+  readonly tries: readonly string[];
+}
+
+/** Runs a pass over `count` objects on pages of `pageSize`. */
+async function pass(
+  t: Test,
+  options: {
+    readonly count: number;
+    readonly pageSize: number;
+    readonly accepts: (name: string, tried: number) => boolean;
+    readonly onObject?: (counts: Readonly<Counts>) => void;
+    /** Answers a list otherwise; `false` where it does not. */
+    readonly onList?: (request: SeenRequest, response: ServerResponse) => boolean;
+    /** Names of the objects that are written already. @default none */
+    readonly written?: Set<string>;
+    /** Where an earlier attempt stood after its last whole page. @default nowhere */
+    readonly left?: Left | undefined;
+    /** Called when a page is done. */
+    readonly onPage?: (left: Left) => void;
+  },
+): Promise<Pass> {
+  const { count, pageSize, accepts } = options;
+  const tries: string[] = [];
+  const { left, onPage, written = new Set<string>() } = options;
+  const server = await startServer(t, (request, response) => {
+    if (request.method === "GET") {
+      if (options.onList?.(request, response) !== true) sendJson(response, 200, pageOf(request, count, written));
+      return;
+    }
+    const name = request.path.split("/").at(-1) ?? "";
+    tries.push(name);
+    if (accepts(name, tries.filter((tried) => tried === name).length)) {
+      written.add(name);
+      sendJson(response, 200, { kind: "PartialObjectMetadata", metadata: metadataOf(name, "101") });
+    } else {
+      sendStatus(response, 404, { reason: "NotFound", message: DENIED, details: { name } });
+    }
+  });
+  const clock = new FakeClock();
+  const tally = new Tally(left?.tally);
+  const points: ResumePoint[] = [];
+  const rewriting = new RewritePass({
+    client: new ApiClient(server.transport()),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    pacer: new Pacer({ clock, maxInFlight: 4, maxQps: Number.POSITIVE_INFINITY }),
+    resource: { group: "example.com", version: "v2", resource: "widgets" },
+    kind: "Widget",
+    otherVersions: [],
+    pageSize,
+    dryRun: false,
+    tally,
+    resume: left?.point,
+    position: left?.position,
+    emit: () => undefined,
+    signal: new AbortController().signal,
+    onPage: async (point, position) => {
+      points.push(point);
+      onPage?.({ point, position, tally: new Tally(tally) });
+    },
+    onObject: () => options.onObject?.({ ...tally.counts }),
+  });
+  await rewriting.run();
+  return { tally, points, clock, tries };
+}
+
+function metadataOf(name: string, resourceVersion = "50") {
+  return { name, namespace: "ns", uid: `uid-${name}`, resourceVersion };
+}
+
+function pageOf({ query }: SeenRequest, count: number, written: ReadonlySet<string>) {
+  const begin = Number(query.get("continue") ?? 0);
+  const end = Math.min(count, begin + Number(query.get("limit")));
+  const items = Array.from({ length: end - begin }, (_, index) => {
+    const name = `w${begin + index}`;
+    return { metadata: metadataOf(name, written.has(name) ? "101" : "50") };
+  });
+  const metadata = { resourceVersion: "100", ...(end < count ? { continue: String(end) } : {}) };
+  return { kind: "PartialObjectMetadataList", metadata, items };
+}
+
+await tap.test("RewritePass tries a rejected object once more, after all others", async (t) => {
+  const { tally, tries, clock } = await pass(t, {
+    count: 6,
+    pageSize: 2,
+    accepts: (name, tried) => name !== "w1" || tried === 2,
+  });
+  t.equal(tries.length, 7);
+  t.equal(tries.at(-1), "w1");
+  t.match(tally.counts, { done: 6, migrated: 6, failed: 0 });
+  t.same(clock.sleeps, [1_000], "a moment later, and no slot was held for it");
+});
+
+await tap.test("RewritePass counts an object that is rejected twice, once and by its name", async (t) => {
+  const { tally, tries } = await pass(t, { count: 6, pageSize: 2, accepts: (name) => name !== "w1" });
+  t.equal(tries.filter((name) => name === "w1").length, 2);
+  t.match(tally.counts, { done: 6, migrated: 5, failed: 1, gone: 0 });
+  t.same(tally.failures, [{ namespace: "ns", name: "w1", reason: DENIED }]);
+});
+
+await tap.test("RewritePass gives a later run no token that lies beyond an object that was set aside", async (t) => {
+  const { points } = await pass(t, { count: 6, pageSize: 2, accepts: (name, tried) => name !== "w3" || tried === 2 });
+  t.same(points, [{ watermark: "100", continueToken: "2" }, { watermark: "100" }, { watermark: "100" }]);
+});
+
+await tap.test("RewritePass keeps a bounded number of rejected objects for a second try", async (t) => {
+  const count = MAX_SET_ASIDE + 50;
+  const { tally, tries } = await pass(t, { count, pageSize: 500, accepts: () => false });
+  t.match(tally.counts, { done: count, failed: count });
+  t.equal(tries.length, count + MAX_SET_ASIDE);
+});
+
+await tap.test("RewritePass counts each object once when its list begins at the first object again", async (t) => {
+  let isRefused = false;
+  const totals: (number | undefined)[] = [];
+  const { tally, tries } = await pass(t, {
+    count: 9,
+    pageSize: 2,
+    accepts: (name) => name !== "w1",
+    onList: ({ query }, response) => {
+      // A damaged token: the API server says nothing of where to go on.
+      if (query.get("continue") !== "4" || isRefused) return false;
+      isRefused = true;
+      sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
+      return true;
+    },
+    onObject: (counts) => totals.push(counts.total),
+  });
+  t.ok(isRefused);
+  t.match(tally.counts, { done: 9, migrated: 8, newer: 0, failed: 1, total: 9 });
+  t.same(tally.failures, [{ namespace: "ns", name: "w1", reason: DENIED }]);
+  t.same(
+    [...new Set(totals)].filter((total) => total !== undefined && total > 9),
+    [],
+    "nor more in all",
+  );
+  t.equal(tries.filter((name) => name === "w0").length, 1, "what is written is not written again");
+});
+
+for (const { name, answer } of [
+  { name: "sends it back to the first object", answer: () => ({ code: 400, metadata: {} }) },
+  {
+    name: "gives another one that is refused as well",
+    answer: (nth: number) => ({ code: 410, metadata: { continue: `${9_000 + nth}` } }),
+  },
+]) {
+  await tap.test(`RewritePass gives up a list where whoever refuses every continue token ${name}`, async (t) => {
+    let lists = 0;
+    const run = pass(t, {
+      count: 6,
+      pageSize: 2,
+      accepts: () => true,
+      onList: ({ query }, response) => {
+        lists++;
+        if (query.get("continue") === null || lists > 500) return false;
+        const { code, metadata } = answer(lists);
+        sendStatus(response, code, { message: "no query may be that long", metadata });
+        return true;
+      },
+    });
+    await t.rejects(run, {
+      code: "ApiRequestFailed",
+      message: /continue tokens are refused.*no query may be that long/,
+    });
+    t.ok(lists < 20, `${lists} lists`);
+  });
+}
+
+for (const [how, tokens] of [
+  ["answers with its own continue token", { "2": "2" }],
+  ["is one of two whose continue tokens come in turn", { "2": "A", A: "B", B: "A" }],
+] as const) {
+  await tap.test(`RewritePass gives up a list whose page ${how}`, async (t) => {
+    let lists = 0;
+    const run = pass(t, {
+      count: 6,
+      pageSize: 2,
+      accepts: () => true,
+      // No API server does this; a proxy that caches by path would.
+      onList: ({ query }, response) => {
+        const token = query.get("continue");
+        if (token === null || ++lists > 500) return false;
+        sendJson(response, 200, {
+          kind: "PartialObjectMetadataList",
+          metadata: { resourceVersion: "100", continue: (tokens as Record<string, string>)[token] },
+          items: [],
+        });
+        return true;
+      },
+    });
+    await t.rejects(run, { code: "ApiRequestFailed", message: /widgets to its end: .* so the list never ends/ });
+    t.ok(lists < 10, `${lists} lists`);
+  });
+}
+
+await tap.test(
+  "RewritePass goes on where every continue token expires, but not the one that comes instead",
+  async (t) => {
+    let refused = 0;
+    const { tally, clock } = await pass(t, {
+      count: 40,
+      pageSize: 2,
+      accepts: () => true,
+      onList: ({ query }, response) => {
+        const token = query.get("continue") ?? "";
+        if (token === "" || token.startsWith("0")) return false;
+        refused++;
+        sendStatus(response, 410, { reason: "Expired", message: "too old", metadata: { continue: `0${token}` } });
+        return true;
+      },
+    });
+    t.match(tally.counts, { done: 40, migrated: 40 });
+    t.equal(refused, 19);
+    t.same(clock.sleeps, [], "nor is it slowed down");
+  },
+);
+
+await tap.test("RewritePass asks for smaller pages when the API server gives up on one", async (t) => {
+  const limits: number[] = [];
+  const { tally } = await pass(t, {
+    count: 30,
+    pageSize: 16,
+    accepts: () => true,
+    onList: ({ query }, response) => {
+      limits.push(Number(query.get("limit")));
+      if (Number(query.get("limit")) <= 3) return false;
+      sendStatus(response, 504, {
+        reason: "Timeout",
+        message: "Timeout: request did not complete within requested timeout",
+      });
+      return true;
+    },
+  });
+  t.match(tally.counts, { done: 30, migrated: 30 });
+  t.same(limits.slice(0, 5), [1, 16, 8, 4, 2], "the probe, and then half as many each time");
+});
+
+await tap.test("RewritePass resumes at the page after the last one that is done, whatever its size was", async (t) => {
+  const { points } = await pass(t, { count: 9, pageSize: 4, accepts: () => true });
+  t.same(
+    points.map(({ continueToken }) => continueToken),
+    ["4", "8", undefined],
+  );
+});
+
+for (const [what, rejectedAt] of [
+  ["the last whole page", undefined],
+  ["the first object, since one was rejected before", "w1"],
+] as const) {
+  await tap.test(`RewritePass counts each object once and completely when an attempt goes on at ${what}`, async (t) => {
+    const written = new Set<string>();
+    const kept: Left[] = [];
+    const all = { count: 9, pageSize: 2, written };
+    const first = pass(t, {
+      ...all,
+      accepts: (name) => name !== rejectedAt,
+      onPage: (left) => {
+        if (kept.length === 2) {
+          throw new Error("broken off");
+        }
+        kept.push(left);
+      },
+    });
+    await t.rejects(first, { message: "broken off" });
+    const [, left] = kept;
+    t.equal(left?.point.continueToken === undefined, rejectedAt !== undefined);
+    const totals: (number | undefined)[] = [];
+    const onObject = (counts: Readonly<Counts>): void => void totals.push(counts.total);
+    const { tally } = await pass(t, { ...all, left, accepts: () => true, onObject });
+    t.match(tally.counts, { done: 9, failed: 0, current: 0, total: 9 });
+    // What the first attempt did after its last whole page was written since the watermark.
+    t.equal(tally.counts.migrated + tally.counts.newer, 9);
+    t.ok(tally.counts.migrated >= 7, `${tally.counts.migrated} migrated`);
+    t.notOk(
+      totals.some((total = 0) => total > 9),
+      "nor more in all",
+    );
+  });
+}
+
+await tap.test("RewritePass counts from zero where what an earlier attempt left is void", async (t) => {
+  const kept: Left[] = [];
+  await pass(t, { count: 4, pageSize: 2, accepts: () => true, onPage: (left) => kept.push(left) });
+  const [left] = kept;
+  // etcd was restored from a backup: it counts from an older revision.
+  const point = { watermark: "5000", continueToken: "2" };
+  const { tally } = await pass(t, {
+    count: 4,
+    pageSize: 2,
+    accepts: () => true,
+    left: left === undefined ? undefined : { ...left, point },
+  });
+  t.match(tally.counts, { done: 4, migrated: 4, total: 4 });
+});

@@ -1,0 +1,546 @@
+import type { ServerResponse } from "node:http";
+
+import tap from "tap";
+
+import type { ObjectMeta, Status } from "../../../src/api/meta.ts";
+import { type ListedObject, listedObjectOf } from "../../../src/kube/listed-object.ts";
+import { REWRITE_FIELD_MANAGER } from "../../../src/api/names.ts";
+import { KsvmError } from "../../../src/errors.ts";
+import { APPLY_PATCH, MERGE_PATCH } from "../../../src/kube/resources.ts";
+import type { NamedObject } from "../../../src/migrator/rewrite/counts.ts";
+import { Limiter } from "../../../src/retry/limiter.ts";
+import { Pacer } from "../../../src/retry/pacer.ts";
+import { FAULT_PATIENCE_MS, Patience } from "../../../src/retry/patience.ts";
+import { Retrier } from "../../../src/retry/retrier.ts";
+import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../../../src/migrator/rewrite/rewrite.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { type LocalServer, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
+
+// Every server here is local: a real API server cannot be made to give these answers on demand, nor in this order.
+
+/** An object as the API server sends it. */
+const SENT: ObjectMeta = {
+  name: "a",
+  namespace: "ns",
+  uid: "uid-a",
+  resourceVersion: "50",
+  generation: 2,
+  managedFields: [{ manager: "kubectl", operation: "Update" }],
+};
+const METADATA = listedObjectOf(Buffer.from(JSON.stringify({ metadata: SENT })));
+const { generation: _generation, ...NO_GENERATION } = METADATA;
+const WATERMARK = "100";
+const COLLECTION = "/apis/example.com/v2/namespaces/ns/widgets";
+const PATH = `${COLLECTION}/a`;
+
+type Answer = (response: ServerResponse) => unknown;
+
+const object = (metadata: Partial<ObjectMeta>): Answer => {
+  const body = { kind: "PartialObjectMetadata", metadata: { ...SENT, ...metadata } };
+  return (response) => sendJson(response, 200, body);
+};
+/** An answer for an object without a generation, with a label that it did not have. */
+const labelled = (resourceVersion: string): Answer => {
+  const { generation: _, ...metadata } = SENT;
+  const body = { metadata: { ...metadata, resourceVersion, labels: { owner: "platform" } } };
+  return (response) => sendJson(response, 200, body);
+};
+/** What a list by name answers: the object with these changes, or none. */
+const listed = (metadata: Partial<ObjectMeta> | undefined): Answer => {
+  const items = metadata === undefined ? [] : [{ metadata: { ...SENT, ...metadata } }];
+  return (response) =>
+    sendJson(response, 200, { kind: "PartialObjectMetadataList", metadata: { resourceVersion: "500" }, items });
+};
+const status =
+  (code: number, fields: Partial<Status> = {}): Answer =>
+  (response) =>
+    sendStatus(response, code, fields);
+const text =
+  (code: number, body: string): Answer =>
+  (response) =>
+    response.writeHead(code, { "content-type": "text/plain" }).end(body);
+
+const WRITTEN = object({ resourceVersion: "101" });
+const CONFLICT = status(409, { reason: "Conflict", message: "the object has been modified" });
+
+const FORBIDDEN_MESSAGE = 'widgets "a" is forbidden: User "jane" cannot patch resource "widgets" in API';
+const FORBIDDEN = status(403, { message: FORBIDDEN_MESSAGE });
+
+interface Answers {
+  /** Answers to patches, one after the other; the last one goes on for ever. */
+  readonly patch: readonly Answer[];
+  /** Answers to lists by name likewise. */
+  readonly list?: readonly Answer[];
+  /** @default METADATA */
+  readonly metadata?: ListedObject;
+  readonly dryRun?: boolean;
+  /** Whether other objects get through all the while. @default true */
+  readonly othersProgress?: boolean;
+  readonly limiter?: Limiter;
+  /** Told of the object of each request that is tried again. */
+  readonly onRetry?: (object: NamedObject | undefined) => void;
+}
+
+interface Rewritten {
+  readonly server: LocalServer;
+  readonly clock: FakeClock;
+  readonly outcome: Promise<ObjectOutcome>;
+}
+
+async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): Promise<Rewritten> {
+  const queues: Record<string, Answer[]> = { PATCH: [...answers.patch], GET: [...(answers.list ?? [])] };
+  const server = await startServer(t, ({ method }, response) => {
+    const queue = queues[method] ?? [];
+    const answer = queue.length > 1 ? queue.shift() : queue[0];
+    return (answer ?? text(599, "unexpected"))(response);
+  });
+  const clock = new FakeClock();
+  const retrier = new Retrier({
+    clock,
+    random: () => 0.5,
+    maxIdleMs: 300_000,
+    onRetry: (_, __, retried) => {
+      answers.onRetry?.(retried);
+      if (answers.othersProgress ?? true) retrier.progressed();
+    },
+  });
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier,
+    patience: new Patience(),
+    pacer: new Pacer({
+      clock,
+      maxInFlight: 1,
+      maxQps: Number.POSITIVE_INFINITY,
+      ...(answers.limiter === undefined ? {} : { limiter: answers.limiter }),
+    }),
+    resource: { group: "example.com", version: "v2", resource: "widgets" },
+    kind: "Widget",
+    watermark: WATERMARK,
+    dryRun: answers.dryRun ?? false,
+    signal: new AbortController().signal,
+  };
+  const outcome = rewriteObject(context, answers.metadata ?? METADATA);
+  return { server, clock, outcome };
+}
+
+await tap.test("rewriteObject() applies nothing but the identity, with uid and resourceVersion", async (t) => {
+  const { server, outcome } = await rewrite(t, { patch: [WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.equal(server.seen.length, 1);
+  const [request] = server.seen;
+  t.match(request, { method: "PATCH", path: PATH });
+  t.same(Object.fromEntries(request?.query ?? []), { fieldManager: REWRITE_FIELD_MANAGER });
+  t.equal(request?.headers["content-type"], APPLY_PATCH);
+  t.match(request?.headers.accept, "as=PartialObjectMetadata");
+  t.strictSame(request?.body, {
+    apiVersion: "example.com/v2",
+    kind: "Widget",
+    metadata: { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "50" },
+  });
+});
+
+interface Case extends Answers {
+  readonly name: string;
+  readonly outcome: ObjectOutcome;
+  readonly patches: number;
+  readonly lists?: number;
+  readonly sleeps?: readonly number[];
+}
+
+const cases: readonly Case[] = [
+  {
+    name: "current when the resourceVersion did not move",
+    patch: [object({})],
+    outcome: { kind: "current" },
+    patches: 1,
+  },
+  {
+    name: "migrated and changed when admission moved the generation",
+    patch: [object({ resourceVersion: "101", generation: 3 })],
+    outcome: { kind: "migrated", changed: true },
+    patches: 1,
+  },
+  {
+    name: "migrated and changed when admission changed labels, of an object without a generation, too",
+    metadata: NO_GENERATION,
+    patch: [labelled("101")],
+    outcome: { kind: "migrated", changed: true },
+    patches: 1,
+  },
+  {
+    name: "migrated when a dry-run leaves the resourceVersion as it is",
+    dryRun: true,
+    patch: [object({})],
+    outcome: { kind: "migrated", changed: false },
+    patches: 1,
+  },
+  {
+    name: "migrated and changed when a dry-run shows that admission would move the generation",
+    dryRun: true,
+    patch: [object({ generation: 3 })],
+    outcome: { kind: "migrated", changed: true },
+    patches: 1,
+  },
+  {
+    name: "newer when a conflict shows a write after the watermark",
+    patch: [CONFLICT],
+    list: [listed({ resourceVersion: "101" })],
+    outcome: { kind: "newer" },
+    patches: 1,
+    lists: 1,
+  },
+  {
+    name: "migrated after conflicts up to the watermark itself",
+    patch: [CONFLICT, CONFLICT, WRITTEN],
+    list: [listed({ resourceVersion: "99" }), listed({ resourceVersion: "100" })],
+    outcome: { kind: "migrated", changed: false },
+    patches: 3,
+    lists: 2,
+  },
+  {
+    name: "failed when conflicts never pass the watermark",
+    patch: [CONFLICT],
+    list: Array.from({ length: 21 }, (_, index) => listed({ resourceVersion: String(80 + index) })),
+    outcome: { kind: "failed", reason: "the object has been modified" },
+    patches: 21,
+    lists: 21,
+  },
+  {
+    name: "failed when conflicts show resourceVersions that are no integers",
+    patch: [CONFLICT],
+    list: Array.from({ length: 21 }, (_, index) => listed({ resourceVersion: `z-${999 + index}` })),
+    outcome: { kind: "failed", reason: "the object has been modified" },
+    patches: 21,
+    lists: 21,
+  },
+  {
+    name: "gone when a list by name shows no object after a conflict",
+    patch: [CONFLICT],
+    list: [listed(undefined)],
+    outcome: { kind: "gone" },
+    patches: 1,
+    lists: 1,
+  },
+  {
+    name: "gone when another object has its name, written after the watermark",
+    patch: [CONFLICT],
+    list: [listed({ uid: "uid-b", resourceVersion: "101" })],
+    outcome: { kind: "gone" },
+    patches: 1,
+    lists: 1,
+  },
+  {
+    name: "migrated when another object has its name, and nothing says when it was written",
+    patch: [CONFLICT, WRITTEN],
+    list: [listed({ uid: "uid-b", resourceVersion: "99" })],
+    outcome: { kind: "migrated", changed: false },
+    patches: 2,
+    lists: 1,
+  },
+  {
+    name: "failed after conflicts that nothing explains, with a pause after each",
+    patch: [CONFLICT],
+    list: [listed({})],
+    outcome: { kind: "failed", reason: "the object has been modified" },
+    patches: 6,
+    lists: 6,
+    sleeps: [100, 200, 400, 800, 1_600],
+  },
+  {
+    name: "failed after 15 s when the authorizer refuses all the while",
+    patch: [FORBIDDEN],
+    outcome: { kind: "failed", reason: FORBIDDEN_MESSAGE },
+    patches: 13,
+    sleeps: [50, 100, 200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000, 2_000, 2_000],
+  },
+  {
+    name: "migrated when the authorizer of an API server that just started refuses at first",
+    patch: [FORBIDDEN, status(401, { message: "Unauthorized" }), status(401, { message: "Unauthorized" }), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    // A 401 is tried again with new credentials before it counts.
+    patches: 4,
+    sleeps: [50, 100],
+  },
+  {
+    name: "gone when the list by name is refused at first",
+    patch: [CONFLICT],
+    list: [FORBIDDEN, listed(undefined)],
+    outcome: { kind: "gone" },
+    patches: 2,
+    lists: 2,
+    sleeps: [50],
+  },
+  {
+    name: "failed when the list by name is rejected",
+    patch: [CONFLICT],
+    list: [status(400, { message: "field label not supported: metadata.name" })],
+    outcome: { kind: "failed", reason: "field label not supported: metadata.name" },
+    patches: 1,
+    lists: 1,
+  },
+  {
+    name: "failed at once when admission refuses",
+    patch: [status(403, { message: 'admission webhook "x.io" denied the request:\n  no' })],
+    outcome: { kind: "failed", reason: 'admission webhook "x.io" denied the request: no' },
+    patches: 1,
+  },
+  {
+    name: "failed at once when the schema refuses",
+    patch: [status(422, { message: "spec.size: Invalid value" })],
+    outcome: { kind: "failed", reason: "spec.size: Invalid value" },
+    patches: 1,
+  },
+  {
+    name: "migrated after a 429, as late as Retry-After asks",
+    patch: [(response) => response.writeHead(429, { "retry-after": "3" }).end("slow down"), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 2,
+    sleeps: [3_050],
+  },
+  {
+    name: "migrated after a broken connection and a 503",
+    patch: [(response) => response.destroy(), status(503), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 3,
+    sleeps: [50, 100],
+  },
+  {
+    name: "migrated after 500s that pass",
+    patch: [status(500), status(500), WRITTEN],
+    outcome: { kind: "migrated", changed: false },
+    patches: 3,
+    sleeps: [50, 100],
+  },
+];
+
+for (const { name, outcome, patches, lists = 0, sleeps = [], ...answers } of cases) {
+  await tap.test(`rewriteObject() is ${name}`, async (t) => {
+    const run = await rewrite(t, answers);
+    t.strictSame(await run.outcome, outcome);
+    const count = (method: string): number => run.server.seen.filter((request) => request.method === method).length;
+    t.equal(count("PATCH"), patches);
+    t.equal(count("GET"), lists);
+    t.same(run.clock.sleeps, sleeps);
+    const dryRuns = run.server.seen.filter(({ query }) => query.get("dryRun") === "All").length;
+    t.equal(dryRuns, answers.dryRun === true ? patches : 0);
+  });
+}
+
+await tap.test("rewriteObject() sends the resourceVersion that was read after a conflict", async (t) => {
+  const { server, outcome } = await rewrite(t, {
+    patch: [CONFLICT, WRITTEN],
+    list: [listed({ resourceVersion: "99" })],
+  });
+  await outcome;
+  const [first, read, second] = server.seen;
+  t.match(first?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+  t.match(read, { method: "GET", path: COLLECTION });
+  t.same(Object.fromEntries(read?.query ?? []), { fieldSelector: "metadata.name=a" }, "consistent: no resourceVersion");
+  t.match(read?.headers.accept, "as=PartialObjectMetadataList");
+  t.match(second?.body, { metadata: { uid: "uid-a", resourceVersion: "99" } });
+});
+
+/** A webhook chooses the message and the details of its denial: with none of them is the object gone. */
+const notFound: readonly [name: string, answer: Answer][] = [
+  ["names the object", status(404, { details: { name: "a", group: "example.com", kind: "widgets" } })],
+  ["names the object in the words of an API server", status(404, { message: 'widgets.example.com "a" not found' })],
+  ["is plain text", text(404, "404 page not found\n")],
+  ["names nothing", status(404, { message: "the server could not find the requested resource", details: {} })],
+  ["names another object", status(404, { details: { name: "b", kind: "widgets" } })],
+  ["names the namespace", status(404, { details: { name: "ns", kind: "namespaces" } })],
+  ["names a namespace of the object's name", status(404, { details: { name: "a", kind: "namespaces" } })],
+  ["names a webhook's service of the object's name", status(404, { details: { name: "a", kind: "services" } })],
+];
+
+for (const [name, answer] of notFound) {
+  await tap.test(`rewriteObject() is gone when the 404 ${name} and a list shows no object`, async (t) => {
+    const { server, outcome } = await rewrite(t, { patch: [answer], list: [listed(undefined)] });
+    t.strictSame(await outcome, { kind: "gone" });
+    t.equal(server.seen.length, 2);
+  });
+
+  await tap.test(`rewriteObject() is failed when the 404 ${name} and a list shows the object`, async (t) => {
+    const { server, outcome } = await rewrite(t, { patch: [answer], list: [listed({})] });
+    t.match(await outcome, { kind: "failed" });
+    t.equal(server.seen.length, 2);
+  });
+
+  await tap.test(`rewriteObject() throws VersionNotServed when the 404 ${name} and the list is a 404`, async (t) => {
+    const list = [text(404, "404 page not found\n")];
+    const { server, outcome } = await rewrite(t, { patch: [answer], list });
+    await t.rejects(outcome, {
+      code: "VersionNotServed",
+      message: /^Cannot go on with "widgets.example.com": version "v2"/,
+    });
+    t.equal(server.seen.length, 2);
+  });
+}
+
+const DENIAL = { reason: "NotFound", message: 'admission webhook "own.example.com" denied the request: no "a"' };
+for (const code of [404, 409, 429, 500]) {
+  for (const details of [{}, { details: { name: "a", kind: "widgets", retryAfterSeconds: 30 } }]) {
+    const words = "details" in details ? "with" : "without";
+    await tap.test(
+      `rewriteObject() is failed at once when a webhook denies with ${code} ${words} details`,
+      async (t) => {
+        const limits: number[] = [];
+        const limiter = new Limiter({ maxInFlight: 8, onChange: (limit) => limits.push(limit) });
+        const { server, clock, outcome } = await rewrite(t, {
+          patch: [status(code, { ...DENIAL, ...details })],
+          limiter,
+        });
+        t.strictSame(await outcome, { kind: "failed", reason: DENIAL.message });
+        t.equal(server.seen.length, 1, "nothing is asked about an object that a webhook says is gone");
+        t.same(clock.sleeps, []);
+        t.same(limits, [2], "the limiter takes no denial for overload");
+      },
+    );
+  }
+}
+
+await tap.test("rewriteObject() sends a merge patch when the object has no managedFields", async (t) => {
+  const { server, outcome } = await rewrite(t, {
+    patch: [WRITTEN],
+    metadata: { ...METADATA, hasManagedFields: false },
+  });
+  t.match(await outcome, { kind: "migrated" });
+  t.equal(server.seen[0]?.headers["content-type"], MERGE_PATCH);
+  t.match(server.seen[0]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+});
+
+await tap.test("rewriteObject() sends what fits the object as it was read after a conflict", async (t) => {
+  const { server, outcome } = await rewrite(t, {
+    patch: [CONFLICT, CONFLICT, WRITTEN],
+    list: [listed({ resourceVersion: "60", managedFields: [] }), listed({ resourceVersion: "70" })],
+  });
+  t.match(await outcome, { kind: "migrated" });
+  t.same(
+    server.seen.filter(({ method }) => method === "PATCH").map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, MERGE_PATCH, APPLY_PATCH],
+  );
+});
+
+await tap.test("rewriteObject() falls back to a merge patch with uid and resourceVersion", async (t) => {
+  // https://github.com/kubernetes/kubernetes/issues/111937
+  const message = "request to convert CR to an invalid group/version: example.com/v0";
+  const { server, clock, outcome } = await rewrite(t, { patch: [status(500, { message }), WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.same(clock.sleeps, []);
+  t.same(
+    server.seen.map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, MERGE_PATCH],
+  );
+  t.match(server.seen[1]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+});
+
+await tap.test(
+  "rewriteObject() is failed when neither an apply nor a merge patch can convert the object",
+  async (t) => {
+    const message = "request to convert CR from an invalid group/version: example.com/v0";
+    const { server, outcome } = await rewrite(t, { patch: [status(500, { message })] });
+    t.same(await outcome, { kind: "failed", reason: message });
+    t.equal(server.seen.filter(({ headers }) => headers["content-type"] === APPLY_PATCH).length, 1);
+  },
+);
+
+await tap.test("rewriteObject() is failed when a 500 lasts half a minute while other objects pass", async (t) => {
+  const { clock, server, outcome } = await rewrite(t, { patch: [status(500, { message: "boom" })] });
+  t.same(await outcome, { kind: "failed", reason: "boom" });
+  t.ok(clock.monotonic() >= FAULT_PATIENCE_MS);
+  t.ok(clock.monotonic() < 2 * FAULT_PATIENCE_MS);
+  t.notOk(server.seen.some(({ method }) => method === "GET"));
+});
+
+await tap.test(
+  "rewriteObject() is failed when a 500 lasts, no object is left to compare, and a list passes",
+  async (t) => {
+    const patch = [status(500, { message: "boom" })];
+    const { clock, outcome } = await rewrite(t, { patch, list: [listed({})], othersProgress: false });
+    t.same(await outcome, { kind: "failed", reason: "boom" });
+    t.ok(clock.monotonic() < 2 * FAULT_PATIENCE_MS);
+  },
+);
+
+await tap.test("rewriteObject() waits when etcd is in trouble, although other objects pass", async (t) => {
+  const outage = Array.from({ length: 60 }, () => status(500, { message: "etcdserver: request timed out" }));
+  const { clock, outcome } = await rewrite(t, { patch: [...outage, WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.ok(clock.monotonic() > 10 * 60_000);
+});
+
+const outages: readonly [name: string, answer: Answer, othersProgress: boolean][] = [
+  ["a 500 lasts and no other object passes", status(500), false],
+  ["a 503 lasts and no other object passes", status(503), false],
+  ["nothing answers", (response) => response.destroy(), false],
+];
+
+for (const [name, answer, othersProgress] of outages) {
+  await tap.test(`rewriteObject() throws RetryBudgetExceeded when ${name}`, async (t) => {
+    const { clock, outcome } = await rewrite(t, { patch: [answer], othersProgress });
+    await t.rejects(outcome, { code: "RetryBudgetExceeded" });
+    t.ok(clock.monotonic() >= 300_000);
+  });
+}
+
+await tap.test("rewriteObject() waits out a 503 however long it lasts while other objects pass", async (t) => {
+  const outage = Array.from({ length: 60 }, () => status(503));
+  const { clock, outcome } = await rewrite(t, { patch: [...outage, WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.ok(clock.monotonic() > 10 * 60_000);
+});
+
+await tap.test("rewriteObject() throws the signal's reason when it is aborted", async (t) => {
+  const abort = new AbortController();
+  const reason = new KsvmError("FreezeLifted", "lifted");
+  const server = await startServer(t, () => abort.abort(reason));
+  const clock = new FakeClock();
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    patience: new Patience(),
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
+    resource: { group: "", version: "v1", resource: "secrets" },
+    kind: "Secret",
+    watermark: WATERMARK,
+    dryRun: false,
+    signal: abort.signal,
+  };
+  await t.rejects(rewriteObject(context, METADATA), reason);
+  t.match(server.seen[0], { path: "/api/v1/namespaces/ns/secrets/a", body: { apiVersion: "v1" } });
+});
+
+await tap.test("rewriteObject() leaves the namespace out when the object has none", async (t) => {
+  const { namespace: _, ...metadata } = METADATA;
+  const server = await startServer(t, (_request, response) => WRITTEN(response));
+  const clock = new FakeClock();
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    patience: new Patience(),
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
+    resource: { group: "example.com", version: "v2", resource: "gadlists" },
+    kind: "Gadget",
+    watermark: WATERMARK,
+    dryRun: false,
+    signal: new AbortController().signal,
+  };
+  await rewriteObject(context, metadata);
+  t.equal(server.seen[0]?.path, "/apis/example.com/v2/gadlists/a");
+  t.strictSame(server.seen[0]?.body, {
+    apiVersion: "example.com/v2",
+    kind: "Gadget",
+    metadata: { name: "a", uid: "uid-a", resourceVersion: "50" },
+  });
+});
+
+await tap.test("rewriteObject() names the object whose write it tries again", async (t) => {
+  const retried: (NamedObject | undefined)[] = [];
+  const busy = status(503, { reason: "ServiceUnavailable", message: "etcd is busy" });
+  const { outcome } = await rewrite(t, { patch: [busy, WRITTEN], onRetry: (object) => void retried.push(object) });
+  t.match(await outcome, { kind: "migrated" });
+  t.same(retried, [{ namespace: "ns", name: "a" }]);
+});

@@ -1,0 +1,77 @@
+import tap from "tap";
+
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { formatOwner } from "../../src/api/owner.ts";
+import { type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
+import { type CrdTraits, crdWith } from "../api/crd-fixture.ts";
+
+const OURS = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
+const BY_OURS = { annotations: { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: OURS } };
+const BY_OTHERS = { annotations: { [MIGRATING_ANNOTATION]: "true" } };
+
+const cases: readonly [name: string, traits: CrdTraits, expected: Partial<PlanEntry>][] = [
+  ["migrate when storedVersions names more", {}, { action: "migrate", removableVersions: ["v1"] }],
+  ["migrate when storedVersions is empty", { storedVersions: undefined }, { action: "migrate", storedVersions: [] }],
+  ["none when it is clean", { storedVersions: ["v2"] }, { action: "none", removableVersions: ["v1"] }],
+  ["none when it has one version", { versions: ["v1+"], storedVersions: ["v1"] }, { removableVersions: [] }],
+  [
+    "blocked when no version is served",
+    { versions: ["v1-", "v2+-"] },
+    { action: "blocked", note: "no version is served", removableVersions: [] },
+  ],
+  [
+    "blocked when somebody else froze it",
+    { metadata: BY_OTHERS },
+    { action: "blocked", note: "frozen by somebody else", removableVersions: [] },
+  ],
+  [
+    "migrate when a run of ours froze it",
+    { metadata: BY_OURS },
+    { action: "migrate", note: "frozen by host_1 since 2026-01-01T00:00:00.000Z" },
+  ],
+];
+
+for (const [name, traits, expected] of cases) {
+  await tap.test(`planCrd() says ${name}`, (t) => {
+    t.match(planCrd(crdWith(traits)), expected);
+    t.end();
+  });
+}
+
+await tap.test("planCrd() has the fields of `ksvm plan -o json`", (t) => {
+  t.strictSame(planCrd(crdWith({ versions: ["v1", "v2+-"] })), {
+    name: "widgets.example.com",
+    kind: "Widget",
+    type: "CustomResourceDefinition",
+    request: { group: "example.com", version: "v1", resource: "widgets" },
+    storageVersion: "v2",
+    storedVersions: ["v1", "v2"],
+    servedVersions: ["v1"],
+    action: "migrate",
+    removableVersions: ["v1"],
+  });
+  t.notOk("request" in planCrd(crdWith({ versions: ["v1+-"] })), "no request where nothing is served");
+  t.end();
+});
+
+await tap.test("planBuiltIn() says what the StorageState says", (t) => {
+  const secrets = { group: "", version: "v1", resource: "secrets", kind: "Secret" };
+  t.equal(planBuiltIn(secrets, { state: "current" }).action, "none");
+  t.equal(planBuiltIn(secrets, { state: "stale" }).action, "migrate");
+  t.match(planBuiltIn(secrets, { state: "unknown", reason: "why" }), { action: "unknown", note: "why" });
+  t.end();
+});
+
+await tap.test("planBuiltIn() says unknown", (t) => {
+  t.strictSame(planBuiltIn({ group: "", version: "v1", resource: "secrets", kind: "Secret" }), {
+    name: "secrets",
+    kind: "Secret",
+    type: "built-in",
+    request: { group: "", version: "v1", resource: "secrets" },
+    servedVersions: ["v1"],
+    action: "unknown",
+    removableVersions: [],
+  });
+  t.equal(planBuiltIn({ group: "apps", version: "v1", resource: "deployments", kind: "D" }).name, "deployments.apps");
+  t.end();
+});

@@ -1,0 +1,70 @@
+import tap from "tap";
+
+import { type DiscoveredVersion, selectMigratable } from "../../src/resources/migratable.ts";
+import type { ApiResource } from "../../src/kube/discovery.ts";
+
+const ALL = ["create", "delete", "get", "list", "patch", "update", "watch"];
+
+function entry(name: string, fields: Partial<ApiResource> = {}): ApiResource {
+  return { name, kind: "Kind", namespaced: true, verbs: ALL, storageVersionHash: `hash-of-${name}`, ...fields };
+}
+
+function version(group: string, name: string, ...resources: readonly ApiResource[]): DiscoveredVersion {
+  return { group, version: name, resources };
+}
+
+await tap.test("selectMigratable() takes each resource once, in the preferred version", async (t) => {
+  const selection = selectMigratable([
+    version("", "v1", entry("pods"), entry("secrets")),
+    version("autoscaling", "v2", entry("horizontalpodautoscalers")),
+    version("autoscaling", "v1", entry("horizontalpodautoscalers")),
+  ]);
+  t.same(selection, {
+    migratable: [
+      { group: "", version: "v1", resource: "pods" },
+      { group: "", version: "v1", resource: "secrets" },
+      { group: "autoscaling", version: "v2", resource: "horizontalpodautoscalers" },
+    ],
+    skipped: [],
+  });
+});
+
+await tap.test("selectMigratable() takes a version in which a resource can be migrated", async (t) => {
+  const readOnly = entry("widgets", { verbs: ["get", "list"] });
+  const { migratable, skipped } = selectMigratable([
+    version("example.com", "v2", readOnly),
+    version("example.com", "v1", entry("widgets")),
+  ]);
+  t.same(migratable, [{ group: "example.com", version: "v1", resource: "widgets" }]);
+  t.same(skipped, []);
+});
+
+await tap.test("selectMigratable() takes the first of those that share their storage", async (t) => {
+  const { migratable, skipped } = selectMigratable([
+    version("", "v1", entry("events", { storageVersionHash: "same" })),
+    version("events.k8s.io", "v1", entry("events", { storageVersionHash: "same" })),
+  ]);
+  t.same(migratable, [{ group: "", version: "v1", resource: "events" }]);
+  t.same(skipped, [{ resource: "events.events.k8s.io", reason: 'shares its storage with "events"' }]);
+});
+
+const leftOut: readonly [name: string, resource: ApiResource, reason: RegExp][] = [
+  ["a subresource", entry("pods/status"), /^is a subresource$/],
+  ["what cannot be patched", entry("componentstatuses", { verbs: ["get", "list"] }), /does not offer patch$/],
+  ["what can only be created", entry("bindings", { verbs: ["create"] }), /does not offer list and patch$/],
+  ["an empty hash", entry("nodes", { storageVersionHash: "" }), /no storageVersionHash/],
+];
+
+for (const [name, resource, reason] of leftOut) {
+  await tap.test(`selectMigratable() leaves ${name} out`, async (t) => {
+    const { migratable, skipped } = selectMigratable([version("", "v1", resource)]);
+    t.same(migratable, []);
+    t.match(skipped, [{ resource: resource.name, reason }]);
+  });
+}
+
+await tap.test("selectMigratable() leaves out what has no hash", async (t) => {
+  const { storageVersionHash: _, ...withoutHash } = entry("pods");
+  const { skipped } = selectMigratable([version("metrics.k8s.io", "v1beta1", withoutHash)]);
+  t.match(skipped, [{ resource: "pods.metrics.k8s.io", reason: /no storageVersionHash/ }]);
+});
