@@ -106,12 +106,17 @@ class Settling {
   /**
    * Machines that are suspended together have their clocks jump: by those the wait would be over, and a write that was under
    * way has as much left to go as before.
+   * @throws {KsvmError} NotConverged where the clock keeps jumping.
    */
   #noticeSuspension(serverNow: number): void {
     const { clock } = this.#context;
     const offset = clock.now() - clock.monotonic();
     if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
       this.#wallOffset = offset;
+      if (clock.monotonic() > this.#deadline) {
+        const reason = "the clock of the machine that ksvm runs on keeps jumping by more than 5 s";
+        throw new KsvmError("NotConverged", `Cannot wait for late writes to land: ${reason}`);
+      }
       this.#saw(`suspension ${this.#changes.size}`, serverNow);
     }
   }
@@ -140,8 +145,8 @@ class Settling {
   }
 
   /**
-   * Asks every API server. The slowest of their clocks counts: a change was stamped by one of them, so against the
-   * slowest it is never taken for older than it is.
+   * Asks every API server. The slowest of their clocks counts: where one of them stamped a change and its clock is as it was,
+   * the change is never taken for older than it is.
    */
   async #ask<T>(question: Question<T>): Promise<{ readonly bodies: readonly T[]; readonly serverNow: number }> {
     const answers = await Promise.all(this.#options.apiServers.map((client) => this.#askOne(client, question)));

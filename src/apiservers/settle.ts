@@ -9,6 +9,9 @@ export const DEFAULT_SETTLE_MS = 65_000;
 /** Times in the API are cut to the second: the true time may be this much later. */
 const API_TIME_RESOLUTION_MS = 1_000;
 
+/** The clock of an API server that stamped a change may have been this far behind, in milliseconds. */
+export const STAMP_MARGIN_MS = 900_000;
+
 /**
  * When `spec.versions` last changed, in milliseconds since the Unix epoch: the newest of the creation and the
  * managedFields entries that own it. `undefined` means that it cannot be told, so it may have been just now.
@@ -52,14 +55,15 @@ export interface SettleInput {
 /**
  * Milliseconds that are left until every late write of an old version must have landed; 0 where that is so.
  *
- * Two bounds are sound for each change, so the earlier one counts. By the API servers' clocks: `settleMs` after the time
- * that the change is stamped with. By the monotonic clock of this process: `settleMs` after the first answer that shows
- * the change, since what an answer shows happened before that answer. The second bound rests on no stamp. Without it a
- * stamp of a clock that was ahead, or an API server whose clock is behind, would hold the freeze for hours.
+ * One bound is sound: `settleMs` after the first answer that shows the change, by the monotonic clock of this process, since
+ * what an answer shows happened before that answer. A stamp may be wrong: an API server whose clock was behind makes a change
+ * look old, and by the time of a run that clock may be right, or its API server gone. So a stamp ends the wait only where it
+ * is older than `settleMs` by {@link STAMP_MARGIN_MS}.
  */
 export function settleRemainingMs({ settleMs, serverNow, now, changes }: SettleInput): number {
-  const left = changes.map(
-    ({ at, seenAt }) => Math.min(at - serverNow, seenAt - now) + API_TIME_RESOLUTION_MS + settleMs,
-  );
+  const left = changes.map(({ at, seenAt }) => {
+    const byStamp = at - serverNow + API_TIME_RESOLUTION_MS + settleMs;
+    return byStamp + STAMP_MARGIN_MS <= 0 ? 0 : seenAt - now + API_TIME_RESOLUTION_MS + settleMs;
+  });
   return Math.ceil(Math.max(0, ...left));
 }

@@ -5,6 +5,7 @@ import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import {
   DEFAULT_SETTLE_MS,
   lastVersionsChangeOf,
+  STAMP_MARGIN_MS,
   type SeenChange,
   settleRemainingMs,
 } from "../../src/apiservers/settle.ts";
@@ -60,17 +61,18 @@ for (const [name, managedFields, created, change] of cases) {
 }
 
 await tap.test(
-  "settleRemainingMs() counts from the newest change and adds the second that API times are cut by",
+  "settleRemainingMs() believes a stamp only where it is older by a margin, and adds the second that API times are cut by",
   (t) => {
     const serverNow = 1_000_000;
     const left = (...at: number[]): number =>
       settleRemainingMs({ settleMs: 65_000, serverNow, now: 7, changes: seenAt(7, at) });
+    const over = serverNow - 66_000 - STAMP_MARGIN_MS;
     t.equal(left(), 0);
     t.equal(left(serverNow), 66_000);
-    t.equal(left(serverNow - 500_000, serverNow - 10_000), 56_000);
-    t.equal(left(serverNow - 65_000), 1_000, "not over after settleMs alone");
-    t.equal(left(serverNow - 65_999), 1);
-    t.equal(left(serverNow - 66_000), 0);
+    t.equal(left(over, serverNow - 10_000), 66_000);
+    t.equal(left(over + 1), 66_000, "the clock that stamped it may have been behind");
+    t.equal(left(over), 0);
+    t.equal(left(serverNow - 3_600_000), 0, "an hour ago");
     t.equal(settleRemainingMs({ settleMs: 0, serverNow, now: 7, changes: seenAt(7, [serverNow]) }), 1_000);
     t.end();
   },
@@ -81,7 +83,7 @@ await tap.test(
   (t) => {
     const serverNow = 1_000_000;
     const [ahead] = seenAt(100_000, [serverNow + 8 * 3_600_000]);
-    const [recent] = seenAt(120_000, [serverNow - 10_000]);
+    const [recent] = seenAt(120_000, [serverNow - 600_000]);
     if (ahead === undefined || recent === undefined) throw new Error("no changes");
     const left = (now: number, ...changes: SeenChange[]): number =>
       settleRemainingMs({ settleMs: 65_000, serverNow, now, changes });
