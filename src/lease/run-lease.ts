@@ -21,8 +21,6 @@ const RENEW_DEADLINE_MS = 10_000;
 const RENEW_EVERY_MS = 4_000;
 /** client-go's default, after an attempt that failed. */
 const RETRY_EVERY_MS = 2_000;
-/** For a look at the Lease before something is undone, in milliseconds: a freeze waits for it. */
-const CLEANUP_LOOK_MS = 3_000;
 /** For giving the Lease up, in milliseconds: it expires by itself. */
 const RELEASE_MS = 30_000;
 /** Between two writes after a conflict. */
@@ -60,7 +58,7 @@ export class RunLease {
   #writes: Promise<unknown> = Promise.resolve();
   #renewal: Promise<void> | undefined;
   #renewing: Promise<void> = Promise.resolve();
-  #lost: { readonly error: KsvmError; readonly isHeldByAnother: boolean } | undefined;
+  #lost: KsvmError | undefined;
   #isVoid = false;
   /** On the monotonic clock. */
   #refusedSince: number | undefined;
@@ -90,11 +88,6 @@ export class RunLease {
   /** What an earlier run left. */
   get checkpoint(): string | undefined {
     return this.#lease.metadata.annotations?.[CHECKPOINT_ANNOTATION];
-  }
-
-  /** Whether somebody else was seen to hold the Lease. */
-  get isTakenOver(): boolean {
-    return this.#lost?.isHeldByAnother === true;
   }
 
   /**
@@ -133,26 +126,6 @@ export class RunLease {
   }
 
   /**
-   * For undoing what this run set up, by requests that have preconditions of their own: resolves unless another run was
-   * seen to hold the Lease, which sweeps what it finds. Renews the Lease if that works at once. If it does not, the Lease
-   * is read; where that does not work either, such as without the right to it, nobody has been seen to hold it. Waiting
-   * until it works would keep the freeze for as long as the writes of the Lease fail.
-   * @throws {KsvmError} OwnershipLost where another run holds it.
-   * @throws the signal's reason where it is aborted meanwhile.
-   */
-  async confirmForCleanup(signal: AbortSignal): Promise<void> {
-    for (const look of [() => this.#renewNow(), (limit: AbortSignal) => this.#lookForHolder(limit)]) {
-      if (this.#lost !== undefined || this.#isConfirmed()) {
-        break;
-      }
-      await this.#briefly(look, signal);
-    }
-    if (this.#lost?.isHeldByAnother === true) {
-      throw this.#lost.error;
-    }
-  }
-
-  /**
    * Renews the Lease once, after {@link confirm} gave up waiting.
    * @returns the failure where it may pass later; any other refusal is for the next {@link confirm} to judge
    * @throws {KsvmError} OwnershipLost where it is lost.
@@ -164,7 +137,7 @@ export class RunLease {
     } catch (error) {
       signal.throwIfAborted();
       if (this.#lost !== undefined) {
-        throw this.#lost.error;
+        throw this.#lost;
       }
       return failureKindOf(error) === "transient" ? error : undefined;
     }
@@ -177,7 +150,7 @@ export class RunLease {
   async assertNotTakenOver(signal: AbortSignal): Promise<void> {
     await untilAborted(this.#renewNow(), signal).catch(() => undefined);
     if (this.#lost !== undefined) {
-      throw this.#lost.error;
+      throw this.#lost;
     }
   }
 
@@ -250,7 +223,7 @@ export class RunLease {
 
   #isConfirmed(): boolean {
     if (this.#lost !== undefined) {
-      throw this.#lost.error;
+      throw this.#lost;
     }
     const { clock } = this.#options;
     const { monotonic, now } = this.#confirmed;
@@ -306,23 +279,6 @@ export class RunLease {
     }
   }
 
-  /** What fails, or takes longer than a moment, tells nothing. */
-  async #briefly(look: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
-    const deadline = { clock, ms: CLEANUP_LOOK_MS, signal, errorOf: () => new Error("it took too long") };
-    await withDeadline(deadline, (limit) => untilAborted(look(limit), limit)).catch(() => undefined);
-    signal.throwIfAborted();
-  }
-
-  /** Beside renewals that may be under way: so only the holder counts, and no resourceVersion. */
-  async #lookForHolder(signal: AbortSignal): Promise<void> {
-    const { client, identity, namespace, name } = this.#options;
-    const holder = (await client.find<Lease>(LEASES, { namespace, name }, { signal }))?.spec?.holderIdentity ?? "";
-    if (holder !== "" && holder !== identity) {
-      this.#lose(heldBy(holder), true);
-    }
-  }
-
   /** Renewals and checkpoints go one after the other: each needs the resourceVersion that the one before it left. */
   #write(annotations: Readonly<Record<string, string>>): Promise<void> {
     const { client, clock, name } = this.#options;
@@ -339,7 +295,7 @@ export class RunLease {
     const pace = this.#pace();
     for (;;) {
       if (this.#lost !== undefined) {
-        throw this.#lost.error;
+        throw this.#lost;
       }
       await pace.turn(signal);
       const startedAt = momentOf(clock);
@@ -368,10 +324,10 @@ export class RunLease {
     const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
     const holder = current?.spec?.holderIdentity ?? "";
     if (current === undefined || !this.#isOurs(current)) {
-      this.#lose(heldBy(holder), holder !== "");
+      this.#lose(heldBy(holder));
     } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
       // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.
-      this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again", false);
+      this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again");
     } else {
       this.#lease = current;
     }
@@ -381,9 +337,9 @@ export class RunLease {
     return metadata.uid === this.#lease.metadata.uid && spec?.holderIdentity === this.#options.identity;
   }
 
-  #lose(why: string, isHeldByAnother: boolean): void {
+  #lose(why: string): void {
     const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
-    this.#lost = { error: new KsvmError("OwnershipLost", text), isHeldByAnother };
+    this.#lost = new KsvmError("OwnershipLost", text);
   }
 }
 

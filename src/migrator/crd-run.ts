@@ -117,46 +117,35 @@ export class CrdRun {
       cleanup.defer(
         `remove ValidatingAdmissionPolicy "${guard.name}"`,
         "the next run on this CRD removes it; it does nothing while the CRD is not frozen",
-        (signal) =>
-          this.#undo(signal, async (undoing) => {
-            await removePolicyGuard(
-              undoing,
-              crdName,
-              (owner) => owner !== undefined && isSameOwner(owner, this.#owner),
-            );
-          }),
+        async (signal) => {
+          const isOwn = (owner: FreezeOwner | undefined): boolean =>
+            owner !== undefined && isSameOwner(owner, this.#owner);
+          await removePolicyGuard(this.#undoing(signal), crdName, isOwn);
+        },
       );
     }
     await installGuard(context, crdName, guard, this.#owner);
     cleanup.defer(
       `lift the freeze of "${crdName}"`,
       `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
-      (signal) =>
-        this.#undo(signal, async (undoing) => {
-          if (await unfreeze(undoing, crdName, this.#owner)) {
-            context.emit({ type: "unfrozen" });
-          }
-        }),
+      async (signal) => {
+        if (await unfreeze(this.#undoing(signal), crdName, this.#owner)) {
+          context.emit({ type: "unfrozen" });
+        }
+      },
     );
     return freeze(context, crdName, this.#owner);
   }
 
   /**
-   * Undoes something, unless another run holds the Lease by now: that one sweeps what it finds. A Lease that cannot be
-   * renewed is not waited for. What is undone is this attempt's own by its owner, uid and resourceVersion, so another run
-   * that takes the Lease at this moment loses nothing, and nothing of this attempt is pruned without its freeze.
+   * What the undoing of this attempt's freeze and policy works with: it needs no Lease. It touches only what names this
+   * attempt as its owner, and every write has uid and resourceVersion as preconditions, so a run that took the Lease over
+   * loses nothing. A run that lost its Lease must lift its freeze as well: the one that took over may die before it sweeps.
+   * It has a time limit of its own, too, and does not wait for others.
    */
-  async #undo(signal: AbortSignal, work: (context: FreezeContext) => Promise<void>): Promise<void> {
-    const { context, lease } = this.#parts;
-    const client = context.client.fencedBy(() => lease.confirmForCleanup(signal));
-    try {
-      // Cleaning up does not wait for others: it has a time limit of its own.
-      await work({ client, retrier: context.retrier, signal });
-    } catch (error) {
-      if (!lease.isTakenOver) {
-        throw error;
-      }
-    }
+  #undoing(signal: AbortSignal): FreezeContext {
+    const { client, retrier } = this.#parts.context;
+    return { client, retrier, signal };
   }
 
   /** From the proof on the storage version cannot change unseen, so this is where the expectation is taken from. */

@@ -72,8 +72,6 @@ for (const outage of OUTAGES) {
     server.state = "up";
     await clock.advance(30_000);
     t.match(confirmed(), { code: "OwnershipLost", message: /held by "another"/ });
-    t.ok(lease.isTakenOver);
-    await t.rejects(lease.confirmForCleanup(never), { code: "OwnershipLost" });
     await t.rejects(lease.saveCheckpoint("late"), { code: "OwnershipLost" });
     const before = server.seen.length;
     await clock.advance(60_000);
@@ -148,62 +146,11 @@ await tap.test("a write whose answer was lost is found to be ours", async (t) =>
   t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1");
 });
 
-await tap.test(
-  "RunLease.confirmForCleanup() lets undo what this run set up where nobody holds the Lease",
-  async (t) => {
-    const { clock, lease, server } = await start(t);
-    server.lease = undefined;
-    await clock.advance(5_000);
-    await t.rejects(lease.confirm(never), { code: "OwnershipLost", message: /held by "nobody"/ });
-    await t.resolves(lease.confirmForCleanup(never));
-  },
-);
-
-for (const failure of [403, 429, 503, "hanging", "refusing"] as const) {
-  await tap.test(
-    `RunLease.confirmForCleanup() does not wait for writes of the Lease that fail: ${failure}`,
-    async (t) => {
-      const { clock, lease, server } = await start(t);
-      server.failing = "writes";
-      server.state = failure;
-      await clock.advance(15_000);
-      const allowed = watch(lease.confirmForCleanup(never));
-      await clock.advance(10_000);
-      t.equal(allowed(), "done", "what is undone has preconditions of its own");
-      const before = server.lease?.metadata.resourceVersion;
-      server.takeOver("another");
-      t.not(server.lease?.metadata.resourceVersion, before);
-      const refused = watch(lease.confirmForCleanup(never));
-      await clock.advance(10_000);
-      t.match(refused(), { code: "OwnershipLost", message: /held by "another"/ }, "but the Lease is read");
-      t.ok(lease.isTakenOver);
-    },
-  );
-
-  await tap.test(
-    `RunLease.confirmForCleanup() does not wait for a Lease that cannot be read: ${failure}`,
-    async (t) => {
-      const { clock, lease, server } = await start(t);
-      server.state = failure;
-      await clock.advance(15_000);
-      const allowed = watch(lease.confirmForCleanup(never));
-      await clock.advance(10_000);
-      t.equal(allowed(), "done");
-      t.notOk(lease.isTakenOver);
-    },
-  );
-}
-
-await tap.test("RunLease.confirmForCleanup() ends with the reason of its signal", async (t) => {
+await tap.test("RunLease.confirm() throws where the Lease was deleted", async (t) => {
   const { clock, lease, server } = await start(t);
-  server.state = "hanging";
-  await clock.advance(15_000);
-  const abort = new AbortController();
-  const allowed = watch(lease.confirmForCleanup(abort.signal));
-  await clock.advance(1_000);
-  abort.abort(new KsvmError("ServerUnreachable", "no time is left"));
-  await clock.advance(0);
-  t.match(allowed(), { code: "ServerUnreachable" });
+  server.lease = undefined;
+  await clock.advance(5_000);
+  await t.rejects(lease.confirm(never), { code: "OwnershipLost", message: /held by "nobody"/ });
 });
 
 await tap.test("RunLease.confirm() and saveCheckpoint() keep to the limits of the attempt that waits", async (t) => {
@@ -351,7 +298,5 @@ await tap.test("RunLease ends a run when etcd was restored from a backup that wa
   await clock.advance(12_000);
   const lost = { code: "OwnershipLost", message: /restored from a backup/ };
   await t.rejects(lease.confirm(never), lost, "what this run rewrote since is in its old version again");
-  await lease.confirmForCleanup(never);
-  t.notOk(lease.isTakenOver, "its freeze was restored as well, and it lifts that");
   t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1", "which is as old as the objects");
 });
