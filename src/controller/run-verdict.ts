@@ -79,8 +79,8 @@ export interface Verdict {
   readonly reason: string;
   readonly message: string;
   /**
-   * Milliseconds from the first error with this reason to the last for which the migration waits and is tried again: 0
-   * where it has failed, `Infinity` where it waits for as long as it takes.
+   * Milliseconds for which the migration waits and is tried again: 0 where it has failed, `Infinity` where it waits for as
+   * long as it takes. {@link Failing} says what counts.
    */
   readonly waitMs: number;
 }
@@ -117,29 +117,44 @@ function waitMsOfRequest(error: unknown): number | undefined {
   return kind === undefined ? undefined : isRefused && kind === "transient" ? GRACE_MS : OF_REQUEST[kind];
 }
 
-/** The phase of a migration whose run ended so, after it ended for this reason alone for `sinceMs` milliseconds. */
-export function phaseAfterError({ reason, message, waitMs }: Verdict, sinceMs: number): Phase {
-  return { type: sinceMs < waitMs ? "Waiting" : "Failed", reason, message };
+/** The phase of a migration whose run ended so, after `spentMs` milliseconds count toward the limit of its wait. */
+export function phaseAfterError({ reason, message, waitMs }: Verdict, spentMs: number): Phase {
+  return { type: spentMs < waitMs ? "Waiting" : "Failed", reason, message };
 }
 
-/** The errors that a migration ends its runs with, one after the other. All times are of one monotonic clock, in milliseconds. */
+/**
+ * The errors that a migration ends its runs with, one after the other. All times are of one monotonic clock, in milliseconds.
+ * Toward the limit of a wait counts the time between two errors in a row that wait no longer than that, whatever their
+ * reasons: an outage that is waited for as long as it takes uses no limit up, and errors that take turns start none over.
+ */
 export class Failing {
-  #before: { readonly reason: string; readonly since: number } | undefined;
+  #before: { readonly verdict: Verdict; readonly at: number } | undefined;
+  /** Milliseconds that count toward each limit, by that limit. */
+  readonly #spent = new Map<number, number>();
 
   /**
    * The phase after one more error.
-   * @returns `isNew` where the reason is another one than before
+   * @returns `isNew` where the reason is another one than before, or stands for another kind of failure
    */
   failed(error: unknown, now: number): { readonly phase: Phase; readonly isNew: boolean } {
     const verdict = verdictOf(error);
-    const isNew = this.#before?.reason !== verdict.reason;
-    const { since } = isNew || this.#before === undefined ? { since: now } : this.#before;
-    this.#before = { reason: verdict.reason, since };
-    return { phase: phaseAfterError(verdict, now - since), isNew };
+    const { waitMs, reason } = verdict;
+    const { verdict: last, at } = this.#before ?? { verdict: undefined, at: now };
+    for (const [limitMs, spentMs] of this.#spent) {
+      if (Math.max(last?.waitMs ?? 0, waitMs) <= limitMs) {
+        this.#spent.set(limitMs, spentMs + now - at);
+      }
+    }
+    const spentMs = this.#spent.get(waitMs) ?? 0;
+    this.#spent.set(waitMs, spentMs);
+    this.#before = { verdict, at: now };
+    const isNew = last?.reason !== reason || last.waitMs !== waitMs;
+    return { phase: phaseAfterError(verdict, spentMs), isNew };
   }
 
   /** Says that the migration got further than ever before. */
   progressed(): void {
     this.#before = undefined;
+    this.#spent.clear();
   }
 }

@@ -1,5 +1,5 @@
 import tap from "tap";
-import { phaseAfterError, verdictOf } from "../../src/controller/run-verdict.ts";
+import { Failing, phaseAfterError, verdictOf } from "../../src/controller/run-verdict.ts";
 import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { InTreeAtWork, StorageMigratingStuck } from "../../src/in-tree/in-tree-guard.ts";
@@ -131,4 +131,61 @@ await tap.test("phaseAfterError() is Waiting for as long as the verdict says, an
     reason: "FreezeLifted",
     message: "why",
   });
+});
+
+const MINUTE_MS = 60_000;
+
+function spentOn(error: Error): KsvmError {
+  return new KsvmError("RetryBudgetExceeded", "no progress", { cause: error });
+}
+
+/** The phases after these errors, each of which comes some minutes after the start. */
+function phasesOf(...errors: readonly (readonly [number, Error])[]): string[] {
+  const failing = new Failing();
+  return errors.map(([minutes, error]) => failing.failed(error, minutes * MINUTE_MS).phase.type);
+}
+
+await tap.test("Failing counts no outage toward the limit of an error with the same reason", async (t) => {
+  const down = new TransportError("GET /x", "https://server", refused);
+  const denied = answer(401, "Unauthorized");
+  for (const [outage, refusal] of [
+    [spentOn(down), spentOn(denied)],
+    [new KsvmError("NotConverged", "x", { cause: down }), new KsvmError("NotConverged", "x", { cause: denied })],
+  ] as const) {
+    t.same(phasesOf([0, outage], [10, outage], [20, refusal]), ["Waiting", "Waiting", "Waiting"]);
+    t.same(
+      phasesOf([0, refusal], [1, outage], [480, outage], [481, refusal], [495, refusal], [497, refusal]),
+      ["Waiting", "Waiting", "Waiting", "Waiting", "Waiting", "Failed"],
+      "nor one in between",
+    );
+  }
+});
+
+await tap.test(
+  "Failing ends a migration after 15 minutes of errors with a limit, whatever their reasons",
+  async (t) => {
+    const reasons = [new KsvmError("Forbidden", "x"), new KsvmError("CleanupFailed", "y")] as const;
+    const inTurn = Array.from({ length: 16 }, (_, n) => [n, reasons[n % 2 === 0 ? 0 : 1]] as const);
+    t.same(phasesOf(...inTurn), [...Array.from({ length: 15 }, () => "Waiting"), "Failed"]);
+  },
+);
+
+await tap.test("Failing does not count a longer wait toward the limit of a shorter one", async (t) => {
+  const missing = new KsvmError("ResourceNotFound", "x");
+  t.same(phasesOf([0, new KsvmError("Forbidden", "x")], [14, missing], [15, missing]), [
+    "Waiting",
+    "Waiting",
+    "Failed",
+  ]);
+});
+
+await tap.test("Failing begins to count again once the migration got further", async (t) => {
+  const failing = new Failing();
+  const error = new KsvmError("Forbidden", "x");
+  failing.failed(error, 0);
+  failing.failed(error, 14 * MINUTE_MS);
+  failing.progressed();
+  t.match(failing.failed(error, 16 * MINUTE_MS), { phase: { type: "Waiting" }, isNew: true });
+  t.match(failing.failed(error, 30 * MINUTE_MS), { phase: { type: "Waiting" }, isNew: false });
+  t.match(failing.failed(error, 31 * MINUTE_MS), { phase: { type: "Failed" } });
 });
