@@ -12,6 +12,7 @@ import {
 } from "./cluster-config.ts";
 import type { ExecCluster, ExecCredential, ExecSpec } from "./exec-credential.ts";
 import { runExecPlugin } from "./exec-plugin.ts";
+import { RestartPace } from "./restart-pace.ts";
 
 /** What proves to an API server who asks. */
 export interface Credentials {
@@ -42,7 +43,7 @@ export interface CredentialSource {
   readonly wereAccepted: boolean;
   /** An API server answered a request with these credentials, and did what was asked. */
   accept(): void;
-  /** An API server refused what {@link get} returned: an exec plugin is asked again. */
+  /** An API server refused what {@link get} returned: an exec plugin is asked again, see {@link RestartPace}. */
   refuse(refused: Credentials): void;
   /** Somebody uses this source until {@link release}. */
   hold(): void;
@@ -75,6 +76,8 @@ class UserCredentials implements CredentialSource {
   #held = 0;
   #abort = new AbortController();
   #issued: ExecCredential | undefined;
+  #isRefused = false;
+  readonly #restarts = new RestartPace();
   #running: Promise<ExecCredential> | undefined;
   #failedAt = Number.NEGATIVE_INFINITY;
   #hasWorked = false;
@@ -110,7 +113,7 @@ class UserCredentials implements CredentialSource {
   refuse(refused: Credentials): void {
     // Many requests find out at the same time; what was issued since is not what they were refused with.
     if (this.#issued !== undefined && this.#handedOut.get(refused) === this.#issued) {
-      this.#issued = undefined;
+      this.#isRefused = true;
     }
   }
 
@@ -200,8 +203,14 @@ class UserCredentials implements CredentialSource {
 
   async #execCredential(spec: ExecSpec): Promise<ExecCredential> {
     const issued = this.#issued;
-    if (issued !== undefined && (issued.expiresAt ?? Number.POSITIVE_INFINITY) > Date.now()) {
-      return issued;
+    if (issued !== undefined && this.#running === undefined) {
+      const isValid = !this.#isRefused && (issued.expiresAt ?? Number.POSITIVE_INFINITY) > Date.now();
+      const now = performance.now();
+      // The request fails with what there is, and is tried again later.
+      if (isValid || !this.#restarts.isDue(now)) {
+        return issued;
+      }
+      this.#restarts.restarted(now, this.#isRefused);
     }
     this.#running ??= this.#run(spec).finally(() => {
       this.#running = undefined;
@@ -218,8 +227,10 @@ class UserCredentials implements CredentialSource {
     try {
       const cluster = await this.#clusterInfo();
       this.#issued = await runExecPlugin(spec, { environment: this.#environment, cluster, signal });
+      this.#isRefused = false;
       return this.#issued;
     } catch (error) {
+      this.#issued = undefined;
       this.#failedAt = performance.now();
       throw error;
     }

@@ -92,6 +92,29 @@ await tap.test(
   },
 );
 
+for (const [validity, expiry] of [
+  ["valid", hours(1)],
+  ["expired", hours(-1)],
+] as const) {
+  await tap.test(
+    `Transport: a plugin whose tokens are all refused is not run for each of them: ${validity}`,
+    async (t) => {
+      const folder = t.testdir({ "plugin.mjs": PLUGIN });
+      const server = await startServer(t, (_, response) => sendStatus(response, 401));
+      const client = new Transport(configFor(kubeconfigFor(server.url, pluginUser(folder, expiry))));
+      t.teardown(() => client.close());
+      const startedAt = performance.now();
+      for (let round = 0; round < 5; round++) {
+        await Promise.allSettled(Array.from({ length: 16 }, () => client.request(GET)));
+      }
+      const most = 2 + (performance.now() - startedAt) / 10_000;
+      const runs = readFileSync(join(folder, "log"), "utf8").length;
+      t.ok(runs >= 2, "it is run again after the first refusal");
+      t.ok(runs <= most, `${runs} runs`);
+    },
+  );
+}
+
 const brokenPlugins: readonly [name: string, plugin: string, words: RegExp][] = [
   ["fails", "console.error('log in first'); process.exit(1);", /no credentials for .*: log in first/],
   ["prints no JSON", "console.log('hello');", /no credentials for .*JSON/],
