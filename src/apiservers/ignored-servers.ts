@@ -16,6 +16,8 @@ export class IgnoredServers {
   readonly #options: IgnoredServersOptions;
   /** When each Lease had been renewed at the first look. */
   #first: ReadonlyMap<string, string | undefined> | undefined;
+  /** Those whose Leases lived at the first look. */
+  #liveAtFirst: ReadonlySet<string> = new Set();
   readonly #alive = new Set<string>();
 
   constructor(options: IgnoredServersOptions) {
@@ -32,15 +34,22 @@ export class IgnoredServers {
     return this.#options.names.filter((name) => !this.#alive.has(name));
   }
 
-  /** The Leases of one look without those of API servers that are gone. */
-  without(leases: readonly LiveLease[]): readonly LiveLease[] {
-    this.#first ??= new Map(leases.map(({ name, renewTime }) => [name, renewTime]));
+  /**
+   * The Leases of one look without those of API servers that are gone.
+   *
+   * @param all also those that have expired: by the clock of the next API server that answers, they may live
+   */
+  without(leases: readonly LiveLease[], all: readonly LiveLease[]): readonly LiveLease[] {
+    if (this.#first === undefined) {
+      this.#first = new Map(all.map(({ name, renewTime }) => [name, renewTime]));
+      this.#liveAtFirst = new Set(leases.map(({ name }) => name));
+    }
     return leases.filter((lease) => !this.#isIgnored(lease, this.#first));
   }
 
   /** Those that are to be ignored and whose Leases lived at the first look. */
   get live(): readonly string[] {
-    return this.names.filter((name) => this.#first?.has(name));
+    return this.names.filter((name) => this.#liveAtFirst.has(name));
   }
 
   #isIgnored({ name, renewTime }: LiveLease, first: ReadonlyMap<string, string | undefined> | undefined): boolean {

@@ -11,8 +11,12 @@ interface Sighting {
   readonly renewTime: string | undefined;
   /** When an answer first showed this time of renewal. */
   readonly seenAt: number;
-  /** Whether an earlier look showed another one. */
+  /** When the last look that showed it was asked for: a later renewal came after that. */
+  readonly shownAt: number;
+  /** Whether the renewal came shortly before `seenAt`, so that the Lease's duration counts from there. */
   readonly hasMoved: boolean;
+  /** Whether a renewal showed that the clock of its API server is behind: its stamps prove nothing. */
+  readonly isBehind: boolean;
 }
 
 /**
@@ -22,6 +26,8 @@ interface Sighting {
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
  */
 const STANDS_STILL_MS = 30_000;
+/** A renewal between two looks that lie further apart may have come long before the second one, in milliseconds. */
+const CLOSE_MS = 60_000;
 
 /**
  * Tells which identity Leases may live. No clock says so by itself: that of the API server that wrote the Lease may be hours
@@ -30,7 +36,8 @@ const STANDS_STILL_MS = 30_000;
  *
  * - its time is over by the `Date` of the answer and by the clock of this machine
  * - it was not renewed between two looks that lie {@link STANDS_STILL_MS} apart
- * - where a look has shown a renewal, the Lease's duration has passed since, on the monotonic clock
+ * - where two looks have shown when it was renewed, or that the clock that it is stamped by is behind, the Lease's duration
+ *   has passed since the look that showed its last renewal, on the monotonic clock
  *
  * One for a whole process spares each run the wait between the two looks.
  */
@@ -39,25 +46,30 @@ export class LeaseSightings {
 
   /** The Leases of this look that may live, each with how long it must still be watched where its time is over. */
   standing({ answeredAt, askedAt, leases }: LeaseLook): readonly LiveLease[] {
-    const seen = leases.map((lease) => [lease, this.#sighted(lease, answeredAt)] as const);
+    const seen = leases.map((lease) => [lease, this.#sighted(lease, { askedAt, answeredAt })] as const);
     this.#seen = new Map(seen.map(([lease, sighting]) => [keyOf(lease), sighting]));
     return seen.flatMap(([lease, sighting]) => {
-      if (!lease.isOver) {
-        return [lease];
-      }
       const stoodMs = askedAt - sighting.seenAt;
-      if (sighting.hasMoved && stoodMs < lease.durationMs) {
-        return [lease];
+      if (!lease.isOver || (sighting.hasMoved && stoodMs < lease.durationMs)) {
+        return [sighting.hasMoved ? { ...lease, seenRenewedMsAgo: Math.max(0, stoodMs) } : lease];
       }
       return stoodMs < STANDS_STILL_MS ? [{ ...lease, watchMs: STANDS_STILL_MS - Math.max(0, stoodMs) }] : [];
     });
   }
 
-  #sighted(lease: IdentityLease, answeredAt: number): Sighting {
+  #sighted(lease: IdentityLease, { askedAt, answeredAt }: Pick<LeaseLook, "askedAt" | "answeredAt">): Sighting {
+    const { durationMs, isOver, renewTime } = lease;
     const before = this.#seen.get(keyOf(lease));
-    return before !== undefined && before.renewTime === lease.renewTime
-      ? before
-      : { renewTime: lease.renewTime, seenAt: answeredAt, hasMoved: before !== undefined };
+    if (before === undefined) {
+      return { renewTime, seenAt: answeredAt, shownAt: askedAt, hasMoved: false, isBehind: false };
+    }
+    if (before.renewTime === renewTime) {
+      return { ...before, shownAt: askedAt };
+    }
+    const agoMs = answeredAt - before.shownAt;
+    // It was renewed no longer ago than that, and its stamp says that its duration has passed since.
+    const isBehind = before.isBehind || (isOver && agoMs < durationMs);
+    return { renewTime, seenAt: answeredAt, shownAt: askedAt, hasMoved: agoMs <= CLOSE_MS || isBehind, isBehind };
   }
 }
 

@@ -48,14 +48,22 @@ export function isOverdue({ renewedMsAgo }: LiveLease): boolean {
  * @param found how many API servers were found, and where
  */
 export function describeMissing(leases: readonly LiveLease[], found: string): string {
-  const overdue = leases.filter(isOverdue);
-  const named = overdue.length === 0 ? "" : `, not renewed of late: ${overdue.map(describeOverdue).join(", ")}`;
+  const overdue = leases.filter((lease) => isOverdue(lease) && !wasSeenRenewed(lease));
+  const named =
+    overdue.length === 0
+      ? ""
+      : `, by their time stamps not renewed of late: ${overdue.map(describeOverdue).join(", ")}`;
   return `${leases.length} identity Leases live (${leases.map(describeLease).join(", ")})${named}; ${found}`;
 }
 
 /** The Lease of an API server, in words. */
 export function describeLease({ name, host }: LiveLease): string {
   return host === undefined ? name : `${name} of host ${host}`;
+}
+
+/** Whether it was seen a short time ago that it was renewed: the clock that its stamp is of may be behind. */
+function wasSeenRenewed({ seenRenewedMsAgo = Number.POSITIVE_INFINITY }: LiveLease): boolean {
+  return seenRenewedMsAgo <= OVERDUE_MS;
 }
 
 function describeOverdue({ name, renewedMsAgo }: LiveLease): string {

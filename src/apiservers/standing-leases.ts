@@ -4,7 +4,7 @@ import type { ApiClient } from "../kube/client.ts";
 import { identityLeases, type LiveLease } from "./control-plane-objects.ts";
 import { IgnoredServers } from "./ignored-servers.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
-import { describeLease } from "./missing-api-server.ts";
+import { describeLease, MissingApiServer } from "./missing-api-server.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Retrier } from "../retry/retrier.ts";
 
@@ -27,6 +27,11 @@ const POLL_MS = 1_000;
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
  */
 const WATCH_IGNORED_MS = 15_000;
+/**
+ * A Lease whose time is over is watched for 30 s. Another one may begin to need that meanwhile; a freeze may be held, so this
+ * is where a call ends all the same, in milliseconds.
+ */
+const WATCH_MS = 45_000;
 
 /** The identity Leases that may live, without those that are to be ignored. */
 export class StandingLeases {
@@ -56,28 +61,37 @@ export class StandingLeases {
       const leases = await identityLeases(client, clock, signal);
       return leases && { leases, askedAt, answeredAt: clock.monotonic() };
     }, signal);
-    return look && this.#ignored.without(this.#sightings.standing(look));
+    return look && this.#ignored.without(this.#sightings.standing(look), look.leases);
   }
 
   /**
    * Those that live. One whose time is over by every clock is watched until it was renewed after all, or stood still for long
    * enough to count as expired.
+   * @throws {MissingApiServer} where that takes too long, as where the Lease is deleted and created again and again: what was
+   * seen counts for the next call, which may come without a freeze.
    * @throws {KsvmError} ApiServerMissing where this user may not list them.
    */
   async watched(signal: AbortSignal): Promise<readonly LiveLease[]> {
     const { clock } = this.#options;
-    const told = new Set<string>();
+    const deadline = clock.monotonic() + WATCH_MS;
+    /** The uid of each that is watched, by its name. */
+    const told = new Map<string, string>();
     for (;;) {
       const leases = await this.#permitted(signal);
       const over = leases.filter(({ watchMs = 0 }) => watchMs > 0);
       if (over.length === 0) {
         return leases;
       }
+      const leftMs = deadline - clock.monotonic();
+      const again = over.find(({ name, uid }) => told.has(name) && told.get(name) !== uid);
+      if (again !== undefined || leftMs <= 0) {
+        throw new MissingApiServer(describeUnsettled(over, again));
+      }
       for (const lease of over.filter(({ name }) => !told.has(name))) {
-        told.add(lease.name);
+        told.set(lease.name, lease.uid);
         this.#tell(lease);
       }
-      await clock.sleep(Math.max(...over.map(({ watchMs = 0 }) => watchMs)), signal);
+      await clock.sleep(Math.min(leftMs, Math.max(...over.map(({ watchMs = 0 }) => watchMs))), signal);
     }
   }
 
@@ -126,4 +140,12 @@ export class StandingLeases {
     const reason = `its identity Lease seems to have expired; looking for ${seconds} s whether it is renewed`;
     this.#options.onLag(`API server ${describeLease(lease)}`, reason);
   }
+}
+
+/** Why it cannot be told whether API servers live, in words. */
+function describeUnsettled(over: readonly LiveLease[], again: LiveLease | undefined): string {
+  return again === undefined
+    ? `it cannot be told yet whether ${over.map(describeLease).join(", ")} live: their identity Leases seem to have expired`
+    : `the identity Lease ${describeLease(again)} seems to have expired, and was created again while it was watched: its API ` +
+        "server may restart again and again, with a clock that is behind";
 }

@@ -6,6 +6,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
 import { serversOf } from "../../src/apiservers/api-servers.ts";
+import { LeaseSightings } from "../../src/apiservers/lease-sightings.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor } from "../kube/local-server.ts";
@@ -27,6 +28,10 @@ interface Seen {
   refusals?: string[];
   /** When Leases were renewed, where that matters. */
   renewTimes?: Readonly<Record<string, string>>;
+  /** The uid of each Lease, where it has one. */
+  uids?: Readonly<Record<string, string>>;
+  /** What earlier runs of the process saw. @default nothing */
+  readonly sightings?: LeaseSightings;
   /** The `Date` of every answer. @default that of this machine */
   date?: string;
 }
@@ -90,7 +95,7 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
     const items = request.url?.includes("endpointslices")
       ? [{ endpoints, ports: [{ name: "https", port }] }]
       : seen.leases.map((name) => ({
-          metadata: { name, creationTimestamp: "2026-01-01T00:00:00Z" },
+          metadata: { name, uid: seen.uids?.[name], creationTimestamp: "2026-01-01T00:00:00Z" },
           spec: specOf(name),
         }));
     response.setHeader("content-type", "application/json").end(JSON.stringify({ gitVersion: "v1.36.3", items }));
@@ -112,6 +117,7 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
     strict,
     ignored,
+    sightings: seen.sightings,
     timeoutMs: 5_000,
     onLag: (_, reason) => lags.push(reason),
   });
@@ -330,3 +336,53 @@ await tap.test("findAll() watches a Lease whose time is over, once in a process,
   t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
   t.same(clock.sleeps, [30_000]);
 });
+
+await tap.test("findAll() does not watch without end a Lease that is created again and again", async (t) => {
+  const seen: Seen = { addresses: [], leases: ["a", "loops"], renewTimes: { loops: "2025-12-31T20:00:00Z" } };
+  const { clock, finder, lags } = await finderFor(t, seen);
+  clock.onSleep = () => (seen.uids = { loops: String(clock.sleeps.length) });
+  const missing = { name: "MissingApiServer", message: /Lease loops seems to have expired, and was created again/ };
+  await t.rejects(finder.findAll(0, signal), missing);
+  t.same(clock.sleeps, [30_000], "so a freeze is held no longer");
+  t.equal(lags.length, 1);
+  clock.onSleep = () => undefined;
+  clock.advance(30_000);
+  t.match(await finder.findAll(0, signal), { identities: ["a"] }, "what was seen counts for the next call");
+});
+
+await tap.test("findAll() ends a watch of Leases that always begins again with another one", async (t) => {
+  const over = "2025-12-31T20:00:00Z";
+  const seen: Seen = { addresses: [], leases: ["a", "x0"], renewTimes: { x0: over } };
+  const { clock, finder } = await finderFor(t, seen);
+  clock.onSleep = () => {
+    const name = `x${clock.sleeps.length + 1}`;
+    seen.leases.splice(1, 1, name);
+    seen.renewTimes = { [name]: over };
+  };
+  await t.rejects(finder.findAll(0, signal), {
+    name: "MissingApiServer",
+    message: /cannot be told yet whether x2 live/,
+  });
+  t.equal(clock.monotonic(), 45_000);
+});
+
+await tap.test(
+  "findAll() ignores an API server also where its Lease lives by the next clock that answers",
+  async (t) => {
+    const sightings = new LeaseSightings();
+    // By the clock of this machine it is over; an earlier run saw it stand still.
+    const renewTimes = { gone: "2025-12-31T20:00:00Z" };
+    const seen: Seen = { addresses: [], leases: ["a", "gone"], renewTimes, sightings };
+    const earlier = await finderFor(t, seen);
+    await earlier.finder.findAll(0, signal);
+    const { clock, finder, lags } = await finderFor(t, seen, false, ["gone"]);
+    clock.advance(earlier.clock.monotonic());
+    t.match(await finder.findAll(0, signal), { identities: ["a"], ignored: ["gone"] });
+    t.same(clock.sleeps, [], "one that has expired need not be watched");
+    seen.date = "Wed, 31 Dec 2025 20:30:00 GMT";
+    t.match(await finder.findAll(0, signal), { identities: ["a"], ignored: ["gone"] });
+    t.same(lags, []);
+    seen.renewTimes = { gone: "2025-12-31T20:00:10Z" };
+    await t.rejects(finder.findAll(0, signal), { message: /\(a, gone\)/ }, "negative control: it is renewed");
+  },
+);

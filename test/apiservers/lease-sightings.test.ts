@@ -64,3 +64,27 @@ await tap.test("LeaseSightings watches a Lease only where its time is over, and 
   ]);
   t.end();
 });
+
+await tap.test("LeaseSightings keeps no Lease for a renewal that it saw hours later", (t) => {
+  // It is renewed after the first look, its API server dies, and its time is over by every clock at the second look.
+  const diedBetween = (now: number) => [lease("died", now < HOUR ? "1" : "2", { isOver: now >= HOUR })];
+  t.same(looks(new LeaseSightings(), diedBetween, [0, 3 * HOUR, 3 * HOUR + 31_000]), [
+    ["died"],
+    ["died for 30000 ms"],
+    [],
+  ]);
+  // As long as its time is not over by the clocks, they say how long it lives.
+  const diedSoon = (now: number) => [lease("died", now < 60_000 ? "1" : "2", { isOver: now >= HOUR })];
+  t.same(looks(new LeaseSightings(), diedSoon, [0, HOUR - 60_000, HOUR, HOUR + 31_000]), [["died"], ["died"], [], []]);
+  t.end();
+});
+
+await tap.test("LeaseSightings keeps a Lease whose renewal its stamps cannot tell, also after a longer break", (t) => {
+  const behind = (now: number) => [lease("behind", now < HOUR / 2 ? "1" : "2")];
+  t.same(
+    looks(new LeaseSightings(), behind, [0, HOUR / 2, HOUR, 1.5 * HOUR + 1_000]),
+    [["behind for 30000 ms"], ["behind"], ["behind"], []],
+    "by its stamps it was renewed before the first look: its clock is behind",
+  );
+  t.end();
+});

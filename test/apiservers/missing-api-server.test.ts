@@ -12,9 +12,19 @@ await tap.test("describeMissing() names the Leases that live, and those that are
   ];
   t.equal(
     describeMissing(leases, "1 answers"),
-    "2 identity Leases live (a of host one, b), not renewed of late: b for 65 s; 1 answers",
+    "2 identity Leases live (a of host one, b), by their time stamps not renewed of late: b for 65 s; 1 answers",
   );
 });
+
+await tap.test(
+  "describeMissing() calls no Lease overdue that was seen to be renewed, whatever its stamp says",
+  async (t) => {
+    const behind = { name: "behind", uid: "u", createdAt: 0, renewedMsAgo: 65_000 };
+    const of = (seenRenewedMsAgo: number): string => describeMissing([{ ...behind, seenRenewedMsAgo }], "1 answers");
+    t.equal(of(10_000), "1 identity Leases live (behind); 1 answers");
+    t.match(of(31_000), "by their time stamps not renewed of late: behind for 65 s");
+  },
+);
 
 await tap.test("waitForApiServers() waits, says so once a minute, and goes on", async (t) => {
   const clock = new FakeClock();
