@@ -3,6 +3,9 @@ import { KsvmError } from "../errors.ts";
 import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
 import { type Check, checkFailureOf } from "./ask-all.ts";
 
+/** The default of `--convergence-timeout`, in milliseconds. */
+export const DEFAULT_CONVERGENCE_TIMEOUT_MS = 300_000;
+
 /** What every API server has to show. */
 export interface ConvergenceTarget {
   readonly group: string;

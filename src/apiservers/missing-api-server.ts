@@ -1,7 +1,8 @@
 import { KsvmError } from "../errors.ts";
 import type { ApiServers } from "./api-servers.ts";
 import type { LiveLease } from "./control-plane-objects.ts";
-import type { RunContext } from "../migrator/run-context.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiServerEvent } from "./events.ts";
 
 /**
  * An API server that may live was not asked. Nothing may be concluded about it, so it is waited for, without a freeze,
@@ -81,6 +82,17 @@ const POLL_MS = 2_000;
 /** How often a wait is reported, in milliseconds. */
 const REPORT_EVERY_MS = 60_000;
 
+/** What waiting for API servers takes of a run. */
+export interface MissingContext {
+  readonly clock: Clock;
+  readonly emit: (event: ApiServerEvent) => void;
+  /** @throws {MissingApiServer} if one of them cannot be asked */
+  readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
+  /** Waits until a run that has waited may continue. @default it may at once */
+  readonly awaitTurn?: () => Promise<void>;
+  readonly signal: AbortSignal;
+}
+
 /** The budget of a run that begins. */
 export function newMissingBudget(): MissingBudget {
   return { leftMs: WAIT_MS };
@@ -91,7 +103,7 @@ export function newMissingBudget(): MissingBudget {
  * @throws {MissingApiServer} where the budget is used up, after longer than a Lease outlives its API server.
  */
 export async function waitForApiServers(
-  context: Pick<RunContext, "awaitTurn" | "clock" | "emit" | "findApiServers" | "signal">,
+  context: MissingContext,
   budget: MissingBudget = newMissingBudget(),
 ): Promise<ApiServers> {
   const { clock, emit, findApiServers, signal } = context;

@@ -1,8 +1,14 @@
 import { identityLeases, type LiveLease } from "./control-plane-objects.ts";
 import { describeLease, isOverdue } from "./missing-api-server.ts";
-import type { RunContext } from "../migrator/run-context.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { ApiServerEvent } from "./events.ts";
 
-type Context = Pick<RunContext, "client" | "clock" | "emit">;
+interface Context {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly emit: (event: ApiServerEvent) => void;
+}
 
 const LOOK_EVERY_MS = 15_000;
 /** A request may itself end at an API server that hangs, in milliseconds: the next one takes another connection. */

@@ -3,7 +3,8 @@ import type { ApiClient } from "../kube/client.ts";
 import type { ApiServers } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { PinnedTransport } from "./pinned-transport.ts";
-import type { RunContext } from "../migrator/run-context.ts";
+import type { Clock } from "../clock.ts";
+import type { WarningEvent } from "../retry/events.ts";
 import { isInstanceForbidden, readServerInstance } from "./server-instance.ts";
 
 /**
@@ -26,6 +27,13 @@ const READ_TIMEOUT_MS = 60_000;
 const TRIES = 3;
 const PAUSE_MS = 2_000;
 const SAMPLES_AT_ONCE = 4;
+
+/** What a look at API servers takes of a run. */
+export interface LookContext {
+  readonly clock: Clock;
+  readonly emit: (event: WarningEvent) => void;
+  readonly signal: AbortSignal;
+}
 
 /**
  * Counts the restarts of API servers over all attempts of a run. Between two looks an API server may have run with another
@@ -50,7 +58,7 @@ export class ServerRestarts {
    * @returns how many looks of this run found that one may have restarted since the look before
    * @throws the signal's reason where it was aborted.
    */
-  async look(context: RunContext, apiServers: ApiServers): Promise<number> {
+  async look(context: LookContext, apiServers: ApiServers): Promise<number> {
     const seen = await instancesOf(context, apiServers);
     const instances: Instances = new Map(seen.map(({ server, instance, key = server }) => [key, instance]));
     const isLost = seen.some(({ server, instance }) => instance === undefined && this.#told.has(server));
@@ -65,7 +73,7 @@ export class ServerRestarts {
     return this.#count;
   }
 
-  #tellUnseen({ emit }: RunContext, seen: readonly Seen[]): void {
+  #tellUnseen({ emit }: LookContext, seen: readonly Seen[]): void {
     const unseen = seen.filter(({ instance }) => instance === undefined);
     if (unseen.length === 0 || this.#isTold) {
       return;
@@ -91,14 +99,14 @@ interface Seen {
   readonly key?: string;
 }
 
-async function instancesOf(context: RunContext, apiServers: ApiServers): Promise<readonly Seen[]> {
+async function instancesOf(context: LookContext, apiServers: ApiServers): Promise<readonly Seen[]> {
   if (apiServers.mode === "sampled" && apiServers.clients === undefined) {
     return await sampledInstances(context, apiServers.server, apiServers.open);
   }
   return await Promise.all((apiServers.clients ?? []).map((client) => seenOn(context, client)));
 }
 
-async function seenOn(context: RunContext, client: ApiClient): Promise<Seen> {
+async function seenOn(context: LookContext, client: ApiClient): Promise<Seen> {
   const { transport } = client;
   // Behind one address they are told apart by nothing else.
   return transport instanceof PinnedTransport
@@ -107,7 +115,7 @@ async function seenOn(context: RunContext, client: ApiClient): Promise<Seen> {
 }
 
 /** No identity Lease says how many there are: so many new connections are asked that each of a few answers one. */
-async function sampledInstances(context: RunContext, server: string, open: () => ApiClient): Promise<readonly Seen[]> {
+async function sampledInstances(context: LookContext, server: string, open: () => ApiClient): Promise<readonly Seen[]> {
   const seen = new Map<string, Seen>();
   for (let samples = 0; samples < SAMPLES; samples += SAMPLES_AT_ONCE) {
     const found = await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => instanceOnNew(context, open)));
@@ -122,7 +130,7 @@ async function sampledInstances(context: RunContext, server: string, open: () =>
   return [...seen.values()];
 }
 
-async function instanceOnNew(context: RunContext, open: () => ApiClient): Promise<Told> {
+async function instanceOnNew(context: LookContext, open: () => ApiClient): Promise<Told> {
   const client = open();
   try {
     return await instanceOf(context, client);
@@ -135,7 +143,7 @@ async function instanceOnNew(context: RunContext, open: () => ApiClient): Promis
 type Told = Pick<Seen, "instance" | "reason">;
 
 /** That an API server does not answer at all is for others to notice. */
-async function instanceOf({ clock, signal }: RunContext, { transport }: ApiClient): Promise<Told> {
+async function instanceOf({ clock, signal }: LookContext, { transport }: ApiClient): Promise<Told> {
   for (let tries = 1; ; tries++) {
     try {
       const within = AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]);

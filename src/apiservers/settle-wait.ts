@@ -6,8 +6,18 @@ import { versionIn } from "../kube/discovery.ts";
 import { CRDS, objectPath } from "../kube/resources.ts";
 import type { ApiResponse } from "../kube/transport.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
-import type { RunContext } from "../migrator/run-context.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiServerEvent } from "./events.ts";
 import { lastVersionsChangeOf, type SeenChange, settleRemainingMs } from "./settle.ts";
+
+/** What settling takes of a run. */
+export interface SettleContext extends CallContext {
+  readonly clock: Clock;
+  readonly emit: (event: ApiServerEvent) => void;
+  /** Both in milliseconds: the settle time, and what an API server that does not answer is waited for on top of it. */
+  readonly options: { readonly settleMs: number; readonly convergenceTimeoutMs: number };
+}
 
 /** What besides the CRD itself settling counts from. */
 export interface SettleOptions {
@@ -37,12 +47,12 @@ const POLL_MS = 2_500;
  * been ended by its API server. Needs a proven freeze: the storage version cannot change meanwhile.
  * @throws {KsvmError} NotConverged, naming an API server that keeps standing still.
  */
-export async function settle(context: RunContext, options: SettleOptions): Promise<void> {
+export async function settle(context: SettleContext, options: SettleOptions): Promise<void> {
   await new Settling(context, options).untilSettled();
 }
 
 class Settling {
-  readonly #context: RunContext;
+  readonly #context: SettleContext;
   readonly #options: SettleOptions;
   readonly #deadline: number;
   /** By what tells one change from another. */
@@ -50,7 +60,7 @@ class Settling {
   /** The time of day less the monotonic time: it jumps where this machine was suspended. */
   #wallOffset: number;
 
-  constructor(context: RunContext, options: SettleOptions) {
+  constructor(context: SettleContext, options: SettleOptions) {
     this.#context = context;
     this.#options = options;
     const { clock, options: settings } = context;

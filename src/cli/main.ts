@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import "./small-heap.ts";
-import { EXIT } from "./shared/exit-codes.ts";
+import { EXIT } from "./render/exit-codes.ts";
 import { Interruption } from "./shared/interruption.ts";
 import { errorLine } from "./render/report-error.ts";
 import { StandardStreams } from "./shared/standard-streams.ts";

@@ -1,7 +1,7 @@
 import { Command, CommanderError, Option } from "commander";
 import type { CliCommand, GivenArguments } from "./shared/command.ts";
 import { COMMANDS } from "./commands/all-commands.ts";
-import { EXIT, type ExitCode } from "./shared/exit-codes.ts";
+import { EXIT, type ExitCode } from "./render/exit-codes.ts";
 import { type Flag, meaningOf, synopsisOf } from "./flags/flag.ts";
 import { InterruptionNotice } from "./shared/interruption-notice.ts";
 import type { CliIo } from "./render/io.ts";

@@ -8,7 +8,8 @@ import { ApiError } from "../kube/errors.ts";
 import { collectionPath, CRDS } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
 import { withDeadline } from "../retry/deadline.ts";
-import { type FreezeContext, unfreeze } from "../freeze/freeze.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { unfreeze } from "../freeze/freeze.ts";
 import { removePolicyGuard } from "../freeze/guard-install.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { RunLease } from "../lease/run-lease.ts";
@@ -151,7 +152,7 @@ async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: Le
   }
 }
 
-async function lift(context: FreezeContext & Pick<OrphanSweepOptions, "logger">, orphan: Orphan): Promise<void> {
+async function lift(context: CallContext & Pick<OrphanSweepOptions, "logger">, orphan: Orphan): Promise<void> {
   const { logger, signal } = context;
   const { crdName, owner } = orphan;
   const facts = { crd: crdName, owner };

@@ -5,7 +5,8 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../kube/resources.ts";
-import { CONFLICT_PACE, type FreezeContext, MAX_CONFLICTS, updateCrd } from "./freeze.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { CONFLICT_PACE, MAX_CONFLICTS, updateCrd } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
@@ -29,7 +30,7 @@ export interface FreezeFindings {
  * Finds out what freezes a CRD.
  * @throws {KsvmError} ResourceNotFound where there is no such CRD.
  */
-export async function inspectFreeze(context: FreezeContext, name: string): Promise<FreezeFindings> {
+export async function inspectFreeze(context: CallContext, name: string): Promise<FreezeFindings> {
   const { client, retrier, signal } = context;
   const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
   if (crd === undefined) {
@@ -61,7 +62,7 @@ export function isNothingToLift({ isAnnotated, hasPolicy, condition }: FreezeFin
  * @returns what was done, a line each
  * @throws {ApiError | TransportError | KsvmError} where the annotations or the condition cannot be taken off.
  */
-export async function breakGlass(context: FreezeContext, findings: FreezeFindings): Promise<readonly string[]> {
+export async function breakGlass(context: CallContext, findings: FreezeFindings): Promise<readonly string[]> {
   const { name } = findings;
   const done: string[] = [];
   if (await liftAnnotations(context, name)) {
@@ -76,7 +77,7 @@ export async function breakGlass(context: FreezeContext, findings: FreezeFinding
   return done;
 }
 
-async function liftAnnotations(context: FreezeContext, name: string): Promise<boolean> {
+async function liftAnnotations(context: CallContext, name: string): Promise<boolean> {
   let lifted = false;
   await updateCrd(context, name, ({ metadata: { annotations = {} } }) => {
     const found = [MIGRATING_ANNOTATION, OWNER_ANNOTATION].filter((key) => Object.hasOwn(annotations, key));
@@ -86,7 +87,7 @@ async function liftAnnotations(context: FreezeContext, name: string): Promise<bo
   return lifted;
 }
 
-async function clearCondition(context: FreezeContext, name: string): Promise<boolean> {
+async function clearCondition(context: CallContext, name: string): Promise<boolean> {
   const { client, retrier, signal } = context;
   const pace = retrier.pace(CONFLICT_PACE);
   for (let conflicts = 0; ; conflicts++) {
@@ -110,7 +111,7 @@ async function clearCondition(context: FreezeContext, name: string): Promise<boo
 }
 
 /** It does nothing without the annotation, so that what keeps it from being removed is no failure. */
-async function sweepPolicy(context: FreezeContext, name: string): Promise<string> {
+async function sweepPolicy(context: CallContext, name: string): Promise<string> {
   const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
   try {
     const removal = await removePolicyGuard(context, name, () => true);
@@ -125,7 +126,7 @@ async function sweepPolicy(context: FreezeContext, name: string): Promise<string
   }
 }
 
-async function isPolicyThere({ client, retrier, signal }: FreezeContext, name: string): Promise<boolean> {
+async function isPolicyThere({ client, retrier, signal }: CallContext, name: string): Promise<boolean> {
   const ref = policyGuardOf(name);
   for (const resource of [POLICIES, POLICY_BINDINGS]) {
     if ((await retrier.run(() => client.find(resource, ref, { signal }), signal)) !== undefined) {
@@ -136,7 +137,7 @@ async function isPolicyThere({ client, retrier, signal }: FreezeContext, name: s
 }
 
 async function conditionOf(
-  context: FreezeContext,
+  context: CallContext,
   { metadata, status }: CustomResourceDefinition,
   notes: string[],
 ): Promise<FreezeFindings["condition"]> {

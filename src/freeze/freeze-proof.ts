@@ -10,6 +10,9 @@ import { labelChangePatch, storageChangePatch } from "./freeze-probe.ts";
 import { freezeLifted } from "./crd-expectation.ts";
 import { type GuardIdentity, isDenialBy } from "./guard.ts";
 
+/** The default of `--proof-timeout`, in milliseconds. */
+export const DEFAULT_PROOF_TIMEOUT_MS = 30_000;
+
 /** What one attempt at a proof showed on one API server. */
 export type ProofResult =
   | { readonly proven: true }

@@ -10,18 +10,10 @@ import {
 } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
-import { type ApiClient, isConflict } from "../kube/client.ts";
+import { isConflict } from "../kube/client.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import { readCrd } from "../resources/read-crd.ts";
-import type { Retrier } from "../retry/retrier.ts";
-
-/** What the writes of a freeze need. */
-export interface FreezeContext {
-  /** Fenced by the Lease of the run: the CRD is read first, and what was read is not written after the Lease is lost. */
-  readonly client: ApiClient;
-  readonly retrier: Retrier;
-  readonly signal: AbortSignal;
-}
+import type { CallContext } from "../retry/call-context.ts";
 
 /** How often a write is tried again whose resourceVersion another client moved in between. */
 export const MAX_CONFLICTS = 20;
@@ -35,7 +27,7 @@ export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
  * @returns the CRD as it is frozen
  * @throws {KsvmError} ForeignFreeze where somebody else froze it; whatever the client's fence throws.
  */
-export function freeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
+export function freeze(context: CallContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
   return updateCrd(context, crdName, (crd) => {
     assertNotForeign(crd, owner.lease);
     return { [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
@@ -49,7 +41,7 @@ export function freeze(context: FreezeContext, crdName: string, owner: FreezeOwn
  * @returns whether there was a freeze to take off
  * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
  */
-export async function unfreeze(context: FreezeContext, crdName: string, owner: FreezeOwner): Promise<boolean> {
+export async function unfreeze(context: CallContext, crdName: string, owner: FreezeOwner): Promise<boolean> {
   let lifted = false;
   try {
     await updateCrd(context, crdName, (crd) => {
@@ -95,7 +87,7 @@ type Annotations = Readonly<Record<string, string | null>>;
  * @throws {ApiError} NotFound where the CRD does not exist; Conflict where others write it again and again.
  */
 export async function updateCrd(
-  context: FreezeContext,
+  context: CallContext,
   crdName: string,
   change: (crd: CustomResourceDefinition) => Annotations | undefined,
 ): Promise<CustomResourceDefinition> {

@@ -4,16 +4,12 @@ import { KsvmError } from "../errors.ts";
 import { isConflict, type KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import { freezePolicyOf, type PolicyObject } from "./freeze-policy.ts";
-import { CONFLICT_PACE, type FreezeContext, MAX_CONFLICTS } from "./freeze.ts";
-import { type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
-import type { GuardChoice } from "../migrator/run-context.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { CONFLICT_PACE, MAX_CONFLICTS } from "./freeze.ts";
+import { type GuardChoice, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
 
 /** Which guard a run on this CRD goes by. `auto` is the webhook where its configuration is installed. */
-export async function chooseGuard(
-  context: FreezeContext,
-  crdName: string,
-  choice: GuardChoice,
-): Promise<GuardIdentity> {
+export async function chooseGuard(context: CallContext, crdName: string, choice: GuardChoice): Promise<GuardIdentity> {
   if (choice === "webhook" || (choice === "auto" && (await isWebhookInstalled(context)))) {
     return WEBHOOK_GUARD;
   }
@@ -32,7 +28,7 @@ export function policyGuardOf(crdName: string): GuardIdentity {
  * @throws {KsvmError} ForeignFreeze where the policy is not one of a run on this Lease.
  */
 export async function installGuard(
-  context: FreezeContext,
+  context: CallContext,
   crdName: string,
   guard: GuardIdentity,
   owner: FreezeOwner,
@@ -59,7 +55,7 @@ export type PolicyRemoval = "absent" | "removed" | "kept";
  * taken over on the same Lease.
  */
 export async function removePolicyGuard(
-  context: FreezeContext,
+  context: CallContext,
   crdName: string,
   isOurs: (owner: FreezeOwner | undefined) => boolean,
 ): Promise<PolicyRemoval> {
@@ -70,14 +66,14 @@ export async function removePolicyGuard(
   return both.find((one) => one === "kept") ?? both.find((one) => one === "removed") ?? "absent";
 }
 
-async function isWebhookInstalled({ client, retrier, signal }: FreezeContext): Promise<boolean> {
+async function isWebhookInstalled({ client, retrier, signal }: CallContext): Promise<boolean> {
   const find = (): Promise<unknown> => client.find(WEBHOOK_CONFIGURATIONS, WEBHOOK_GUARD, { signal });
   return (await retrier.run(find, signal)) !== undefined;
 }
 
 /** Writes over what `mayTake` accepts, and nothing else: what is read is the precondition of the write. */
 async function put(
-  context: FreezeContext,
+  context: CallContext,
   resource: Resource,
   body: PolicyObject,
   mayTake: (found: KubeObject) => void,
@@ -103,7 +99,7 @@ async function put(
 }
 
 function write(
-  { client }: FreezeContext,
+  { client }: CallContext,
   resource: Resource,
   body: PolicyObject,
   found: KubeObject | undefined,
@@ -131,7 +127,7 @@ function assertOurs(crdName: string, { resource }: Resource, { metadata }: KubeO
 }
 
 function findOne(
-  { client, retrier, signal }: FreezeContext,
+  { client, retrier, signal }: CallContext,
   resource: Resource,
   { name }: { readonly name: string },
 ): Promise<KubeObject | undefined> {
@@ -139,7 +135,7 @@ function findOne(
 }
 
 async function removeOwned(
-  context: FreezeContext,
+  context: CallContext,
   resource: Resource,
   name: string,
   isOurs: (owner: FreezeOwner | undefined) => boolean,

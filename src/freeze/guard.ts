@@ -1,5 +1,14 @@
 import { FREEZE_REASON, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 
+/** The values of `--guard`. */
+export const GUARD_CHOICES = ["auto", "webhook", "policy"] as const;
+
+/** Which guard enforces a freeze: `auto` is the webhook where it is installed, else a policy for the one run. */
+export type GuardChoice = (typeof GUARD_CHOICES)[number];
+
+/** The default of `--guard`. */
+export const DEFAULT_GUARD: GuardChoice = "auto";
+
 /** Which guard enforces the freeze, under which name the API server reports its denials. */
 export interface GuardIdentity {
   readonly kind: "webhook" | "policy";

@@ -1,5 +1,6 @@
 import type { ObjectMeta } from "../api/meta.ts";
-import type { ApiClient, CallOptions } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { DEPLOYMENTS } from "../kube/resources.ts";
 
 /** A Deployment of apps/v1, as far as it is looked at. */

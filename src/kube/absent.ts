@@ -1,4 +1,4 @@
-import type { CallOptions } from "./client.ts";
+import type { CallOptions } from "./call-options.ts";
 import { preferredVersions, resourcesOf } from "./discovery.ts";
 import { ApiError, DoubtfulAnswer } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";

@@ -1,4 +1,4 @@
-import type { CallOptions } from "./client.ts";
+import type { CallOptions } from "./call-options.ts";
 import type { Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 

@@ -1,5 +1,6 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
+import type { CallOptions } from "./call-options.ts";
 import { objectIn } from "./answered-object.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
@@ -16,11 +17,6 @@ import type { Fence, Transport } from "./transport.ts";
 export interface ObjectRef {
   readonly name: string;
   readonly namespace?: string;
-}
-
-/** Options of every call. */
-export interface CallOptions {
-  readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of a write. */

@@ -1,5 +1,5 @@
 import { KsvmError } from "../errors.ts";
-import type { CallOptions } from "./client.ts";
+import type { CallOptions } from "./call-options.ts";
 import { ApiError, DoubtfulAnswer } from "./errors.ts";
 import { apiVersionOf, groupVersionPath } from "./resources.ts";
 import type { Transport } from "./transport.ts";

@@ -1,4 +1,5 @@
-import type { CallOptions, KubeObject, ObjectRef } from "./client.ts";
+import type { CallOptions } from "./call-options.ts";
+import type { KubeObject, ObjectRef } from "./client.ts";
 import { KsvmError } from "../errors.ts";
 import { collectionPath, type Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";

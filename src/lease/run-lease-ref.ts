@@ -1,6 +1,8 @@
 import type { FreezeOwner } from "../api/owner.ts";
 import { leaseNameOf } from "./lease-acquire.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../migrator/run-context.ts";
+
+/** The default of `--lease-namespace`. The controller takes the namespace that it is installed in instead. */
+export const DEFAULT_LEASE_NAMESPACE = "kube-system";
 
 /** Where a Lease is. */
 export interface LeaseRef {

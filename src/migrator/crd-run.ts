@@ -18,7 +18,8 @@ import type { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
-import { type FreezeContext, freeze, unfreeze } from "../freeze/freeze.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { freeze, unfreeze } from "../freeze/freeze.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardIdentity } from "../freeze/guard.ts";
 import { installGuard, removePolicyGuard } from "../freeze/guard-install.ts";
@@ -143,7 +144,7 @@ export class CrdRun {
    * loses nothing. A run that lost its Lease must lift its freeze as well: the one that took over may die before it sweeps.
    * It has a time limit of its own, too, and does not wait for others.
    */
-  #undoing(signal: AbortSignal): FreezeContext {
+  #undoing(signal: AbortSignal): CallContext {
     const { client, retrier } = this.#parts.context;
     return { client, retrier, signal };
   }

@@ -1,4 +1,5 @@
-import type { Counts, NamedObject, ObjectFailure } from "./rewrite/counts.ts";
+import type { NamedObject } from "../kube/named-object.ts";
+import type { Counts, ObjectFailure } from "./rewrite/counts.ts";
 
 /** How a run on one resource ended, where no error ended it. */
 export interface MigrationResult {

@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
+import type { GuardChoice } from "../freeze/guard.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import type { CleanupPatience } from "../retry/cleanup.ts";
@@ -7,27 +8,6 @@ import type { EventSink } from "./events.ts";
 import type { Pacer } from "../retry/pacer.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import type { RunBudget } from "../retry/run-budget.ts";
-
-/** The values of `--guard`. */
-export const GUARD_CHOICES = ["auto", "webhook", "policy"] as const;
-
-/** Which guard enforces a freeze: `auto` is the webhook where it is installed, else a policy for the one run. */
-export type GuardChoice = (typeof GUARD_CHOICES)[number];
-
-/** The default of `--guard`. */
-export const DEFAULT_GUARD: GuardChoice = "auto";
-
-/** The default of `--convergence-timeout`, in milliseconds. */
-export const DEFAULT_CONVERGENCE_TIMEOUT_MS = 300_000;
-
-/** The default of `--proof-timeout`, in milliseconds. */
-export const DEFAULT_PROOF_TIMEOUT_MS = 30_000;
-
-/** The default of `--max-freeze-idle`, in milliseconds. */
-export const DEFAULT_MAX_FREEZE_IDLE_MS = 300_000;
-
-/** The default of `--lease-namespace`. The controller takes the namespace that it is installed in instead. */
-export const DEFAULT_LEASE_NAMESPACE = "kube-system";
 
 /** The settings of a run that a user may choose. */
 export interface MigrationOptions {

@@ -12,6 +12,9 @@ import type { RunContext } from "./run-context.ts";
 import { StartAgain, WaitingForOthers } from "../retry/start-again.ts";
 import { waitForOthers } from "./wait-for-others.ts";
 
+/** The default of `--max-freeze-idle`, in milliseconds. */
+export const DEFAULT_MAX_FREEZE_IDLE_MS = 300_000;
+
 /** A run that is made of attempts, each of which begins at step 1. */
 export interface UntilDoneOptions<T> {
   readonly context: RunContext;

@@ -13,7 +13,8 @@ import {
 import { freezerOf } from "../api/owner.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { isUnserved } from "../kube/absent.ts";
-import type { ApiClient, CallOptions } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";

@@ -1,5 +1,6 @@
 import { KsvmError } from "../errors.ts";
-import type { ApiClient, CallOptions } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { type ApiResource, preferredVersions, resourcesOf } from "../kube/discovery.ts";
 import { ApiError } from "../kube/errors.ts";
 import type { Resource } from "../kube/resources.ts";

@@ -1,13 +1,14 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import type { ApiClient, CallOptions } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { CRDS } from "../kube/resources.ts";
-import type { FreezeContext } from "../freeze/freeze.ts";
+import type { CallContext } from "../retry/call-context.ts";
 
 /**
  * Reads a CRD as it is now, however long the API server takes to answer.
  * @throws {ApiError} NotFound where it does not exist; {KsvmError} RetryBudgetExceeded.
  */
-export function readCrd({ client, retrier, signal }: FreezeContext, name: string): Promise<CustomResourceDefinition> {
+export function readCrd({ client, retrier, signal }: CallContext, name: string): Promise<CustomResourceDefinition> {
   return retrier.run(() => client.get<CustomResourceDefinition>(CRDS, { name }, { signal }), signal);
 }
 

@@ -1,7 +1,8 @@
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
 import { isUnserved } from "../kube/absent.ts";
-import type { ApiClient, CallOptions } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import type { EventSink } from "../migrator/events.ts";
+import type { RetryEvent } from "./events.ts";
 import { LoopPace } from "./loop-pace.ts";
 import { DENIAL_PATIENCE_MS } from "./patience.ts";
 
@@ -16,7 +16,7 @@ interface CleanupStep {
 /** What a {@link Cleanup} needs. */
 export interface CleanupContext {
   readonly clock: Clock;
-  readonly emit: EventSink;
+  readonly emit: (event: RetryEvent) => void;
   /** How long what fails for want of an API server is tried again. @default 30 seconds: what is left is swept later */
   readonly cleanupPatience?: CleanupPatience;
 }

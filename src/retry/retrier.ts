@@ -4,7 +4,7 @@ import { ApiError } from "../kube/errors.ts";
 import { failedWebhookOf, failureKindOf } from "../kube/failure.ts";
 import { backoffMs } from "./backoff.ts";
 import { LoopPace, type LoopPaceOptions } from "./loop-pace.ts";
-import type { NamedObject } from "../migrator/rewrite/counts.ts";
+import type { NamedObject } from "../kube/named-object.ts";
 import type { RunBudget } from "./run-budget.ts";
 import { WaitingForOthers } from "./start-again.ts";
 

@@ -2,7 +2,8 @@ import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration }
 import { parseMigration } from "../api/parse-migration.ts";
 import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
-import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { MIGRATION_FIELDS } from "../migrations/migration-fields.ts";

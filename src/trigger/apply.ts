@@ -13,7 +13,8 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
 import { parseMigration } from "../api/parse-migration.ts";
-import { type ApiClient, type CallOptions, isConflict } from "../kube/client.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import { migrationOf } from "../migrations/read-migration.ts";

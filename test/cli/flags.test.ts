@@ -3,7 +3,7 @@ import tap from "tap";
 
 import { defineCommand } from "../../src/cli/shared/command.ts";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
-import { EXIT } from "../../src/cli/shared/exit-codes.ts";
+import { EXIT } from "../../src/cli/render/exit-codes.ts";
 import { type Flag, type FlagsOf, type FlagTable, readFlags } from "../../src/cli/flags/flag.ts";
 import { choice, duration, optional, repeated, toggle, value } from "../../src/cli/flags/kinds.ts";
 import { oneName } from "../../src/cli/flags/operands.ts";

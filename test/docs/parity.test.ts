@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import tap from "tap";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
-import { EXIT } from "../../src/cli/shared/exit-codes.ts";
+import { EXIT } from "../../src/cli/render/exit-codes.ts";
 import { type FlagTable, meaningOf, synopsisOf } from "../../src/cli/flags/flag.ts";
 import { GLOBAL_FLAGS } from "../../src/cli/flags/global-flags.ts";
 import { runProgram } from "../../src/cli/program.ts";

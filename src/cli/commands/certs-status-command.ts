@@ -2,7 +2,7 @@ import { certificateStatus } from "../../certs/certificate-status.ts";
 import { systemClock } from "../../clock.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT } from "../shared/exit-codes.ts";
+import { EXIT } from "../render/exit-codes.ts";
 import { SECRET_FLAGS } from "../flags/certificate-flags.ts";
 import { choice } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";

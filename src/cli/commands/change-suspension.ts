@@ -8,7 +8,7 @@ import { Retrier } from "../../retry/retrier.ts";
 import { findUnfinished, setSuspend } from "../../suspend/set-suspend.ts";
 import { clearSuspendMark, readSuspendMark, setSuspendMark } from "../../suspend/suspend-mark.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
+import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";

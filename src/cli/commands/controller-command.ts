@@ -9,7 +9,7 @@ import { Metrics } from "../../observability/metrics.ts";
 import { observeRequests } from "../../controller/observe-requests.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT } from "../shared/exit-codes.ts";
+import { EXIT } from "../render/exit-codes.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";

@@ -4,7 +4,7 @@ import { initialize, type InitResult } from "../../initializer/initialize.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT } from "../shared/exit-codes.ts";
+import { EXIT } from "../render/exit-codes.ts";
 import { choice, toggle, value } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";

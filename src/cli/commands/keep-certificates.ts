@@ -5,7 +5,7 @@ import { KsvmError } from "../../errors.ts";
 import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
+import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import { ISSUE_FLAGS, SECRET_FLAGS } from "../flags/certificate-flags.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import type { GLOBAL_FLAGS } from "../flags/global-flags.ts";

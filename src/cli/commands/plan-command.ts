@@ -1,7 +1,7 @@
 import { planCluster, planNamed } from "../../plan/inventory.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT } from "../shared/exit-codes.ts";
+import { EXIT } from "../render/exit-codes.ts";
 import { choice } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
 import { PLAN_FORMATS, renderPlan } from "../render/render-plan.ts";

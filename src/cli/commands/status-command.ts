@@ -5,7 +5,7 @@ import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/clus
 import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
+import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import { choice, toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
 import type { CliIo } from "../render/io.ts";

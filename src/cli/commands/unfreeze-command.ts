@@ -4,7 +4,7 @@ import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { confirm } from "../shared/confirm.ts";
 import { connect } from "../shared/connect.ts";
-import { EXIT } from "../shared/exit-codes.ts";
+import { EXIT } from "../render/exit-codes.ts";
 import { toggle } from "../flags/kinds.ts";
 import { oneName } from "../flags/operands.ts";
 import { oneLine } from "../render/printable.ts";

@@ -2,13 +2,10 @@ import { DEFAULT_MAX_IN_FLIGHT, MAX_IN_FLIGHT } from "../../retry/limiter.ts";
 import { DEFAULT_MAX_QPS } from "../../retry/pacer.ts";
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from "../../migrator/rewrite/page-size.ts";
 import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../../retry/retrier.ts";
-import {
-  DEFAULT_CONVERGENCE_TIMEOUT_MS,
-  DEFAULT_GUARD,
-  DEFAULT_MAX_FREEZE_IDLE_MS,
-  DEFAULT_PROOF_TIMEOUT_MS,
-  GUARD_CHOICES,
-} from "../../migrator/run-context.ts";
+import { DEFAULT_CONVERGENCE_TIMEOUT_MS } from "../../apiservers/converge.ts";
+import { DEFAULT_GUARD, GUARD_CHOICES } from "../../freeze/guard.ts";
+import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
+import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { parseEndpoints } from "./address-parsers.ts";
 import type { FlagTable } from "./flag.ts";

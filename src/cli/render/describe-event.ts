@@ -1,4 +1,5 @@
-import { type Counts, objectNameOf } from "../../migrator/rewrite/counts.ts";
+import { objectNameOf } from "../../kube/named-object.ts";
+import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 

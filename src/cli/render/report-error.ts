@@ -1,6 +1,6 @@
 import { type ErrorCode, KsvmError, messageOf } from "../../errors.ts";
 import { oneLine } from "./printable.ts";
-import { EXIT, type ExitCode } from "../shared/exit-codes.ts";
+import { EXIT, type ExitCode } from "./exit-codes.ts";
 
 /** The code of anything that was thrown: an error without a code is a fault of this program. */
 export function codeOf(thrown: unknown): ErrorCode {

@@ -1,4 +1,4 @@
-import type { ExitCode } from "./exit-codes.ts";
+import type { ExitCode } from "../render/exit-codes.ts";
 import { type FlagsOf, type FlagTable, type GivenFlags, readFlags } from "../flags/flag.ts";
 import { GLOBAL_FLAGS, type LogFlags } from "../flags/global-flags.ts";
 import type { Operands } from "../flags/operands.ts";

@@ -1,3 +1,4 @@
+import { type NamedObject, namedObjectOf } from "../../kube/named-object.ts";
 import type { ObjectOutcome } from "./rewrite.ts";
 
 /** How far a run is, in objects. */
@@ -18,12 +19,6 @@ export interface Counts {
   changed: number;
   /** Estimate of what there is to look at in all; `undefined` until the first page came. */
   total: number | undefined;
-}
-
-/** One object that a list in a report names. */
-export interface NamedObject {
-  readonly namespace?: string;
-  readonly name: string;
 }
 
 /** An object that could not be migrated, and why. */
@@ -109,14 +104,4 @@ export class Tally {
 /** A copy: a slice by itself would keep the whole text in memory. */
 function keptOf(reason: string): string {
   return reason.length <= MAX_REASON_LENGTH ? reason : `${Buffer.from(reason.slice(0, MAX_REASON_LENGTH)).toString()}…`;
-}
-
-/** The name of an object alone, as a report has it. */
-export function namedObjectOf({ namespace, name }: NamedObject): NamedObject {
-  return namespace === undefined ? { name } : { namespace, name };
-}
-
-/** `namespace/name`, or the name of a cluster-scoped object. */
-export function objectNameOf({ namespace, name }: NamedObject): string {
-  return namespace === undefined ? name : `${namespace}/${name}`;
 }

@@ -1,5 +1,5 @@
 import type { ObjectIdentity } from "../../kube/listed-object.ts";
-import { objectNameOf } from "./counts.ts";
+import { objectNameOf } from "../../kube/named-object.ts";
 
 /** A {@link ListPosition} as it is kept in the cluster. */
 export interface ListPositionState {

@@ -7,7 +7,7 @@ import { collectionPath } from "../../kube/resources.ts";
 import { TokenTrail } from "../../kube/token-trail.ts";
 import { backoffMs } from "../../retry/backoff.ts";
 import { isTokenFailure, nextTokenAfter } from "./continue-token.ts";
-import type { EventSink } from "../events.ts";
+import type { RewriteEvent } from "./events.ts";
 import { listInAnyVersion, type VersionedResource } from "./list-in-any-version.ts";
 import { PageSize } from "./page-size.ts";
 import type { Retrier } from "../../retry/retrier.ts";
@@ -20,7 +20,7 @@ export interface PageReaderOptions extends VersionedResource {
   readonly retrier: Retrier;
   /** The most objects to ask for at once. */
   readonly pageSize: number;
-  readonly emit: EventSink;
+  readonly emit: (event: RewriteEvent) => void;
   readonly signal: AbortSignal;
 }
 

@@ -6,7 +6,7 @@ import type { ListedPage } from "../../kube/listed-page.ts";
 import type { Resource } from "../../kube/resources.ts";
 import type { ResumePoint } from "./checkpoint.ts";
 import type { Tally } from "./counts.ts";
-import type { EventSink } from "../events.ts";
+import type { RewriteEvent } from "./events.ts";
 import { ListPosition } from "./list-position.ts";
 import { PageReader } from "./page-reader.ts";
 import type { Pacer } from "../../retry/pacer.ts";
@@ -35,7 +35,7 @@ export interface RewritePassOptions {
   readonly tally: Tally;
   /** How far an earlier attempt had listed whose counts `tally` goes on with. @default at the first object */
   readonly position?: ListPosition | undefined;
-  readonly emit: EventSink;
+  readonly emit: (event: RewriteEvent) => void;
   readonly signal: AbortSignal;
   /** Called when a page is done. */
   readonly onPage: (point: ResumePoint, position: ListPosition) => Promise<void>;

@@ -9,7 +9,7 @@ import type { Transport } from "../../kube/transport.ts";
 import { backoffMs } from "../../retry/backoff.ts";
 import { noOpWrite } from "./no-op-write.ts";
 import { type ObjectState, readObjectState } from "./object-state.ts";
-import { namedObjectOf } from "./counts.ts";
+import { namedObjectOf } from "../../kube/named-object.ts";
 import type { Pacer } from "../../retry/pacer.ts";
 import type { Patience } from "../../retry/patience.ts";
 import type { Retrier, RetryState } from "../../retry/retrier.ts";

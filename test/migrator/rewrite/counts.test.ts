@@ -2,7 +2,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import tap from "tap";
 
-import { MAX_NAMED_OBJECTS, objectNameOf, Tally } from "../../../src/migrator/rewrite/counts.ts";
+import { objectNameOf } from "../../../src/kube/named-object.ts";
+import { MAX_NAMED_OBJECTS, Tally } from "../../../src/migrator/rewrite/counts.ts";
 
 await tap.test("Tally.add() counts each outcome once", (t) => {
   const tally = new Tally();

@@ -7,7 +7,7 @@ import { type ListedObject, listedObjectOf } from "../../../src/kube/listed-obje
 import { REWRITE_FIELD_MANAGER } from "../../../src/api/names.ts";
 import { KsvmError } from "../../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../../src/kube/resources.ts";
-import type { NamedObject } from "../../../src/migrator/rewrite/counts.ts";
+import type { NamedObject } from "../../../src/kube/named-object.ts";
 import { Limiter } from "../../../src/retry/limiter.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { FAULT_PATIENCE_MS, Patience } from "../../../src/retry/patience.ts";

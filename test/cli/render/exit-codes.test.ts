@@ -1,6 +1,6 @@
 import tap from "tap";
 
-import { EXIT, type ExitCode, worstOf } from "../../../src/cli/shared/exit-codes.ts";
+import { EXIT, type ExitCode, worstOf } from "../../../src/cli/render/exit-codes.ts";
 
 const cases: readonly [codes: readonly ExitCode[], worst: ExitCode][] = [
   [[], 0],

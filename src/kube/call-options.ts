@@ -1,0 +1,4 @@
+/** Options of every call. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
