@@ -143,7 +143,12 @@ export function isSuspended({ spec }: Pick<StorageVersionMigration, "spec">): bo
   return spec.suspend === true;
 }
 
+/** Whether a migration in this state has ended, which it does for good. */
+export function isFinal(state: MigrationState): boolean {
+  return state === "Succeeded" || state === "Failed";
+}
+
 /** Whether a migration has ended, which it does for good. */
 export function isFinished(migration: StorageVersionMigration): boolean {
-  return hasCondition(migration, "Succeeded") || hasCondition(migration, "Failed");
+  return isFinal(stateOf(migration));
 }

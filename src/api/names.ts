@@ -55,6 +55,9 @@ export const CREATED_BY_LABEL = "ksvm.sigs.k8s.io/created-by";
 /** The value of {@link CREATED_BY_LABEL} on migrations of the trigger. */
 export const CREATED_BY_TRIGGER = "trigger";
 
+/** The value of {@link CREATED_BY_LABEL} on migrations of `ksvm init`, so that the next one finds them. */
+export const CREATED_BY_INIT = "init";
+
 /** On a StorageVersionMigration: the storageVersionHash that it migrates to. */
 export const HASH_ANNOTATION = "ksvm.sigs.k8s.io/storage-version-hash";
 

@@ -1,5 +1,5 @@
-import type { MigrationCondition } from "../api/migration.ts";
-import { isOver, type MigrationQueue, type QueuedMigration } from "./migration-queue.ts";
+import { isFinal, type MigrationCondition } from "../api/migration.ts";
+import { type MigrationQueue, type QueuedMigration } from "./migration-queue.ts";
 import { conditionsIn, type Phase } from "./migration-status.ts";
 import type { SuspendMark } from "../suspend/suspend-mark.ts";
 
@@ -44,7 +44,7 @@ export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): rea
   const behind: Wanted[] = [];
   const far: Wanted[] = [];
   for (const migration of queue) {
-    if (isOver(migration) || context.atWork.has(migration.uid) || front.has(migration.uid)) {
+    if (isFinal(migration.state) || context.atWork.has(migration.uid) || front.has(migration.uid)) {
       continue;
     }
     const holder = queue.heldBy(migration.resource);

@@ -1,7 +1,7 @@
-import type { MigrationState, StorageVersionMigration } from "../api/migration.ts";
+import { isFinal, type MigrationState, type StorageVersionMigration } from "../api/migration.ts";
 import { isNewer } from "../api/resource-version.ts";
 import type { MigrationChange } from "../migrations/migration-feed.ts";
-import { isOver, MigrationQueue, type QueuedMigration, queuedOf } from "./migration-queue.ts";
+import { MigrationQueue, type QueuedMigration, queuedOf } from "./migration-queue.ts";
 
 /** What the controller knows of every migration: what the feed told last, or a newer answer to a write of its own. */
 export class KnownMigrations {
@@ -50,7 +50,7 @@ export class KnownMigrations {
   /** Has one never begin again that is over, although the feed may be late to say so. What the feed said of its end stays. */
   end(uid: string, state: "Succeeded" | "Failed"): void {
     const known = this.queue.get(uid);
-    if (known !== undefined && !isOver(known)) {
+    if (known !== undefined && !isFinal(known.state)) {
       this.queue.set({ ...known, state });
     }
   }

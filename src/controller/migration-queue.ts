@@ -1,4 +1,6 @@
 import {
+  isFinal,
+  isFinished,
   isSuspended,
   type MigrationCondition,
   type MigrationState,
@@ -40,14 +42,9 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     isLowPriority: annotations?.[PRIORITY_ANNOTATION] === "low",
     created: creationTimestamp,
     // What a migration that is over says is of no interest here, and its failures may be long.
-    conditions: isOver({ state: stateOf(migration) }) ? [] : conditions,
+    conditions: isFinished(migration) ? [] : conditions,
     ...(queuePosition === undefined ? {} : { queuePosition }),
   };
-}
-
-/** Whether it has ended for good. */
-export function isOver({ state }: Pick<QueuedMigration, "state">): boolean {
-  return state === "Succeeded" || state === "Failed";
 }
 
 /**
@@ -184,7 +181,7 @@ export class MigrationQueue {
   #updateSuspended(resource: string, before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
     const suspended = this.#suspended.get(resource) ?? new Map<string, QueuedMigration>();
     suspended.delete(before?.uid ?? "");
-    if (after !== undefined && after.isSuspended && !isOver(after)) {
+    if (after !== undefined && after.isSuspended && !isFinal(after.state)) {
       suspended.set(after.uid, after);
     }
     if (suspended.size === 0) {
@@ -221,7 +218,7 @@ function replace(
 }
 
 function isDue(migration: QueuedMigration): boolean {
-  return !isOver(migration) && !migration.isSuspended;
+  return !isFinal(migration.state) && !migration.isSuspended;
 }
 
 /** The order of the queue, which is total: no two migrations have one uid. */

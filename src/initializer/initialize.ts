@@ -1,13 +1,7 @@
 import type { ObjectMeta, OwnerReference, PartialObjectMetadata } from "../api/meta.ts";
-import {
-  isFinished,
-  isSuspended,
-  MIGRATION_API_VERSION,
-  resourceNameOf,
-  type StorageVersionMigration,
-} from "../api/migration.ts";
+import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
 import { parseMigration } from "../api/parse-migration.ts";
-import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { type ApiClient, isConflict, type KubeObject } from "../kube/client.ts";
@@ -16,15 +10,12 @@ import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
 import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
+import { manifestOf } from "../migrations/manifest.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { discoverMigratable } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
-
-/** The label of the migrations that {@link initialize} creates, so that the next one finds them. */
-export const INIT_LABEL = "ksvm.sigs.k8s.io/created-by";
-const INIT_LABEL_VALUE = "init";
 
 const FIELD_MANAGER = "ksvm-init";
 const PAGE_SIZE = 100;
@@ -32,7 +23,7 @@ const PAGE_SIZE = 100;
 const PRESENT_FIELDS: Projection = {
   fields: {
     metadata: {
-      fields: { name: "all", uid: "all", resourceVersion: "all", labels: { fields: { [INIT_LABEL]: "all" } } },
+      fields: { name: "all", uid: "all", resourceVersion: "all", labels: { fields: { [CREATED_BY_LABEL]: "all" } } },
     },
     spec: { fields: { resource: "all", suspend: "all" } },
     status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
@@ -216,7 +207,7 @@ function isReplaced(
   { metadata, spec: { resource } }: StorageVersionMigration,
   { renewed, unknownGroups }: Discovered,
 ): boolean {
-  const isOurs = metadata.labels?.[INIT_LABEL] === INIT_LABEL_VALUE;
+  const isOurs = metadata.labels?.[CREATED_BY_LABEL] === CREATED_BY_INIT;
   return isOurs && (renewed.has(resourceNameOf(resource)) || !unknownGroups.has(resource.group ?? ""));
 }
 
@@ -234,16 +225,10 @@ async function deleteAll({ client, retrier, signal }: InitContext, earlier: read
 }
 
 async function createMigration(context: InitContext, resource: Resource, owner: OwnerReference): Promise<string> {
-  const migration = {
-    apiVersion: MIGRATION_API_VERSION,
-    kind: "StorageVersionMigration",
-    metadata: {
-      generateName: `${resourceNameOf(resource)}-`,
-      labels: { [MANAGED_BY_LABEL]: MANAGED_BY, [INIT_LABEL]: INIT_LABEL_VALUE },
-      ownerReferences: [owner],
-    },
-    spec: { resource: { group: resource.group, version: resource.version, resource: resource.resource } },
-  };
+  const migration = manifestOf(resource, {
+    labels: { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_INIT },
+    ownerReferences: [owner],
+  });
   // Where an answer is lost, a second one is created: it waits for the first, and then finds nothing to do.
   const { client, signal } = context;
   const create = (): Promise<StorageVersionMigration> => client.create(MIGRATIONS, migration, { signal });

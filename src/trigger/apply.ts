@@ -1,4 +1,4 @@
-import { MIGRATION_API_VERSION, resourceNameOf, type StorageState } from "../api/migration.ts";
+import { MIGRATION_API_VERSION, type StorageState } from "../api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
   CRD_ANNOTATION,
@@ -14,9 +14,10 @@ import {
 } from "../api/names.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import type { CallOptions } from "../kube/call-options.ts";
-import { type ApiClient, isConflict } from "../kube/client.ts";
+import { type ApiClient, isConflict, type NewObject } from "../kube/client.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
+import { manifestOf } from "../migrations/manifest.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
 import { storedVersionsMarkOf } from "./crd-facts.ts";
 import type { Decision, NewMigration } from "./decide.ts";
@@ -52,7 +53,7 @@ export async function apply(context: ApplyContext, situation: Situation, decisio
   }
   if (decision.create !== undefined) {
     const { signal } = context;
-    const created = await context.client.create<unknown>(MIGRATIONS, manifestOf(decision.create), { signal });
+    const created = await context.client.create<unknown>(MIGRATIONS, newMigrationOf(decision.create), { signal });
     const { object } = parseMigration(created);
     if (object !== undefined) {
       context.index.put(object);
@@ -172,7 +173,7 @@ function statusOf({ now }: Situation, { status }: Decision): NonNullable<Storage
       };
 }
 
-function manifestOf(migration: NewMigration) {
+function newMigrationOf(migration: NewMigration): NewObject {
   const { attempt, hash, isForced, isLowPriority, resource, storageVersion, storedVersions } = migration;
   const annotations = {
     [HASH_ANNOTATION]: hash,
@@ -183,10 +184,5 @@ function manifestOf(migration: NewMigration) {
     ...(storageVersion === undefined ? {} : { [STORAGE_VERSION_ANNOTATION]: storageVersion }),
   };
   const labels = { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_TRIGGER };
-  return {
-    apiVersion: MIGRATION_API_VERSION,
-    kind: "StorageVersionMigration",
-    metadata: { generateName: `${resourceNameOf(resource)}-`, labels, annotations },
-    spec: { resource },
-  };
+  return manifestOf(resource, { labels, annotations });
 }

@@ -1,7 +1,7 @@
-import { UNKNOWN_HASH } from "../api/migration.ts";
+import { isFinal, UNKNOWN_HASH } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
 import { formatCrdRecord, storedVersionsMarkOf } from "./crd-facts.ts";
-import { hasEnded, type MigrationFacts } from "./migration-facts.ts";
+import type { MigrationFacts } from "./migration-facts.ts";
 import {
   type Cause,
   isFor,
@@ -86,7 +86,7 @@ function leftovers(
   isNewSpell: boolean,
 ): Pick<Decision, "remove" | "disown"> {
   const lastEnd = migrations
-    .filter((one) => one.isOurs && hasEnded(one))
+    .filter((one) => one.isOurs && isFinal(one.state))
     .toSorted(byAge)
     .at(-1);
   const shown = { ...observed, persisted: state?.persisted ?? [] };
@@ -102,25 +102,27 @@ function leftovers(
  * have run: changes of migrations may arrive late. The write that disowns it conflicts then, and the next look decides.
  */
 function mayProve(migration: MigrationFacts, observed: Situation["observed"]): boolean {
-  return hasEnded(migration)
-    ? !migration.isOurs && migration.phase === "Succeeded" && isFor(migration, observed)
+  return isFinal(migration.state)
+    ? !migration.isOurs && migration.state === "Succeeded" && isFor(migration, observed)
     : migration.hash !== undefined;
 }
 
 /** One that a user stopped is neither deleted nor replaced: it is taken for the one that is needed when it goes on. */
 function isStopped(migration: MigrationFacts): boolean {
-  return migration.isSuspended && !hasEnded(migration);
+  return migration.isSuspended && !isFinal(migration.state);
 }
 
 function isLeftover(migration: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
   return !isStopped(migration) && isPassed(migration, isForNow, isNewSpell);
 }
 
-function isPassed({ hash, isOurs, phase }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
-  switch (phase) {
+function isPassed({ hash, isOurs, state }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
+  switch (state) {
     case "Pending":
+    case "Suspended":
       return isOurs && !isForNow;
     case "Running":
+    case "Waiting":
       // Once it is known that API servers disagree, what a user starts all the same is the user's.
       return isNewSpell || (hash !== undefined && !isForNow);
     case "Succeeded":
@@ -132,8 +134,8 @@ function isPassed({ hash, isOurs, phase }: MigrationFacts, isForNow: boolean, is
 
 /** Of these one is kept for each resource, the newest, until a later migration ends. */
 function isInVain(migration: MigrationFacts, shown: Shown): boolean {
-  const { isOurs, phase } = migration;
-  return isOurs && (phase === "Failed" || (phase === "Succeeded" && !proves(migration, shown)));
+  const { isOurs, state } = migration;
+  return isOurs && (state === "Failed" || (state === "Succeeded" && !proves(migration, shown)));
 }
 
 function byAge(a: MigrationFacts, b: MigrationFacts): number {
@@ -153,11 +155,11 @@ function migrationFor(
   { remove, disown, isNewSpell }: Pick<Decision, "remove" | "disown"> & { readonly isNewSpell: boolean },
 ): Pick<Decision, "adopt" | "create" | "lookAgainMs" | "waiting"> {
   const { observed } = situation;
-  const unfinished = situation.migrations.filter((one) => !hasEnded(one) && !remove.includes(one));
+  const unfinished = situation.migrations.filter((one) => !isFinal(one.state) && !remove.includes(one));
   if (unfinished.some((one) => isFor(one, observed) && !disown.includes(one))) {
     return { adopt: [] };
   }
-  const pending = unfinished.filter(({ phase }) => phase === "Pending");
+  const pending = unfinished.filter(({ state }) => state === "Pending" || state === "Suspended");
   if (pending.length > 0) {
     return { adopt: pending.slice(0, 1) };
   }

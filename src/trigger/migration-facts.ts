@@ -1,4 +1,10 @@
-import { hasCondition, isSuspended, type StorageVersionMigration } from "../api/migration.ts";
+import {
+  hasCondition,
+  isSuspended,
+  type MigrationState,
+  stateOf,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
   CREATED_BY_LABEL,
@@ -18,7 +24,7 @@ export interface MigrationFacts {
   readonly resourceName: string;
   /** Whether the trigger created it. */
   readonly isOurs: boolean;
-  readonly phase: "Pending" | "Running" | "Succeeded" | "Failed";
+  readonly state: MigrationState;
   /** Whether a user stopped it, or all migrations are stopped: it is not begun until that is taken back. */
   readonly isSuspended: boolean;
   /** Of the Failed condition, such as `FreezeLifted`. */
@@ -41,8 +47,8 @@ export interface MigrationFacts {
 export function migrationFactsOf(migration: StorageVersionMigration): MigrationFacts {
   const { metadata, spec, status = {} } = migration;
   const labels = metadata.labels ?? {};
-  const phase = phaseOf(migration);
-  const ended = status.conditions?.find((condition) => condition.type === phase && condition.status === "True");
+  const state = stateOf(migration);
+  const ended = status.conditions?.find((condition) => condition.type === state && condition.status === "True");
   const createdAt = Date.parse(metadata.creationTimestamp ?? "");
   const endedAt = Date.parse(ended?.lastUpdateTime ?? "");
   return {
@@ -51,7 +57,7 @@ export function migrationFactsOf(migration: StorageVersionMigration): MigrationF
     resourceVersion: metadata.resourceVersion,
     resourceName: resourceNameOf(spec.resource),
     isOurs: labels[CREATED_BY_LABEL] === CREATED_BY_TRIGGER,
-    phase,
+    state,
     isSuspended: isStopped(migration),
     createdAt,
     endedAt: Number.isNaN(endedAt) ? createdAt : endedAt,
@@ -74,17 +80,6 @@ function annotatedFactsOf(annotations: Readonly<Record<string, string>>) {
 /** A user wants it stopped, or the controller says that it is. */
 function isStopped(migration: StorageVersionMigration): boolean {
   return isSuspended(migration) || hasCondition(migration, "Suspended");
-}
-
-/** Whether it has ended. */
-export function hasEnded({ phase }: Pick<MigrationFacts, "phase">): boolean {
-  return phase === "Succeeded" || phase === "Failed";
-}
-
-function phaseOf(migration: StorageVersionMigration): MigrationFacts["phase"] {
-  const phases = ["Succeeded", "Failed", "Running"] as const;
-  const isWaiting = hasCondition(migration, "Waiting");
-  return phases.find((type) => hasCondition(migration, type)) ?? (isWaiting ? "Running" : "Pending");
 }
 
 function optional<K extends string>(key: K, value: string | undefined): { readonly [key in K]?: string } {

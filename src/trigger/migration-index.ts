@@ -123,7 +123,7 @@ function isOfInterest(before: MigrationFacts | undefined, after: MigrationFacts 
   return (
     before === undefined ||
     after === undefined ||
-    before.phase !== after.phase ||
+    before.state !== after.state ||
     before.hash !== after.hash ||
     before.isSuspended !== after.isSuspended
   );

@@ -183,7 +183,7 @@ export function proves(migration: MigrationFacts, shown: Shown): boolean {
  */
 function showsAll(migration: MigrationFacts, { agreed, persisted, storageVersion }: Shown): boolean {
   const isFound = foundNothing(migration) && mayHaveOther(persisted, agreed);
-  return migration.phase === "Succeeded" && !isFound && isFor(migration, { agreed, storageVersion });
+  return migration.state === "Succeeded" && !isFound && isFor(migration, { agreed, storageVersion });
 }
 
 /** One that found nothing to do rests on storedVersions, which is looked at again. */

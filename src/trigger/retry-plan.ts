@@ -30,13 +30,13 @@ export function retryDelayMs(attempt: number): number {
  */
 export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   const { migrations, now, observed } = situation;
-  const failures = migrations.filter(({ phase }) => phase === "Failed").toSorted((a, b) => a.endedAt - b.endedAt);
-  const lifted = failures.findLast((one) => isFinal(one, situation));
+  const failures = migrations.filter(({ state }) => state === "Failed").toSorted((a, b) => a.endedAt - b.endedAt);
+  const lifted = failures.findLast((one) => isLiftFinal(one, situation));
   if (lifted !== undefined) {
     const mark = lifted.hash === undefined ? [lifted] : [];
     return { kind: "wait", reason: `somebody lifted the freeze of "${lifted.name}"`, mark };
   }
-  const succeeded = isNewSpell ? [] : migrations.filter(({ phase }) => phase === "Succeeded");
+  const succeeded = isNewSpell ? [] : migrations.filter(({ state }) => state === "Succeeded");
   const inVain = [...failures.filter((one) => hasSameStoredVersions(one, situation)), ...succeeded];
   const last = inVain
     .filter((one) => isFor(one, observed))
@@ -52,15 +52,15 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
     : { kind: "now", attempt: last.attempt + 1 };
 }
 
-function delayAfter({ attempt, phase }: MigrationFacts): number {
-  if (phase === "Failed") {
+function delayAfter({ attempt, state }: MigrationFacts): number {
+  if (state === "Failed") {
     return retryDelayMs(attempt);
   }
   return attempt === 1 ? 0 : retryDelayMs(attempt - 1);
 }
 
-function describe({ attempt, name, phase }: MigrationFacts): string {
-  const what = phase === "Failed" ? "failed" : "proves nothing: its CRD changed since";
+function describe({ attempt, name, state }: MigrationFacts): string {
+  const what = state === "Failed" ? "failed" : "proves nothing: its CRD changed since";
   return `"${name}" ${what} (attempt ${attempt})`;
 }
 
@@ -72,7 +72,7 @@ function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }:
  * A freeze that somebody lifted is not put back by itself, until the storage version or storedVersions is another one
  * (DESIGN.md, "Break-glass is final"). A migration that nobody marked failed for what is there now.
  */
-function isFinal(migration: MigrationFacts, situation: Situation): boolean {
+function isLiftFinal(migration: MigrationFacts, situation: Situation): boolean {
   const { agreed, crd } = situation.observed;
   if (migration.reason !== "FreezeLifted" || crd === undefined) {
     return false;

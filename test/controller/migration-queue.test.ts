@@ -1,12 +1,7 @@
+import { isFinal } from "../../src/api/migration.ts";
 import tap from "tap";
 import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
-import {
-  inOrder,
-  isOver,
-  MigrationQueue,
-  type QueuedMigration,
-  queuedOf,
-} from "../../src/controller/migration-queue.ts";
+import { inOrder, MigrationQueue, type QueuedMigration, queuedOf } from "../../src/controller/migration-queue.ts";
 import { randomFrom } from "../chaos/random.ts";
 
 function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
@@ -86,8 +81,8 @@ await tap.test(
 /** The queue as docs/migration-api.md has it, in as few words as possible. */
 function byTheBook(known: ReadonlyMap<string, QueuedMigration>): readonly QueuedMigration[] {
   const all = [...known.values()];
-  const held = new Set(all.filter((one) => one.isSuspended && !isOver(one)).map(({ resource }) => resource));
-  return all.filter((one) => !isOver(one) && !one.isSuspended && !held.has(one.resource)).toSorted(inOrder);
+  const held = new Set(all.filter((one) => one.isSuspended && !isFinal(one.state)).map(({ resource }) => resource));
+  return all.filter((one) => !isFinal(one.state) && !one.isSuspended && !held.has(one.resource)).toSorted(inOrder);
 }
 
 await tap.test("MigrationQueue has the order that sorting everything would have, whatever happens to it", async (t) => {

@@ -45,21 +45,21 @@ function upwardImports(files: readonly SourceFile[], order: readonly string[]): 
 const files = sourceFiles();
 const order = listedDirectories();
 
-tap.test("docs/architecture.md lists every directory of src", async (t) => {
+await tap.test("docs/architecture.md lists every directory of src", async (t) => {
   t.same([...new Set(files.map(({ directory }) => directory))].toSorted(), order.toSorted());
 });
 
-tap.test("no import points up", async (t) => {
+await tap.test("no import points up", async (t) => {
   t.same(upwardImports(files, order), []);
 });
 
-tap.test("negative control: an import that points up is found", async (t) => {
+await tap.test("negative control: an import that points up is found", async (t) => {
   const [lowest = "", ...others] = order;
   const found = upwardImports(files, [...others, lowest]);
   t.ok(found.length > 0, `${found.length} were found`);
 });
 
-tap.test("no directory holds more than an eighth of the code", async (t) => {
+await tap.test("no directory holds more than an eighth of the code", async (t) => {
   const lines = new Map<string, number>();
   for (const file of files) {
     lines.set(file.directory, (lines.get(file.directory) ?? 0) + file.lines);

@@ -1,7 +1,7 @@
 import t from "tap";
 import type { ObjectMeta } from "../../src/api/meta.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { INIT_LABEL } from "../../src/initializer/initialize.ts";
+import { CREATED_BY_LABEL } from "../../src/api/names.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
 import { CLUSTER_ROLES, CRDS, DEPLOYMENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -130,7 +130,7 @@ await t.test(
     t.match(created.metadata.ownerReferences, [
       { kind: "CustomResourceDefinition", ...MIGRATIONS_CRD, uid: crd.metadata.uid },
     ]);
-    t.equal(created.metadata.labels?.[INIT_LABEL], "init");
+    t.equal(created.metadata.labels?.[CREATED_BY_LABEL], "init");
   },
 );
 

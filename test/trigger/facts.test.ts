@@ -70,10 +70,10 @@ await tap.test("migrationFactsOf() tells how far a migration is", async (t) => {
       spec: { resource },
       status: { conditions },
     });
-  t.equal(factsOf([]).phase, "Pending");
-  t.equal(factsOf([{ type: "Running", status: "False" }]).phase, "Pending");
-  t.equal(factsOf([{ type: "Waiting", status: "True" }]).phase, "Running");
-  t.equal(factsOf([{ type: "Running", status: "True" }]).phase, "Running");
+  t.equal(factsOf([]).state, "Pending");
+  t.equal(factsOf([{ type: "Running", status: "False" }]).state, "Pending");
+  t.equal(factsOf([{ type: "Waiting", status: "True" }]).state, "Waiting");
+  t.equal(factsOf([{ type: "Running", status: "True" }]).state, "Running");
   const ended: MigrationCondition = {
     type: "Failed",
     status: "True",
@@ -81,7 +81,7 @@ await tap.test("migrationFactsOf() tells how far a migration is", async (t) => {
     lastUpdateTime: "2026-01-01T00:00:00Z",
   };
   t.match(factsOf([{ type: "Running", status: "True" }, ended]), {
-    phase: "Failed",
+    state: "Failed",
     reason: "FreezeLifted",
     endedAt: Date.parse("2026-01-01T00:00:00Z"),
     resourceName: "pods",

@@ -58,7 +58,7 @@ await tap.test(
     const seen = situation(disagreeing(["A", "B"]), state(["B"], "B"), [foreign]);
     await t.rejects(apply({ client, index, heartbeatMs: 1 }, seen, decide(seen)), /modified/);
     const [known] = index.of("deployments.apps");
-    t.match(known, { phase: "Succeeded", hash: "B", resourceVersion: "20" });
+    t.match(known, { state: "Succeeded", hash: "B", resourceVersion: "20" });
     const next = decide({
       ...seen,
       state: state(["B"], "A"),

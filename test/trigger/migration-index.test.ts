@@ -22,10 +22,10 @@ await tap.test("MigrationIndex takes a list for the whole truth, also after a re
   const index = new MigrationIndex((name) => changed.push(name));
   index.apply({ type: "listing" });
   index.apply({ type: "listed", migrations: [migrationAt("900", "Succeeded")] });
-  t.equal(index.of("a.b")[0]?.phase, "Succeeded");
+  t.equal(index.of("a.b")[0]?.state, "Succeeded");
   index.apply({ type: "listing" });
   index.apply({ type: "listed", migrations: [migrationAt("12", "Running")] });
-  t.equal(index.of("a.b")[0]?.phase, "Running", "what succeeded before the restore has not, after it");
+  t.equal(index.of("a.b")[0]?.state, "Running", "what succeeded before the restore has not, after it");
   t.same(changed, ["a.b", "a.b"]);
   index.apply({ type: "listing" });
   index.apply({ type: "listed", migrations: [] });
@@ -56,7 +56,7 @@ await tap.test("MigrationIndex takes no change that is older than what it knows"
   index.apply({ type: "listed", migrations: [migrationAt("10", "Running")] });
   index.put(migrationAt("20", "Succeeded"));
   index.apply({ type: "changed", migration: migrationAt("15", "Running") });
-  t.equal(index.of("a.b")[0]?.phase, "Succeeded");
+  t.equal(index.of("a.b")[0]?.state, "Succeeded");
   index.apply({ type: "deleted", uid: "u" });
   t.same(index.of("a.b"), []);
   t.same(changed, ["a.b", "a.b"], "it came and it went");

@@ -73,22 +73,22 @@ export function state(persisted: readonly string[], current: string, more: Parti
 
 /** A migration of the trigger. One that succeeded did so for the CRD as {@link crd} makes it by default. */
 export function migration(
-  phase: MigrationFacts["phase"],
+  state: MigrationFacts["state"],
   hash: string | undefined,
   more: Partial<MigrationFacts> = {},
 ): MigrationFacts {
   return {
-    name: `${phase}-${hash ?? ""}`,
-    uid: `uid-${phase}-${hash ?? ""}`,
+    name: `${state}-${hash ?? ""}`,
+    uid: `uid-${state}-${hash ?? ""}`,
     resourceVersion: "7",
     resourceName: "deployments.apps",
     isOurs: true,
     isSuspended: false,
-    phase,
+    state,
     createdAt: NOW - 2 * MINUTE,
     endedAt: NOW,
     attempt: 1,
-    ...(phase === "Succeeded" ? { provenCrd: "crd-uid/3" } : {}),
+    ...(state === "Succeeded" ? { provenCrd: "crd-uid/3" } : {}),
     ...(hash === undefined ? {} : { hash }),
     ...more,
   };

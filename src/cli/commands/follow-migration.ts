@@ -1,4 +1,4 @@
-import { isFinished, resourceNameOf, type StorageVersionMigration } from "../../api/migration.ts";
+import { isFinished, type StorageVersionMigration } from "../../api/migration.ts";
 import { FORCE_ANNOTATION } from "../../api/names.ts";
 import type { Clock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
@@ -7,6 +7,7 @@ import { failureKindOf } from "../../kube/failure.ts";
 import { listNamed } from "../../kube/list-named.ts";
 import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
 import { watchObject } from "../../kube/watch.ts";
+import { manifestOf } from "../../migrations/manifest.ts";
 import { migrationOf } from "../../migrations/read-migration.ts";
 import { findBuiltIn } from "../../resources/built-in.ts";
 import { LoopPace } from "../../retry/loop-pace.ts";
@@ -51,14 +52,8 @@ async function createMigration(
   { client, force, signal }: FollowOptions,
   name: string,
 ): Promise<StorageVersionMigration> {
-  const { group, version, resource } = await resourceOf(client, name, signal);
   const annotations = force ? { annotations: { [FORCE_ANNOTATION]: "true" } } : {};
-  const object = {
-    apiVersion: `${MIGRATIONS.group}/${MIGRATIONS.version}`,
-    kind: "StorageVersionMigration",
-    metadata: { generateName: `${resourceNameOf({ group, resource })}-`, ...annotations },
-    spec: { resource: { group, version, resource } },
-  };
+  const object = manifestOf(await resourceOf(client, name, signal), annotations);
   return migrationOf(await client.create<unknown>(MIGRATIONS, object, { signal }));
 }
 
