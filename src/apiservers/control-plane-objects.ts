@@ -1,3 +1,5 @@
+import type { Lease } from "../api/lease.ts";
+import type { ObjectMeta } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
@@ -33,14 +35,9 @@ export interface IdentityLease extends LiveLease {
   readonly durationMs: number;
 }
 
-interface LeaseObject {
-  readonly metadata: {
-    readonly name: string;
-    readonly uid?: string;
-    readonly creationTimestamp?: string;
-    readonly labels?: Readonly<Record<string, string>>;
-  };
-  readonly spec?: { readonly renewTime?: string; readonly leaseDurationSeconds?: number };
+/** No more of the metadata is certain than what a Lease is listed by. */
+interface ListedLease extends Pick<Lease, "spec"> {
+  readonly metadata: Pick<ObjectMeta, "name"> & Partial<ObjectMeta>;
 }
 
 interface EndpointSlice {
@@ -69,7 +66,7 @@ export async function identityLeases(
 ): Promise<readonly IdentityLease[] | undefined> {
   const query = { labelSelector: IDENTITY_SELECTOR };
   const answer = await unlessForbidden(() =>
-    client.transport.request<ListAnswer<LeaseObject>>({ method: "GET", path: LEASES_PATH, query, signal }),
+    client.transport.request<ListAnswer<ListedLease>>({ method: "GET", path: LEASES_PATH, query, signal }),
   );
   if (answer === undefined) {
     return undefined;
@@ -80,7 +77,7 @@ export async function identityLeases(
 }
 
 function identityLeaseOf(
-  { metadata, spec = {} }: LeaseObject,
+  { metadata, spec = {} }: ListedLease,
   { localNow, serverNow }: { readonly serverNow: number; readonly localNow: number },
 ): IdentityLease {
   const { name, uid = "", creationTimestamp = "", labels } = metadata;

@@ -1,9 +1,10 @@
-import type { ObjectMeta } from "../api/meta.ts";
+import { holderOf, type Lease, LEASE_KIND, type LeaseSpec } from "../api/lease.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
-import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import { LEASES } from "../kube/resources.ts";
+import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** Who competes for which Lease, and by which times. */
 export interface LeaderElectorOptions {
@@ -25,24 +26,6 @@ export interface LeaderElectorOptions {
   readonly onError?: (error: unknown) => void;
   /** Told of every attempt that did not fail, whoever leads. */
   readonly onAnswer?: () => void;
-}
-
-interface LeaseSpec {
-  readonly holderIdentity?: string | null;
-  readonly leaseDurationSeconds?: number;
-  readonly acquireTime?: string;
-  readonly renewTime?: string;
-  readonly leaseTransitions?: number;
-}
-
-interface Lease {
-  readonly metadata: ObjectMeta;
-  readonly spec?: LeaseSpec;
-}
-
-interface Moment {
-  readonly monotonic: number;
-  readonly now: number;
 }
 
 /** A waiting replica comes up to this many retry periods later, so that not all try at once. */
@@ -185,7 +168,7 @@ export class LeaderElector {
   }
 
   #isHeldByAnother(): boolean {
-    const holder = this.#observed?.lease.spec?.holderIdentity ?? "";
+    const holder = holderOf(this.#observed?.lease);
     return this.#observed !== undefined && holder !== this.#options.identity;
   }
 
@@ -223,7 +206,7 @@ export class LeaderElector {
       return this.#write(undefined, signal);
     }
     this.#observe(found);
-    const holder = found.spec?.holderIdentity ?? "";
+    const holder = holderOf(found);
     return (holder === "" || holder === identity || this.#isExpired()) && this.#write(found, signal);
   }
 
@@ -245,13 +228,13 @@ export class LeaderElector {
   /** `false` where somebody else wrote it since `before` was read, or created it. */
   async #write(before: Lease | undefined, signal: AbortSignal): Promise<boolean> {
     const { client, clock, name, namespace } = this.#options;
-    const sentAt = { monotonic: clock.monotonic(), now: clock.now() };
+    const sentAt = momentOf(clock);
     const spec = this.#specAfter(before?.spec);
     try {
       const lease =
         before === undefined
           ? await client.create<Lease>(LEASES, { ...LEASE_KIND, metadata: { namespace, name }, spec }, { signal })
-          : await client.patch<Lease>(LEASES, { namespace, name }, patchOf(before, spec), { signal });
+          : await client.patch<Lease>(LEASES, { namespace, name }, leasePatch(before, { spec }), { signal });
       this.#confirm(before, lease, sentAt);
       return true;
     } catch (error) {
@@ -263,7 +246,7 @@ export class LeaderElector {
   }
 
   #confirm(before: Lease | undefined, lease: Lease, sentAt: Moment): void {
-    const holder = before?.spec?.holderIdentity ?? "";
+    const holder = holderOf(before);
     if (holder !== "" && holder !== this.#options.identity) {
       this.#replaced = holder;
     }
@@ -298,7 +281,7 @@ export class LeaderElector {
     const spec = { holderIdentity: "", leaseDurationSeconds: 1, acquireTime: now, renewTime: now };
     const signal = AbortSignal.timeout(this.#renewDeadlineMs);
     try {
-      this.#observe(await client.patch<Lease>(LEASES, { namespace, name }, patchOf(lease, spec), { signal }));
+      this.#observe(await client.patch<Lease>(LEASES, { namespace, name }, leasePatch(lease, { spec }), { signal }));
     } catch (error) {
       if (!isConflict(error) && !isNotFound(error)) {
         onError?.(error);
@@ -309,16 +292,4 @@ export class LeaderElector {
   #lostError(): KsvmError {
     return new KsvmError("OwnershipLost", `Cannot go on: this replica does not hold Lease "${this.key}" any more`);
   }
-}
-
-const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" };
-
-/** A write that arrives only where nobody else wrote the Lease since it was read. */
-function patchOf({ metadata: { uid, resourceVersion } }: Lease, spec: LeaseSpec): { type: string; body: unknown } {
-  return { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion }, spec } };
-}
-
-/** The time as a `metav1.MicroTime`. */
-function microTime(clock: Clock): string {
-  return new Date(clock.now()).toISOString().replace("Z", "000Z");
 }

@@ -1,38 +1,14 @@
 import { createHash } from "node:crypto";
+import { holderOf, type Lease, LEASE_KIND } from "../api/lease.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { isNamespaceMissing, isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
-import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import { LEASES } from "../kube/resources.ts";
 import { MANAGED_LABELS } from "../freeze/guard.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
-
-/** A Lease of coordination.k8s.io/v1, as far as a run reads it. */
-export interface Lease {
-  readonly metadata: {
-    readonly uid: string;
-    readonly resourceVersion: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
-  readonly spec?: {
-    readonly holderIdentity?: string | null;
-    readonly leaseDurationSeconds?: number;
-    readonly renewTime?: string;
-    readonly leaseTransitions?: number;
-  };
-}
-
-/** A moment on both clocks of a {@link Clock}, in milliseconds. */
-export interface Moment {
-  readonly monotonic: number;
-  readonly now: number;
-}
-
-/** Now. */
-export function momentOf(clock: Clock): Moment {
-  return { monotonic: clock.monotonic(), now: clock.now() };
-}
+import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** Which Lease to take, and for whom. */
 export interface RunLeaseOptions {
@@ -82,7 +58,7 @@ export async function acquireLease(
   for (let races = 0; races < MAX_RACES; races++) {
     await pace.turn(signal);
     const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
-    const holder = found?.spec?.holderIdentity ?? "";
+    const holder = holderOf(found);
     if (found !== undefined && !isFree(holder, options)) {
       await waitUntilFree(found, holder, options);
     }
@@ -138,9 +114,7 @@ async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Pr
       const metadata = { namespace, name, labels: MANAGED_LABELS };
       return client.create<Lease>(LEASES, { ...LEASE_KIND, metadata, spec }, { signal });
     }
-    const { resourceVersion, uid } = found.metadata;
-    const body = { metadata: { uid, resourceVersion }, spec };
-    return client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
+    return client.patch<Lease>(LEASES, { namespace, name }, leasePatch(found, { spec }), { signal });
   };
   try {
     return await retrier.run(take, signal);
@@ -156,11 +130,4 @@ async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Pr
 function namespaceMissing({ namespace, name }: RunLeaseOptions): KsvmError {
   const text = `Cannot create Lease "${namespace}/${name}": namespace "${namespace}" does not exist`;
   return new KsvmError("NotFound", `${text}; create it, or name another one (--lease-namespace)`);
-}
-
-const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" };
-
-/** The time as a `metav1.MicroTime`. */
-export function microTime(clock: Clock): string {
-  return new Date(clock.now()).toISOString().replace("Z", "000Z");
 }

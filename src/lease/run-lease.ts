@@ -1,17 +1,19 @@
+import { holderOf, type Lease } from "../api/lease.ts";
 import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { isConflict } from "../kube/client.ts";
 import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
+import { LEASES } from "../kube/resources.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { untilAborted, withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { WaitingForOthers } from "../retry/start-again.ts";
-import { acquireLease, type Lease, type Moment, microTime, momentOf, type RunLeaseOptions } from "./lease-acquire.ts";
+import { acquireLease, type RunLeaseOptions } from "./lease-acquire.ts";
+import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
 export const CHECKPOINT_ANNOTATION = "ksvm.sigs.k8s.io/checkpoint";
@@ -205,10 +207,9 @@ export class RunLease {
     while (this.#lost === undefined) {
       await pace.turn(signal);
       const { resourceVersion, uid } = this.#lease.metadata;
-      const body = { metadata: { uid, resourceVersion }, spec: { holderIdentity: null } };
       try {
         await (keepCheckpoint
-          ? client.patch(LEASES, ref, { type: MERGE_PATCH, body }, { signal })
+          ? client.patch(LEASES, ref, leasePatch(this.#lease, { spec: { holderIdentity: null } }), { signal })
           : client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal }));
         return;
       } catch (error) {
@@ -299,10 +300,9 @@ export class RunLease {
       }
       await pace.turn(signal);
       const startedAt = momentOf(clock);
-      const { resourceVersion, uid } = this.#lease.metadata;
-      const body = { metadata: { uid, resourceVersion, annotations }, spec: { renewTime: microTime(clock) } };
+      const renewal = leasePatch(this.#lease, { annotations, spec: { renewTime: microTime(clock) } });
       try {
-        this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, { type: MERGE_PATCH, body }, { signal });
+        this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
         this.#confirmed = startedAt;
         this.#refusedSince = undefined;
         return;
@@ -322,7 +322,7 @@ export class RunLease {
     }
     const { client, namespace, name } = this.#options;
     const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
-    const holder = current?.spec?.holderIdentity ?? "";
+    const holder = holderOf(current);
     if (current === undefined || !this.#isOurs(current)) {
       this.#lose(heldBy(holder));
     } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {

@@ -2,7 +2,8 @@ import type { Clock } from "../clock.ts";
 import { listNamed } from "../kube/list-named.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { LEASES } from "../kube/resources.ts";
-import { type Lease, observedMsOf } from "./lease-acquire.ts";
+import type { Lease } from "../api/lease.ts";
+import { observedMsOf } from "./lease-acquire.ts";
 import type { Retrier } from "../retry/retrier.ts";
 
 /** What {@link isRunDead} needs. */

@@ -1,4 +1,4 @@
-import type { ObjectMeta } from "../api/meta.ts";
+import { holderOf, type Lease, LEASE_KIND } from "../api/lease.ts";
 import { SUSPEND_LEASE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, SUSPEND_ALL_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
@@ -18,15 +18,10 @@ export interface SuspendMark {
   readonly by?: string;
 }
 
-interface SuspendLease {
-  readonly metadata: ObjectMeta;
-  readonly spec?: { readonly holderIdentity?: string | null };
-}
-
 /** The mark that a Lease stands for; `undefined` where it has none. */
-function markOf(lease: SuspendLease | undefined): SuspendMark | undefined {
+function markOf(lease: Lease | undefined): SuspendMark | undefined {
   const since = lease?.metadata.annotations?.[SUSPEND_ALL_ANNOTATION];
-  const by = lease?.spec?.holderIdentity ?? "";
+  const by = holderOf(lease);
   return since === undefined ? undefined : { since, ...(by === "" ? {} : { by }) };
 }
 
@@ -39,12 +34,7 @@ export async function readSuspendMark(
   namespace: string,
   options: CallOptions = {},
 ): Promise<SuspendMark | undefined> {
-  const { object } = await listNamed<SuspendLease>(
-    client.transport,
-    LEASES,
-    { namespace, name: SUSPEND_LEASE },
-    options,
-  );
+  const { object } = await listNamed<Lease>(client.transport, LEASES, { namespace, name: SUSPEND_LEASE }, options);
   return markOf(object);
 }
 
@@ -82,8 +72,8 @@ async function trySetMark(
   const annotations = { [SUSPEND_ALL_ANNOTATION]: since };
   const spec = { holderIdentity: by ?? null };
   const metadata = { namespace, name: SUSPEND_LEASE, annotations, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } };
-  const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
-  const { object } = await listNamed<SuspendLease>(client.transport, LEASES, metadata, { signal });
+  const lease = { ...LEASE_KIND, metadata, spec };
+  const { object } = await listNamed<Lease>(client.transport, LEASES, metadata, { signal });
   if (object === undefined) {
     await client.create(LEASES, lease, { signal });
     return true;
@@ -108,7 +98,7 @@ export async function clearSuspendMark(
   { signal }: CallOptions = {},
 ): Promise<boolean> {
   const ref = { namespace, name: SUSPEND_LEASE };
-  const { object } = await listNamed<SuspendLease>(client.transport, LEASES, ref, { signal });
+  const { object } = await listNamed<Lease>(client.transport, LEASES, ref, { signal });
   if (object === undefined) {
     return false;
   }
@@ -152,7 +142,7 @@ export async function followSuspendMark(options: FollowSuspendMarkOptions): Prom
 async function listAndWatch(options: FollowSuspendMarkOptions, onListed: () => void): Promise<void> {
   const { client, clock, namespace, onError, onMark, signal } = options;
   const ref = { namespace, name: SUSPEND_LEASE };
-  const { object, resourceVersion } = await listNamed<SuspendLease>(client.transport, LEASES, ref, { signal });
+  const { object, resourceVersion } = await listNamed<Lease>(client.transport, LEASES, ref, { signal });
   onMark(markOf(object));
   onListed();
   const ended = new AbortController();
@@ -163,7 +153,7 @@ async function listAndWatch(options: FollowSuspendMarkOptions, onListed: () => v
   );
   try {
     const watch = { ...ref, resourceVersion, signal: watching, clock, onFailure: onError };
-    for await (const event of watchObject<SuspendLease>(client.transport, LEASES, watch)) {
+    for await (const event of watchObject<Lease>(client.transport, LEASES, watch)) {
       if ("object" in event) {
         onMark(event.type === "DELETED" ? undefined : markOf(event.object));
       }

@@ -117,19 +117,11 @@ function isLeftover(migration: MigrationFacts, isForNow: boolean, isNewSpell: bo
 }
 
 function isPassed({ hash, isOurs, state }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
-  switch (state) {
-    case "Pending":
-    case "Suspended":
-      return isOurs && !isForNow;
-    case "Running":
-    case "Waiting":
-      // Once it is known that API servers disagree, what a user starts all the same is the user's.
-      return isNewSpell || (hash !== undefined && !isForNow);
-    case "Succeeded":
-      return isOurs && (isNewSpell || !isForNow);
-    case "Failed":
-      return false;
+  if (state === "Running" || state === "Waiting") {
+    // Once it is known that API servers disagree, what a user starts all the same is the user's.
+    return isNewSpell || (hash !== undefined && !isForNow);
   }
+  return isOurs && state !== "Failed" && (!isForNow || (state === "Succeeded" && isNewSpell));
 }
 
 /** Of these one is kept for each resource, the newest, until a later migration ends. */

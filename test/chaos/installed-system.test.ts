@@ -10,7 +10,7 @@ import {
 import type { KubeObject } from "../../src/kube/client.ts";
 import { resourcesOf } from "../../src/kube/discovery.ts";
 import { LEASES, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
-import type { Lease } from "../../src/lease/lease-acquire.ts";
+import type { Lease } from "../../src/api/lease.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";

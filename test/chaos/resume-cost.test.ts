@@ -2,7 +2,7 @@ import t, { type Test } from "tap";
 import { CRDS, LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { type Checkpoint, formatCheckpoint } from "../../src/migrator/rewrite/checkpoint.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
-import type { Lease } from "../../src/lease/lease-acquire.ts";
+import type { Lease } from "../../src/api/lease.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { GROUP } from "../integration/crd-fixture.ts";
 import { ChaosProxy } from "./chaos-proxy.ts";

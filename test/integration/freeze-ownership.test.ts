@@ -19,7 +19,8 @@ import {
 import { Transport } from "../../src/kube/transport.ts";
 import { freeze } from "../../src/freeze/freeze.ts";
 import { installGuard, policyGuardOf } from "../../src/freeze/guard-install.ts";
-import { type Lease, leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import type { Lease } from "../../src/api/lease.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";

@@ -1,3 +1,4 @@
+import type { Lease } from "../../src/api/lease.ts";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
@@ -20,10 +21,6 @@ if (first === undefined || second === undefined) {
 }
 const BOTH = [first.url, second.url];
 t.teardown(() => second.resume());
-
-interface Lease {
-  readonly metadata: { readonly name: string; readonly namespace: string; readonly labels?: Record<string, string> };
-}
 
 async function identityLeases(): Promise<readonly Lease[]> {
   const labelSelector = "apiserver.kubernetes.io/identity=kube-apiserver";

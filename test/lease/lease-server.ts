@@ -1,6 +1,6 @@
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
-import type { Lease } from "../../src/lease/lease-acquire.ts";
+import type { Lease } from "../../src/api/lease.ts";
 
 interface LeasePatch {
   readonly metadata: {
@@ -93,10 +93,11 @@ export class LeaseServer {
 
   #store(uid: string, { metadata, spec }: LeasePatch): Lease {
     const annotations = { ...this.lease?.metadata.annotations, ...metadata.annotations };
-    this.lease = {
-      metadata: { uid, resourceVersion: String(this.#revision++), annotations },
+    const stored = {
+      metadata: { name: "lease", uid, resourceVersion: String(this.#revision++), annotations },
       spec: { ...this.lease?.spec, ...spec },
     };
-    return this.lease;
+    this.lease = stored;
+    return stored;
   }
 }

@@ -1,3 +1,4 @@
+import { holderOf, type Lease } from "../../api/lease.ts";
 import type { Clock } from "../../clock.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import { isServed } from "../../kube/absent.ts";
@@ -5,10 +6,6 @@ import type { ApiClient } from "../../kube/client.ts";
 import { ApiError } from "../../kube/errors.ts";
 import { LEASES, MIGRATIONS } from "../../kube/resources.ts";
 import type { Retrier } from "../../retry/retrier.ts";
-
-interface LeaderLease {
-  readonly spec?: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number };
-}
 
 export interface FindControllerOptions {
   readonly client: ApiClient;
@@ -28,9 +25,12 @@ export async function isControllerRunning(
   { client, clock, retrier }: FindControllerOptions,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const read = (): Promise<LeaderLease | undefined> => retrier.run(() => readLease(client, signal), signal);
+  const read = (): Promise<Lease | undefined> => retrier.run(() => readLease(client, signal), signal);
   const first = await read();
-  if (!isHeld(first) || !(await retrier.run(() => isServed(client.transport, MIGRATIONS, { signal }), signal))) {
+  if (
+    holderOf(first) === "" ||
+    !(await retrier.run(() => isServed(client.transport, MIGRATIONS, { signal }), signal))
+  ) {
     return false;
   }
   const deadline = clock.monotonic() + (first?.spec?.leaseDurationSeconds ?? 15) * 1_000;
@@ -39,20 +39,16 @@ export async function isControllerRunning(
     await clock.sleep(POLL_MS, signal);
     const now = await read();
     if (JSON.stringify(now?.spec) !== before) {
-      return isHeld(now);
+      return holderOf(now) !== "";
     }
   }
   return false;
 }
 
-function isHeld(lease: LeaderLease | undefined): boolean {
-  return (lease?.spec?.holderIdentity ?? "") !== "";
-}
-
-async function readLease(client: ApiClient, signal: AbortSignal): Promise<LeaderLease | undefined> {
+async function readLease(client: ApiClient, signal: AbortSignal): Promise<Lease | undefined> {
   const ref = { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE };
   try {
-    return await client.find<LeaderLease>(LEASES, ref, { signal });
+    return await client.find<Lease>(LEASES, ref, { signal });
   } catch (error) {
     if (error instanceof ApiError && error.status === 403) {
       return undefined;

@@ -1,0 +1,24 @@
+import type { ObjectMeta } from "./meta.ts";
+
+/** A Lease of coordination.k8s.io/v1. */
+export interface Lease {
+  readonly metadata: ObjectMeta;
+  readonly spec?: LeaseSpec;
+}
+
+/** Times are of type `metav1.MicroTime`. */
+export interface LeaseSpec {
+  readonly holderIdentity?: string | null;
+  readonly leaseDurationSeconds?: number;
+  readonly acquireTime?: string;
+  readonly renewTime?: string;
+  readonly leaseTransitions?: number;
+}
+
+/** What a Lease begins with in a request that creates it. */
+export const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" } as const;
+
+/** Who holds the Lease; empty if it is free, or missing. */
+export function holderOf(lease: Pick<Lease, "spec"> | undefined): string {
+  return lease?.spec?.holderIdentity ?? "";
+}

@@ -1,0 +1,29 @@
+import type { Lease, LeaseSpec } from "../api/lease.ts";
+import type { ObjectMeta } from "../api/meta.ts";
+import type { Clock } from "../clock.ts";
+import { MERGE_PATCH } from "../kube/resources.ts";
+
+/** A moment on both clocks of a {@link Clock}, in milliseconds: a machine that sleeps stops the monotonic one. */
+export interface Moment {
+  readonly monotonic: number;
+  readonly now: number;
+}
+
+/** Now. */
+export function momentOf(clock: Clock): Moment {
+  return { monotonic: clock.monotonic(), now: clock.now() };
+}
+
+/** The time as a `metav1.MicroTime`. */
+export function microTime(clock: Clock): string {
+  return new Date(clock.now()).toISOString().replace("Z", "000Z");
+}
+
+/** A write of a Lease that arrives only if no other client wrote it since it was read. */
+export function leasePatch(
+  { metadata: { uid, resourceVersion } }: Lease,
+  change: { readonly spec: LeaseSpec; readonly annotations?: ObjectMeta["annotations"] | undefined },
+): { readonly type: string; readonly body: object } {
+  const { annotations, spec } = change;
+  return { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations }, spec } };
+}
