@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import tap from "tap";
 import { runExecPlugin } from "../../../src/kube/connect/exec-plugin.ts";
 
-const MODULE = pathToFileURL(join(import.meta.dirname, "../../src/kube/connect/exec-plugin.ts")).href;
+const MODULE = pathToFileURL(join(import.meta.dirname, "../../../src/kube/connect/exec-plugin.ts")).href;
 const spec = {
   apiVersion: "client.authentication.k8s.io/v1",
   command: process.execPath,
