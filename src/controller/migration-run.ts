@@ -82,7 +82,6 @@ export class MigrationRun {
     const { clock, pulse, retrier, signal, slot } = this.#options;
     for (let retryAfterMs = RETRY_AFTER_MS; ; retryAfterMs = Math.min(2 * retryAfterMs, MAX_RETRY_AFTER_MS)) {
       this.#gotFurther = false;
-      this.#progress.begins();
       const phase = await this.#attempt();
       if (phase === undefined) {
         return;
@@ -150,6 +149,12 @@ export class MigrationRun {
       purpose: `StorageVersionMigration ${record.migration.metadata.uid}`,
       signal: running,
       emit: (event) => this.#onEvent(event, abort),
+      onAdvance: (advance) => {
+        if (this.#progress.advanced(advance)) {
+          this.#gotFurther = true;
+          this.#failing.progressed();
+        }
+      },
       isPlaceWanted: this.#options.isSlotWanted,
       awaitTurn: () => this.#awaitTurn(running),
       onPageDone: async ({ watermark, continueToken }) => {
@@ -196,10 +201,6 @@ export class MigrationRun {
   #onEvent(event: MigrationEvent, abort: AbortController): void {
     const { logger, onEvent, record, recorder } = this.#options;
     onEvent(event);
-    if (this.#progress.event(event)) {
-      this.#gotFurther = true;
-      this.#failing.progressed();
-    }
     if (event.type === "progress") {
       this.#counts = event.counts;
       this.#isReported = false;

@@ -15,7 +15,7 @@ import { type Stall, StallWatch } from "./stall-watch.ts";
 /** What differs from run to run. */
 export type RunParts = Pick<RunContext, "emit" | "signal" | "identity" | "purpose"> &
   Required<Pick<RunContext, "onPageDone">> &
-  Pick<RunContext, "awaitTurn" | "isDead" | "isPlaceWanted"> & {
+  Pick<RunContext, "awaitTurn" | "isDead" | "isPlaceWanted" | "onAdvance"> & {
     readonly force: boolean;
     /** `plural.group` */
     readonly resource: string;

@@ -1,45 +1,30 @@
-import type { Counts } from "../migrator/rewrite/counts.ts";
-import type { MigrationEvent } from "../migrator/events.ts";
+import { compareResourceVersions } from "../api/resource-version.ts";
+import type { Advance } from "../retry/run-budget.ts";
 
 /**
- * Whether the attempts of a migration get further than all attempts before. An attempt that is forced, or on a built-in
- * resource, begins at the first object and writes each one again: what the attempt before wrote as well is no progress, else
- * an error that comes after the last object would count as a new one each time.
+ * Whether the runs of a migration get further than all runs before. Each of them may begin at the first object and write
+ * each one again, where it is forced or on a built-in resource: progress is only the write of an object that was last
+ * written before the first watermark of the migration. A write takes the object beyond that watermark, so each object
+ * counts once; one that was created since never counts. Else an error that comes after the last object would count as a new
+ * one each time.
  */
 export class RunProgress {
+  #firstWatermark: string | undefined;
   #furthest = 0;
-  #migrated = 0;
-  #isResumed = false;
 
-  /** Says that an attempt begins, with counts of its own. */
-  begins(): void {
-    this.#migrated = 0;
-    this.#isResumed = false;
-  }
-
-  /** Takes an event of the attempt in. @returns whether it shows that the migration got further than ever before */
-  event(event: MigrationEvent): boolean {
-    switch (event.type) {
-      case "startingAgain":
-        // Its counts may go on where they were, or begin at zero.
-        this.#isResumed = false;
-        return false;
-      case "resumed":
-        // What was written since its watermark is not written again.
-        this.#isResumed = true;
-        return false;
-      case "progress":
-        return this.#advanced(event.counts);
-      default:
-        return false;
+  /** Tells of an object that is done. @returns whether the migration got further than ever before */
+  advanced({ done, written, watermark }: Advance): boolean {
+    this.#firstWatermark ??= watermark;
+    if (written === undefined) {
+      return false;
     }
-  }
-
-  #advanced({ done, migrated }: Readonly<Counts>): boolean {
-    const hasWritten = migrated > this.#migrated;
-    const isFurther = this.#isResumed || done > this.#furthest;
-    this.#migrated = migrated;
+    const order = compareResourceVersions(written, this.#firstWatermark);
+    if (order !== undefined) {
+      return order <= 0;
+    }
+    // Where resourceVersions cannot be compared, the number of objects has to do.
+    const isFurther = done > this.#furthest;
     this.#furthest = Math.max(this.#furthest, done);
-    return hasWritten && isFurther;
+    return isFurther;
   }
 }

@@ -7,7 +7,7 @@ import type { CleanupPatience } from "../retry/cleanup.ts";
 import type { EventSink } from "./events.ts";
 import type { Pacer } from "../retry/pacer.ts";
 import type { Retrier } from "../retry/retrier.ts";
-import type { RunBudget } from "../retry/run-budget.ts";
+import type { Advance, RunBudget } from "../retry/run-budget.ts";
 
 /** The settings of a run that a user may choose. */
 export interface MigrationOptions {
@@ -53,6 +53,8 @@ export interface RunContext {
   readonly awaitTurn?: () => Promise<void>;
   /** Told of every page that is done, and waited for; an error of it ends the run. @default nobody is told */
   readonly onPageDone?: (point: ResumePoint) => Promise<void>;
+  /** Told of every object that is done. It must not throw. @default nobody is told */
+  readonly onAdvance?: (advance: Advance) => void;
   /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */
   readonly cleanupPatience?: CleanupPatience;
   /** Aborted when the run must end, with the reason. */

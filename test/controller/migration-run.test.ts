@@ -174,10 +174,9 @@ await tap.test(
 await tap.test(
   "MigrationRun counts the time of a cause anew once an object was written, or for another cause",
   async (t) => {
-    const counts = { done: 9, migrated: 9, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: 9 };
-    const run = await startRun(t, ({ emit }, attempt) => {
+    const run = await startRun(t, ({ onAdvance }, attempt) => {
       if (run.clock.monotonic() > 10 * MINUTE_MS && run.clock.monotonic() < 12 * MINUTE_MS) {
-        emit({ type: "progress", counts });
+        onAdvance?.({ done: 9, written: "9", watermark: "100" });
       }
       return Promise.reject(attempt === 5 ? spent : forbidden);
     });
@@ -191,10 +190,12 @@ await tap.test(
 await tap.test(
   "MigrationRun fails in the end where each attempt writes every object and the same cleanup fails",
   async (t) => {
-    const counts = { done: 9, migrated: 0, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: 9 };
-    const run = await startRun(t, ({ emit }) => {
-      emit({ type: "progress", counts });
-      emit({ type: "progress", counts: { ...counts, migrated: 9 } });
+    // The resource grows by one object with each attempt.
+    const run = await startRun(t, ({ onAdvance }, attempt) => {
+      for (let done = 1; done <= attempt + 8; done++) {
+        const revision = 100 * attempt + done;
+        onAdvance?.({ done, written: String(revision), watermark: String(100 * attempt + 99) });
+      }
       return Promise.reject(new KsvmError("CleanupFailed", "the Lease could not be deleted"));
     });
     await run.clock.advance(14 * MINUTE_MS);

@@ -1,34 +1,27 @@
 import tap from "tap";
-import { Tally } from "../../src/migrator/rewrite/counts.ts";
 import { RunProgress } from "../../src/controller/run-progress.ts";
-import type { MigrationEvent } from "../../src/migrator/events.ts";
 
-function progressOf(done: number, migrated: number): MigrationEvent {
-  return {
-    type: "progress",
-    counts: { done, migrated, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: 9 },
-  };
+/** Which of these objects, by the resourceVersions that they were listed with, count as progress in this order. */
+function countedBy(run: RunProgress, watermark: string, listed: readonly (string | undefined)[]): boolean[] {
+  return listed.map((written, at) => run.advanced({ done: at + 1, written, watermark }));
 }
 
-await tap.test("RunProgress counts what no attempt reached before", async (t) => {
+await tap.test("RunProgress counts each object once, by the first watermark of the migration", async (t) => {
   const run = new RunProgress();
-  run.begins();
-  t.equal(run.event(progressOf(1, 0)), false, "nothing was written");
-  t.equal(run.event(progressOf(5, 4)), true);
-  run.begins();
-  t.equal(run.event(progressOf(5, 5)), false, "the attempt before wrote as well");
-  t.equal(run.event(progressOf(6, 6)), true);
-  t.equal(run.event({ type: "unfrozen" }), false);
+  t.same(countedBy(run, "100", ["7", undefined, "100"]), [true, false, true], "what was not written does not count");
+  // It begins at the first object. The fourth was not reached before.
+  t.same(countedBy(run, "110", ["101", "8", "102", "9"]), [false, true, false, true]);
 });
 
-await tap.test("RunProgress counts every write of an attempt that resumes another one", async (t) => {
+await tap.test("RunProgress counts no object that was created since the migration began", async (t) => {
   const run = new RunProgress();
-  run.event(progressOf(7, 7));
-  run.begins();
-  run.event({ type: "resumed", watermark: "5", counts: new Tally().counts });
-  t.equal(run.event(progressOf(1, 0)), false);
-  t.equal(run.event(progressOf(2, 1)), true);
-  t.equal(run.event(progressOf(3, 1)), false);
-  run.event({ type: "startingAgain", reason: "a gap" });
-  t.equal(run.event(progressOf(4, 2)), false, "it begins at the first object");
+  t.same(countedBy(run, "100", ["7", "8"]), [true, true]);
+  t.same(countedBy(run, "110", ["101", "102", "105"]), [false, false, false], "one object more with each attempt");
+  t.same(countedBy(run, "120", ["111", "112", "113", "115"]), [false, false, false, false]);
+});
+
+await tap.test("RunProgress goes by the number of objects where resourceVersions cannot be compared", async (t) => {
+  const run = new RunProgress();
+  t.same(countedBy(run, "opaque", ["a", "b"]), [true, true]);
+  t.same(countedBy(run, "later", ["c", "d", "e"]), [false, false, true]);
 });

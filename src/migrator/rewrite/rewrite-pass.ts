@@ -13,7 +13,7 @@ import type { Pacer } from "../../retry/pacer.ts";
 import { Patience } from "../../retry/patience.ts";
 import type { Retrier } from "../../retry/retrier.ts";
 import { type ObjectOutcome, rewriteObject } from "./rewrite.ts";
-import type { RunBudget } from "../../retry/run-budget.ts";
+import type { Advance, RunBudget } from "../../retry/run-budget.ts";
 import { SetAside } from "./set-aside.ts";
 
 /** What a {@link RewritePass} needs. */
@@ -23,6 +23,8 @@ export interface RewritePassOptions {
   readonly retrier: Retrier;
   /** Told how far the run is. @default none */
   readonly budget?: RunBudget;
+  /** The same. @default nobody is told */
+  readonly onAdvance?: (advance: Advance) => void;
   readonly pacer: Pacer;
   readonly resource: Resource;
   readonly kind: string;
@@ -168,14 +170,16 @@ export class RewritePass {
   }
 
   #count(object: ListedObject, outcome: ObjectOutcome, watermark: string): void {
-    const { budget, clock, dryRun, onObject, retrier, tally } = this.#options;
+    const { budget, clock, dryRun, onAdvance, onObject, retrier, tally } = this.#options;
     tally.add(object, outcome);
     if (outcome.kind !== "failed") {
       retrier.progressed();
     }
     // A dry-run leaves the object as it is, so the next attempt would count it again.
     const written = outcome.kind === "migrated" && !dryRun ? object.resourceVersion : undefined;
-    budget?.advanced({ done: tally.counts.done, written, watermark }, clock.monotonic());
+    const advance = { done: tally.counts.done, written, watermark };
+    budget?.advanced(advance, clock.monotonic());
+    onAdvance?.(advance);
     onObject();
   }
 }

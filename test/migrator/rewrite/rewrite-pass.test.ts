@@ -8,6 +8,7 @@ import { type Counts, Tally } from "../../../src/migrator/rewrite/counts.ts";
 import type { ListPosition } from "../../../src/migrator/rewrite/list-position.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
+import type { Advance } from "../../../src/retry/run-budget.ts";
 import { RewritePass } from "../../../src/migrator/rewrite/rewrite-pass.ts";
 import { MAX_SET_ASIDE } from "../../../src/migrator/rewrite/set-aside.ts";
 import { FakeClock } from "../../fake-clock.ts";
@@ -31,6 +32,7 @@ interface Pass {
   readonly clock: FakeClock;
   /** Names of the objects that were written, in order, refused tries included. */
   readonly tries: readonly string[];
+  readonly advances: readonly Advance[];
 }
 
 /** Runs a pass over `count` objects on pages of `pageSize`. */
@@ -71,6 +73,7 @@ async function pass(
   const clock = new FakeClock();
   const tally = new Tally(left?.tally);
   const points: ResumePoint[] = [];
+  const advances: Advance[] = [];
   const rewriting = new RewritePass({
     client: new ApiClient(server.transport()),
     clock,
@@ -85,6 +88,7 @@ async function pass(
     resume: left?.point,
     position: left?.position,
     emit: () => undefined,
+    onAdvance: (advance) => void advances.push(advance),
     signal: new AbortController().signal,
     onPage: async (point, position) => {
       points.push(point);
@@ -93,7 +97,7 @@ async function pass(
     onObject: () => options.onObject?.({ ...tally.counts }),
   });
   await rewriting.run();
-  return { tally, points, clock, tries };
+  return { tally, points, clock, tries, advances };
 }
 
 function metadataOf(name: string, resourceVersion = "50") {
@@ -110,6 +114,15 @@ function pageOf({ query }: SeenRequest, count: number, written: ReadonlySet<stri
   const metadata = { resourceVersion: "100", ...(end < count ? { continue: String(end) } : {}) };
   return { kind: "PartialObjectMetadataList", metadata, items };
 }
+
+await tap.test("RewritePass tells of each object what it was last written with, where it wrote it", async (t) => {
+  const { advances } = await pass(t, { count: 3, pageSize: 2, accepts: () => true, written: new Set(["w1"]) });
+  t.same(
+    advances.map(({ done, watermark }) => [done, watermark]),
+    [1, 2, 3].map((done) => [done, "100"]),
+  );
+  t.same(advances.map(({ written }) => written ?? "").toSorted(), ["", "50", "50"]);
+});
 
 await tap.test("RewritePass tries a rejected object once more, after all others", async (t) => {
   const { tally, tries, clock } = await pass(t, {
