@@ -34,7 +34,7 @@ export interface CertificateStatus {
 
 /**
  * Reads how the certificates are.
- * @throws {KsvmError} NotFound where there is no Secret, CertificateSecretUnusable where it is somebody else's.
+ * @throws {KsvmError} NotFound where there is no Secret, CertificateSecretUnusable if it belongs to another owner.
  */
 export async function certificateStatus(
   client: ApiClient,

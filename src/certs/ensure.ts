@@ -68,7 +68,7 @@ export type EnsureResult =
   | { readonly state: "current"; readonly nextRenewal: number }
   | { readonly state: "waiting"; readonly reason: string; readonly until: number };
 
-/** How long those that are only looked at once, as somebody will look again later, may take, in milliseconds. */
+/** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
 const ONE_LOOK_MS = 10_000;
 const POLL_MS = 1_000;
 /** When it is worth while to look at replicas again that did not follow, in milliseconds. */
@@ -86,7 +86,7 @@ const MAX_TURNS = 40;
 /**
  * Sees to the certificates: creates them where there are none, takes the steps of a rotation that are due, and keeps the
  * caBundle of the webhook configuration, where there is one. May run any number of times at once: every write has what was
- * read as precondition, and whoever loses reads again.
+ * read as precondition, and the writer that loses reads again.
  *
  * It reads and writes the Secret and the webhook configuration by name, and no custom resource.
  * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in.
@@ -118,7 +118,7 @@ export async function ensureCertificates(options: EnsureOptions): Promise<Ensure
   }
 }
 
-/** Somebody else wrote the Secret or the configuration meanwhile, or deleted it. */
+/** Another client wrote the Secret or the configuration in between, or deleted it. */
 function isLost(error: unknown): boolean {
   return isConflict(error) || (failureKindOf(error) === "gone" && !isNamespaceMissing(error));
 }
@@ -143,7 +143,7 @@ class Work {
     this.#names = [...dnsNamesOf(options.settings), ...ipAddressesOf(options.settings)];
   }
 
-  /** Reads everything anew and takes one step; `undefined` where there may be another. */
+  /** Reads everything again and takes one step; `undefined` where there may be another. */
   async turn(): Promise<EnsureResult | undefined> {
     const read = await this.#read();
     const step = this.#plan(read, false);
@@ -236,7 +236,7 @@ class Work {
       const name = settings.webhookConfiguration;
       await proveBundleSeen(read.contents?.bundle ?? [], { ...this.#options, name, timeoutMs });
     }
-    // The moment must lie after the proof, so the clock is read again. The write goes by what was read before.
+    // The moment must lie after the proof, so the clock is read again. The write rests on what was read before.
     const { serverTime } = await readSecret(client, this.#secretRef, signal);
     const seenAt = stampOf(serverTime ?? this.#options.clock.now());
     await this.#write(read, { data: {}, annotations: { [SEEN_ANNOTATION]: seenAt } });

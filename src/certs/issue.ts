@@ -17,7 +17,7 @@ export interface Validity {
   readonly lifetimeMs: number;
 }
 
-/** What a serving certificate is for, and who vouches for it. */
+/** What a serving certificate is for, and who signs it. */
 export interface ServingOptions extends Validity {
   /** The CA that signs; the certificate never outlives it. */
   readonly ca: IssuedPair;

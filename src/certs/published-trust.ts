@@ -10,8 +10,8 @@ import { distrustOf } from "./trust-chain.ts";
 export interface PublishedTrustOptions {
   readonly certificate: Pick<ServingCertificate, "current">;
   /**
-   * Whether a configuration without a caBundle may be meant so: API servers then go by the roots of their own machines,
-   * which nobody here can see.
+   * Whether a configuration without a caBundle may be meant so: API servers then trust the roots of their own machines,
+   * which cannot be read from here.
    */
   readonly isBundleOptional: boolean;
   readonly clock: Pick<Clock, "now">;
@@ -21,8 +21,8 @@ export interface PublishedTrustOptions {
 const CONFIGURATION = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
 
 /**
- * Whether a webhook configuration was read from the API server whose caBundle vouches for the certificate that is served.
- * Once that was so it stays so: if every replica took itself out of the Service because somebody emptied the caBundle, or
+ * Whether a webhook configuration was read from the API server whose caBundle trusts the certificate that is served.
+ * Once that was so it stays so: if every replica took itself out of the Service because another client emptied the caBundle, or
  * while a rotation is under way, that would be an outage of its own.
  */
 export class PublishedTrust {
@@ -77,13 +77,13 @@ export class PublishedTrust {
       return isBundleOptional ? undefined : `the caBundle of ${CONFIGURATION} is empty`;
     }
     const distrust = distrustOf({ caBundle, certPem: certificate.current.certPem, now: clock.now() });
-    return distrust && `the caBundle of ${CONFIGURATION} does not vouch for the serving certificate: ${distrust}`;
+    return distrust && `the caBundle of ${CONFIGURATION} does not trust the serving certificate: ${distrust}`;
   }
 
   #tell(problem: string | undefined): void {
     const { logger } = this.#options;
     if (problem === undefined) {
-      logger.info("The webhook configuration vouches for the serving certificate");
+      logger.info("The webhook configuration trusts the serving certificate");
     } else if (problem !== this.#told) {
       logger.info({ reason: problem }, "Not ready for reviews yet");
     }

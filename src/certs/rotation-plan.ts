@@ -1,4 +1,4 @@
-/** What the plan goes by of a certificate; times are milliseconds since the Unix epoch. */
+/** What the plan takes of a certificate; times are milliseconds since the Unix epoch. */
 export interface CertificateFacts {
   /** SHA-256 of the certificate. */
   readonly fingerprint: string;
@@ -90,7 +90,7 @@ export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBe
 
 /**
  * The next step of a rotation with overlap: a new CA joins the bundle, every API server has seen it, then the serving
- * certificate changes, then the old CA leaves. Whoever holds the Secret can take it, whoever took the one before.
+ * certificate changes, then the old CA leaves. Any replica that holds the Secret can take it, whichever took the one before.
  */
 export function nextStep(input: RotationInput): RotationStep {
   const { stored } = input;

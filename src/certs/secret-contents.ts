@@ -49,7 +49,7 @@ export interface SecretContents {
 
 /**
  * Reads what a Secret holds; what is damaged counts as missing.
- * @throws {KsvmError} CertificateSecretUnusable where the Secret is somebody else's or of another type.
+ * @throws {KsvmError} CertificateSecretUnusable if the Secret belongs to another owner or is of another type.
  */
 export function contentsOf(secret: SecretObject): SecretContents {
   assertOurs(secret);
@@ -67,7 +67,7 @@ export function contentsOf(secret: SecretObject): SecretContents {
   };
 }
 
-/** What the rotation plan goes by. */
+/** The input of the rotation plan. */
 export function factsOf(contents: SecretContents, names: readonly string[]): StoredFacts {
   const { signer, next, bundle, serving, seenAt, switchedAt } = contents;
   return {
@@ -113,7 +113,7 @@ function assertOurs(secret: SecretObject): void {
   if (!isEmpty && metadata.labels?.[MANAGED_BY_LABEL] !== MANAGED_BY) {
     throw new KsvmError(
       "CertificateSecretUnusable",
-      `Cannot keep certificates in ${name}: somebody else filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); delete it or name another`,
+      `Cannot keep certificates in ${name}: another owner filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); delete it or name another`,
     );
   }
 }

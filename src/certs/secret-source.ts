@@ -16,12 +16,12 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly clock?: Clock;
   /** Milliseconds between two looks beside the watch. @default {@link RESYNC_MS} */
   readonly resyncMs?: number;
-  /** Told of every Secret that was read, as to keep the caBundle. @default nobody */
+  /** Told of every Secret that was read, as to keep the caBundle. @default none */
   readonly onSecret?: (secret: SecretObject) => void;
 }
 
 /**
- * The Secret is read anew this often beside the watch, in milliseconds: a watch may die without a word, and how long a
+ * The Secret is read again this often beside the watch, in milliseconds: a watch may die without a word, and how long a
  * replica may go on serving an old certificate is what the dwell time of a rotation stands on.
  */
 export const RESYNC_MS = 30_000;
@@ -92,7 +92,7 @@ export class SecretSource implements CertificateSource {
     this.#failures.worked();
     this.#options.onSecret?.(secret);
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
-    // As long as nobody has filled the Secret there is nothing to turn down.
+    // As long as the Secret is empty there is nothing to reject.
     if (certPem !== "" || keyPem !== "") {
       this.#offers.offer({ certPem, keyPem });
     }

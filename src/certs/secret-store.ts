@@ -44,7 +44,7 @@ export async function readSecret(client: ApiClient, ref: SecretRef, signal: Abor
 /**
  * Writes the Secret on top of what was read: creates it where it did not exist, else replaces exactly that
  * resourceVersion, so that of several writers one wins.
- * @throws {ApiError} Conflict where somebody else wrote it meanwhile: read it again.
+ * @throws {ApiError} Conflict if another client wrote it in between: read it again.
  */
 export async function writeSecret(
   client: ApiClient,

@@ -44,7 +44,7 @@ interface Search {
   readonly outdated: X509Certificate[];
 }
 
-/** @param below what led here, so that CAs that signed each other are not gone through for ever */
+/** @param below what led here, so that CAs that signed each other do not make it loop */
 function isTrusted(certificate: X509Certificate, search: Search, below: readonly X509Certificate[]): boolean {
   const { trusted, sent, now, outdated } = search;
   if (certificate.validFromDate.getTime() > now || certificate.validToDate.getTime() <= now) {
@@ -62,7 +62,7 @@ function isTrusted(certificate: X509Certificate, search: Search, below: readonly
 }
 
 /**
- * By name and signature alone, as Go has it. X509Certificate.checkIssued() also goes by the authority key identifier, which
+ * By name and signature alone, as Go has it. X509Certificate.checkIssued() also compares the authority key identifier, which
  * names the serial number of a CA that was renewed since in some PKIs.
  */
 function isSignedBy(certificate: X509Certificate, ca: X509Certificate): boolean {

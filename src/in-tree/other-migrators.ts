@@ -85,7 +85,7 @@ function isOwnElsewhere({ metadata: { labels = {}, namespace } }: Deployment, ow
   return isController && namespace !== ownNamespace;
 }
 
-/** Its images have names of their own. Where somebody built them anew, the names of its manifests and programs are left. */
+/** Its images have names of their own. Where a user built them again, the names of its manifests and programs are left. */
 function originalOf({ metadata, spec }: Deployment): string | undefined {
   for (const { image = "", command = [], name } of spec.template.spec.containers) {
     if (ORIGINAL_IMAGES.includes(lastPart(image))) {

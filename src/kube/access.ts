@@ -21,7 +21,7 @@ export function describeAccess({ verb, resource, subresource, namespace }: Acces
 }
 
 /**
- * Whether the API server would let whoever asks do this (SelfSubjectAccessReview, which every authenticated user may
+ * Whether the API server would let this user do this (SelfSubjectAccessReview, which every authenticated user may
  * create).
  * @throws {ApiError | TransportError}
  */

@@ -2,7 +2,7 @@ import { ApiError, DoubtfulAnswer, TransportError } from "./errors.ts";
 import { DeadlineExceeded } from "./request-deadline.ts";
 
 /**
- * What a failed request means for whoever sent it. docs/errors.md holds this table in words.
+ * What a failed request means for its sender. docs/errors.md holds this table in words.
  *
  * - `transient`: the same request may pass later
  * - `expired`: a resourceVersion or continue token is too old (410)
@@ -102,7 +102,7 @@ function isAuthorizerRefusal(error: ApiError): boolean {
 }
 
 /**
- * The webhook of somebody else that an answer says could not be called: an admission webhook by its name, a conversion
+ * The webhook of another client that an answer says could not be called: an admission webhook by its name, a conversion
  * webhook by the version and kind it converts.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go

@@ -61,11 +61,11 @@ export interface TransportOptions {
   readonly credentials?: CredentialSource;
   /** @default the clock of this machine */
   readonly clock?: Clock;
-  /** @default nobody is told */
+  /** @default none */
   readonly observer?: RequestObserver | undefined;
-  /** Told of every request while it is under way; a stream counts until its headers are there. @default nobody is told */
+  /** Told of every request while it is under way; a stream counts until its headers are there. @default none */
   readonly pending?: PendingRequests | undefined;
-  /** Called whenever a connection was made; then there is one at a time. @default nobody is told, and there may be many */
+  /** Called whenever a connection was made; then there is one at a time. @default none, and there may be many connections */
   readonly onConnect?: (() => void) | undefined;
 }
 
@@ -192,7 +192,7 @@ export class Transport {
   }
 
   /**
-   * Ends all connections once the requests under way are done; whoever watches ends that first. Destroying them instead
+   * Ends all connections once the requests under way are done; a watcher ends its watch first. Destroying them instead
    * would raise an error on a body that was read to its end a moment ago.
    */
   async close(): Promise<void> {

@@ -129,7 +129,7 @@ async function write(
     await retrier.with(PATIENCE).run(() => client.patch(MIGRATIONS, { name }, patch, { signal }), signal);
     return "changed";
   } catch (error) {
-    // Where it was deleted meanwhile, the next read shows that.
+    // If it was deleted in between, the next read shows that.
     if (isConflict(error) || isNotFound(error)) {
       return "conflict";
     }

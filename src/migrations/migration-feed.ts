@@ -27,7 +27,7 @@ export interface MigrationFeedOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** By which the one loop of the feed shows that it is alive. @default nobody watches it */
+  /** By which the one loop of the feed shows that it is alive. @default none */
   readonly pulse?: Pulse;
 }
 

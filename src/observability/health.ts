@@ -13,7 +13,7 @@ export interface HealthCheck {
 
 /** Options of {@link buildHealthApp}. */
 export interface HealthAppOptions {
-  /** What restarting the process would mend, and nothing else: an API server that is down is no reason. */
+  /** What restarting the process would repair, and nothing else: an API server that is down is no reason. */
   readonly liveness: readonly HealthCheck[];
   /** What has to be so before the API server may send reviews here. */
   readonly readiness: readonly HealthCheck[];

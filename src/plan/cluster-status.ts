@@ -28,7 +28,7 @@ import {
   inTreeStateOf,
 } from "../in-tree/in-tree-migrations.ts";
 
-/** One migration, whoever does it. Field names are those of `ksvm status -o json`. */
+/** One migration, by any migrator. Field names are those of `ksvm status -o json`. */
 export interface MigrationLine {
   /** Of the object. */
   readonly name: string;
@@ -73,7 +73,7 @@ export interface ClusterStatus {
   readonly freezes: readonly FreezeLine[];
   /** Missing where not all migrations are suspended. */
   readonly suspended?: SuspendMark;
-  /** Migrations that cannot be read and that nobody carries out; missing where there is none. */
+  /** Migrations that cannot be read, so that no controller carries them out; missing where there is none. */
   readonly leftOut?: readonly LeftOutLine[];
 }
 

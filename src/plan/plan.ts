@@ -90,7 +90,7 @@ function crdActionOf(crd: CustomResourceDefinition): PlannedAction {
 
 function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
   if (isFrozenByOthers(crd)) {
-    return "frozen by somebody else";
+    return "frozen by another owner";
   }
   if (hasFreezeAnnotation(crd)) {
     return `frozen by ${freezeOwnerOf(crd)?.identity ?? ""} since ${freezeOwnerOf(crd)?.since ?? ""}`;

@@ -59,7 +59,7 @@ export async function discoverMigratable(context: DiscoverContext): Promise<Disc
   const deadline = clock.monotonic() + discoveryPatienceMs;
   const found = new Map<string, DiscoveredVersion>();
   for (let attempt = 0; ; attempt++) {
-    // Listed each time: a CRD may be deleted meanwhile, and its group is no more then.
+    // Listed each time: a CRD may be deleted in between, and its group with it.
     const groups = await retrier.run(() => preferredVersions(client.transport, { signal }), signal);
     const listed = groups.flatMap(({ group, version, versions }) =>
       [...new Set([version, ...versions])].map((name) => ({ group, version: name })),

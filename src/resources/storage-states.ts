@@ -54,7 +54,7 @@ export interface JudgeOptions {
   readonly hash: string | undefined;
   /** Milliseconds since the Unix epoch. */
   readonly now: number;
-  /** Milliseconds after which nobody vouches for a StorageState any more. */
+  /** Milliseconds after which a StorageState is too old to be trusted. */
   readonly heartbeatLimitMs: number;
 }
 

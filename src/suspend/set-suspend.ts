@@ -43,7 +43,7 @@ function isNamed({ metadata, spec }: StorageVersionMigration, name: string | und
 
 /**
  * Writes `spec.suspend`.
- * @returns whether that changed anything; `false` also for one that is gone or has finished meanwhile
+ * @returns whether that changed anything; `false` also for one that is gone or has finished in between
  * @throws {ApiError | TransportError}
  */
 export async function setSuspend(

@@ -63,7 +63,7 @@ export async function setSuspendMark(
   }
 }
 
-/** @throws {ApiError} Conflict or NotFound where another client wrote it, or took it away, meanwhile: it may not be there now. */
+/** @throws {ApiError} Conflict or NotFound where another client wrote it, or took it away, in between: it may not be there now. */
 async function trySetMark(
   client: ApiClient,
   { namespace, mark: { by, since } }: { readonly namespace: string; readonly mark: SuspendMark },

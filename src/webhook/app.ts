@@ -27,9 +27,9 @@ export interface WebhookAppOptions {
   readonly bodyTimeoutMs?: number | undefined;
   /** For the words of a denial. @default they leave it out */
   readonly progressOf?: ProgressOf | undefined;
-  /** Told about every verdict, before it is answered. @default nobody */
+  /** Told about every verdict, before it is answered. @default none */
   readonly onVerdict?: ((verdict: FreezeVerdict, crdName: string) => void) | undefined;
-  /** Counts and times the reviews. @default nobody does */
+  /** Counts and times the reviews. @default none */
   readonly metrics?: Metrics | undefined;
   /** Why no new connections are to come; `undefined` where they are welcome. @default they always are */
   readonly ready?: (() => string | undefined) | undefined;
@@ -41,7 +41,7 @@ export interface WebhookAppOptions {
 
 /**
  * 16 MiB. The API server reads request bodies of up to 3 MiB, and a review holds two objects: the new one, and the one
- * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded anew: managedFields
+ * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded again: managedFields
  * are added, and each `<`, `>` and `&` takes six bytes instead of one. With a CRD of five versions at the limits of both,
  * descriptions in prose made a review of 4.8 MiB (docs/webhook.md): the limit is three times that.
  *
@@ -114,7 +114,7 @@ function answerReview(
   return answer;
 }
 
-/** Logs a review and tells of its verdict; there is no verdict where whoever is told cannot take it. */
+/** Logs a review and tells of its verdict; there is no verdict if the listener throws. */
 function tell(reviewed: Reviewed, { log }: FastifyRequest, { onVerdict }: WebhookAppOptions): Reviewed {
   const { uid, status } = reviewed.answer.response;
   const { verdict, crdName: crd } = reviewed;

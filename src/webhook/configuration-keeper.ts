@@ -14,10 +14,10 @@ export interface ConfigurationKeeperOptions {
   readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
   /**
    * The configuration as it is to be, by `webhookConfigurationOf`; `undefined` as long as it is not known, such as
-   * before there is a CA. Without a `caBundle` that field is left to whoever writes it.
+   * before there is a CA. Without a `caBundle` that field is left to its writer.
    */
   readonly wanted: () => WebhookConfiguration | undefined;
-  /** Told of the configuration whenever it was read, `undefined` where there is none. @default nobody */
+  /** Told of the configuration whenever it was read, `undefined` where there is none. @default none */
   readonly onConfiguration?: (live: KubeObject | undefined) => void;
   /** Milliseconds after which everything is looked at although nothing was heard of it. @default 300000 */
   readonly resyncMs?: number;
@@ -25,7 +25,7 @@ export interface ConfigurationKeeperOptions {
 
 /**
  * Keeps the ValidatingWebhookConfiguration in force, and beside it the policy that warns of a freeze that is lifted.
- * Whatever is changed, emptied, added or deleted is put right within about a second. Several keepers that want the same
+ * Whatever is changed, emptied, added or deleted is restored within about a second. Several keepers that want the same
  * do not disturb each other.
  */
 export class ConfigurationKeeper {
@@ -72,7 +72,7 @@ interface LiveWebhook {
   readonly clientConfig?: { readonly caBundle?: string };
 }
 
-/** The webhooks as they are wanted, with the `caBundle` that is there where it is somebody else's to write. */
+/** The webhooks as they are wanted, with the `caBundle` that is there if another client owns that field. */
 function webhooksOf(live: KubeObject, wanted: WantedObject): object {
   const liveWebhooks = (live as { webhooks?: readonly LiveWebhook[] }).webhooks ?? [];
   const { webhooks } = wanted as unknown as WebhookConfiguration;

@@ -25,7 +25,7 @@ export interface ObjectKeeperOptions {
   readonly wanted: () => WantedObject | undefined;
   /** The body of a merge patch that takes out of the live object what was added to it. */
   readonly replacement: (live: KubeObject, wanted: WantedObject) => object;
-  /** Told of the object whenever it was read, `undefined` where there is none. @default nobody */
+  /** Told of the object whenever it was read, `undefined` where there is none. @default none */
   readonly onRead?: ((live: KubeObject | undefined) => void) | undefined;
   /** Milliseconds after which the object is looked at although nothing was heard of it. @default 300000 */
   readonly resyncMs?: number;
@@ -43,7 +43,7 @@ const WATCH_INTERVAL_MS = 1_000;
 const RETRY_MS = 250;
 const MAX_RETRY_MS = 15_000;
 
-/** Keeps one cluster-scoped object as it is wanted: a watch sees that it was changed or deleted, and it is put right. */
+/** Keeps one cluster-scoped object as it is wanted: a watch sees that it was changed or deleted, and it is restored. */
 export class ObjectKeeper {
   readonly #options: ObjectKeeperOptions;
   #kicked = Promise.withResolvers<void>();
@@ -119,7 +119,7 @@ export class ObjectKeeper {
     }
     const applied = await this.#apply(wanted, found, signal);
     onRead?.(applied);
-    logger.info({ resource: resource.resource, name, wasMissing: found === undefined }, "Put an object right");
+    logger.info({ resource: resource.resource, name, wasMissing: found === undefined }, "Restored object");
     if (!isAsWanted(applied, wanted)) {
       await this.#replace(applied, wanted, signal);
     }
@@ -133,7 +133,7 @@ export class ObjectKeeper {
       const options = { fieldManager: KEEPER_FIELD_MANAGER, force: true, signal };
       return await client.patch<KubeObject>(resource, { name }, patch, options);
     } catch (error) {
-      // What is wanted and what somebody added can be invalid together, such as a url beside a service.
+      // What is wanted and what another client added can be invalid together, such as a url beside a service.
       if (found === undefined || !(error instanceof ApiError) || error.status !== 422) {
         throw error;
       }
@@ -144,11 +144,11 @@ export class ObjectKeeper {
   /** Puts what is wanted in the place of what is there: server-side apply leaves alone what others added. */
   async #replace(live: KubeObject, wanted: WantedObject, signal: AbortSignal): Promise<void> {
     const { client, logger, resource, name, replacement } = this.#options;
-    // What is carried over of the live object may have changed meanwhile: the resourceVersion says no then.
+    // What is carried over of the live object may have changed in between: then the resourceVersion refuses the write.
     const { resourceVersion } = live.metadata;
     const body = { metadata: { resourceVersion }, ...replacement(live, wanted) };
     await client.patch(resource, { name }, { type: MERGE_PATCH, body }, { fieldManager: KEEPER_FIELD_MANAGER, signal });
-    logger.info({ resource: resource.resource, name }, "Took out of an object what somebody had added");
+    logger.info({ resource: resource.resource, name }, "Removed what another client had added to object");
   }
 
   /** Does `work` again and again, also after it failed. */

@@ -13,7 +13,7 @@ export type ReceivedBody = (
   | { readonly bytes: Buffer }
   | { readonly bytes: undefined; readonly head: Buffer; readonly length: number }
 ) & {
-  /** Gives the memory back, once; nobody may look at it after that. */
+  /** Gives the memory back, once; it must not be read after that. */
   readonly release: () => void;
 };
 
@@ -87,7 +87,7 @@ export class BodyBuffers {
     return found ?? Buffer.allocUnsafeSlow(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
   }
 
-  /** Takes one back; nobody may look at it any more. The largest ones are worth most and stay. */
+  /** Takes one back; it must not be read after that. The largest ones are worth most and stay. */
   give(buffer: Buffer): void {
     this.#free.push(buffer);
     this.#free.sort((a, b) => a.length - b.length);

@@ -56,7 +56,7 @@ function parse(bytes: Buffer): ParsedReview {
   try {
     return parseAdmissionReview(decodeReview(bytes));
   } catch {
-    // Neither the text nor where it breaks is repeated: it holds somebody's objects.
+    // Neither the text nor where it breaks is repeated: it holds a user's objects.
     return { valid: false, uid: "", problem: STATUS_TEXTS[400] ?? "" };
   }
 }

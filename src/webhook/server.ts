@@ -51,7 +51,7 @@ export interface WebhookServer {
  */
 export const DEFAULT_DRAIN_MS = 10_000;
 
-/** 5 seconds, which is the webhook's own timeout: after that nobody waits for the answer any more. */
+/** 5 seconds, which is the webhook's own timeout: after that no API server waits for the answer. */
 export const DEFAULT_FINISH_MS = 5_000;
 
 /**

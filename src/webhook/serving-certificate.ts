@@ -42,7 +42,7 @@ export class ServingCertificate {
 
   /**
    * Takes a pair into use; returns a reason (one clear line) and keeps the last good one if it is bad (unparsable, key
-   * does not match, expired). The pair that is in use already is nothing new: nobody is told.
+   * does not match, expired). The pair that is in use already is nothing new, and is not reported.
    */
   offer(pair: ServingPair): string | undefined {
     if (this.#current?.certPem === pair.certPem && this.#current.keyPem === pair.keyPem) {

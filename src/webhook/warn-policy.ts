@@ -13,7 +13,7 @@ export const WARN_POLICY_NAME = "ksvm-unfreeze-warning";
 /** Every write of this program to a CRD names its field manager; what it takes off is no surprise to it. */
 const BY_KSVM = `(has(request.options.fieldManager) && request.options.fieldManager == "${CRD_FIELD_MANAGER}")`;
 
-const OWNER = `(${hasAnnotation("oldObject", OWNER_ANNOTATION)} ? oldObject.metadata.annotations["${OWNER_ANNOTATION}"] : "nobody says by whom")`;
+const OWNER = `(${hasAnnotation("oldObject", OWNER_ANNOTATION)} ? oldObject.metadata.annotations["${OWNER_ANNOTATION}"] : "by an unknown owner")`;
 
 const WARNING = [
   '"the freeze of CustomResourceDefinition " + oldObject.metadata.name',
@@ -24,7 +24,7 @@ const WARNING = [
 ].join(" + ");
 
 /**
- * Warns whoever takes the freeze annotation off a CRD, and leaves it in the audit log. It is a policy and not part of
+ * Warns a user who takes the freeze annotation off a CRD, and leaves it in the audit log. It is a policy and not part of
  * the webhook because breaking the glass must work while the webhook is down; it never denies: its actions are to warn
  * and to audit, and where it cannot be evaluated it is ignored.
  */

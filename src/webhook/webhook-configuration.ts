@@ -2,7 +2,7 @@ import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
 
 /**
- * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where somebody
+ * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another client
  * else writes it, such as cert-manager's cainjector: a field that is not applied is not owned.
  */
 export type WebhookClientConfig =
@@ -68,7 +68,7 @@ export function webhookConfigurationOf(options: WebhookConfigurationOptions): We
           },
         ],
         matchPolicy: "Equivalent",
-        // The defaults, stated: a selector that somebody adds would take CRDs out of the webhook's sight.
+        // The defaults, stated: a selector that another client adds would take CRDs out of the webhook's sight.
         namespaceSelector: {},
         objectSelector: {},
         matchConditions: [

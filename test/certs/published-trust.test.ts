@@ -10,9 +10,7 @@ const [ours, other] = await Promise.all([issueServing(), issueServing()]);
 const CONFIGURATION = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
 const UNREAD = `${CONFIGURATION} has not been read yet`;
 const EMPTY = `the caBundle of ${CONFIGURATION} is empty`;
-const OTHER_CA = new RegExp(
-  `^the caBundle of ${CONFIGURATION} does not vouch for the serving certificate: none of its`,
-);
+const OTHER_CA = new RegExp(`^the caBundle of ${CONFIGURATION} does not trust the serving certificate: none of its`);
 
 function holder(caBundle: string | undefined, resourceVersion = "1"): BundleHolder {
   const clientConfig = caBundle === undefined ? {} : { caBundle };
@@ -33,7 +31,7 @@ const states: readonly [name: string, live: BundleHolder | undefined, lacking: s
   ["it has no caBundle", holder(undefined), EMPTY],
   ["its caBundle is empty", holder(""), EMPTY],
   ["its caBundle is another CA's", holder(other.caBundle), OTHER_CA],
-  ["its caBundle is a placeholder", holder("Cg=="), /vouch.*: it holds no certificate that can be read$/],
+  ["its caBundle is a placeholder", holder("Cg=="), /trust.*: it holds no certificate that can be read$/],
 ];
 
 for (const [name, live, lacking] of states) {

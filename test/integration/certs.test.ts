@@ -119,7 +119,7 @@ await t.test("a Secret of somebody else is refused in one line and left alone", 
   const base = { apiVersion: "v1", kind: "Secret" };
   const foreign = { ...base, type: "kubernetes.io/tls", metadata: { namespace: NAMESPACE, name: "foreign" }, data };
   const opaque = { ...base, type: "Opaque", metadata: { namespace: NAMESPACE, name: "opaque" } };
-  const words = { foreign: /somebody else filled it/, opaque: /its type is Opaque and must be kubernetes.io\/tls/ };
+  const words = { foreign: /another owner filled it/, opaque: /its type is Opaque and must be kubernetes.io\/tls/ };
   for (const secret of [foreign, opaque]) {
     const { name } = secret.metadata;
     const { uid } = (await api.create<SecretObject>(SECRETS, secret)).metadata;

@@ -173,7 +173,7 @@ async function untilLacking(replicas: readonly Replica[], lacking: RegExp): Prom
 }
 
 await tap.test(
-  "F30: a replica becomes ready once a caBundle was read that vouches for its certificate, and stays so",
+  "F30: a replica becomes ready once a caBundle was read that trusts its certificate, and stays so",
   async (t) => {
     await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
     const certDir = t.testdir({});
@@ -191,7 +191,7 @@ await tap.test(
     await setCaBundle(other.caBundle);
     await untilLacking(
       both,
-      new RegExp(`: the caBundle of ${configuration} does not vouch for the serving certificate: none`),
+      new RegExp(`: the caBundle of ${configuration} does not trust the serving certificate: none`),
     );
     t.equal((await both[0].health("/livez")).status, 200, "nothing that a restart would mend");
     await setCaBundle(ours.caBundle);

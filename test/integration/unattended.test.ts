@@ -84,9 +84,9 @@ async function sample(replica: Replica, line: string): Promise<number | undefine
 const replica = await startReplica(SLOW);
 
 await t.test("what the webhook needs is put there once, and found right from then on", async (t) => {
-  const puts = (): number => replica.log().split('"Put an object right"').length - 1;
+  const puts = (): number => replica.log().split('"Restored object"').length - 1;
   await eventually(() => Promise.resolve(puts() === 3), "the configuration, the policy and its binding are there");
-  t.notMatch(replica.log(), /Took out of an object what somebody had added/);
+  t.notMatch(replica.log(), /Removed what another client had added to object/);
 });
 
 /** A new resource gets one migration, which finds nothing to do. */

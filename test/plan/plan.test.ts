@@ -22,7 +22,7 @@ const cases: readonly [name: string, traits: CrdTraits, expected: Partial<PlanEn
   [
     "blocked when somebody else froze it",
     { metadata: BY_OTHERS },
-    { action: "blocked", note: "frozen by somebody else", removableVersions: [] },
+    { action: "blocked", note: "frozen by another owner", removableVersions: [] },
   ],
   [
     "migrate when a run of ours froze it",

@@ -189,7 +189,7 @@ class Opening {
     const timeUp = (): void =>
       this.#stopped.reject(new Error(`no connection stood within ${CONNECT_TIMEOUT_MS / 1_000} s`));
     this.#timer = setTimeout(timeUp, CONNECT_TIMEOUT_MS);
-    // Who waits for a stage gets the rejection; between two stages nobody waits.
+    // The waiter of a stage gets the rejection; between two stages there is none.
     this.#stopped.promise.catch(() => undefined);
     if (signal.aborted) {
       this.#onAbort();

@@ -47,7 +47,7 @@ export interface CredentialSource {
   refuse(refused: Credentials): void;
   /** Somebody uses this source until {@link release}. */
   hold(): void;
-  /** Ends a plugin that runs, where nobody is left to use what it prints. */
+  /** Ends a plugin that runs once no request waits for what it prints. */
   release(): void;
 }
 

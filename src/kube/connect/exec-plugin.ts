@@ -20,7 +20,7 @@ export interface ExecPluginOptions {
   readonly timeoutMs?: number;
 }
 
-/** How long a plugin may take that asks nobody, in milliseconds. */
+/** How long a plugin may take that asks the user nothing, in milliseconds. */
 const PLUGIN_TIMEOUT_MS = 60_000;
 /** How long a user may take to answer a plugin, in milliseconds. */
 const PROMPT_TIMEOUT_MS = 300_000;

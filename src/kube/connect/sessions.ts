@@ -22,7 +22,7 @@ export interface SessionsOptions {
   readonly clock: Clock;
   /** @default those of the configuration's user, shared by all connections of this process */
   readonly credentials?: CredentialSource | undefined;
-  /** Called whenever a connection was made; then there is one at a time. @default nobody is told */
+  /** Called whenever a connection was made; then there is one at a time. @default none */
   readonly onConnect?: (() => void) | undefined;
 }
 
