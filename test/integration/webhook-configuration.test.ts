@@ -108,7 +108,7 @@ async function frozen(word: string): Promise<TestKind> {
   return kind;
 }
 
-await t.test("the configuration is created, and put right whatever happens to it", async (t) => {
+await t.test("the configuration is created, and restored whatever happens to it", async (t) => {
   await keep(t);
   await eventually(isRight, "the configuration is there");
   const [hook] = (await live())?.webhooks ?? [];
@@ -130,8 +130,8 @@ await t.test("the configuration is created, and put right whatever happens to it
     await change({ webhooks });
     const begun = performance.now();
     const isAsBefore = async (): Promise<boolean> => isDeepStrictEqual((await live())?.webhooks, [hook]);
-    await eventually(isAsBefore, `${what} is put right`, 10_000);
-    t.comment(`${what}: put right after ${Math.round(performance.now() - begun)} ms`);
+    await eventually(isAsBefore, `${what} is restored`, 10_000);
+    t.comment(`${what}: restored after ${Math.round(performance.now() - begun)} ms`);
   }
   await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
   await eventually(isRight, "the deleted configuration is back", 10_000);
@@ -186,7 +186,7 @@ await t.test("F31: while something empties the caBundle in a loop it is repaired
       await change({ webhooks: [{ ...hook, clientConfig: { url: hook?.clientConfig.url, caBundle: "" } }] });
       resets++;
       const begun = performance.now();
-      await eventually(isRight, "the caBundle is put right", 20_000);
+      await eventually(isRight, "the caBundle is restored", 20_000);
       longest.ms = Math.max(longest.ms, performance.now() - begun);
       await sleep(300);
     }
@@ -195,7 +195,7 @@ await t.test("F31: while something empties the caBundle in a loop it is repaired
   stop.abort();
   await resetting;
   t.ok(resets >= 2, `${resets} resets`);
-  t.comment(`put right after ${Math.round(longest.ms)} ms at the most, ${resets} times`);
+  t.comment(`restored after ${Math.round(longest.ms)} ms at the most, ${resets} times`);
   t.ok(longest.ms < 10_000, "soon, on however slow a machine");
 });
 
