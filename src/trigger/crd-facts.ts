@@ -60,6 +60,7 @@ export const CRD_FIELDS: Projection = {
 export interface CrdRecord {
   readonly uid: string;
   readonly generation: number;
+  /** A digest of them where they are too many. */
   readonly storedVersions: readonly string[];
 }
 
@@ -89,14 +90,33 @@ export function crdFactsOf(crd: CustomResourceDefinition): CrdFacts {
 /** Characters of the record: those of some hundred versions. All annotations of an object together have a quarter of a megabyte. */
 export const MAX_RECORD_LENGTH = 16_384;
 
+/** What stands for more versions than a record may have. No version is named so: a name has no colon. */
+const DIGEST = "sha256:";
+
+function digestOf(text: string): string {
+  return `${DIGEST}${createHash("sha256").update(text).digest("hex")}`;
+}
+
+function recordedDigestOf(storedVersions: readonly string[]): string {
+  return digestOf(storedVersions.toSorted().join(","));
+}
+
 /**
- * The value of the annotation by which a StorageState remembers its CRD. More versions than it may have are left out as if no
- * look had seen them: what is stored is then recorded again with each look.
+ * The value of the annotation by which a StorageState remembers its CRD. A digest stands for more versions than it may have:
+ * without it each look would take them for versions that no look has seen.
  */
 export function formatCrdRecord({ uid, generation, storedVersions }: CrdRecord): string {
   const record = `${uid}/${generation}/`;
   const versions = storedVersions.join(",");
-  return record.length + versions.length > MAX_RECORD_LENGTH ? record : record + versions;
+  return record + (record.length + versions.length > MAX_RECORD_LENGTH ? recordedDigestOf(storedVersions) : versions);
+}
+
+/** Whether all these storedVersions are in the record; by its digest, whether they are the ones that are in it. */
+export function isRecorded(record: CrdRecord | undefined, storedVersions: readonly string[]): boolean {
+  const before = record?.storedVersions ?? [];
+  return before[0]?.startsWith(DIGEST) === true
+    ? before[0] === recordedDigestOf(storedVersions)
+    : storedVersions.every((version) => before.includes(version));
 }
 
 /** Reads that annotation; `undefined` where this program did not write it. */
@@ -117,7 +137,7 @@ export function parseCrdRecord(value: string | undefined): CrdRecord | undefined
  */
 export function storedVersionsMarkOf({ storedVersions }: Pick<CrdFacts, "storedVersions">): string {
   const mark = storedVersions.join(",");
-  return mark.length <= MAX_ANNOTATION_LENGTH ? mark : `sha256:${createHash("sha256").update(mark).digest("hex")}`;
+  return mark.length <= MAX_ANNOTATION_LENGTH ? mark : digestOf(mark);
 }
 
 /** Whether the spec of the CRD is the one that was remembered: it is the same CRD in the same generation. */

@@ -1,7 +1,7 @@
 import { specKeyOf } from "../api/crd.ts";
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import { MAX_HASHES } from "../api/parse-storage-state.ts";
-import { type CrdFacts, type CrdRecord, hasNotFlipped, isSameSpec } from "./crd-facts.ts";
+import { type CrdFacts, type CrdRecord, hasNotFlipped, isRecorded, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import type { Observed } from "./survey.ts";
 
@@ -154,8 +154,7 @@ function unseenHashesOf(state: StateFacts | undefined, situation: Situation): re
 
 /** Whether the last look saw this spec, and all these storedVersions. */
 function isSeen(record: CrdRecord | undefined, crd: CrdFacts): boolean {
-  const before = record?.storedVersions ?? [];
-  return isSameSpec(record, crd) && crd.storedVersions.every((version) => before.includes(version));
+  return isSameSpec(record, crd) && isRecorded(record, crd.storedVersions);
 }
 
 /** Whether a clean CRD had no other storage version since the last look, or every object was rewritten since. */

@@ -5,6 +5,8 @@ import { groupList, sendJson, startServer } from "../kube/local-server.ts";
 import { MAX_HASHES, parseStorageState } from "../../src/api/parse-storage-state.ts";
 import { formatCrdRecord, MAX_RECORD_LENGTH, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
 import { decide } from "../../src/trigger/decide.ts";
+import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
+import type { StateFacts } from "../../src/trigger/next-status.ts";
 import { builtIn, crd, custom, migration, NOW, situation, state } from "./situation.ts";
 
 function hashes(count: number): readonly string[] {
@@ -52,7 +54,9 @@ await tap.test("a StorageState with more hashes than our CRD takes counts as nev
 
 await tap.test("formatCrdRecord() and parseCrdRecord() keep to a length", async (t) => {
   const record = { uid: "u", generation: 3, storedVersions: hashes(4_000) };
-  t.equal(formatCrdRecord(record), "u/3/");
+  const text = formatCrdRecord(record);
+  t.match(text, /^u\/3\/sha256:[0-9a-f]{64}$/);
+  t.equal(formatCrdRecord(parseCrdRecord(text) ?? record), text, "what was read is the same record");
   t.equal(parseCrdRecord(`u/3/${"v".repeat(MAX_RECORD_LENGTH)}`), undefined);
 });
 
@@ -99,3 +103,24 @@ await tap.test(
     t.not(decide(situation(other, known, [lifted])).create, undefined, "until storedVersions is another list");
   },
 );
+
+await tap.test("decide() ends where a CRD that is never pruned lists more versions than a record has", async (t) => {
+  const stored = Array.from({ length: 300 }, (_, at) => `v${at}`.padEnd(63, "x"));
+  const observed = custom(crd(stored));
+  let known: StateFacts | undefined;
+  let ended: MigrationFacts | undefined;
+  const causes: string[] = [];
+  for (let look = 0; look < 6; look++) {
+    const seen = { ...situation(observed, known, ended === undefined ? [] : [ended]), managesStoredVersions: false };
+    const { cause, create, crdRecord, status } = decide(seen);
+    causes.push(cause);
+    known = state(status?.persisted ?? known?.persisted ?? [], status?.current ?? known?.current ?? "", {
+      crd: crdRecord === undefined ? known?.crd : parseCrdRecord(crdRecord),
+    });
+    ended = create === undefined ? ended : migration("Succeeded", create.hash);
+  }
+  t.same(causes, ["new", "completed", "unchanged", "unchanged", "unchanged", "unchanged"]);
+  const more = custom(crd([...stored, "v2alpha1"], { hash: observed.hashes[0] ?? "" }));
+  const later = decide({ ...situation(more, known), managesStoredVersions: false });
+  t.equal(later.cause, "storedVersions", "one version more is news");
+});

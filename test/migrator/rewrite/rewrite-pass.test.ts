@@ -116,7 +116,7 @@ function pageOf({ query }: SeenRequest, count: number, written: ReadonlySet<stri
 }
 
 await tap.test("RewritePass tells of each object what it was last written with, where it wrote it", async (t) => {
-  const { advances } = await pass(t, { count: 3, pageSize: 2, accepts: () => true, written: new Set(["w1"]) });
+  const { advances } = await pass(t, { count: 3, pageSize: 2, accepts: (name) => name !== "w1" });
   t.same(
     advances.map(({ done, watermark }) => [done, watermark]),
     [1, 2, 3].map((done) => [done, "100"]),
