@@ -3,7 +3,7 @@ import type { MigrationResult } from "../migrator/result.ts";
 import type { EventText } from "./event-recorder.ts";
 import type { Phase } from "./migration-status.ts";
 
-/** What an event of a run tells whoever looks at the migration; `undefined` where nothing. */
+/** What an event of a run tells those who look at the migration; `undefined` where nothing. */
 export function eventTextOf(event: MigrationEvent): EventText | undefined {
   switch (event.type) {
     case "frozen":

@@ -36,7 +36,7 @@ const NEAREST = 10;
 /** So many names of migrations at work are told of. */
 const NAMES_SHOWN = 3;
 
-/** The migrations that nobody carries out and that do not show it yet, the front of the queue first. */
+/** The migrations that are not being carried out and do not show it yet, the front of the queue first. */
 export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): readonly IdleStatus[] {
   const front = context.mark === undefined ? frontOf(queue, context) : new Map<string, Wanted>();
   const { fresh, moved } = partition([...front.values()].filter(isNews));

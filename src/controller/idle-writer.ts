@@ -30,7 +30,7 @@ const MIN_INTERVAL_MS = 2_000;
 const MAX_WRITES = 200;
 const WRITE_TIMEOUT_MS = 10_000;
 
-/** Writes the status of migrations that nobody carries out: their place in the queue, and that they are suspended. */
+/** Writes the status of migrations that are not being carried out: their place in the queue, and that they are suspended. */
 export class IdleWriter {
   readonly #options: IdleWriterOptions;
   /** By uid: why the status of a migration cannot be written, which is said once. */
@@ -78,7 +78,7 @@ export class IdleWriter {
   async #write({ migration, conditions, phase, queuePosition }: IdleStatus, signal: AbortSignal): Promise<boolean> {
     const { assertLeading, client, logger, onWritten } = this.#options;
     const { name, resource, resourceVersion, state, uid } = migration;
-    // One that was written since, or that somebody began, says by a conflict that this is out of date.
+    // One that was written since, or that has begun, says by a conflict that this is out of date.
     const metadata = { uid, resourceVersion };
     const body = { metadata, status: { conditions, queuePosition: queuePosition ?? null } };
     const within = AbortSignal.any([signal, AbortSignal.timeout(WRITE_TIMEOUT_MS)]);

@@ -24,7 +24,7 @@ export interface LeaderPartOptions extends ReplicaOptions {
   readonly freezes: FreezeSink;
 }
 
-/** What one replica does at a time: it migrates, decides what is to be migrated, and sees to the certificates. */
+/** What one replica does at a time: it migrates, decides what is to be migrated, and keeps the certificates. */
 export class LeaderPart {
   readonly #options: LeaderPartOptions;
   readonly #series: ResourceSeries;

@@ -34,7 +34,7 @@ export interface MigrationControllerOptions {
   readonly maxConcurrent?: number;
   /** Where its loops are watched. @default nowhere */
   readonly loops?: Pick<ReplicaLoops, "add">;
-  /** Watches the run on a resource (`plural.group`). @default nobody does */
+  /** Watches the run on a resource (`plural.group`). @default none */
   readonly observe?: (resource: string) => RunObserver;
   /** Told how many migrations there are in each state, whenever that may have changed. */
   readonly onStates?: (states: Readonly<Record<MigrationState, number>>) => void;

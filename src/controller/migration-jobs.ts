@@ -34,7 +34,7 @@ export interface MigrationJobsOptions {
   readonly identity: string;
   /** The Lease of the leader, see {@link LeaderElector}. */
   readonly leadership: Pick<LeaderElector, "assertLeading" | "key" | "replaced">;
-  /** Watches the run on a resource (`plural.group`). @default nobody does */
+  /** Watches the run on a resource (`plural.group`). @default none */
   readonly observe?: ((resource: string) => RunObserver) | undefined;
   /** Without a limit: an API server that is down is waited for. */
   readonly retrier: Retrier;

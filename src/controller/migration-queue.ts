@@ -28,7 +28,7 @@ export interface QueuedMigration {
   readonly queuePosition?: number;
 }
 
-/** The part of a migration that queueing goes by. */
+/** The part of a migration that its place in the queue depends on. */
 export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
   const { name, uid, resourceVersion, creationTimestamp = "", annotations } = migration.metadata;
   const { conditions = [], queuePosition } = migration.status ?? {};

@@ -100,7 +100,7 @@ export class MigrationRecord {
     for (;;) {
       await pace.turn(signal);
       const answer = await retrier.run(() => client.find<unknown>(MIGRATIONS, ref, { signal }), signal);
-      // One that cannot be read is left out and named by whoever lists all of them.
+      // One that cannot be read is left out and named by those that list all of them.
       const found = answer === undefined ? undefined : parseMigration(answer).object;
       if (found === undefined || found.metadata.uid !== ref.uid || isFinished(found)) {
         return undefined;
@@ -138,7 +138,7 @@ export class MigrationRecord {
    * @throws as {@link update}.
    */
   saveToken(continueToken: string | undefined): Promise<void> {
-    // It is for whoever looks on alone. One that our CRD does not take is left out.
+    // It serves only those who watch. One that our CRD does not take is left out.
     const shown = (continueToken?.length ?? 0) > MAX_TOKEN_LENGTH ? undefined : continueToken;
     return this.#inTurn(async () => {
       if ((this.#current.spec.continueToken ?? "") !== (shown ?? "")) {

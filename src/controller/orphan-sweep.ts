@@ -47,7 +47,7 @@ const PAGE_SIZE = 100;
 const AT_ONCE = 16;
 /** Between two sweeps, in milliseconds. */
 const SWEEP_EVERY_MS = 60_000;
-/** Milliseconds for one of them, whatever the API server answers about it, and for what is tried again meanwhile. */
+/** Milliseconds for one of them, whatever the API server answers about it, and for what is tried again in that time. */
 const MAX_MS = 120_000;
 const PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
 const RELEASE_TIMEOUT_MS = 10_000;
@@ -68,7 +68,7 @@ export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): P
 
 /**
  * Lifts every freeze of ours whose run is dead and that no migration will take over. A run is dead where its Lease can be
- * taken, or, in a namespace where it may only be read, where nobody renews it. What does not work for one CRD keeps no
+ * taken, or, in a namespace where it may only be read, where it is no longer renewed. What does not work for one CRD keeps no
  * other from being looked at; foreign freezes are left alone.
  */
 export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
@@ -138,7 +138,7 @@ async function sweepOne(options: OrphanSweepOptions, orphan: Orphan): Promise<vo
   }
 }
 
-/** A run that begins meanwhile waits for the Lease, so the freeze is still the dead one's, or gone. */
+/** A run that begins in between waits for the Lease, so the freeze is still the dead one's, or gone. */
 async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: LeaseRef): Promise<void> {
   const lease = await RunLease.acquire({ ...options, ...ref });
   const keepCheckpoint = lease.checkpoint !== undefined;

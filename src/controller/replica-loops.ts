@@ -5,7 +5,7 @@ import type { ControllerSettings } from "./settings.ts";
 const MINUTE_MS = 60_000;
 /**
  * Every request has a deadline of a minute or two, and every watch ends after 320 s: who does nothing for so long, in
- * milliseconds, hangs. A limit is generous, since a restart in the middle of an outage mends nothing.
+ * milliseconds, hangs. A limit is generous, since a restart in the middle of an outage repairs nothing.
  */
 const LIMIT_MS = 30 * MINUTE_MS;
 

@@ -52,11 +52,11 @@ export interface RunFactoryOptions {
   readonly ignoredApiservers?: readonly string[] | undefined;
   /** Refuses to sample API servers that cannot be asked one by one. @default false */
   readonly strict?: boolean;
-  /** Told of every failure that is retried. @default nobody is told */
+  /** Told of every failure that is retried. @default none */
   readonly onRetry?: (error: unknown, delayMs: number) => void;
-  /** Told of every wait because of `maxQps`, in milliseconds. @default nobody is told */
+  /** Told of every wait because of `maxQps`, in milliseconds. @default none */
   readonly onWait?: (ms: number) => void;
-  /** Told how many requests a run may have under way, whenever that changes. @default nobody is told */
+  /** Told how many requests a run may have under way, whenever that changes. @default none */
   readonly onLimit?: (resource: string, limit: number) => void;
 }
 

@@ -87,7 +87,7 @@ export interface Verdict {
 
 /**
  * What is final and what is waited for, for the migrations of users and of the trigger alike. The trigger creates another
- * one for each of its own that failed, later each time; nobody does that for one of a user. docs/errors.md has this table
+ * one for each of its own that failed, later each time; for one of a user no controller does that. docs/errors.md has this table
  * in words.
  */
 export function verdictOf(error: unknown): Verdict {

@@ -20,7 +20,7 @@ export interface ServeOptions extends ReplicaOptions {
 
 /**
  * One replica of the installed system, until the signal is aborted: every replica serves the webhook, one migrates. Then
- * runs end cleanly, the Lease is given up, and the webhook answers until nobody sends it anything any more.
+ * runs end cleanly, the Lease is given up, and the webhook answers until no API server sends it a review.
  *
  * @throws {Error} of node:net where an address cannot be had.
  */

@@ -102,7 +102,7 @@ export class Slot {
 
   /**
    * Waits for a turn, where this work does not have the slot.
-   * @throws the signal's reason where it is aborted meanwhile.
+   * @throws the signal's reason if it is aborted before that.
    */
   async acquire(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();

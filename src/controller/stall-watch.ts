@@ -32,7 +32,7 @@ export class StallWatch {
   #until = Number.NEGATIVE_INFINITY;
   /** Missing where the run got further since. */
   #failure: { readonly error: unknown } | undefined;
-  /** Whether the try after the last failure was without an answer when somebody last looked. */
+  /** Whether the try after the last failure was without an answer at the last look. */
   #isUnanswered = false;
 
   constructor(clock: Clock) {

@@ -41,7 +41,7 @@ export class WebhookPart {
     this.#configuration = loops.add("configuration");
     this.#serving = loops.add("serving-certificate");
     const { clock } = this.#configuration;
-    // The roots of API servers' own machines may vouch for a URL that users chose, hardly for the name of a Service.
+    // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({ certificate: this.#certificate, isBundleOptional, clock, logger });
     this.#keeper = new ConfigurationKeeper({

@@ -22,9 +22,9 @@ export interface LeaderElectorOptions {
   readonly renewDeadlineMs?: number;
   /** Milliseconds between attempts. @default 2000 */
   readonly retryPeriodMs?: number;
-  /** Told of every attempt that failed for another reason than that somebody else leads. */
+  /** Told of every attempt that failed for another reason than that another replica leads. */
   readonly onError?: (error: unknown) => void;
-  /** Told of every attempt that did not fail, whoever leads. */
+  /** Told of every attempt that did not fail, whichever replica leads. */
   readonly onAnswer?: () => void;
 }
 
@@ -68,7 +68,7 @@ export class LeaderElector {
     return this.#replaced;
   }
 
-  /** Whether the Lease was confirmed so lately that nobody else can hold it yet. */
+  /** Whether the Lease was confirmed so lately that no other replica can hold it yet. */
   get isLeading(): boolean {
     return this.#confirmed !== undefined && this.#remainingMs() > 0;
   }
@@ -84,8 +84,8 @@ export class LeaderElector {
   }
 
   /**
-   * Competes for the Lease until the signal is aborted, and leads whenever it is had. The signal that `lead` gets is
-   * aborted when leadership is lost, before anybody else can have it, or when `signal` is; only after `lead` has ended is
+   * Competes for the Lease until the signal is aborted, and leads whenever it holds it. The signal that `lead` gets is
+   * aborted when leadership is lost, before another replica can hold it, or when `signal` is; only after `lead` has ended is
    * the Lease given up, or competed for again.
    *
    * @param onChange told when leadership begins, and when it is lost or its work has ended
@@ -225,7 +225,7 @@ export class LeaderElector {
     return this.#options.clock.monotonic() - at >= durationMs;
   }
 
-  /** `false` where somebody else wrote it since `before` was read, or created it. */
+  /** `false` if another client wrote it since `before` was read, or created it. */
   async #write(before: Lease | undefined, signal: AbortSignal): Promise<boolean> {
     const { client, clock, name, namespace } = this.#options;
     const sentAt = momentOf(clock);

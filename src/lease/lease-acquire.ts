@@ -27,7 +27,7 @@ export interface RunLeaseOptions {
 
 /** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
 const DURATION_SECONDS = 15;
-/** No run asks for more; whatever a Lease says, nobody is kept waiting longer. */
+/** No run asks for more; whatever a Lease says, no run waits longer. */
 const MAX_DURATION_SECONDS = 60;
 const OBSERVE_POLL_MS = 500;
 /** How often it is tried again, and how soon, where other clients write the Lease at the same time. */
@@ -98,7 +98,7 @@ export function observedMsOf(lease: Lease | undefined): number {
   return Math.min(lease?.spec?.leaseDurationSeconds ?? DURATION_SECONDS, MAX_DURATION_SECONDS) * 1_000;
 }
 
-/** `undefined` where somebody else was quicker. */
+/** `undefined` if another client was quicker. */
 async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Promise<Lease | undefined> {
   const { client, clock, identity, namespace, name, retrier, signal } = options;
   const now = microTime(clock);

@@ -17,7 +17,7 @@ export interface RunLivenessOptions {
 const OBSERVE_POLL_MS = 2_000;
 
 /**
- * Whether no run lives on a Lease: it is gone, or nobody renews it, while it is watched for as long as it lasts. It is
+ * Whether no run lives on a Lease: it is gone, or not renewed, while it is watched for as long as it lasts. It is
  * only read: for the Lease of a run whose namespace grants no more than that. A run that stood still and wakes up after
  * this finds its freeze lifted, and ends.
  * @throws {ApiError} Forbidden where the Lease may not be read; {KsvmError} RetryBudgetExceeded.

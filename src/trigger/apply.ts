@@ -36,7 +36,7 @@ export interface ApplyContext extends CallOptions {
 /**
  * Does what was decided. Migrations that no longer count go first and the new one comes last, so that whatever cuts this
  * short leaves a StorageState that says too much rather than too little.
- * @throws {ApiError} Conflict where the StorageState, or a migration to mark, was written meanwhile: what was decided may
+ * @throws {ApiError} Conflict where the StorageState, or a migration to mark, was written in between: what was decided may
  *   be wrong then, and is decided again; {ApiError | TransportError}.
  */
 export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
@@ -80,7 +80,7 @@ async function remove({ client, index, signal }: ApplyContext, migration: Migrat
 }
 
 /**
- * A resourceVersion goes with it: a migration that began meanwhile is not taken for one that begins after now.
+ * A resourceVersion goes with it: a migration that began in between is not taken for one that begins after now.
  * @returns what it is now
  */
 async function annotate(
@@ -99,7 +99,7 @@ async function annotate(
     if (isConflict(error)) {
       await readAgain({ client, index, signal }, migration);
     }
-    // One that is gone vouches for nothing. A conflict is for the caller: an old mark that stays would vouch for too much.
+    // One that is gone proves nothing. A conflict is for the caller: an old mark that stays would prove too much.
     if (!isAbsent(error, name)) {
       throw error;
     }
@@ -128,7 +128,7 @@ function marksOf({ observed: { agreed, crd, storageVersion } }: Situation): Read
   };
 }
 
-/** The status in one write that fails where somebody wrote since; what is remembered of the CRD after it. */
+/** The status in one write that fails if another client wrote since; what is remembered of the CRD after it. */
 async function writeState(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
   const { client, signal } = context;
   const { name } = situation.observed;

@@ -38,7 +38,7 @@ export interface Decision {
   readonly status?: Pick<NextStatus, "persisted" | "current">;
   /** What the StorageState is to remember of its CRD; missing where that stays. */
   readonly crdRecord?: string;
-  /** Migrations of somebody else that are taken for the one that is needed, as far as nobody touched them since. */
+  /** Migrations of other owners that are taken for the one that is needed, if no client changed them since. */
   readonly adopt: readonly MigrationFacts[];
   readonly create?: NewMigration;
   /** Milliseconds after which to look again; missing where only an event or the next poll calls for it. */
@@ -51,8 +51,8 @@ export interface Decision {
 export const DISAGREEMENT_POLL_MS = 10_000;
 
 /**
- * Decides what to do about one resource. It goes by what there is, not by what was done: a run that was cut short
- * anywhere is put right by the next.
+ * Decides what to do about one resource. It looks at what there is, not at what was done: a run that was cut short
+ * anywhere is completed by the next.
  */
 export function decide(situation: Situation): Decision {
   const next = nextStatusOf(situation);
@@ -140,7 +140,7 @@ function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "c
   return record === undefined || record === before ? {} : { crdRecord: record };
 }
 
-/** The migration that is needed: one that is there already, one of somebody else that has not begun, or a new one. */
+/** The migration that is needed: one that is there already, one of another owner that has not begun, or a new one. */
 function migrationFor(
   situation: Situation,
   next: NextStatus,

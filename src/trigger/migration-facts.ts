@@ -33,7 +33,7 @@ export interface MigrationFacts {
   readonly createdAt: number;
   /** When it ended, in milliseconds since the Unix epoch; its creation where that cannot be told. */
   readonly endedAt: number;
-  /** The hash that it migrates to; missing where nobody vouches for it. */
+  /** The hash that it migrates to; missing if it is unknown. */
   readonly hash?: string;
   readonly attempt: number;
   readonly storedVersions?: string;

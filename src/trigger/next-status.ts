@@ -40,7 +40,7 @@ export interface NextStatus {
   readonly current: string;
 }
 
-/** Everything that a decision on one resource goes by. */
+/** Everything that a decision on one resource depends on. */
 export interface Situation {
   readonly observed: Observed;
   readonly state: StateFacts | undefined;
@@ -127,7 +127,7 @@ function knownStateOf({ observed: { crd }, state }: Situation): StateFacts | und
 }
 
 /**
- * Whether nobody looked for too long. A CRD shows that nothing was missed: its storage version is what it was and cannot
+ * Whether the last look was too long ago. A CRD shows that nothing was missed: its storage version is what it was and cannot
  * have gone there and back, and its storedVersions lists nothing else.
  */
 function isStale({ now, observed: { crd, agreed }, staleAfterMs }: Situation, state: StateFacts): boolean {
@@ -139,7 +139,7 @@ function isStale({ now, observed: { crd, agreed }, staleAfterMs }: Situation, st
 /**
  * The versions in storedVersions, where they say something new: a change there and back between two looks. What was
  * there at the last look is not new: with `--manage-stored-versions=false` it is never pruned. Where another client may
- * have pruned them since such a change, nobody knows them, unless every object was rewritten since.
+ * have pruned them since such a change, they are unknown, unless every object was rewritten since.
  */
 function unseenHashesOf(state: StateFacts | undefined, situation: Situation): readonly string[] {
   const { crd } = situation.observed;

@@ -34,7 +34,7 @@ export interface ReconcilerOptions {
   readonly observer: Observer;
   readonly index: MigrationIndex;
   readonly queue: WorkQueue;
-  /** Told after each poll which resources are gone. @default nobody is told */
+  /** Told after each poll which resources are gone. @default none */
   readonly onPoll?: ((isGone: (name: string) => boolean) => void) | undefined;
 }
 
@@ -55,7 +55,7 @@ const LAST_RETRY_MS = 60_000;
 export class Reconciler {
   readonly #options: ReconcilerOptions;
   readonly #surveyLog: SurveyLog;
-  /** What the last poll saw and nobody has looked at since. */
+  /** What the last poll saw and has not been looked at since. */
   readonly #polled = new Map<string, Seen>();
   readonly #failures = new Map<string, number>();
   /** How often API servers were seen not to have followed a CRD, in a row. */
@@ -93,7 +93,7 @@ export class Reconciler {
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
     this.#options.onPoll?.(goneBy(observation));
-    // What nobody got to since the last poll keeps its place before the others.
+    // What was not looked at since the last poll keeps its place before the others.
     for (const name of [...this.#polled.keys()].filter((one) => !names.has(one))) {
       this.#polled.delete(name);
     }

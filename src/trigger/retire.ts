@@ -32,7 +32,7 @@ const LAST_RETRY_MS = 60_000;
 
 /**
  * Deletes the StorageStates that a trigger of ours kept, once it is switched off: no look keeps them true any more, and an
- * administrator would go by their last value. It is tried until it succeeds or the signal is aborted.
+ * administrator would rely on their last value. It is tried until it succeeds or the signal is aborted.
  */
 export async function retireStorageStates({ client, clock, logger, signal }: RetireOptions): Promise<void> {
   const pace = new LoopPace({ clock, minMs: FIRST_RETRY_MS, maxMs: LAST_RETRY_MS });

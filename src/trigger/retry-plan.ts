@@ -10,7 +10,7 @@ export type Retry =
       readonly reason: string;
       /** Missing where only a change of the CRD or a user ends the wait. */
       readonly lookAgainMs?: number;
-      /** Failed migrations of somebody else that are to remember what they failed for. */
+      /** Failed migrations of other owners that are to remember what they failed for. */
       readonly mark: readonly MigrationFacts[];
     };
 
@@ -34,7 +34,7 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   const lifted = failures.findLast((one) => isLiftFinal(one, situation));
   if (lifted !== undefined) {
     const mark = lifted.hash === undefined ? [lifted] : [];
-    return { kind: "wait", reason: `somebody lifted the freeze of "${lifted.name}"`, mark };
+    return { kind: "wait", reason: `another client lifted the freeze of "${lifted.name}"`, mark };
   }
   const succeeded = isNewSpell ? [] : migrations.filter(({ state }) => state === "Succeeded");
   const inVain = [...failures.filter((one) => hasSameStoredVersions(one, situation)), ...succeeded];
@@ -69,8 +69,8 @@ function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }:
 }
 
 /**
- * A freeze that somebody lifted is not put back by itself, until the storage version or storedVersions is another one
- * (DESIGN.md, "Break-glass is final"). A migration that nobody marked failed for what is there now.
+ * A freeze that another client lifted is not put back by itself, until the storage version or storedVersions is another one
+ * (DESIGN.md, "Break-glass is final"). An unmarked migration failed for what is there now.
  */
 function isLiftFinal(migration: MigrationFacts, situation: Situation): boolean {
   const { agreed, crd } = situation.observed;

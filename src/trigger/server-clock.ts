@@ -14,7 +14,7 @@ const GOOD_FOR_MS = 30_000;
 
 /**
  * The API server's clock, by the `Date` header of its answers. The clock of a replica that was wrong would make a heartbeat
- * look fresh to the next leader, however long nobody looked.
+ * look fresh to the next leader, however long no replica looked.
  */
 export class ServerClock implements SharedClock {
   readonly #client: ApiClient;

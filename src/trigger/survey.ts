@@ -135,7 +135,7 @@ function reasonToLeaveOut(
     [excludedGroups.includes(entries[0]?.group ?? ""), "its group is excluded"],
     [crd?.isOptedOut ?? false, "its CRD turns the trigger off"],
     [!isMigratable, "it cannot be listed and patched"],
-    [!hasHash, "it has no storageVersionHash: nobody can tell how it is stored"],
+    [!hasHash, "it has no storageVersionHash: it cannot be told how it is stored"],
   ];
   return reasons.find(([applies]) => applies)?.[1];
 }

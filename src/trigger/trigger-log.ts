@@ -16,7 +16,7 @@ export class SurveyLog {
   /** Logs what is different from the last time. */
   write({ leftOut, observed, unavailable }: Survey): void {
     this.#logger.debug({ resources: observed.length, leftOut: leftOut.length }, "read discovery");
-    // There are about a hundred subresources, which nobody misses.
+    // There are about a hundred subresources, which are no loss.
     const resources = leftOut
       .filter(({ name }) => !name.includes("/"))
       .map(({ name, reason }) => ({ resource: name, reason }));

@@ -21,9 +21,9 @@ export interface TriggerOptions extends ObserverOptions {
   readonly intervalMs?: number;
   /** Whether migrations freeze CRDs and prune storedVersions. @default true */
   readonly managesStoredVersions?: boolean;
-  /** Told after each look at the whole of discovery which resources are gone. @default nobody is told */
+  /** Told after each look at the whole of discovery which resources are gone. @default none */
   readonly onPoll?: (isGone: (name: string) => boolean) => void;
-  /** Beats with every look, and while there is nothing to look at. @default nobody watches it */
+  /** Beats with every look, and while there is nothing to look at. @default none */
   readonly pulse?: Pulse;
   /** What heartbeats are written and judged by. @default the API server's clock */
   readonly sharedClock?: SharedClock;
@@ -210,7 +210,7 @@ export class Trigger {
       ...this.#options,
       resource: STORAGE_VERSIONS,
       what: "StorageVersions",
-      cost: "the trigger goes by the storageVersionHash in discovery, as where they are not served",
+      cost: "the trigger reads the storageVersionHash in discovery, as where they are not served",
       signal,
       onStart: () => this.#onFollowing("storageVersions"),
       onNothing: () => this.#following.storageVersions.resolve(),

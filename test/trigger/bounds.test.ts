@@ -98,7 +98,7 @@ await tap.test(
     const failed = migration("Failed", created?.hash, { ...mark, endedAt: NOW - 1 });
     t.equal(decide(situation(observed, known, [failed])).create, undefined, "the retry comes later");
     const lifted = migration("Failed", created?.hash, { ...mark, reason: "FreezeLifted", endedAt: 0 });
-    t.match(decide(situation(observed, known, [lifted])).waiting, /somebody lifted the freeze/);
+    t.match(decide(situation(observed, known, [lifted])).waiting, /another client lifted the freeze/);
     const other = custom(crd(stored.toReversed(), { hash: observed.hashes[0] ?? "" }));
     t.not(decide(situation(other, known, [lifted])).create, undefined, "until storedVersions is another list");
   },

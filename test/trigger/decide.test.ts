@@ -240,7 +240,7 @@ await tap.test("decide() puts no freeze back that somebody lifted", async (t) =>
   const decision = decide(situation(observed, known, [lifted]));
   t.equal(decision.create, undefined);
   t.equal(decision.lookAgainMs, undefined, "not even later");
-  t.match(decision.waiting, /somebody lifted the freeze/);
+  t.match(decision.waiting, /another client lifted the freeze/);
 
   const flipped = decide(situation(custom(crd(["v1", "v1alpha1"])), known, [lifted]));
   t.match(flipped.create, { hash: "#v1alpha1" }, "until the storage version changes");

@@ -44,7 +44,7 @@ await tap.test("surveyOf() names what it leaves out, and why", async (t) => {
     new Map([
       ["deployments/scale.apps", "it is a subresource, which is not stored"],
       ["reviews.apps", "it cannot be listed and patched"],
-      ["opaque.apps", "it has no storageVersionHash: nobody can tell how it is stored"],
+      ["opaque.apps", "it has no storageVersionHash: it cannot be told how it is stored"],
       ["events.events.k8s.io", 'its objects are those of "events"'],
       ["jobs.batch", "its group is excluded"],
       ["widgets.example.com", "its CRD turns the trigger off"],
