@@ -1,9 +1,10 @@
 import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
-import { type AskResult, askAll, type Check } from "../apiservers/ask-all.ts";
+import { type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
 import { type ConvergenceTarget, convergenceCheck, notConverged } from "../apiservers/converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "../freeze/freeze-proof.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
@@ -43,13 +44,19 @@ export class FreezeEvidence {
     const apiServers = await findApiServers(signal);
     // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
     // with those of convergence.
+    const stuck = this.#stuck();
     const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };
     const { silent } = await askAll(proven, freezeCheck(this.#proof), {
       clock,
       signal,
       spreadMs: 0,
       timeoutMs: options.proofTimeoutMs,
-      onFailure: (server, failure) => failure.silent && emit({ type: "lagging", server, reason: failure.reason }),
+      onFailure: (server, failure) => {
+        stuck(server, failure);
+        if (failure.silent) {
+          emit({ type: "lagging", server, reason: failure.reason });
+        }
+      },
       errorOf: (server, reason, isSilent) =>
         (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
         freezeNotProven(this.#proof, server, reason),
@@ -100,12 +107,30 @@ export class FreezeEvidence {
     return restarts === 0 ? fingerprintOf(apiServers) : `${fingerprintOf(apiServers)} restarts=${restarts}`;
   }
 
+  /**
+   * Counts the failed requests of one question as time that a freeze is held without progress. It is not held any longer for
+   * a failure that may pass, as an attempt is broken off for one elsewhere. An API server that does not answer at all, or that
+   * answers and lags, has the time limit of the question, and an error of its own.
+   */
+  #stuck(): (server: string, failure: CheckFailure) => void {
+    const { clock, retrier } = this.#context;
+    const since = new Map<string, number>();
+    return (server, { cause, silent }) => {
+      const begun = since.get(server) ?? clock.monotonic();
+      since.set(server, begun);
+      if (!silent && failureKindOf(cause) === "transient") {
+        retrier.stuck(cause, begun);
+      }
+    };
+  }
+
   #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
     const { clock, emit, options, signal } = this.#context;
     const { convergenceTimeoutMs: timeoutMs } = options;
     const target = targetOf(crd);
     const converged = convergenceCheck(target, signal);
     const proven = freezeCheck(this.#proof);
+    const stuck = this.#stuck();
     const both: Check = async (client) => (await proven(client)) ?? (await converged(client));
     return askAll(apiServers, apiServers.mode === "each" ? converged : both, {
       clock,
@@ -113,7 +138,10 @@ export class FreezeEvidence {
       spreadMs,
       // The samples themselves take spreadMs.
       timeoutMs: timeoutMs + spreadMs,
-      onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
+      onFailure: (server, failure) => {
+        emit({ type: "lagging", server, reason: failure.reason });
+        stuck(server, failure);
+      },
       errorOf: (server, reason, isSilent) =>
         (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
         notConverged(target, timeoutMs, server, reason),

@@ -146,6 +146,16 @@ export class Retrier {
     return budgetMs - (isBlip ? stuckMs : Math.max(stuckMs, budget.idleMs(cause)));
   }
 
+  /**
+   * Tells that a request which others retry has failed since `since`: where a freeze is held, that counts.
+   * @throws {WaitingForOthers} where an attempt must not hold its freeze any longer.
+   */
+  stuck(error: unknown, since: number): void {
+    if (this.#mustLiftFreeze(since)) {
+      throw new WaitingForOthers(error, this.remainingMs(error, since));
+    }
+  }
+
   #throwIfSpent(error: unknown, since: number): void {
     const remainingMs = this.remainingMs(error, since);
     if (remainingMs <= 0) {
