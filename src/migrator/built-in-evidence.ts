@@ -1,3 +1,4 @@
+import { resourceNameOf } from "../api/migration.ts";
 import { specKeyOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -6,7 +7,7 @@ import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "../apiservers/ask-all.ts";
-import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import type { ServedResource } from "../resources/served-resource.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
@@ -61,7 +62,7 @@ export function changeBetween(before: Foundation, after: Foundation): string | u
 
 /** What a {@link BuiltInEvidence} is of. */
 export interface BuiltInEvidenceOptions {
-  readonly resource: BuiltIn;
+  readonly resource: ServedResource;
   /** The CRD of a custom resource that is only rewritten. */
   readonly crdName?: string | undefined;
   /** Those that all attempts of the run have seen. */
@@ -77,7 +78,7 @@ const PACE = { minMs: 250, maxMs: 5_000 };
  */
 export class BuiltInEvidence {
   readonly #context: RunContext;
-  readonly #resource: BuiltIn;
+  readonly #resource: ServedResource;
   readonly #crdName: string | undefined;
   readonly #restarts: ServerRestarts;
   #atStart: Foundation | undefined;

@@ -1,4 +1,5 @@
-import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import { resourceNameOf } from "../api/migration.ts";
+import type { ServedResource } from "../resources/served-resource.ts";
 import { BuiltInEvidence, changeBetween, type Foundation } from "./built-in-evidence.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";
@@ -21,13 +22,13 @@ interface Left {
  * alone, for the next attempt of the same run: another process could not tell whether an encryption key was rotated since.
  */
 export class BuiltInRun {
-  readonly #resource: BuiltIn;
+  readonly #resource: ServedResource;
   readonly #crdName: string | undefined;
   readonly #restarts = new ServerRestarts();
   #left: Left | undefined;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
-  constructor(resource: BuiltIn, crdName: string | undefined) {
+  constructor(resource: ServedResource, crdName: string | undefined) {
     this.#resource = resource;
     this.#crdName = crdName;
   }

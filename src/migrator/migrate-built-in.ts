@@ -1,5 +1,6 @@
+import { resourceNameOf } from "../api/migration.ts";
 import { accessForRewrite, assertAccess } from "./access-check.ts";
-import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import type { ServedResource } from "../resources/served-resource.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";
@@ -21,7 +22,7 @@ import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
  */
 export async function migrateBuiltIn(
   context: RunContext,
-  resource: BuiltIn,
+  resource: ServedResource,
   crdName?: string,
 ): Promise<MigrationResult> {
   const name = resourceNameOf(resource);
@@ -42,7 +43,7 @@ export async function migrateBuiltIn(
 interface BuiltInRunParts {
   readonly context: RunContext;
   readonly lease: RunLease;
-  readonly resource: BuiltIn;
+  readonly resource: ServedResource;
   readonly crdName: string | undefined;
 }
 
@@ -73,7 +74,7 @@ function runAttempts({ context, lease, resource, crdName }: BuiltInRunParts): Pr
 }
 
 /** Tries every object of a resource by a dry-run: says which would be rejected, changes nothing. */
-export async function dryRun(context: RunContext, resource: BuiltIn): Promise<MigrationResult> {
+export async function dryRun(context: RunContext, resource: ServedResource): Promise<MigrationResult> {
   const tally = new Tally();
   await rewriteAll(context, resource, { tally });
   const outcome = outcomeOf(tally, "dry-run");

@@ -1,5 +1,5 @@
 import { isClean } from "../api/crd.ts";
-import { type BuiltIn, findBuiltIn } from "../resources/built-in.ts";
+import { type ServedResource, findResource } from "../resources/served-resource.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
@@ -19,10 +19,10 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   const retrier = context.retrier.with(isPlaceWanted === undefined ? {} : { isPlaceWanted });
   const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
   if (crd === undefined) {
-    const builtIn = await retrier.run(() => findBuiltIn(client, name, { signal }), signal);
+    const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
   }
-  const resource = (): BuiltIn => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
+  const resource = (): ServedResource => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
   if (options.dryRun) {
     return options.force || !isClean(crd) ? dryRun(context, resource()) : nothingToDo(crd);
   }

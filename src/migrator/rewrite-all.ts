@@ -1,4 +1,4 @@
-import type { BuiltIn } from "../resources/built-in.ts";
+import type { ServedResource } from "../resources/served-resource.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import type { Tally } from "./rewrite/counts.ts";
 import type { ListPosition } from "./rewrite/list-position.ts";
@@ -21,7 +21,11 @@ export interface RewriteAllOptions {
  * Rewrites every object of a resource that is requested in one version, or tries it where the run is a dry-run.
  * @throws as `RewritePass.run()`.
  */
-export async function rewriteAll(context: RunContext, resource: BuiltIn, options: RewriteAllOptions): Promise<void> {
+export async function rewriteAll(
+  context: RunContext,
+  resource: ServedResource,
+  options: RewriteAllOptions,
+): Promise<void> {
   const { tally, position, resume, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({

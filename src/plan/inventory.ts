@@ -1,12 +1,12 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
+import { HEARTBEAT_LIMIT_MS, resourceNameOf } from "../api/migration.ts";
 import { systemClock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { CRDS } from "../kube/resources.ts";
-import { type BuiltIn, discoverResources, findBuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import { type ServedResource, discoverResources, findResource } from "../resources/served-resource.ts";
 import { Pacer } from "../retry/pacer.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
@@ -35,7 +35,7 @@ export async function planNamed(
   const { plan } = await builtInPlanner(client, options);
   for (const name of names) {
     const crd = await findCrd(client, name, options);
-    entries.push(crd === undefined ? plan(await findBuiltIn(client, name, options)) : planCrd(crd));
+    entries.push(crd === undefined ? plan(await findResource(client, name, options)) : planCrd(crd));
   }
   return countAll(client, entries, options);
 }
@@ -81,7 +81,7 @@ export async function planAll(
 async function builtInPlanner(
   client: ApiClient,
   options: CallOptions,
-): Promise<{ readonly hasStorageStates: boolean; readonly plan: (resource: BuiltIn) => PlanEntry }> {
+): Promise<{ readonly hasStorageStates: boolean; readonly plan: (resource: ServedResource) => PlanEntry }> {
   const states = (await readStorageStates(client, options)) ?? new Map<string, never>();
   if (states.size === 0) {
     return { hasStorageStates: false, plan: (resource) => planBuiltIn(resource) };
@@ -89,7 +89,7 @@ async function builtInPlanner(
   // The heartbeats are of a replica in the cluster: the clock of this machine may be another one.
   const { serverTime } = await client.transport.request({ method: "GET", path: "/version", ...options });
   const judge = { now: serverTime ?? systemClock.now(), heartbeatLimitMs: HEARTBEAT_LIMIT_MS };
-  const plan = (resource: BuiltIn): PlanEntry => {
+  const plan = (resource: ServedResource): PlanEntry => {
     const state = states.get(resourceNameOf(resource));
     return planBuiltIn(resource, storedEncodingOf(state, { ...judge, hash: resource.storageVersionHash }));
   };

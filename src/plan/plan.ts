@@ -1,3 +1,4 @@
+import { resourceNameOf } from "../api/migration.ts";
 import {
   type CustomResourceDefinition,
   isClean,
@@ -8,7 +9,7 @@ import {
 } from "../api/crd.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import type { Resource } from "../kube/resources.ts";
-import { type BuiltIn, resourceNameOf } from "../resources/built-in.ts";
+import type { ServedResource } from "../resources/served-resource.ts";
 import type { StoredEncoding } from "../resources/storage-states.ts";
 
 /**
@@ -64,7 +65,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
  * What a migration of this built-in resource would do.
  * @param stored what its StorageState says; missing where there are no StorageStates
  */
-export function planBuiltIn(resource: BuiltIn, stored?: StoredEncoding): PlanEntry {
+export function planBuiltIn(resource: ServedResource, stored?: StoredEncoding): PlanEntry {
   const { group, version, kind } = resource;
   const { state = "unknown", reason } = stored ?? {};
   return {

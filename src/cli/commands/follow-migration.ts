@@ -9,7 +9,7 @@ import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
 import { watchObject } from "../../kube/watch.ts";
 import { manifestOf } from "../../migrations/manifest.ts";
 import { migrationOf } from "../../migrations/read-migration.ts";
-import { findBuiltIn } from "../../resources/built-in.ts";
+import { findResource } from "../../resources/served-resource.ts";
 import { LoopPace } from "../../retry/loop-pace.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { crdResourceOf } from "../../resources/request-resource.ts";
@@ -59,7 +59,7 @@ async function createMigration(
 
 async function resourceOf(client: ApiClient, name: string, signal: AbortSignal): Promise<Resource> {
   const crd = await findCrd(client, name, { signal });
-  return crd === undefined ? findBuiltIn(client, name, { signal }) : crdResourceOf(crd);
+  return crd === undefined ? findResource(client, name, { signal }) : crdResourceOf(crd);
 }
 
 async function follow(options: FollowOptions, created: StorageVersionMigration): Promise<StorageVersionMigration> {

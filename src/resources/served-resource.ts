@@ -1,3 +1,4 @@
+import { resourceNameOf } from "../api/migration.ts";
 import { KsvmError } from "../errors.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -5,15 +6,10 @@ import { type ApiResource, preferredVersions, resourcesOf } from "../kube/discov
 import { ApiError } from "../kube/errors.ts";
 import type { Resource } from "../kube/resources.ts";
 
-/** A resource that is not a custom one, as discovery shows it. */
-export interface BuiltIn extends Resource {
+/** A resource as discovery shows it, built-in or custom. */
+export interface ServedResource extends Resource {
   readonly kind: string;
   readonly storageVersionHash?: string;
-}
-
-/** `plural.group`, or the plural alone in the core group. */
-export function resourceNameOf({ group, resource }: Pick<Resource, "group" | "resource">): string {
-  return group === "" ? resource : `${resource}.${group}`;
 }
 
 /**
@@ -25,13 +21,13 @@ export async function discoverResources(
   client: ApiClient,
   onUnavailable: (groupVersion: string, reason: string) => void,
   options: CallOptions = {},
-): Promise<readonly BuiltIn[]> {
-  const found = new Map<string, BuiltIn>();
+): Promise<readonly ServedResource[]> {
+  const found = new Map<string, ServedResource>();
   for (const { group, version, versions } of await preferredVersions(client.transport, options)) {
     for (const candidate of [version, ...versions.filter((other) => other !== version)]) {
       const resources = await resourcesOrNone(client, { group, version: candidate }, onUnavailable, options);
       for (const resource of resources.filter(isMigratable)) {
-        const builtIn = builtInOf({ group, version: candidate }, resource);
+        const builtIn = servedResourceOf({ group, version: candidate }, resource);
         found.set(resourceNameOf(builtIn), found.get(resourceNameOf(builtIn)) ?? builtIn);
       }
     }
@@ -44,7 +40,11 @@ export async function discoverResources(
  * @throws {KsvmError} ResourceNotFound where discovery does not list it; ResourceNotMigratable where it cannot be
  *   listed and patched.
  */
-export async function findBuiltIn(client: ApiClient, name: string, options: CallOptions = {}): Promise<BuiltIn> {
+export async function findResource(
+  client: ApiClient,
+  name: string,
+  options: CallOptions = {},
+): Promise<ServedResource> {
   const [resource = "", ...rest] = name.split(".");
   const group = rest.join(".");
   const served = await preferredVersions(client.transport, options);
@@ -68,16 +68,19 @@ function assertMigratable(
   name: string,
   groupVersion: { readonly group: string; readonly version: string },
   resource: ApiResource,
-): BuiltIn {
+): ServedResource {
   const missing = ["list", "patch"].filter((verb) => !resource.verbs.includes(verb));
   if (missing.length > 0) {
     const text = `Cannot migrate "${name}": the API server does not offer ${missing.join(" and ")} for it`;
     throw new KsvmError("ResourceNotMigratable", text);
   }
-  return builtInOf(groupVersion, resource);
+  return servedResourceOf(groupVersion, resource);
 }
 
-function builtInOf(groupVersion: { readonly group: string; readonly version: string }, resource: ApiResource): BuiltIn {
+function servedResourceOf(
+  groupVersion: { readonly group: string; readonly version: string },
+  resource: ApiResource,
+): ServedResource {
   const { name, kind, storageVersionHash } = resource;
   const hash = storageVersionHash === undefined ? {} : { storageVersionHash };
   return { ...groupVersion, resource: name, kind, ...hash };
