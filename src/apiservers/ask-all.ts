@@ -39,6 +39,8 @@ export interface AskResult {
   readonly lagged: boolean;
   /** Whether one of them did not answer, or not within five seconds. */
   readonly silent: boolean;
+  /** Where `lagged` is due to requests that failed alone, the last of them: no API server showed anything else. */
+  readonly failed?: CheckFailure;
 }
 
 /**
@@ -78,6 +80,8 @@ class Asking {
   readonly #options: AskOptions;
   readonly #deadline: number;
   #lagged = false;
+  #failed: CheckFailure | undefined;
+  #differed = false;
   #silent = false;
   #isOver = false;
 
@@ -88,7 +92,8 @@ class Asking {
   }
 
   get result(): AskResult {
-    return { lagged: this.#lagged, silent: this.#silent };
+    const [lagged, silent, failed] = [this.#lagged, this.#silent, this.#failed];
+    return { lagged, silent, ...(failed === undefined || this.#differed ? {} : { failed }) };
   }
 
   async until(client: ApiClient): Promise<void> {
@@ -117,6 +122,14 @@ class Asking {
     }
   }
 
+  #note(failure: CheckFailure): void {
+    if (!failure.silent) {
+      this.#lagged = true;
+      this.#differed ||= failure.cause === undefined;
+      this.#failed = failure;
+    }
+  }
+
   async #passes(client: ApiClient): Promise<boolean> {
     const { clock, errorOf, onFailure } = this.#options;
     const startedAt = clock.monotonic();
@@ -125,7 +138,7 @@ class Asking {
     if (failure === undefined) {
       return true;
     }
-    this.#lagged ||= !failure.silent;
+    this.#note(failure);
     const { server } = client.transport;
     if (clock.monotonic() >= this.#deadline) {
       const error = errorOf(server, failure.reason, failure.silent && failure.lives !== true);

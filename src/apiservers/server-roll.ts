@@ -1,5 +1,6 @@
 import type { KubeConfig } from "@kubernetes/client-node";
 import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
 import { ApiClient } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
@@ -136,25 +137,25 @@ export class ServerRoll {
   async #find(wanted: string, signal: AbortSignal): Promise<ServerLink> {
     const deadline = this.#options.clock.monotonic() + FIND_TIMEOUT_MS;
     let tries = 0;
+    let denial: unknown;
     for (; tries < TRIES && this.#options.clock.monotonic() < deadline; tries++) {
       const link = this.#open();
       let instance: string | undefined;
       await this.#isAnswered(async () => {
-        instance = await link.instance(signal);
+        try {
+          instance = await link.instance(signal);
+        } catch (error) {
+          denial = isInstanceForbidden(error) ? error : denial;
+          throw error;
+        }
       }, signal);
       if (instance === wanted) {
         return link;
       }
       await link.transport.close();
     }
-    throw new MissingApiServer(
-      `of the API servers behind ${this.#server}, one that answered before does not answer any more on ${tries} new ` +
-        `connections (process_start_time_seconds ${wanted})`,
-    );
-  }
-
-  get #server(): string {
-    return this.#options.config.getCurrentCluster()?.server ?? "";
+    const server = this.#options.config.getCurrentCluster()?.server ?? "";
+    throw new MissingApiServer(notFoundAgain({ server, wanted, tries, denial }));
   }
 
   #open(): ServerLink {
@@ -183,6 +184,22 @@ export class ServerRoll {
       return false;
     }
   }
+}
+
+/** Why an API server behind one address was not found again, in words. `denial` is how the authorizer forbade /metrics. */
+export function notFoundAgain(found: {
+  readonly server: string;
+  readonly wanted: string;
+  readonly tries: number;
+  readonly denial: unknown;
+}): string {
+  const { server, wanted, tries, denial } = found;
+  const one = `of the API servers behind ${server}, one that answered before`;
+  const on = `${tries} new connections (process_start_time_seconds ${wanted})`;
+  // Where /metrics is forbidden, an answer does not tell which API server it comes from.
+  return denial === undefined
+    ? `${one} does not answer any more on ${on}`
+    : `${one} cannot be told from others on ${on}: ${messageOf(denial)}`;
 }
 
 function isTimeout(error: unknown): boolean {

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { isSuspended, type MigrationStatus, resourceNameOf, stateOf } from "../api/migration.ts";
 import { FORCE_ANNOTATION } from "../api/names.ts";
+import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { besideInTree } from "../migrator/beside-in-tree.ts";
@@ -158,7 +159,8 @@ export class MigrationRun {
       isPlaceWanted: this.#options.isSlotWanted,
       awaitTurn: () => this.#awaitTurn(running),
       onPageDone: async ({ watermark, continueToken }) => {
-        await this.#report({ watermark });
+        // It is for whoever looks on alone. One that our CRD does not take is left out.
+        await this.#report(watermark.length > MAX_WATERMARK_LENGTH ? {} : { watermark });
         await record.saveToken(continueToken);
       },
     });

@@ -91,14 +91,16 @@ export class FreezeEvidence {
    */
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
     const { apiServers } = await this.prove();
-    const { lagged } = await this.#converge(apiServers, await readCrd(), 0);
+    const { lagged, failed } = await this.#converge(apiServers, await readCrd(), 0);
     const fingerprint = await this.#fingerprint(apiServers);
     if (lagged || fingerprint !== this.#atStart) {
       const isSameSet = this.#atStart.startsWith(fingerprintOf(apiServers));
       const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
-      const what = lagged ? "an API server fell behind" : changed;
+      const behind = failed === undefined ? "an API server fell behind" : `an API server failed (${failed.reason})`;
+      const what = lagged ? behind : changed;
       const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
-      throw new StartAgain("NotConverged", text);
+      // A 503 or 401 says nothing about the storage version: by its cause a migration waits for it where it lasts.
+      throw new StartAgain("NotConverged", text, failed === undefined ? {} : { cause: failed.cause });
     }
   }
 

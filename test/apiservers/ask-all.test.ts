@@ -52,6 +52,17 @@ await tap.test("askAll() says that nothing lagged where all pass at once", async
   t.same(await askAll(EACH, checks(), optionsFor(new FakeClock())), { lagged: false, silent: false });
 });
 
+await tap.test("askAll() tells an API server that failed a request from one that shows something else", async (t) => {
+  const failed = { ...LAG, reason: "later", cause: new ApiError("GET /x", 503, {}) };
+  t.match(await askAll(EACH, checks(failed), optionsFor(new FakeClock())), { lagged: true, failed });
+  const both = checks(failed, LAG, failed);
+  t.same(
+    await askAll(EACH, both, optionsFor(new FakeClock())),
+    { lagged: true, silent: false },
+    "one that lags goes before",
+  );
+});
+
 await tap.test("askAll() says that one was silent, so that settling counts from now", async (t) => {
   t.same(await askAll(EACH, checks(SILENCE), optionsFor(new FakeClock())), { lagged: false, silent: true });
   t.same(await askAll(EACH, checks(SILENCE, LAG), optionsFor(new FakeClock())), { lagged: true, silent: true });

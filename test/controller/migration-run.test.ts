@@ -247,3 +247,16 @@ await tap.test(
     t.notOk(isAlive(), "an engine that does nothing for too long hangs");
   },
 );
+
+await tap.test("MigrationRun leaves a watermark out of the status that its CRD does not take", async (t) => {
+  const seen: unknown[] = [];
+  const run = await startRun(t, async ({ onPageDone }) => {
+    for (const watermark of ["w".repeat(1_025), "w".repeat(1_024)]) {
+      await onPageDone({ watermark });
+      seen.push(run.api.get("m").status?.watermark?.length);
+    }
+    throw forbidden;
+  });
+  await run.clock.advance(1_000);
+  t.same(seen, [undefined, 1_024]);
+});
