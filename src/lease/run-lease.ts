@@ -34,14 +34,23 @@ interface LeaseWaits {
   readonly signal: AbortSignal;
 }
 
-/** Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself. */
+/**
+ * Checkpoints, each with the uid of its Lease, that runs of this process could not take back: no run of it resumes there.
+ */
+const voided = new Set<string>();
+
+/**
+ * Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself, but for one whose
+ * void checkpoint stays.
+ */
 export function deferRelease(
   cleanup: Cleanup,
   lease: RunLease,
   options: () => { readonly keepCheckpoint: boolean },
 ): void {
   const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
-  cleanup.defer(`release Lease "${lease.key}"`, "it expires by itself", release, { isHarmless: true });
+  const advice = "it expires by itself; where this ends a run (CleanupFailed), delete it: its checkpoint is void";
+  cleanup.defer(`release Lease "${lease.key}"`, advice, release, { isHarmless: () => !lease.isVoid });
 }
 
 /**
@@ -87,9 +96,16 @@ export class RunLease {
     return `${this.#options.namespace}/${this.#options.name}`;
   }
 
-  /** What an earlier run left. */
+  /** What an earlier run left, unless it is void. */
   get checkpoint(): string | undefined {
-    return this.#lease.metadata.annotations?.[CHECKPOINT_ANNOTATION];
+    const { annotations, uid } = this.#lease.metadata;
+    const checkpoint = annotations?.[CHECKPOINT_ANNOTATION];
+    return voided.has(`${uid} ${checkpoint ?? ""}`) ? undefined : checkpoint;
+  }
+
+  /** Whether a checkpoint that is void may still be on the Lease. */
+  get isVoid(): boolean {
+    return this.#isVoid;
   }
 
   /**
@@ -171,9 +187,13 @@ export class RunLease {
    * @throws as {@link saveCheckpoint}.
    */
   async voidCheckpoint(): Promise<void> {
+    const { annotations, uid } = this.#lease.metadata;
+    const key = `${uid} ${annotations?.[CHECKPOINT_ANNOTATION] ?? ""}`;
     this.#isVoid = true;
+    voided.add(key);
     await this.#annotate({ [CHECKPOINT_ANNOTATION]: "" }, this.#options);
     this.#isVoid = false;
+    voided.delete(key);
   }
 
   /**

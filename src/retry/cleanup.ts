@@ -10,7 +10,7 @@ interface CleanupStep {
   readonly what: string;
   readonly advice: string;
   readonly undo: (signal: AbortSignal) => Promise<void>;
-  readonly isHarmless: boolean;
+  readonly isHarmless: () => boolean;
 }
 
 /** What a {@link Cleanup} needs. */
@@ -47,13 +47,13 @@ export class Cleanup {
 
   /**
    * Adds a step. `what` completes "Cannot …", `advice` says how to do it by hand.
-   * @param options `isHarmless`: what stays ends by itself, so a failure is a warning and fails no run. @default false
+   * @param options `isHarmless`: what stays ends by itself, so a failure is a warning and fails no run. @default it never is
    */
   defer(
     what: string,
     advice: string,
     undo: (signal: AbortSignal) => Promise<void>,
-    { isHarmless = false }: { readonly isHarmless?: boolean } = {},
+    { isHarmless = () => false }: { readonly isHarmless?: () => boolean } = {},
   ): void {
     this.#steps.push({ what, advice, undo, isHarmless });
   }
@@ -88,7 +88,7 @@ export class Cleanup {
         await this.#undo(step, limit.signal);
       } catch (error) {
         const problem = `Cannot ${step.what}: ${messageOf(error)}; ${step.advice}`;
-        if (step.isHarmless) {
+        if (step.isHarmless()) {
           this.#context.emit({ type: "warning", message: problem });
         } else {
           problems.push(problem);

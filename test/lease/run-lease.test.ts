@@ -1,7 +1,8 @@
 import tap, { type Test } from "tap";
 import { KsvmError } from "../../src/errors.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
-import { CHECKPOINT_ANNOTATION, RunLease } from "../../src/lease/run-lease.ts";
+import { Cleanup } from "../../src/retry/cleanup.ts";
+import { CHECKPOINT_ANNOTATION, deferRelease, RunLease } from "../../src/lease/run-lease.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { LeaseServer } from "./lease-server.ts";
 
@@ -216,6 +217,33 @@ await tap.test("RunLease.release() does not give up where a void checkpoint woul
   t.equal(released(), "done");
   t.equal(server.lease, undefined);
 });
+
+await tap.test(
+  "no run resumes at a checkpoint that could not be taken back, and the failure is no warning",
+  async (t) => {
+    const { clock, lease, retrier, server } = await start(t);
+    await lease.saveCheckpoint("page 7");
+    server.state = 422;
+    await t.rejects(lease.voidCheckpoint());
+    const events: string[] = [];
+    const cleanup = new Cleanup({ clock, emit: ({ type }) => void events.push(type) });
+    deferRelease(cleanup, lease, () => ({ keepCheckpoint: true }));
+    await t.rejects(
+      cleanup.after(() => Promise.resolve()),
+      { code: "CleanupFailed", message: /delete it/ },
+    );
+    t.same(events, []);
+    server.state = "up";
+    const { client } = server;
+    const ref = { namespace: "kube-system", name: "ksvm-migrate.widgets", identity: "me" };
+    const next = await RunLease.acquire({ client, clock, retrier, ...ref, signal: never });
+    t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 7", "it is still there");
+    t.equal(next.checkpoint, undefined);
+    await next.saveCheckpoint("page 8");
+    t.equal(next.checkpoint, "page 8");
+    await next.release({ keepCheckpoint: false }, never);
+  },
+);
 
 await tap.test("RunLease.assertNotTakenOver() finds out at once, and takes an outage for no", async (t) => {
   const { lease, server } = await start(t);
