@@ -5,8 +5,7 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../api/crd.ts";
-import { MIGRATING_ANNOTATION } from "../api/names.ts";
-import { type FreezeOwner, formatOwner, isSameOwner } from "../api/owner.ts";
+import { formatOwner } from "../api/owner.ts";
 import {
   checkpointOwnerOf,
   earlierProgressOf,
@@ -18,11 +17,9 @@ import type { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
-import type { CallContext } from "../retry/call-context.ts";
-import { freeze, unfreeze } from "../freeze/freeze.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardIdentity } from "../freeze/guard.ts";
-import { installGuard, removePolicyGuard } from "../freeze/guard-install.ts";
+import { FreezeHold } from "../freeze/freeze-hold.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
@@ -45,7 +42,7 @@ export interface CrdRunParts {
   readonly context: RunContext;
   readonly lease: RunLease;
   readonly guard: GuardIdentity;
-  /** Undoes the freeze and the guard, whoever calls sees to it that it runs. */
+  /** Releases the freeze and the guard; the caller runs it when the attempt ends. */
   readonly cleanup: Cleanup;
   readonly crdName: string;
   /**
@@ -57,27 +54,31 @@ export interface CrdRunParts {
   readonly memory: { left?: Left };
 }
 
-/** One migration of one CRD by whoever holds its Lease: steps 1 to 7. The cleanup is step 8. */
+/** One attempt to migrate one CRD, by the holder of its Lease: steps 1 to 7. The cleanup is step 8. */
 export class CrdRun {
-  readonly #parts: CrdRunParts;
+  /** Without the context that they came with: it is not fenced by the Lease. */
+  readonly #parts: Omit<CrdRunParts, "context" | "guard">;
   readonly #context: RunContext;
   readonly #abort = new AbortController();
   #tally = new Tally();
-  readonly #owner: FreezeOwner;
+  readonly #hold: FreezeHold;
   readonly #evidence: FreezeEvidence;
 
-  constructor(parts: CrdRunParts) {
-    const { context, crdName, guard, lease, restarts } = parts;
+  constructor({ context, guard, ...parts }: CrdRunParts) {
+    const { cleanup, crdName, lease, restarts } = parts;
+    const { client, clock, emit, identity, retrier } = context;
     this.#parts = parts;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
-    this.#context = {
-      ...context,
-      client: context.client.fencedBy(() => lease.confirm(signal, context.retrier)),
-      signal,
-    };
+    this.#context = { ...context, client: client.fencedBy(() => lease.confirm(signal, retrier)), signal };
     this.#evidence = new FreezeEvidence(this.#context, { crdName, guard }, restarts);
-    const since = new Date(context.clock.now()).toISOString();
-    this.#owner = { lease: lease.key, identity: context.identity, since };
+    this.#hold = new FreezeHold({
+      crdName,
+      guard,
+      owner: { lease: lease.key, identity, since: new Date(clock.now()).toISOString() },
+      releasing: { client, retrier },
+      cleanup,
+      onLifted: () => emit({ type: "unfrozen" }),
+    });
   }
 
   /**
@@ -86,8 +87,8 @@ export class CrdRun {
    */
   async run(): Promise<MigrationResult> {
     const { emit } = this.#context;
-    const frozen = await this.#freeze();
-    emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#parts.guard });
+    const frozen = await this.#hold.take(this.#context);
+    emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#hold.guard });
     const { apiServers, silent } = await this.#evidence.prove();
     const crd = await readCrd(this.#context, this.#parts.crdName);
     const expected = this.#expectationOf(crd, frozen);
@@ -111,44 +112,6 @@ export class CrdRun {
     };
   }
 
-  async #freeze(): Promise<CustomResourceDefinition> {
-    const { cleanup, crdName, guard } = this.#parts;
-    const context = this.#context;
-    if (guard.kind === "policy") {
-      cleanup.defer(
-        `remove ValidatingAdmissionPolicy "${guard.name}"`,
-        "the next run on this CRD removes it; it does nothing while the CRD is not frozen",
-        async (signal) => {
-          const isOwn = (owner: FreezeOwner | undefined): boolean =>
-            owner !== undefined && isSameOwner(owner, this.#owner);
-          await removePolicyGuard(this.#undoing(signal), crdName, isOwn);
-        },
-      );
-    }
-    await installGuard(context, crdName, guard, this.#owner);
-    cleanup.defer(
-      `lift the freeze of "${crdName}"`,
-      `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
-      async (signal) => {
-        if (await unfreeze(this.#undoing(signal), crdName, this.#owner)) {
-          context.emit({ type: "unfrozen" });
-        }
-      },
-    );
-    return freeze(context, crdName, this.#owner);
-  }
-
-  /**
-   * What the undoing of this attempt's freeze and policy works with: it needs no Lease. It touches only what names this
-   * attempt as its owner, and every write has uid and resourceVersion as preconditions, so a run that took the Lease over
-   * loses nothing. A run that lost its Lease must lift its freeze as well: the one that took over may die before it sweeps.
-   * It has a time limit of its own, too, and does not wait for others.
-   */
-  #undoing(signal: AbortSignal): CallContext {
-    const { client, retrier } = this.#parts.context;
-    return { client, retrier, signal };
-  }
-
   /** From the proof on the storage version cannot change unseen, so this is where the expectation is taken from. */
   #expectationOf(crd: CustomResourceDefinition, frozen: CustomResourceDefinition): CrdExpectation {
     const expected: CrdExpectation = {
@@ -156,7 +119,7 @@ export class CrdRun {
       uid: frozen.metadata.uid,
       storageVersion: storageVersionOf(crd),
       requestVersion: crdResourceOf(crd).version,
-      owner: formatOwner(this.#owner),
+      owner: formatOwner(this.#hold.owner),
     };
     const broken = brokenExpectation(expected, crd);
     if (broken !== undefined) {
@@ -225,13 +188,13 @@ export class CrdRun {
     memory.left = { checkpoint, tally: new Tally(this.#tally), position };
   }
 
-  /** Nothing of this run rests on storedVersions, so it goes on; but whoever did that rested on less. */
+  /** Nothing of this run rests on storedVersions, so it continues; but that prune rested on less. */
   async #reportForeignPrune(before: CustomResourceDefinition): Promise<void> {
     const { client, emit, retrier, signal } = this.#context;
     const { crdName } = this.#parts;
     const after = await retrier.run(() => findCrd(client, crdName, { signal }), signal);
     if (!isClean(before) && after !== undefined && isClean(after)) {
-      const message = `somebody else pruned storedVersions of "${crdName}" while objects were being rewritten`;
+      const message = `another client pruned storedVersions of "${crdName}" while objects were being rewritten`;
       emit({ type: "warning", message });
     }
   }

@@ -1,0 +1,79 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { MIGRATING_ANNOTATION } from "../api/names.ts";
+import { type FreezeOwner, isSameOwner } from "../api/owner.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import type { Cleanup } from "../retry/cleanup.ts";
+import { freeze, unfreeze } from "./freeze.ts";
+import type { GuardIdentity } from "./guard.ts";
+import { installGuard, removePolicyGuard } from "./guard-install.ts";
+
+/** Whose freeze it is, and of what. */
+export interface FreezeHoldOptions {
+  readonly crdName: string;
+  readonly guard: GuardIdentity;
+  readonly owner: FreezeOwner;
+  /**
+   * Releases the freeze, without the fence of a Lease. A release touches only what names this owner, and every write has
+   * uid and resourceVersion as preconditions, so a run that took the Lease over loses nothing. A run that lost its Lease
+   * must lift its freeze as well: the run that took over may die before it sweeps.
+   */
+  readonly releasing: Omit<CallContext, "signal">;
+  /** Runs the release, however the attempt ends. It has a time limit of its own. */
+  readonly cleanup: Cleanup;
+  readonly onLifted: () => void;
+}
+
+/** The freeze of one attempt, with the guard that enforces it: taken once, and released by the cleanup. */
+export class FreezeHold {
+  readonly #options: FreezeHoldOptions;
+
+  constructor(options: FreezeHoldOptions) {
+    this.#options = options;
+  }
+
+  get owner(): FreezeOwner {
+    return this.#options.owner;
+  }
+
+  /** What enforces the freeze. */
+  get guard(): GuardIdentity {
+    return this.#options.guard;
+  }
+
+  /**
+   * Installs the guard, if it is a policy of the run's own, and freezes the CRD.
+   * @param context fenced by the Lease of the run: what was read is not written after the Lease is lost
+   * @returns the frozen CRD
+   * @throws as {@link installGuard} and {@link freeze}
+   */
+  async take(context: CallContext): Promise<CustomResourceDefinition> {
+    const { cleanup, crdName, guard, owner } = this.#options;
+    if (guard.kind === "policy") {
+      cleanup.defer(
+        `remove ValidatingAdmissionPolicy "${guard.name}"`,
+        "the next run on this CRD removes it; it does nothing while the CRD is not frozen",
+        (signal) => this.#removePolicy(signal),
+      );
+    }
+    await installGuard(context, crdName, guard, owner);
+    cleanup.defer(
+      `lift the freeze of "${crdName}"`,
+      `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
+      (signal) => this.#lift(signal),
+    );
+    return freeze(context, crdName, owner);
+  }
+
+  async #removePolicy(signal: AbortSignal): Promise<void> {
+    const { crdName, owner, releasing } = this.#options;
+    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameOwner(found, owner);
+    await removePolicyGuard({ ...releasing, signal }, crdName, isOwn);
+  }
+
+  async #lift(signal: AbortSignal): Promise<void> {
+    const { crdName, onLifted, owner, releasing } = this.#options;
+    if (await unfreeze({ ...releasing, signal }, crdName, owner)) {
+      onLifted();
+    }
+  }
+}
