@@ -1,32 +1,18 @@
-import { holderOf, type Lease } from "../api/lease.ts";
-import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { isNotFound } from "../kube/absent.ts";
-import { isConflict } from "../kube/client.ts";
-import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { LEASES } from "../kube/resources.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { untilAborted, withDeadline } from "../retry/deadline.ts";
-import { LoopPace } from "../retry/loop-pace.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { WaitingForOthers } from "../retry/start-again.ts";
-import { acquireLease, type RunLeaseOptions } from "./lease-acquire.ts";
-import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
+import { HeldLease, RETRY_EVERY_MS } from "./held-lease.ts";
+import type { RunLeaseOptions } from "./lease-acquire.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
 export const CHECKPOINT_ANNOTATION = "ksvm.sigs.k8s.io/checkpoint";
 
-/** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
-const RENEW_DEADLINE_MS = 10_000;
-const RENEW_EVERY_MS = 4_000;
-/** client-go's default, after an attempt that failed. */
-const RETRY_EVERY_MS = 2_000;
 /** For giving the Lease up, in milliseconds: it expires by itself. */
 const RELEASE_MS = 30_000;
-/** Between two writes after a conflict. */
-const MIN_INTERVAL_MS = 100;
 
 /** Who waits for a write of the Lease. */
 interface LeaseWaits {
@@ -55,29 +41,21 @@ export function deferRelease(
 
 /**
  * The Lease of one command-line run on one resource: it says that the run lives, keeps a second run away, and carries
- * the checkpoint. Every write has the Lease's resourceVersion as precondition, so a run that wakes up late after
- * another took over can write neither. One that arrives proves that nobody took over, however long ago the last was: so
- * an outage of the API server makes a run wait, and only another holder ends it.
+ * the checkpoint. A run that wakes up late after another one took over can write neither. An outage of the API server
+ * makes a run wait, and only another holder ends it.
  *
  * https://github.com/kubernetes/client-go/blob/v0.36.0/tools/leaderelection/leaderelection.go
  */
 export class RunLease {
   readonly #options: RunLeaseOptions;
-  readonly #abort = new AbortController();
-  #lease: Lease;
-  #confirmed: Moment;
-  #writes: Promise<unknown> = Promise.resolve();
-  #renewal: Promise<void> | undefined;
-  #renewing: Promise<void> = Promise.resolve();
-  #lost: KsvmError | undefined;
+  readonly #held: HeldLease;
   #isVoid = false;
   /** On the monotonic clock. */
-  #refusedSince: number | undefined;
+  #refusedSince = Number.NEGATIVE_INFINITY;
 
-  private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
+  private constructor(options: RunLeaseOptions, held: HeldLease) {
     this.#options = options;
-    this.#lease = lease;
-    this.#confirmed = confirmedAt;
+    this.#held = held;
   }
 
   /**
@@ -85,10 +63,7 @@ export class RunLease {
    * @throws {KsvmError} AlreadyMigrating where its holder lives.
    */
   static async acquire(options: RunLeaseOptions): Promise<RunLease> {
-    const { lease, confirmedAt } = await acquireLease(options);
-    const held = new RunLease(options, lease, confirmedAt);
-    held.#renewing = held.#renewForEver();
-    return held;
+    return new RunLease(options, await HeldLease.acquire(options));
   }
 
   /** `namespace/name` of the Lease. */
@@ -98,7 +73,7 @@ export class RunLease {
 
   /** What an earlier run left, unless it is void. */
   get checkpoint(): string | undefined {
-    const { annotations, uid } = this.#lease.metadata;
+    const { annotations, uid } = this.#held.metadata;
     const checkpoint = annotations?.[CHECKPOINT_ANNOTATION];
     return voided.has(`${uid} ${checkpoint ?? ""}`) ? undefined : checkpoint;
   }
@@ -109,18 +84,18 @@ export class RunLease {
   }
 
   /**
-   * Resolves while nobody else can hold the Lease: where it was not renewed for too long, once it was. To be awaited
+   * Resolves while no other run can hold the Lease: if it was not renewed for too long, once it was. To be awaited
    * before every write to the cluster, see `ApiClient.fencedBy`.
-   * @param retrier has the limits of the attempt that waits. @default that of the run, which lifts no freeze meanwhile
-   * @throws {KsvmError} OwnershipLost where somebody else holds it, or the API server refuses to renew it;
+   * @param retrier has the limits of the attempt that waits. @default that of the run, which lifts no freeze while it waits
+   * @throws {KsvmError} OwnershipLost if another run holds it, or the API server refuses to renew it;
    *   RetryBudgetExceeded after too long without progress; {WaitingForOthers} by the limits of `retrier`.
-   * @throws the signal's reason where it is aborted meanwhile.
+   * @throws the signal's reason if it is aborted before that.
    */
   async confirm(signal: AbortSignal, retrier: Retrier = this.#options.retrier): Promise<void> {
     await this.#retry({ retrier, signal }, async () => {
       // A renewal that arrives confirms, unless it took longer than the deadline: no minimum interval is needed here.
-      while (!this.#isConfirmed()) {
-        await untilAborted(this.#renewNow(), signal).catch((error: unknown) => this.#afterRefusal(error, signal));
+      while (!this.#held.isConfirmed) {
+        await untilAborted(this.#held.renew(), signal).catch((error: unknown) => this.#afterRefusal(error, signal));
       }
     });
   }
@@ -133,10 +108,12 @@ export class RunLease {
     const { clock } = this.#options;
     const kind = failureKindOf(error);
     if (kind !== "denied" && kind !== "unserved") {
-      this.#refusedSince = undefined;
+      this.#refusedSince = Number.NEGATIVE_INFINITY;
       this.#throwAsOwnError(error);
     }
-    this.#refusedSince ??= clock.monotonic();
+    if (this.#refusedSince <= this.#held.confirmedAt) {
+      this.#refusedSince = clock.monotonic();
+    }
     if (clock.monotonic() - this.#refusedSince >= DENIAL_PATIENCE_MS) {
       this.#throwAsOwnError(error);
     }
@@ -150,26 +127,22 @@ export class RunLease {
    */
   async probe(signal: AbortSignal): Promise<unknown> {
     try {
-      await untilAborted(this.#renewNow(), signal);
+      await untilAborted(this.#held.renew(), signal);
       return undefined;
     } catch (error) {
       signal.throwIfAborted();
-      if (this.#lost !== undefined) {
-        throw this.#lost;
-      }
+      this.#held.assertNotLost();
       return failureKindOf(error) === "transient" ? error : undefined;
     }
   }
 
   /**
-   * Looks whether somebody else holds the Lease by now. What cannot be found out counts as no.
+   * Looks whether another run holds the Lease by now. What cannot be found out counts as no.
    * @throws {KsvmError} OwnershipLost
    */
   async assertNotTakenOver(signal: AbortSignal): Promise<void> {
-    await untilAborted(this.#renewNow(), signal).catch(() => undefined);
-    if (this.#lost !== undefined) {
-      throw this.#lost;
-    }
+    await untilAborted(this.#held.renew(), signal).catch(() => undefined);
+    this.#held.assertNotLost();
   }
 
   /**
@@ -182,12 +155,12 @@ export class RunLease {
   }
 
   /**
-   * Takes the checkpoint back: nobody may resume there any more. Where Ctrl-C comes first, the Lease is deleted when it
+   * Takes the checkpoint back: no run may resume there. Where Ctrl-C comes first, the Lease is deleted when it
    * is given up.
    * @throws as {@link saveCheckpoint}.
    */
   async voidCheckpoint(): Promise<void> {
-    const { annotations, uid } = this.#lease.metadata;
+    const { annotations, uid } = this.#held.metadata;
     const key = `${uid} ${annotations?.[CHECKPOINT_ANNOTATION] ?? ""}`;
     this.#isVoid = true;
     voided.add(key);
@@ -203,10 +176,9 @@ export class RunLease {
    */
   async release(options: { readonly keepCheckpoint: boolean }, signal: AbortSignal): Promise<void> {
     const { clock, retrier } = this.#options;
-    this.#abort.abort();
-    await Promise.all([this.#renewing, this.#writes]);
-    const keepCheckpoint = options.keepCheckpoint && !this.#isVoid;
-    const giveUp = (limit: AbortSignal): Promise<void> => retrier.run(() => this.#giveUp(keepCheckpoint, limit), limit);
+    await this.#held.stop();
+    const how = options.keepCheckpoint && !this.#isVoid ? "clear" : "delete";
+    const giveUp = (limit: AbortSignal): Promise<void> => retrier.run(() => this.#held.giveUp(how, limit), limit);
     if (this.#isVoid) {
       await giveUp(signal);
       return;
@@ -214,42 +186,10 @@ export class RunLease {
     try {
       await withDeadline({ clock, ms: RELEASE_MS, signal, errorOf: notReleased }, giveUp);
     } catch (error) {
-      // Otherwise whoever cleans up would try again until it works.
+      // Otherwise the cleanup would try again until it works.
       const isSpent = error instanceof KsvmError && error.code === "RetryBudgetExceeded";
       throw isSpent ? new KsvmError("ServerUnreachable", error.message, { cause: error }) : error;
     }
-  }
-
-  async #giveUp(keepCheckpoint: boolean, signal: AbortSignal): Promise<void> {
-    const { client, namespace, name } = this.#options;
-    const ref = { namespace, name };
-    const pace = this.#pace();
-    while (this.#lost === undefined) {
-      await pace.turn(signal);
-      const { resourceVersion, uid } = this.#lease.metadata;
-      try {
-        await (keepCheckpoint
-          ? client.patch(LEASES, ref, leasePatch(this.#lease, { spec: { holderIdentity: null } }), { signal })
-          : client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal }));
-        return;
-      } catch (error) {
-        await this.#afterFailure(error, signal);
-      }
-    }
-  }
-
-  #pace(): LoopPace {
-    return new LoopPace({ clock: this.#options.clock, minMs: MIN_INTERVAL_MS, maxMs: RETRY_EVERY_MS });
-  }
-
-  #isConfirmed(): boolean {
-    if (this.#lost !== undefined) {
-      throw this.#lost;
-    }
-    const { clock } = this.#options;
-    const { monotonic, now } = this.#confirmed;
-    // A monotonic clock may stand still while the machine sleeps, and a wall clock may be set back: the later one counts.
-    return Math.max(clock.monotonic() - monotonic, clock.now() - now) <= RENEW_DEADLINE_MS;
   }
 
   /** The error of a request for the Lease must not be taken for one of the request that waits for it. */
@@ -262,32 +202,8 @@ export class RunLease {
     throw new KsvmError("OwnershipLost", text, { cause: error });
   }
 
-  async #renewForEver(): Promise<void> {
-    const { clock } = this.#options;
-    const { signal } = this.#abort;
-    let waitMs = RENEW_EVERY_MS;
-    while (!signal.aborted && this.#lost === undefined) {
-      await clock.sleep(waitMs, signal).catch(() => undefined);
-      if (!signal.aborted) {
-        // One that fails is tried again in a moment; confirm() lets nothing be written meanwhile.
-        waitMs = await this.#renewNow().then(
-          () => RENEW_EVERY_MS,
-          () => RETRY_EVERY_MS,
-        );
-      }
-    }
-  }
-
-  /** One renewal for all who wait for one. */
-  #renewNow(): Promise<void> {
-    this.#renewal ??= this.#write({}).finally(() => {
-      this.#renewal = undefined;
-    });
-    return this.#renewal;
-  }
-
   async #annotate(annotations: Readonly<Record<string, string>>, waits: LeaseWaits): Promise<void> {
-    await this.#retry(waits, () => untilAborted(this.#write(annotations), waits.signal));
+    await this.#retry(waits, () => untilAborted(this.#held.write(annotations), waits.signal));
   }
 
   /** An attempt that waits for a write of the Lease waits for nothing else, whatever it was about to write. */
@@ -299,74 +215,8 @@ export class RunLease {
       throw budgetMs === undefined ? error : new WaitingForOthers(cause, budgetMs, { kind: "lease", lease: this.key });
     }
   }
-
-  /** Renewals and checkpoints go one after the other: each needs the resourceVersion that the one before it left. */
-  #write(annotations: Readonly<Record<string, string>>): Promise<void> {
-    const { client, clock, name } = this.#options;
-    const noAnswer = new Error(`none came within ${RENEW_DEADLINE_MS / 1_000} s`);
-    const errorOf = (): Error => new TransportError(`renew Lease "${name}"`, client.transport.server, noAnswer);
-    const deadline = { clock, ms: RENEW_DEADLINE_MS, signal: this.#abort.signal, errorOf };
-    const write = this.#writes.then(() => withDeadline(deadline, (signal) => this.#renew(annotations, signal)));
-    this.#writes = write.catch(() => undefined);
-    return write;
-  }
-
-  async #renew(annotations: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
-    const { client, clock, namespace, name } = this.#options;
-    const pace = this.#pace();
-    for (;;) {
-      if (this.#lost !== undefined) {
-        throw this.#lost;
-      }
-      await pace.turn(signal);
-      const startedAt = momentOf(clock);
-      const renewal = leasePatch(this.#lease, { annotations, spec: { renewTime: microTime(clock) } });
-      try {
-        this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
-        this.#confirmed = startedAt;
-        this.#refusedSince = undefined;
-        return;
-      } catch (error) {
-        await this.#afterFailure(error, signal);
-      }
-    }
-  }
-
-  /**
-   * After a conflict: an earlier write of ours may have arrived though its answer was lost, else the Lease is lost. It is
-   * lost, too, where it went back in time: so did every object.
-   */
-  async #afterFailure(error: unknown, signal: AbortSignal): Promise<void> {
-    if (!isConflict(error) && !isNotFound(error)) {
-      throw error;
-    }
-    const { client, namespace, name } = this.#options;
-    const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
-    const holder = holderOf(current);
-    if (current === undefined || !this.#isOurs(current)) {
-      this.#lose(heldBy(holder));
-    } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
-      // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.
-      this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again");
-    } else {
-      this.#lease = current;
-    }
-  }
-
-  #isOurs({ metadata, spec }: Lease): boolean {
-    return metadata.uid === this.#lease.metadata.uid && spec?.holderIdentity === this.#options.identity;
-  }
-
-  #lose(why: string): void {
-    const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
-    this.#lost = new KsvmError("OwnershipLost", text);
-  }
 }
 
 function notReleased(): KsvmError {
   return new KsvmError("ServerUnreachable", `it took longer than ${RELEASE_MS / 1_000} s`);
-}
-
-function heldBy(holder: string): string {
-  return `it is held by "${holder === "" ? "nobody" : holder}" now`;
 }

@@ -1,0 +1,207 @@
+import { holderOf, type Lease } from "../api/lease.ts";
+import type { ObjectMeta } from "../api/meta.ts";
+import { isNewer } from "../api/resource-version.ts";
+import { KsvmError } from "../errors.ts";
+import { isNotFound } from "../kube/absent.ts";
+import { isConflict } from "../kube/client.ts";
+import { TransportError } from "../kube/errors.ts";
+import { LEASES } from "../kube/resources.ts";
+import { withDeadline } from "../retry/deadline.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import { acquireLease, type RunLeaseOptions } from "./lease-acquire.ts";
+import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
+
+/** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
+const RENEW_DEADLINE_MS = 10_000;
+const RENEW_EVERY_MS = 4_000;
+/** client-go's default, in milliseconds, after an attempt that failed. */
+export const RETRY_EVERY_MS = 2_000;
+/** Between two writes after a conflict. */
+const MIN_INTERVAL_MS = 100;
+
+/**
+ * A Lease that a run took, and its renewals. Every write has the resourceVersion that the one before it left as
+ * precondition: one that arrives proves that no other run took the Lease over, however long ago the last was.
+ */
+export class HeldLease {
+  readonly #options: RunLeaseOptions;
+  readonly #abort = new AbortController();
+  #lease: Lease;
+  #confirmed: Moment;
+  #writes: Promise<unknown> = Promise.resolve();
+  #renewal: Promise<void> | undefined;
+  #renewing: Promise<void> = Promise.resolve();
+  #lost: KsvmError | undefined;
+
+  private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
+    this.#options = options;
+    this.#lease = lease;
+    this.#confirmed = confirmedAt;
+  }
+
+  /**
+   * Takes the Lease and keeps renewing it.
+   * @throws {KsvmError} AlreadyMigrating where its holder lives.
+   */
+  static async acquire(options: RunLeaseOptions): Promise<HeldLease> {
+    const { lease, confirmedAt } = await acquireLease(options);
+    const held = new HeldLease(options, lease, confirmedAt);
+    held.#renewing = held.#renewUntilStopped();
+    return held;
+  }
+
+  /** As the last write or read left it. */
+  get metadata(): ObjectMeta {
+    return this.#lease.metadata;
+  }
+
+  /** When the last renewal that arrived was sent, on the monotonic clock. */
+  get confirmedAt(): number {
+    return this.#confirmed.monotonic;
+  }
+
+  /** @throws {KsvmError} OwnershipLost once another run was seen to hold the Lease, or it went back in time */
+  assertNotLost(): void {
+    if (this.#lost !== undefined) {
+      throw this.#lost;
+    }
+  }
+
+  /**
+   * Whether the Lease was renewed so lately that no other run can hold it.
+   * @throws as {@link assertNotLost}
+   */
+  get isConfirmed(): boolean {
+    this.assertNotLost();
+    const { clock } = this.#options;
+    const { monotonic, now } = this.#confirmed;
+    // A monotonic clock may stand still while the machine sleeps, and a wall clock may be set back: the later one counts.
+    return Math.max(clock.monotonic() - monotonic, clock.now() - now) <= RENEW_DEADLINE_MS;
+  }
+
+  /**
+   * One renewal for all who wait for one.
+   * @throws {ApiError | TransportError} where it fails; as {@link assertNotLost}
+   */
+  renew(): Promise<void> {
+    this.#renewal ??= this.write({}).finally(() => {
+      this.#renewal = undefined;
+    });
+    return this.#renewal;
+  }
+
+  /**
+   * Renews, and writes annotations by it. Writes go one after the other: each needs the resourceVersion that the one before
+   * it left.
+   * @throws as {@link renew}
+   */
+  write(annotations: Readonly<Record<string, string>>): Promise<void> {
+    const { client, clock, name } = this.#options;
+    const noAnswer = new Error(`none came within ${RENEW_DEADLINE_MS / 1_000} s`);
+    const errorOf = (): Error => new TransportError(`renew Lease "${name}"`, client.transport.server, noAnswer);
+    const deadline = { clock, ms: RENEW_DEADLINE_MS, signal: this.#abort.signal, errorOf };
+    const write = this.#writes.then(() => withDeadline(deadline, (signal) => this.#patch(annotations, signal)));
+    this.#writes = write.catch(() => undefined);
+    return write;
+  }
+
+  /** Ends the renewals, and waits for those that are under way. */
+  async stop(): Promise<void> {
+    this.#abort.abort();
+    await Promise.all([this.#renewing, this.#writes]);
+  }
+
+  /**
+   * Clears the holder, or deletes the Lease. A Lease that is lost stays as it is.
+   * @throws {ApiError | TransportError}
+   */
+  async giveUp(how: "clear" | "delete", signal: AbortSignal): Promise<void> {
+    const { client, namespace, name } = this.#options;
+    const ref = { namespace, name };
+    const pace = this.#pace();
+    while (this.#lost === undefined) {
+      await pace.turn(signal);
+      const { resourceVersion, uid } = this.#lease.metadata;
+      try {
+        await (how === "clear"
+          ? client.patch(LEASES, ref, leasePatch(this.#lease, { spec: { holderIdentity: null } }), { signal })
+          : client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal }));
+        return;
+      } catch (error) {
+        await this.#afterFailure(error, signal);
+      }
+    }
+  }
+
+  async #renewUntilStopped(): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#abort;
+    let waitMs = RENEW_EVERY_MS;
+    while (!signal.aborted && this.#lost === undefined) {
+      await clock.sleep(waitMs, signal).catch(() => undefined);
+      if (!signal.aborted) {
+        // One that fails is tried again in a moment; until it works nothing is written.
+        waitMs = await this.renew().then(
+          () => RENEW_EVERY_MS,
+          () => RETRY_EVERY_MS,
+        );
+      }
+    }
+  }
+
+  #pace(): LoopPace {
+    return new LoopPace({ clock: this.#options.clock, minMs: MIN_INTERVAL_MS, maxMs: RETRY_EVERY_MS });
+  }
+
+  async #patch(annotations: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
+    const { client, clock, namespace, name } = this.#options;
+    const pace = this.#pace();
+    for (;;) {
+      this.assertNotLost();
+      await pace.turn(signal);
+      const startedAt = momentOf(clock);
+      const renewal = leasePatch(this.#lease, { annotations, spec: { renewTime: microTime(clock) } });
+      try {
+        this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
+        this.#confirmed = startedAt;
+        return;
+      } catch (error) {
+        await this.#afterFailure(error, signal);
+      }
+    }
+  }
+
+  /**
+   * After a conflict: an earlier write of ours may have arrived though its answer was lost, else the Lease is lost. It is
+   * lost, too, where it went back in time: so did every object.
+   */
+  async #afterFailure(error: unknown, signal: AbortSignal): Promise<void> {
+    if (!isConflict(error) && !isNotFound(error)) {
+      throw error;
+    }
+    const { client, namespace, name } = this.#options;
+    const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
+    const holder = holderOf(current);
+    if (current === undefined || !this.#isOurs(current)) {
+      this.#lose(heldBy(holder));
+    } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
+      // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.
+      this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again");
+    } else {
+      this.#lease = current;
+    }
+  }
+
+  #isOurs({ metadata, spec }: Lease): boolean {
+    return metadata.uid === this.#lease.metadata.uid && spec?.holderIdentity === this.#options.identity;
+  }
+
+  #lose(why: string): void {
+    const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
+    this.#lost = new KsvmError("OwnershipLost", text);
+  }
+}
+
+function heldBy(holder: string): string {
+  return holder === "" ? "another client deleted or released it" : `it is held by "${holder}" now`;
+}
