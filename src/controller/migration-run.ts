@@ -1,25 +1,25 @@
 import type { Logger } from "pino";
-import { isSuspended, type MigrationStatus, resourceNameOf, stateOf } from "../api/migration.ts";
+import { isSuspended, resourceNameOf } from "../api/migration.ts";
 import { FORCE_ANNOTATION } from "../api/names.ts";
 import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { besideInTree } from "../migrator/beside-in-tree.ts";
-import type { Counts } from "../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 import { migrate } from "../migrator/migrate.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import type { Pulse } from "../pulse.ts";
 import type { EventRecorder } from "./event-recorder.ts";
-import { eventTextOf, resultTextOf, waitTextOf } from "./event-text.ts";
+import { eventTextOf, waitTextOf } from "./event-text.ts";
 import { MigrationOver, type MigrationRecord, MigrationSuspended } from "./migration-record.ts";
-import { conditionsIn, type Phase, phaseAfter, progressOf, reportIn } from "./migration-status.ts";
+import { type Phase, phaseAfter } from "./migration-status.ts";
 import type { OpenedRun, OpenRun } from "./run-factory.ts";
 import { RunProgress } from "./run-progress.ts";
 import { Failing } from "./run-verdict.ts";
 import type { Slot } from "./slots.ts";
 import { type Stall, stallOf } from "./stall-watch.ts";
+import { StatusWriter } from "./status-writer.ts";
 
 /** What a {@link MigrationRun} needs. */
 export interface MigrationRunOptions {
@@ -58,8 +58,7 @@ const LOOK_EVERY_MS = 2_000;
 export class MigrationRun {
   readonly #options: MigrationRunOptions;
   readonly #resource: string;
-  #counts: Readonly<Counts> | undefined;
-  #isReported = true;
+  readonly #status: StatusWriter;
   /** What keeps the run from getting further, as its status says. */
   #stall: Stall | undefined;
   #isWaiting = false;
@@ -71,6 +70,7 @@ export class MigrationRun {
 
   constructor(options: MigrationRunOptions) {
     this.#options = options;
+    this.#status = new StatusWriter(options);
     this.#resource = resourceNameOf(options.record.migration.spec.resource);
   }
 
@@ -89,7 +89,7 @@ export class MigrationRun {
       }
       // Its status may be what cannot be written.
       slot.give();
-      await this.#enter(phase);
+      await this.#status.enter(phase);
       if (this.#gotFurther) {
         retryAfterMs = RETRY_AFTER_MS;
       }
@@ -107,11 +107,11 @@ export class MigrationRun {
       const patient = this.#options.retrier.with({ ...LOOK_PATIENCE, isPlaceWanted: this.#options.isSlotWanted });
       const context = { ...this.#options, beforehand: patient };
       const result = await besideInTree(context, this.#resource, async (running) => {
-        await this.#enter({ type: "Running" });
+        await this.#status.enter({ type: "Running" });
         return this.#migrate(running);
       });
       logger.info({ outcome: result.outcome, counts: result.counts }, "a migration ended");
-      await this.#finish(phaseAfter(result), result);
+      await this.#status.finish(phaseAfter(result), result);
       return undefined;
     } catch (error) {
       signal.throwIfAborted();
@@ -128,7 +128,7 @@ export class MigrationRun {
         }
         return phase;
       }
-      await this.#finish(phase);
+      await this.#status.finish(phase);
       return undefined;
     }
   }
@@ -159,8 +159,8 @@ export class MigrationRun {
       isPlaceWanted: this.#options.isSlotWanted,
       awaitTurn: () => this.#awaitTurn(running),
       onPageDone: async ({ watermark, continueToken }) => {
-        // It is for whoever looks on alone. One that our CRD does not take is left out.
-        await this.#report(watermark.length > MAX_WATERMARK_LENGTH ? {} : { watermark });
+        // It serves only those who watch. One that our CRD does not take is left out.
+        await this.#status.report(watermark.length > MAX_WATERMARK_LENGTH ? {} : { watermark });
         await record.saveToken(continueToken);
       },
     });
@@ -186,7 +186,7 @@ export class MigrationRun {
     while (!looking.aborted && !abort.signal.aborted) {
       await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
       try {
-        await (this.#isReported ? record.check() : this.#report());
+        await (this.#status.isReported ? record.check() : this.#status.report());
         if (isSuspended(record.migration)) {
           // The watch may be late, or deaf.
           throw new MigrationSuspended(record.migration.metadata.name);
@@ -204,8 +204,7 @@ export class MigrationRun {
     const { logger, onEvent, record, recorder } = this.#options;
     onEvent(event);
     if (event.type === "progress") {
-      this.#counts = event.counts;
-      this.#isReported = false;
+      this.#status.note(event.counts);
       return;
     }
     logger.debug({ event }, "run event");
@@ -225,7 +224,7 @@ export class MigrationRun {
     const stall = waitsFor === undefined ? stallOf(webhook, reason) : { reason: waitsFor, message: reason };
     this.#options.logger.warn({ ...stall, budgetMs: event.budgetMs }, "a migration waits, without a freeze");
     this.#stall = undefined;
-    const entered = this.#enter({ type: "Waiting", ...stall });
+    const entered = this.#status.enter({ type: "Waiting", ...stall });
     // One that waits on says so again.
     if (!this.#isWaiting) {
       this.#isWaiting = true;
@@ -246,12 +245,12 @@ export class MigrationRun {
     const { isSlotWanted, logger } = this.#options;
     if (isSlotWanted()) {
       const message = "what it waited for works again; it goes on when its turn comes";
-      await this.#enter({ type: "Waiting", reason: "Queued", message });
+      await this.#status.enter({ type: "Waiting", reason: "Queued", message });
     }
     await this.#acquireSlot(signal);
     this.#isWaiting = false;
     logger.info("a migration goes on");
-    await this.#enter({ type: "Running" });
+    await this.#status.enter({ type: "Running" });
   }
 
   /** A run that gets no further while it has its freeze says why. */
@@ -270,51 +269,6 @@ export class MigrationRun {
     } else {
       logger.warn({ ...stall }, "a migration gets no further; its CRD stays frozen for a while");
     }
-    await this.#enter({ type: "Running", ...stall });
-  }
-
-  #enter(phase: Phase): Promise<void> {
-    const now = this.#time();
-    return this.#options.record.update((before) => ({
-      ...before,
-      // It is not in the queue any more.
-      queuePosition: null,
-      startTime: before.startTime ?? now,
-      conditions: conditionsIn(phase, before.conditions ?? [], now),
-    }));
-  }
-
-  async #report(more: Partial<MigrationStatus> = {}): Promise<void> {
-    this.#isReported = true;
-    const progress = this.#counts === undefined ? {} : progressOf(this.#counts);
-    await this.#options.record.update((before) => ({ ...before, ...progress, ...more }));
-  }
-
-  async #finish(phase: Phase, result?: MigrationResult): Promise<void> {
-    const { logger, record, recorder } = this.#options;
-    const now = this.#time();
-    const report = result === undefined ? {} : reportIn(result);
-    try {
-      await record.saveToken(undefined);
-      await record.update((before) => ({
-        ...before,
-        ...report,
-        // One that ends before it began shows no place in the queue, either.
-        queuePosition: null,
-        completionTime: before.completionTime ?? now,
-        conditions: conditionsIn(phase, before.conditions ?? [], now),
-      }));
-    } catch (error) {
-      if (error instanceof MigrationOver) {
-        const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };
-        logger.warn(late, "the result of a run came too late: its migration is over already");
-      }
-      throw error;
-    }
-    recorder.record(record.migration, resultTextOf(phase, result));
-  }
-
-  #time(): string {
-    return new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
+    await this.#status.enter({ type: "Running", ...stall });
   }
 }

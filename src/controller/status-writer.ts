@@ -1,0 +1,87 @@
+import type { Logger } from "pino";
+import { type MigrationStatus, stateOf } from "../api/migration.ts";
+import type { Clock } from "../clock.ts";
+import type { MigrationResult } from "../migrator/result.ts";
+import type { Counts } from "../migrator/rewrite/counts.ts";
+import type { EventRecorder } from "./event-recorder.ts";
+import { resultTextOf } from "./event-text.ts";
+import { MigrationOver, type MigrationRecord } from "./migration-record.ts";
+import { conditionsIn, type Phase, progressOf, reportIn } from "./migration-status.ts";
+
+/** Which migration it is, and who is told of its end. */
+export interface StatusWriterOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly record: MigrationRecord;
+  readonly recorder: EventRecorder;
+}
+
+/** Writes the status of one migration while it is carried out. Every method throws as {@link MigrationRecord.update}. */
+export class StatusWriter {
+  readonly #options: StatusWriterOptions;
+  #counts: Readonly<Counts> | undefined;
+  #isReported = true;
+
+  constructor(options: StatusWriterOptions) {
+    this.#options = options;
+  }
+
+  /** Notes how far the run is, for the next {@link report}. */
+  note(counts: Readonly<Counts>): void {
+    this.#counts = counts;
+    this.#isReported = false;
+  }
+
+  /** Whether the status says how far the run is. */
+  get isReported(): boolean {
+    return this.#isReported;
+  }
+
+  /** Shows the phase that begins. */
+  enter(phase: Phase): Promise<void> {
+    const now = this.#time();
+    return this.#options.record.update((before) => ({
+      ...before,
+      // It is not in the queue any more.
+      queuePosition: null,
+      startTime: before.startTime ?? now,
+      conditions: conditionsIn(phase, before.conditions ?? [], now),
+    }));
+  }
+
+  /** Shows how far the run is. */
+  async report(more: Partial<MigrationStatus> = {}): Promise<void> {
+    this.#isReported = true;
+    const progress = this.#counts === undefined ? {} : progressOf(this.#counts);
+    await this.#options.record.update((before) => ({ ...before, ...progress, ...more }));
+  }
+
+  /** Shows how the migration ended, and records an Event of it. */
+  async finish(phase: Phase, result?: MigrationResult): Promise<void> {
+    const { logger, record, recorder } = this.#options;
+    const now = this.#time();
+    const report = result === undefined ? {} : reportIn(result);
+    try {
+      await record.saveToken(undefined);
+      await record.update((before) => ({
+        ...before,
+        ...report,
+        // One that ends before it began shows no place in the queue, either.
+        queuePosition: null,
+        completionTime: before.completionTime ?? now,
+        conditions: conditionsIn(phase, before.conditions ?? [], now),
+      }));
+    } catch (error) {
+      if (error instanceof MigrationOver) {
+        const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };
+        logger.warn(late, "the result of a run came too late: its migration is over already");
+      }
+      throw error;
+    }
+    recorder.record(record.migration, resultTextOf(phase, result));
+  }
+
+  #time(): string {
+    return new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
+  }
+}
