@@ -8,5 +8,5 @@ export interface Pulse {
   rest(): void;
 }
 
-/** For loops that nobody watches. */
+/** For loops without a health check. */
 export const NO_PULSE: Pulse = { beat: () => undefined, pause: () => undefined, rest: () => undefined };

@@ -10,7 +10,7 @@ export const SYSTEM_NAMESPACE = "kube-storage-migration";
 /** The Lease in {@link SYSTEM_NAMESPACE} that the controller which migrates holds. */
 export const CONTROLLER_LEASE = "ksvm-controller";
 
-/** In StorageState: objects may be stored in a version that nobody recorded, or API servers disagree. */
+/** In StorageState: objects may be stored in a version that was not recorded, or API servers disagree. */
 export const UNKNOWN_HASH = "Unknown";
 
 /** A resource of a StorageVersionMigration, at the version that its objects are read and written at. */
@@ -106,7 +106,7 @@ export interface StorageState {
   readonly metadata: ObjectMeta;
   readonly spec: { readonly resource: { readonly group?: string; readonly resource: string } };
   readonly status?: {
-    /** Hashes of all versions that objects may be stored in; {@link UNKNOWN_HASH} among them where nobody knows. */
+    /** Hashes of all versions that objects may be stored in; {@link UNKNOWN_HASH} among them if others are possible. */
     readonly persistedStorageVersionHashes?: readonly string[];
     readonly currentStorageVersionHash?: string;
     /** RFC 3339. */

@@ -1,5 +1,5 @@
 /**
- * The annotation that freezes a CRD's storage version (KEP-2855, "Proposed Admission Webhook"). The guards go by the
+ * The annotation that freezes a CRD's storage version (KEP-2855, "Proposed Admission Webhook"). The guards look at the
  * key, whatever its value.
  */
 export const MIGRATING_ANNOTATION = "ksvm.sigs.k8s.io/migrating";
@@ -24,7 +24,7 @@ export const WEBHOOK_SECRET = "ksvm-webhook-tls";
 
 /**
  * Words that every denial of ours carries, beside the guard's name. The proof of the freeze looks for them, so that
- * somebody else's denial is never taken for ours.
+ * the denial of another webhook or policy is never taken for ours.
  */
 export const FREEZE_REASON = "StorageVersionFrozen";
 

@@ -39,7 +39,7 @@ const RESOURCE_NAME = /^[A-Za-z0-9][-A-Za-z0-9_]*$/;
 const GROUP_NAME = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
 /**
- * Reads a StorageVersionMigration that came from an API server. Our CRD vouches for its shape only where the object was
+ * Reads a StorageVersionMigration that came from an API server. Our CRD guarantees its shape only if the object was
  * stored under that very schema: another version of the CRD, or one of another project, may have let anything pass.
  *
  * What its user asks for (`spec`) is taken as a whole or not at all: an object whose spec cannot be read is unreadable. Of

@@ -2,7 +2,7 @@ import { isAbsent, objectIn, textIn, timeIn } from "./json-fields.ts";
 import { MIGRATION_API_VERSION, type StorageState } from "./migration.ts";
 import { metaIn, type Parsed, unreadable } from "./parse-meta.ts";
 
-/** A StorageState as it is read: nothing goes by what its spec says, since its name says the same. */
+/** A StorageState as it is read: nothing depends on its spec, since its name says the same. */
 export type ReadStorageState = Pick<StorageState, "apiVersion" | "kind" | "metadata" | "status">;
 
 /** Far more than a hash has. As in our CRD. */

@@ -45,7 +45,7 @@ export interface AskResult {
 
 /**
  * So many new connections must agree where API servers can only be sampled. With two API servers behind a load balancer
- * that goes by chance, one that differs is missed once in a million times.
+ * that chooses at random, one that differs is missed once in a million times.
  */
 export const SAMPLES = 20;
 const POLL_MS = 250;
@@ -108,7 +108,7 @@ class Asking {
     }
   }
 
-  /** One connection that disagrees makes the count start anew. */
+  /** One connection that disagrees makes the count start again. */
   async sample(open: () => ApiClient): Promise<void> {
     const { clock, signal, spreadMs } = this.#options;
     for (let agreed = 0; agreed < SAMPLES; ) {

@@ -99,7 +99,7 @@ export function newMissingBudget(): MissingBudget {
 }
 
 /**
- * Waits until every API server that may live can be asked. No freeze may be held meanwhile.
+ * Waits until every API server that may live can be asked. No freeze may be held while it waits.
  * @throws {MissingApiServer} where the budget is used up, after longer than a Lease outlives its API server.
  */
 export async function waitForApiServers(

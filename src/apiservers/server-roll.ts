@@ -26,14 +26,14 @@ export interface Roll {
 }
 
 /**
- * So many new connections are opened to find one more API server. Of three behind a load balancer that goes by chance, one
- * is missed so once in a thousand times; then it is looked for again.
+ * So many new connections are opened to find one more API server. Of three behind a load balancer that chooses at random,
+ * one is missed so once in a thousand times; then it is looked for again.
  */
 const TRIES = 20;
 const TRIES_AT_ONCE = 4;
 /**
- * So often each connection is asked which API server answers, before it counts as one. An HTTP load balancer that goes by
- * chance between two of them passes on all connections once in 64 times; and then it must pass again before the prune, with
+ * So often each connection is asked which API server answers, before it counts as one. An HTTP load balancer that chooses
+ * between two of them at random passes on all connections once in 64 times; and then it must pass again before the prune, with
  * one more look on each connection, and with the samples.
  */
 const LOOKS = 4;
@@ -116,7 +116,7 @@ export class ServerRoll {
       await this.#isAnswered(async () => {
         const instance = await link.askInstance(signal);
         const isNew = instance !== undefined && !this.#pins.has(instance);
-        // Another one may have met it meanwhile.
+        // Another connection may have met it in between.
         if (isNew && (await isAnsweredByOne(link, instance, signal)) && !this.#pins.has(instance)) {
           isKept = true;
           const transport = this.#pinned(link, instance, signal);
@@ -207,7 +207,7 @@ function isTimeout(error: unknown): boolean {
 }
 
 /**
- * Asks several times more which API server a connection ends at; `false` where it was lost meanwhile.
+ * Asks several times more which API server a connection ends at; `false` if it was lost in between.
  * @throws {KsvmError} ApiServerMissing where one connection is answered by several.
  */
 async function isAnsweredByOne(link: ServerLink, instance: string, signal: AbortSignal): Promise<boolean> {

@@ -44,7 +44,7 @@ const POLL_MS = 2_500;
 
 /**
  * Waits until a write of an old version that was under way when the storage version changed must have landed or have
- * been ended by its API server. Needs a proven freeze: the storage version cannot change meanwhile.
+ * been ended by its API server. Needs a proven freeze: the storage version cannot change while it waits.
  * @throws {KsvmError} NotConverged, naming an API server that keeps standing still.
  */
 export async function settle(context: SettleContext, options: SettleOptions): Promise<void> {

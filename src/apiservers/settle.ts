@@ -42,7 +42,7 @@ export interface SeenChange {
   readonly seenAt: number;
 }
 
-/** What {@link settleRemainingMs} goes by. */
+/** What {@link settleRemainingMs} depends on. */
 export interface SettleInput {
   readonly settleMs: number;
   /** The API server's clock, cut to the second as its `Date` header is, in milliseconds since the Unix epoch. */

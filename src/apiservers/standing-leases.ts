@@ -28,7 +28,7 @@ const POLL_MS = 1_000;
  */
 const WATCH_IGNORED_MS = 15_000;
 /**
- * A Lease whose time is over is watched for 30 s. Another one may begin to need that meanwhile; a freeze may be held, so this
+ * A Lease whose time is over is watched for 30 s. Another one may begin to need that in this time; a freeze may be held, so this
  * is where a call ends all the same, in milliseconds.
  */
 const WATCH_MS = 45_000;

@@ -52,7 +52,7 @@ export function findConfiguration(
 
 /**
  * Writes the caBundle of our webhook on top of the configuration that was read. Read the configuration before the Secret:
- * then whoever falls asleep between reading the Secret and this write finds out here that another one went on.
+ * then a writer that stands still between reading the Secret and this write finds out here that another one continued.
  * @throws {ApiError} Conflict if the configuration changed in between.
  */
 export async function publishBundle(

@@ -121,8 +121,8 @@ export class MigrationRecord {
   }
 
   /**
-   * Writes the status that `change` makes of the one that is there. How a migration ended is written once, by whoever is
-   * first: it is never overwritten.
+   * Writes the status that `change` makes of the one that is there. How a migration ended is written once, by the
+   * first writer: it is never overwritten.
    * @throws {MigrationDeleted}; {MigrationUnreadable}; {MigrationOver}; {KsvmError} OwnershipLost where another replica took
    *   over.
    */

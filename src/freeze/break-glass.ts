@@ -57,7 +57,7 @@ export function isNothingToLift({ isAnnotated, hasPolicy, condition }: FreezeFin
 }
 
 /**
- * Takes away what freezes a CRD, whoever put it there. The annotations go first: nothing that fails after that keeps the
+ * Takes away what freezes a CRD, whichever client put it there. The annotations go first: nothing that fails after that keeps the
  * storage version frozen by them.
  * @returns what was done, a line each
  * @throws {ApiError | TransportError | KsvmError} where the annotations or the condition cannot be taken off.

@@ -29,9 +29,9 @@ export function brokenExpectation(expected: CrdExpectation, crd: CustomResourceD
   return brokenFreeze(expected, crd) ?? brokenVersions(expected, crd);
 }
 
-/** The error for a freeze that somebody took off. It is final: nobody puts it back. */
+/** The error for a freeze that another client took off. It is final: no run puts it back. */
 export function freezeLifted(crdName: string): KsvmError {
-  const text = `Cannot go on with "${crdName}": somebody lifted the freeze of its storage version; nothing was pruned`;
+  const text = `Cannot go on with "${crdName}": another client lifted the freeze of its storage version; nothing was pruned`;
   return new KsvmError("FreezeLifted", text);
 }
 

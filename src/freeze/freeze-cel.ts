@@ -6,7 +6,7 @@ import { type DenialFacts, denialParts, type FreezeMark } from "./freeze-denial.
  * macros and the strings library, which every supported API server has.
  *
  * The API server evaluates it on its typed objects, so `spec.versions[*].storage` is always there, while annotations,
- * status and conditions may be missing, and conditions are null until somebody writes one.
+ * status and conditions may be missing, and conditions are null until the first one is written.
  */
 
 const HAS_FREEZE_ANNOTATION = `(has(oldObject.metadata.annotations) && "${MIGRATING_ANNOTATION}" in oldObject.metadata.annotations)`;

@@ -89,7 +89,7 @@ function quoted(text: string): string {
   return `"${printable(text)}"`;
 }
 
-/** On one line, whatever somebody wrote into the annotation. */
+/** On one line, whatever the annotation holds. */
 function printable(text: string): string {
   return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ").slice(0, MAX_QUOTED);
 }

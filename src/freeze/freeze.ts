@@ -25,7 +25,7 @@ export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
  * run on the same Lease left behind is taken over: the caller holds that Lease.
  *
  * @returns the CRD as it is frozen
- * @throws {KsvmError} ForeignFreeze where somebody else froze it; whatever the client's fence throws.
+ * @throws {KsvmError} ForeignFreeze if another owner froze it; whatever the client's fence throws.
  */
 export function freeze(context: CallContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
   return updateCrd(context, crdName, (crd) => {
@@ -82,8 +82,8 @@ export function assertNotForeign(crd: CustomResourceDefinition, lease: string): 
 type Annotations = Readonly<Record<string, string | null>>;
 
 /**
- * Changes annotations of a CRD, with the resourceVersion that `change` has decided on as precondition. Where somebody
- * else writes it in between, `change` decides again; where it returns `undefined`, nothing is written.
+ * Changes annotations of a CRD, with the resourceVersion that `change` has decided on as precondition. If another
+ * client writes it in between, `change` decides again; where it returns `undefined`, nothing is written.
  * @throws {ApiError} NotFound where the CRD does not exist; Conflict where others write it again and again.
  */
 export async function updateCrd(
@@ -103,7 +103,7 @@ export async function updateCrd(
     }
     const { resourceVersion, uid } = crd.metadata;
     const patch = { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations } } };
-    // Never broken off half way: a freeze that lands after it was given up would be lifted by nobody.
+    // Never broken off half way: a freeze that lands after it was given up would never be lifted.
     const options = { fieldManager: CRD_FIELD_MANAGER };
     try {
       return await retrier.run(() => client.patch<CustomResourceDefinition>(CRDS, ref, patch, options), signal);

@@ -8,7 +8,7 @@ import type { CallContext } from "../retry/call-context.ts";
 import { CONFLICT_PACE, MAX_CONFLICTS } from "./freeze.ts";
 import { type GuardChoice, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
 
-/** Which guard a run on this CRD goes by. `auto` is the webhook where its configuration is installed. */
+/** Which guard a run on this CRD relies on. `auto` is the webhook where its configuration is installed. */
 export async function chooseGuard(context: CallContext, crdName: string, choice: GuardChoice): Promise<GuardIdentity> {
   if (choice === "webhook" || (choice === "auto" && (await isWebhookInstalled(context)))) {
     return WEBHOOK_GUARD;
@@ -23,8 +23,8 @@ export function policyGuardOf(crdName: string): GuardIdentity {
 }
 
 /**
- * Puts the guard in place where that is this run's business: the policy is, the webhook belongs to whoever installed
- * it. A policy that a dead run on the same Lease left behind is taken over, that of another run never.
+ * Puts the guard in place where that is this run's business: the policy is, the webhook belongs to the
+ * installation. A policy that a dead run on the same Lease left behind is taken over, that of another run never.
  * @throws {KsvmError} ForeignFreeze where the policy is not one of a run on this Lease.
  */
 export async function installGuard(

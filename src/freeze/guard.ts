@@ -23,7 +23,7 @@ export const WEBHOOK_GUARD: GuardIdentity = { kind: "webhook", name: WEBHOOK_NAM
 
 /**
  * Whether a message of the API server is a denial of a storage change by this guard. Only the guard's name together
- * with our reason counts: a denial by the authorizer, by validation or by somebody else's webhook proves nothing.
+ * with our reason counts: a denial by the authorizer, by validation or by another webhook proves nothing.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go

@@ -148,7 +148,7 @@ export class BuiltInEvidence {
   }
 
   /**
-   * Waits until every API server shows one and the same hash. Which of two is the new one nobody can tell; and one server
+   * Waits until every API server shows one and the same hash. Which of two is the new one cannot be told; and one server
    * that was asked before an upgrade of all of them and another one that was asked after it have not shown the same.
    */
   async #agreedHash(apiServers: ApiServers, spreadMs: number): Promise<AskResult & { readonly hash: string }> {

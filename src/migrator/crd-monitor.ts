@@ -72,12 +72,12 @@ export class CrdMonitor {
     this.#judge(crd);
     const { clock, expected } = this.#options;
     const deadline = clock.monotonic() + CATCH_UP_TIMEOUT_MS;
-    // Every change of the spec moves the generation, so an unmoved one needs no watch to vouch for it.
+    // Every change of the spec moves the generation, so an unmoved one needs no watch as proof.
     while (crd.metadata.generation !== this.#generation && isNewer(crd.metadata.resourceVersion, this.#seen)) {
       this.#throwIfBroken();
       if (clock.monotonic() > deadline) {
         const why = this.#failure === undefined ? "" : `; it fails: ${messageOf(this.#failure)}`;
-        const text = `Cannot vouch for "${expected.name}": the watch of the CRD lags behind${why}`;
+        const text = `Cannot be sure of the storage version of "${expected.name}": the watch of the CRD lags behind${why}`;
         throw new StartAgain("WatchFailed", text);
       }
       await clock.sleep(CATCH_UP_POLL_MS, signal);
@@ -114,7 +114,7 @@ export class CrdMonitor {
   }
 
   /**
-   * Changes were missed. They do not matter if the generation did not move meanwhile: the spec is what it was. A restarted
+   * Changes were missed. They do not matter if the generation did not move in between: the spec is what it was. A restarted
    * API server refuses to watch from the resourceVersion of the CRD itself, however often it is read: from that of a list
    * it does not.
    */
@@ -130,7 +130,7 @@ export class CrdMonitor {
     if (crd.metadata.generation !== this.#generation) {
       throw new StartAgain(
         "WatchFailed",
-        `Cannot vouch for "${expected.name}": the CRD changed while the watch of it was interrupted; run again`,
+        `Cannot be sure of the storage version of "${expected.name}": the CRD changed while the watch of it was interrupted; run again`,
       );
     }
     this.#seen = resourceVersion;

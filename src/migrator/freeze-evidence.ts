@@ -35,7 +35,7 @@ export class FreezeEvidence {
 
   /**
    * Proves the freeze on every API server that lives. From then on the storage version cannot change unseen.
-   * @returns whether one of them did not answer meanwhile
+   * @returns whether one of them did not answer in that time
    * @throws {MissingApiServer} where one that may live cannot be asked, or one that was found does not answer.
    * @throws {KsvmError} FreezeNotProven or NotConverged, naming the API server.
    */
@@ -87,7 +87,7 @@ export class FreezeEvidence {
    * One that is silent for a while is waited for, and no more: a late write of an old version was under way on it when
    * the storage version changed, and settle() saw it answer all the time until such a write must have ended.
    *
-   * @throws {StartAgain} where an API server fell behind or joined meanwhile: it may have written an old version.
+   * @throws {StartAgain} where an API server fell behind or joined in between: it may have written an old version.
    */
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
     const { apiServers } = await this.prove();

@@ -54,7 +54,7 @@ function runAttempts({ context, lease, resource, crdName }: BuiltInRunParts): Pr
   return runUntilDone({
     context,
     name: resourceNameOf(resource),
-    // Nothing is frozen. An attempt that gets no further ends all the same, so that whoever looks sees what it waits for.
+    // Nothing is frozen. An attempt that gets no further ends all the same, so that its status says what it waits for.
     maxFreezeIdleMs: options.maxFreezeIdleMs,
     attempt: (attempt) =>
       run.attempt({ ...attempt, client: client.fencedBy(() => lease.confirm(attempt.signal, attempt.retrier)) }),

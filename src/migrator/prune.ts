@@ -24,7 +24,7 @@ export interface Pruned {
   readonly crd: string;
 }
 
-/** How often the decision is made anew because somebody else wrote the CRD in between. */
+/** How often the decision is made again because another client wrote the CRD in between. */
 const MAX_CONFLICTS = 10;
 
 /**
@@ -51,7 +51,7 @@ export async function pruneStoredVersions(context: RunContext, options: PruneOpt
   );
 }
 
-/** `false` where somebody else wrote the CRD since it was read. */
+/** `false` if another client wrote the CRD since it was read. */
 async function writeStoredVersions(
   { client, retrier, signal }: RunContext,
   crd: CustomResourceDefinition,

@@ -27,7 +27,7 @@ export interface MigrationResult {
   readonly isResumed?: true;
   /** The first hundred objects that could not be migrated. */
   readonly failures: readonly ObjectFailure[];
-  /** The first hundred objects that somebody's admission webhook changed. */
+  /** The first hundred objects that another owner's admission webhook changed. */
   readonly changedObjects: readonly NamedObject[];
 }
 

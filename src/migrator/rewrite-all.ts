@@ -13,7 +13,7 @@ export interface RewriteAllOptions {
   readonly resume?: ResumePoint | undefined;
   /** How far that one had listed, where `tally` goes on with its counts. @default at the first object */
   readonly position?: ListPosition | undefined;
-  /** Told of every page that is done, and waited for. @default nobody is told */
+  /** Told of every page that is done, and waited for. @default none */
   readonly onPage?: (point: ResumePoint, position: ListPosition) => Promise<void>;
 }
 

@@ -21,7 +21,7 @@ export interface MigrationOptions {
   readonly convergenceTimeoutMs: number;
   /** Milliseconds that the guard may take to come into force. */
   readonly proofTimeoutMs: number;
-  /** Milliseconds without progress after which the freeze is lifted meanwhile. */
+  /** Milliseconds without progress after which the freeze is lifted until the run can continue. */
   readonly maxFreezeIdleMs: number;
   /** The namespace of the run's Lease. */
   readonly leaseNamespace: string;
@@ -51,9 +51,9 @@ export interface RunContext {
   readonly isPlaceWanted?: () => boolean;
   /** Waits until a run that has waited may go on; an error of it ends the run. @default it may at once */
   readonly awaitTurn?: () => Promise<void>;
-  /** Told of every page that is done, and waited for; an error of it ends the run. @default nobody is told */
+  /** Told of every page that is done, and waited for; an error of it ends the run. @default none */
   readonly onPageDone?: (point: ResumePoint) => Promise<void>;
-  /** Told of every object that is done. It must not throw. @default nobody is told */
+  /** Told of every object that is done. It must not throw. @default none */
   readonly onAdvance?: (advance: Advance) => void;
   /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */
   readonly cleanupPatience?: CleanupPatience;

@@ -21,7 +21,7 @@ export interface CleanupContext {
   readonly cleanupPatience?: CleanupPatience;
 }
 
-/** For whom nobody sweeps what is left. */
+/** For a process after which no controller sweeps what is left. */
 export interface CleanupPatience {
   /** Milliseconds that undoing may take. */
   readonly ms: number;

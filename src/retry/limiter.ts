@@ -8,7 +8,7 @@ export const MAX_IN_FLIGHT = 256;
 export interface LimiterOptions {
   /** It never allows more requests at the same time, at least 1. */
   readonly maxInFlight: number;
-  /** Told of every limit, the first one included. @default nobody is told */
+  /** Told of every limit, the first one included. @default none */
   readonly onChange?: ((limit: number) => void) | undefined;
 }
 
@@ -78,7 +78,7 @@ export class Limiter {
   /** The API server is overloaded, failed, or did not answer. Failures of requests that began together count once. */
   failed(begunAt: number, now: number): void {
     if (begunAt >= this.#changedAt) {
-      // A baseline that is being measured is measured anew.
+      // A baseline that is being measured is measured again.
       const before = this.#limitAfterProbe ?? this.#limit;
       this.#limitAfterProbe = undefined;
       this.#shrink(before, SHRINK_BY_FAILURE, now);

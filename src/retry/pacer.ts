@@ -12,7 +12,7 @@ export interface PacerOptions {
   readonly maxInFlight: number;
   /** Requests begun in a second; `Infinity` for no limit. */
   readonly maxQps: number;
-  /** Told of every wait for a slot, in milliseconds. @default nobody is told */
+  /** Told of every wait for a slot, in milliseconds. @default none */
   readonly onWait?: ((ms: number) => void) | undefined;
   /** Allows fewer at the same time by what it learns of them. @default always maxInFlight */
   readonly limiter?: Limiter;
@@ -98,7 +98,7 @@ export class Pacer {
   #leave(): void {
     this.#inFlight--;
     while (this.#inFlight < this.#limit && this.#waiting.length > 0) {
-      // Counted here, so that nobody else takes the room before it wakes up.
+      // Counted here, so that no other request takes the room before it wakes up.
       this.#inFlight++;
       this.#waiting.shift()?.();
     }

@@ -24,7 +24,7 @@ export interface RetrierOptions {
   /** The same if a webhook of another client is what fails. @default {@link DEFAULT_WEBHOOK_WAIT_MS} */
   readonly webhookWaitMs?: number;
   /**
-   * Milliseconds without any progress after which an attempt is broken off, so that its freeze is lifted meanwhile.
+   * Milliseconds without any progress after which an attempt is broken off, so that its freeze is lifted until it can continue.
    * @default none
    */
   readonly maxFreezeIdleMs?: number;

@@ -9,14 +9,14 @@ export type StuckRequest =
   /** A write of the run's own Lease, by the `namespace/name` of it: nothing else is written before one arrives. */
   | { readonly kind: "lease"; readonly lease: string };
 
-/** Ends an attempt, not the run: what it rested on cannot be vouched for any more, so the run begins again at step 1. */
+/** Ends an attempt, not the run: what it rested on is no longer certain, so the run begins again at step 1. */
 export class StartAgain extends KsvmError {
   override readonly name = "StartAgain";
 }
 
 /**
- * Ends an attempt that got no further for too long, mostly because of somebody else's webhook: its freeze is lifted, so
- * that it never blocks the very upgrade that would mend it, and the run begins again at step 1 when it can go on.
+ * Ends an attempt that got no further for too long, mostly because of another owner's webhook: its freeze is lifted, so
+ * that it never blocks the very upgrade that would repair it, and the run begins again at step 1 when it can continue.
  */
 export class WaitingForOthers extends KsvmError {
   override readonly name = "WaitingForOthers";

@@ -19,7 +19,7 @@ const LOOK_AGAIN_MS = 60_000;
 const RETRY_MS = 5_000;
 
 /**
- * Takes away what the ConfigurationKeeper keeps, where nothing is to be frozen any more, and sees to it that it stays
+ * Takes away what the ConfigurationKeeper keeps, if nothing is to be frozen any more, and keeps it
  * away until the signal is aborted. Only what carries our label is taken away.
  */
 export async function removeWebhook(options: RemoveWebhookOptions): Promise<void> {

@@ -37,7 +37,7 @@ await tap.test(
       timeoutMs: 30_000,
       errorOf: (server, reason) => freezeNotProven(proof, server, reason),
     });
-    await t.rejects(proving, { code: "FreezeLifted", message: /somebody lifted the freeze/ });
+    await t.rejects(proving, { code: "FreezeLifted", message: /another client lifted the freeze/ });
     t.equal(lifted.reads(), 4);
     t.ok(clock.monotonic() < 5_000, "long before the time for the proof is up");
     const asked = other.reads();

@@ -62,7 +62,7 @@ parallel("The in-tree controller, or whoever prunes during a run, does not stop 
   await api.patch(CRDS, kind, pruned, { subresource: "status" });
   const { code, stdout, stderr } = await run.ended;
   t.equal(code, 0, stderr);
-  t.match(stdout, /warning: somebody else pruned storedVersions of .* while objects were being rewritten/);
+  t.match(stdout, /warning: another client pruned storedVersions of .* while objects were being rewritten/);
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "every object is rewritten all the same");
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   await assertNoTraces(t, cluster, kind);
@@ -76,7 +76,7 @@ parallel(
     await api.patch(CRDS, kind, LIFT);
     const { code, stderr } = await run.ended;
     t.equal(code, 1);
-    t.match(stderr, /somebody lifted the freeze.*\[FreezeLifted\]/);
+    t.match(stderr, /another client lifted the freeze.*\[FreezeLifted\]/);
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
     await assertUnfrozen(t, cluster, kind);
   },

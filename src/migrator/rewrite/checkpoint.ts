@@ -18,7 +18,7 @@ export interface EarlierProgress {
 export interface Checkpoint {
   /** The migration that it belongs to, as {@link checkpointOwnerOf} names it: no other one may resume there. */
   readonly migration: string;
-  /** The CRD that it belongs to, in the state that the watermark vouches for. */
+  /** The CRD that it belongs to, in the state that the watermark holds for. */
   readonly crdUid: string;
   readonly generation: number;
   readonly storageVersion: string;

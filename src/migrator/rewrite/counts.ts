@@ -11,11 +11,11 @@ export interface Counts {
   current: number;
   /** Written after the watermark: by another client, by an earlier attempt, or by a request whose answer was lost. */
   newer: number;
-  /** Deleted meanwhile. */
+  /** Deleted during the run. */
   gone: number;
   /** Still stored as they were. */
   failed: number;
-  /** Of the migrated ones: changed by somebody's admission webhook beyond the encoding. */
+  /** Of the migrated ones: changed by another owner's admission webhook beyond the encoding. */
   changed: number;
   /** Estimate of what there is to look at in all; `undefined` until the first page came. */
   total: number | undefined;

@@ -23,7 +23,7 @@ export interface RewritePassOptions {
   readonly retrier: Retrier;
   /** Told how far the run is. @default none */
   readonly budget?: RunBudget;
-  /** The same. @default nobody is told */
+  /** The same. @default none */
   readonly onAdvance?: (advance: Advance) => void;
   readonly pacer: Pacer;
   readonly resource: Resource;

@@ -20,7 +20,7 @@ export interface ProbedResource extends VersionedResource {
  * a dry-run. Where it got stuck on neither, a small list and a write, which call the conversion webhook and the
  * admission webhooks.
  *
- * @param readResource reads it anew each time: what repairs it may change what is served
+ * @param readResource reads it again each time: what repairs it may change what is served
  * @returns the failure where it still fails; any other outcome is for the next attempt to judge
  */
 export async function probeStuckRequest(
