@@ -16,7 +16,7 @@ export class MissingApiServer extends KsvmError {
   constructor(reason: string) {
     super(
       "ApiServerMissing",
-      `Cannot go on without every API server: ${reason}; an identity Lease outlives its API server by up to an hour: ` +
+      `Cannot continue without every API server: ${reason}; an identity Lease outlives its API server by up to an hour: ` +
         "wait, name each API server with --apiserver-endpoints, or pass --ignore-apiserver with the name of a Lease whose " +
         "API server is gone",
     );

@@ -120,7 +120,7 @@ export class PinnedTransport extends Transport {
    * Asks once more which API server answers. Behind an HTTP load balancer any of them may have answered so far: one that
    * hangs and was taken out of turn shows by the answer of another one on the same connection.
    * @throws {KsvmError} ApiServerMissing where several answer on one connection.
-   * @throws {MissingApiServer} where it does not answer any more on new connections.
+   * @throws {MissingApiServer} where it no longer answers on new connections.
    * @throws {ApiError | TransportError}
    */
   async lookAgain(signal: AbortSignal): Promise<void> {

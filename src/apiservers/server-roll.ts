@@ -198,7 +198,7 @@ export function notFoundAgain(found: {
   const on = `${tries} new connections (process_start_time_seconds ${wanted})`;
   // Where /metrics is forbidden, an answer does not tell which API server it comes from.
   return denial === undefined
-    ? `${one} does not answer any more on ${on}`
+    ? `${one} no longer answers on ${on}`
     : `${one} cannot be told from others on ${on}: ${messageOf(denial)}`;
 }
 

@@ -104,15 +104,15 @@ function lagOf({ migration, queuePosition = 0 }: Wanted): number {
 
 function suspendedPhase({ isSuspended, name }: QueuedMigration, { mark }: IdleContext): Phase {
   if (isSuspended) {
-    return { type: "Suspended", reason: "SuspendedByUser", message: `go on with: ksvm resume ${name}` };
+    return { type: "Suspended", reason: "SuspendedByUser", message: `continue with: ksvm resume ${name}` };
   }
   const by = mark?.by === undefined ? "" : ` by ${mark.by}`;
-  const message = `all migrations are suspended since ${mark?.since ?? ""}${by}; go on with: ksvm resume --all`;
+  const message = `all migrations are suspended since ${mark?.since ?? ""}${by}; continue with: ksvm resume --all`;
   return { type: "Suspended", reason: "AllSuspended", message };
 }
 
 function heldPhase(suspended: string): Phase {
-  const message = `migrations/${suspended} of the same resource is suspended; go on with: ksvm resume ${suspended}`;
+  const message = `migrations/${suspended} of the same resource is suspended; continue with: ksvm resume ${suspended}`;
   return { type: "Pending", reason: "Queued", message };
 }
 

@@ -30,7 +30,7 @@ export class MigrationDeleted extends KsvmError {
   override readonly name = "MigrationDeleted";
 
   constructor(migration: string) {
-    super("NotFound", `Cannot go on: StorageVersionMigration "${migration}" was deleted`);
+    super("NotFound", `Cannot continue: StorageVersionMigration "${migration}" was deleted`);
   }
 }
 
@@ -39,7 +39,7 @@ export class MigrationSuspended extends KsvmError {
   override readonly name = "MigrationSuspended";
 
   constructor(migration: string) {
-    super("Interrupted", `Cannot go on: StorageVersionMigration "${migration}" was suspended`);
+    super("Interrupted", `Cannot continue: StorageVersionMigration "${migration}" was suspended`);
   }
 }
 
@@ -50,7 +50,7 @@ export class MigrationOver extends KsvmError {
   constructor(migration: StorageVersionMigration) {
     super(
       "Conflict",
-      `Cannot go on: StorageVersionMigration "${migration.metadata.name}" is ${stateOf(migration)} already`,
+      `Cannot continue: StorageVersionMigration "${migration.metadata.name}" is ${stateOf(migration)} already`,
     );
   }
 }
@@ -237,7 +237,7 @@ export class MigrationRecord {
       throw new MigrationDeleted(name);
     }
     if (found.metadata.annotations?.[OWNER_ANNOTATION] !== formatOwner(owner)) {
-      const text = `Cannot go on: another replica took StorageVersionMigration "${name}" over`;
+      const text = `Cannot continue: another replica took StorageVersionMigration "${name}" over`;
       throw new KsvmError("OwnershipLost", text);
     }
     this.#current = found;

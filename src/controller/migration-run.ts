@@ -244,12 +244,12 @@ export class MigrationRun {
   async #awaitTurn(signal: AbortSignal): Promise<void> {
     const { isSlotWanted, logger } = this.#options;
     if (isSlotWanted()) {
-      const message = "what it waited for works again; it goes on when its turn comes";
+      const message = "what it waited for works again; it continues when its turn comes";
       await this.#status.enter({ type: "Waiting", reason: "Queued", message });
     }
     await this.#acquireSlot(signal);
     this.#isWaiting = false;
-    logger.info("a migration goes on");
+    logger.info("Continued migration");
     await this.#status.enter({ type: "Running" });
   }
 

@@ -127,7 +127,7 @@ class Replica {
       (leading) => leader.run(leading),
       (isLeading) => {
         metrics.leader.set(isLeading ? 1 : 0);
-        logger.info({ identity }, isLeading ? "Leading: this replica migrates" : "Not leading any more");
+        logger.info({ identity }, isLeading ? "Leading: this replica migrates" : "Stopped leading");
       },
     );
   }

@@ -66,7 +66,7 @@ export async function breakGlass(context: CallContext, findings: FreezeFindings)
   const { name } = findings;
   const done: string[] = [];
   if (await liftAnnotations(context, name)) {
-    done.push(`"${name}" is not frozen any more`);
+    done.push(`"${name}" is no longer frozen`);
   }
   if (findings.condition === "stuck" && (await clearCondition(context, name))) {
     done.push(`cleared condition ${STORAGE_MIGRATING_CONDITION} of "${name}"`);

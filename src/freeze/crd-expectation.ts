@@ -21,17 +21,17 @@ export interface CrdExpectation {
 export function brokenExpectation(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
   const { name } = expected;
   if (crd.metadata.uid !== expected.uid) {
-    return new KsvmError("CrdReplaced", `Cannot go on with "${name}": the CRD was deleted and created again`);
+    return new KsvmError("CrdReplaced", `Cannot continue with "${name}": the CRD was deleted and created again`);
   }
   if (crd.metadata.deletionTimestamp !== undefined) {
-    return new KsvmError("CrdReplaced", `Cannot go on with "${name}": the CRD is being deleted`);
+    return new KsvmError("CrdReplaced", `Cannot continue with "${name}": the CRD is being deleted`);
   }
   return brokenFreeze(expected, crd) ?? brokenVersions(expected, crd);
 }
 
 /** The error for a freeze that another client took off. It is final: no run puts it back. */
 export function freezeLifted(crdName: string): KsvmError {
-  const text = `Cannot go on with "${crdName}": another client lifted the freeze of its storage version; nothing was pruned`;
+  const text = `Cannot continue with "${crdName}": another client lifted the freeze of its storage version; nothing was pruned`;
   return new KsvmError("FreezeLifted", text);
 }
 
@@ -41,7 +41,7 @@ function brokenFreeze(expected: CrdExpectation, crd: CustomResourceDefinition): 
     return freezeLifted(name);
   }
   if (crd.metadata.annotations?.[OWNER_ANNOTATION] !== expected.owner) {
-    return new KsvmError("OwnershipLost", `Cannot go on with "${name}": another run took its migration over`);
+    return new KsvmError("OwnershipLost", `Cannot continue with "${name}": another run took its migration over`);
   }
   return undefined;
 }
@@ -51,11 +51,11 @@ function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition)
   const storage = storageVersionsOf(crd).join(",");
   if (storage !== storageVersion) {
     const text = `the storage version changed from "${storageVersion}" to "${storage}" in spite of the freeze`;
-    return new KsvmError("StorageVersionChanged", `Cannot go on with "${name}": ${text}; nothing was pruned`);
+    return new KsvmError("StorageVersionChanged", `Cannot continue with "${name}": ${text}; nothing was pruned`);
   }
   if (!servedVersionsOf(crd).includes(requestVersion)) {
-    const text = `version "${requestVersion}", which this run reads and writes, is not served any more`;
-    return new KsvmError("VersionNotServed", `Cannot go on with "${name}": ${text}; nothing was pruned`);
+    const text = `version "${requestVersion}", which this run reads and writes, is no longer served`;
+    return new KsvmError("VersionNotServed", `Cannot continue with "${name}": ${text}; nothing was pruned`);
   }
   return undefined;
 }

@@ -1,12 +1,12 @@
 import type { Readable } from "node:stream";
 
-/** A body goes on beyond its limit, in bytes. The rest of it was not read. */
+/** A body continues beyond its limit, in bytes. The rest of it was not read. */
 export class BodyTooLarge extends Error {
   override readonly name = "BodyTooLarge";
   readonly limitBytes: number;
 
   constructor(limitBytes: number) {
-    super(`the body goes on beyond ${limitBytes} bytes`);
+    super(`the body continues beyond ${limitBytes} bytes`);
     this.limitBytes = limitBytes;
   }
 }

@@ -206,7 +206,7 @@ async function* linesOf(stream: Readable): AsyncGenerator<string, void> {
     pieces.push(first);
     length = others.length === 0 ? length + first.length : (others.at(-1)?.length ?? 0);
     if (length > MAX_LINE_LENGTH) {
-      throw new Error(`an event goes on beyond ${MAX_LINE_LENGTH} characters`);
+      throw new Error(`an event continues beyond ${MAX_LINE_LENGTH} characters`);
     }
     for (const next of others) {
       const line = pieces.join("");

@@ -197,7 +197,7 @@ export class HeldLease {
   }
 
   #lose(why: string): void {
-    const text = `Cannot go on: this run lost Lease "${this.#options.name}": ${why}`;
+    const text = `Cannot continue: this run lost Lease "${this.#options.name}": ${why}`;
     this.#lost = new KsvmError("OwnershipLost", text);
   }
 }

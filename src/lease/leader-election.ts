@@ -290,6 +290,6 @@ export class LeaderElector {
   }
 
   #lostError(): KsvmError {
-    return new KsvmError("OwnershipLost", `Cannot go on: this replica does not hold Lease "${this.key}" any more`);
+    return new KsvmError("OwnershipLost", `Cannot continue: this replica no longer holds Lease "${this.key}"`);
   }
 }

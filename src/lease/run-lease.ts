@@ -198,7 +198,7 @@ export class RunLease {
     if (kind === undefined || kind === "transient") {
       throw error;
     }
-    const text = `Cannot go on: Lease "${this.#options.name}" cannot be renewed: ${messageOf(error)}`;
+    const text = `Cannot continue: Lease "${this.#options.name}" cannot be renewed: ${messageOf(error)}`;
     throw new KsvmError("OwnershipLost", text, { cause: error });
   }
 

@@ -137,7 +137,7 @@ export class CrdMonitor {
   }
 
   #deleted(): KsvmError {
-    return new KsvmError("CrdReplaced", `Cannot go on with "${this.#options.expected.name}": the CRD was deleted`);
+    return new KsvmError("CrdReplaced", `Cannot continue with "${this.#options.expected.name}": the CRD was deleted`);
   }
 
   #judge(crd: CustomResourceDefinition): void {

@@ -39,7 +39,7 @@ export async function waitForOthers(context: RunContext, options: WaitForOthersO
 
   function throwIfSpent(failure: unknown): void {
     if (retrier.remainingMs(failure, since) <= 0) {
-      const text = `Cannot go on with "${name}": still failing after the freeze was lifted to wait: ${messageOf(failure)}`;
+      const text = `Cannot continue with "${name}": still failing after the freeze was lifted to wait: ${messageOf(failure)}`;
       throw new KsvmError("RetryBudgetExceeded", text, { cause: failure });
     }
   }

@@ -160,7 +160,7 @@ export class Retrier {
     const remainingMs = this.remainingMs(error, since);
     if (remainingMs <= 0) {
       const seconds = Math.round(this.#budgetMs(error) / 1_000);
-      const text = `Cannot go on: no progress for ${seconds} s, last error: ${messageOf(error)}`;
+      const text = `Cannot continue: no progress for ${seconds} s, last error: ${messageOf(error)}`;
       throw new KsvmError("RetryBudgetExceeded", text, { cause: error });
     }
     if (this.#mustLiftFreeze(since) || this.#mustYield(since)) {

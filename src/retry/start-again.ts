@@ -28,7 +28,7 @@ export class WaitingForOthers extends KsvmError {
 
   constructor(cause: unknown, budgetMs: number, stuckOn?: StuckRequest) {
     const what = stuckOn?.kind === "lease" ? `Lease "${stuckOn.lease}" cannot be renewed: ` : "";
-    super("RetryBudgetExceeded", `Cannot go on: ${what}${messageOf(cause)}`, { cause });
+    super("RetryBudgetExceeded", `Cannot continue: ${what}${messageOf(cause)}`, { cause });
     this.webhook = failedWebhookOf(cause);
     this.budgetMs = budgetMs;
     this.#stuckOn = stuckOn;

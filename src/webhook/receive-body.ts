@@ -53,7 +53,7 @@ export async function receiveBody(
   const onData = (chunk: Buffer): void => {
     collector.add(chunk);
     if (collector.length > DISCARDED_LIMITS * bodyLimit) {
-      reject(new BodyError(413, "the body goes on far beyond the limit"));
+      reject(new BodyError(413, "the body continues far beyond the limit"));
     }
   };
   const onClose = (): void => reject(new BodyError(400, "the body broke off"));

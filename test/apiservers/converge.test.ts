@@ -18,7 +18,7 @@ const cases: readonly [title: string, hash: string | undefined, isStorageServed:
   ["still shows the hash of the old one", hash("v1alpha1"), true, true],
   ["shows no hash", undefined, true, true],
   ["shows no hash for a storage version that is not served", undefined, false, false],
-  ["still shows the hash of one that is not served any more", hash("v1"), false, true],
+  ["still shows the hash of one that is no longer served", hash("v1"), false, true],
 ];
 
 for (const [title, storageVersionHash, isStorageServed, lags] of cases) {

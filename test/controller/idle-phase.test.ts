@@ -117,7 +117,7 @@ await tap.test("idleStatusesOf() writes the position that lags most while the qu
 
 await tap.test("idleStatusesOf() says how to go on with what is suspended", async (t) => {
   const one = idleStatusesOf([queued("a", { isSuspended: true, queuePosition: 4 })], CONTEXT);
-  t.match(one, [{ phase: { type: "Suspended", reason: "SuspendedByUser", message: "go on with: ksvm resume a" } }]);
+  t.match(one, [{ phase: { type: "Suspended", reason: "SuspendedByUser", message: "continue with: ksvm resume a" } }]);
   t.equal(one[0]?.queuePosition, undefined);
   const mark = { since: NOW, by: "me" };
   const all = idleStatusesOf([queued("a"), queued("r", { state: "Running" })], { ...CONTEXT, mark });
@@ -125,7 +125,7 @@ await tap.test("idleStatusesOf() says how to go on with what is suspended", asyn
     all.map(({ phase }) => phase.reason),
     ["AllSuspended", "AllSuspended"],
   );
-  t.match(all[0]?.phase.message, /by me; go on with: ksvm resume --all/);
+  t.match(all[0]?.phase.message, /by me; continue with: ksvm resume --all/);
 });
 
 await tap.test("idleStatusesOf() holds a migration back while another one of its resource is suspended", async (t) => {

@@ -58,7 +58,7 @@ for (const [name, crd, code, words] of broken) {
     const error = brokenExpectation(EXPECTED, crd);
     t.equal(error?.code, code);
     t.match(error?.message, words);
-    t.match(error?.message, /^Cannot go on with "widgets.example.com": /);
+    t.match(error?.message, /^Cannot continue with "widgets.example.com": /);
     t.end();
   });
 }

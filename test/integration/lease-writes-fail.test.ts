@@ -86,7 +86,7 @@ parallel("a run whose Lease cannot be written waits without a freeze, says so, a
   await untilLifted(kind);
   await eventually(
     async () =>
-      /"type":"waiting","reason":"Cannot go on: Lease .* cannot be renewed.*"webhook":"leases.example.com"/.test(
+      /"type":"waiting","reason":"Cannot continue: Lease .* cannot be renewed.*"webhook":"leases.example.com"/.test(
         seen.output,
       ),
     "the run says that it is the Lease",

@@ -104,7 +104,7 @@ export async function spawnController(
       return { status: 0, text: "" };
     }
   };
-  const isLeading = (): boolean => log.lastIndexOf('"Leading:') > log.lastIndexOf('"Not leading');
+  const isLeading = (): boolean => log.lastIndexOf('"Leading:') > log.lastIndexOf('"Stopped leading');
   const identity = (): string => /"identity":"([^"]+)"/.exec(log)?.[1] ?? "";
   return {
     pid: child.pid ?? 0,

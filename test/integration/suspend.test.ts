@@ -108,7 +108,7 @@ await t.test(
     const stopped = await untilState(cluster, migration, ["Suspended"]);
     t.match(stopped.status?.conditions?.[0], { type: "Suspended", reason: "SuspendedByUser", message: /ksvm resume/ });
     const status = await cluster.ksvm(["status", kind.name]);
-    t.match(status.stdout, /Suspended .*go on with: ksvm resume/);
+    t.match(status.stdout, /Suspended .*continue with: ksvm resume/);
     t.equal(
       (await cluster.ksvm(["suspend", migration.metadata.name])).stdout,
       `"${migration.metadata.name}" is already suspended\n`,

@@ -73,7 +73,7 @@ await t.test("unfreeze ends a run under way without pruning", async (t) => {
   const { code, stdout, stderr } = await unfreeze(kind.name);
   t.equal(code, 0, stderr);
   t.match(stderr, /is frozen by .* \(Lease "kube-system\/ksvm-migrate\..*"\) since 20.*ends Failed \(FreezeLifted\)/s);
-  t.match(stdout, new RegExp(`"${kind.name}" is not frozen any more`));
+  t.match(stdout, new RegExp(`"${kind.name}" is no longer frozen`));
   t.match(await run.ended, { code: 1, stderr: /\[FreezeLifted\]/ });
   t.same((await cluster.crd(kind)).status?.storedVersions, ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
@@ -99,7 +99,7 @@ await t.test("unfreeze takes off what a dead run left, while the webhook is down
   const { code, stdout, stderr } = await unfreeze(kind.name);
   t.equal(code, 0, stderr);
   t.match(stderr, /is frozen by host_dead/);
-  t.match(stdout, /is not frozen any more\nremoved ValidatingAdmissionPolicy "ksvm-freeze\./);
+  t.match(stdout, /is no longer frozen\nremoved ValidatingAdmissionPolicy "ksvm-freeze\./);
   await assertUnfrozen(t, cluster, kind);
   t.notOk(Object.hasOwn((await cluster.crd(kind)).metadata.annotations ?? {}, OWNER_ANNOTATION));
   await eventually(() => isFlipAccepted(kind), "the storage version can be changed");

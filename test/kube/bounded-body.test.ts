@@ -21,7 +21,7 @@ await tap.test("boundedText() returns a body that keeps to the limit", async (t)
   t.equal(await boundedText(Readable.from([]), 0), "");
 });
 
-await tap.test("boundedText() ends a body that goes on beyond the limit", async (t) => {
+await tap.test("boundedText() ends a body that continues beyond the limit", async (t) => {
   const { body, taken } = endlessBody();
   await t.rejects(boundedText(body, 10_000), new BodyTooLarge(10_000));
   t.ok(body.destroyed);

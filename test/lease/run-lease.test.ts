@@ -174,7 +174,7 @@ await tap.test("RunLease.confirm() and saveCheckpoint() keep to the limits of th
     t.match(state(), {
       name: "WaitingForOthers",
       stuckOn: { kind: "lease" },
-      message: /Cannot go on: Lease "kube-system\/ksvm-migrate.widgets" cannot be renewed: .* 503/,
+      message: /Cannot continue: Lease "kube-system\/ksvm-migrate.widgets" cannot be renewed: .* 503/,
     });
   }
   t.match(await lease.probe(never), { status: 503 }, "the probe repeats what failed");

@@ -65,7 +65,7 @@ await tap.test("Retrier.run() gives up after too long without progress, and name
   t.ok(error instanceof KsvmError);
   t.match(error, {
     code: "RetryBudgetExceeded",
-    message: `Cannot go on: no progress for 60 s, last error: ${TRANSIENT.message}`,
+    message: `Cannot continue: no progress for 60 s, last error: ${TRANSIENT.message}`,
     cause: TRANSIENT,
   });
   t.ok(clock.monotonic() >= 60_000);

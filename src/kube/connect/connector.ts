@@ -181,7 +181,7 @@ class Opening {
   readonly #signal: AbortSignal;
   readonly #stopped = Promise.withResolvers<never>();
   readonly #sockets: Socket[] = [];
-  readonly #onAbort = (): void => this.#stopped.reject(new Error("the connection is not needed any more"));
+  readonly #onAbort = (): void => this.#stopped.reject(new Error("the connection is no longer needed"));
   readonly #timer: NodeJS.Timeout;
 
   constructor(signal: AbortSignal) {

@@ -110,7 +110,7 @@ export class Sessions {
   async close(): Promise<void> {
     await Promise.allSettled(this.#underWay);
     // No request waits for a connection any more; only what reads the body of a watch may be left.
-    this.#connecting.abort(new Error("the connection is not needed any more"));
+    this.#connecting.abort(new Error("the connection is no longer needed"));
     if (this.#isHolding) {
       this.#isHolding = false;
       this.#credentials.release();

@@ -125,7 +125,7 @@ export class PageReader {
     const kind = failureKindOf(error);
     if (kind === "unserved" || kind === "gone") {
       const { group, version, resource } = this.#options.resource;
-      const text = `Cannot list "${resource}.${group}": version "${version}" is not served any more`;
+      const text = `Cannot list "${resource}.${group}": version "${version}" is no longer served`;
       throw new KsvmError("VersionNotServed", text, { cause: error });
     }
     if (token === undefined || !isTokenFailure(error)) {

@@ -209,7 +209,7 @@ class Rewrite {
 
   #stopUnserved(error: unknown): never {
     const { group, version, resource } = this.#context.resource;
-    const text = `Cannot go on with "${resource}.${group}": version "${version}" answers 404: ${reasonOf(error)}`;
+    const text = `Cannot continue with "${resource}.${group}": version "${version}" answers 404: ${reasonOf(error)}`;
     throw new KsvmError("VersionNotServed", text, { cause: error });
   }
 

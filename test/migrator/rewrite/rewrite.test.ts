@@ -372,7 +372,7 @@ for (const [name, answer] of notFound) {
     const { server, outcome } = await rewrite(t, { patch: [answer], list });
     await t.rejects(outcome, {
       code: "VersionNotServed",
-      message: /^Cannot go on with "widgets.example.com": version "v2"/,
+      message: /^Cannot continue with "widgets.example.com": version "v2"/,
     });
     t.equal(server.seen.length, 2);
   });
