@@ -38,6 +38,9 @@ export const MIGRATION_STATES = ["Running", "Waiting", "Suspended", "Pending", "
 /** One of {@link MIGRATION_STATES}. */
 export type MigrationState = (typeof MIGRATION_STATES)[number];
 
+/** What migrations do with a CRD: `manage` freezes it and prunes storedVersions; `rewrite` rewrites its objects alone. */
+export type CrdMode = "manage" | "rewrite";
+
 /** One entry of `status.conditions` of a StorageVersionMigration. */
 export interface MigrationCondition {
   readonly type: MigrationConditionType;

@@ -133,9 +133,9 @@ export class LeaderPart {
       await retireStorageStates({ client, clock, logger, signal });
     } else {
       const findApiServers = (within: AbortSignal) => finder.find(within);
-      const managesStoredVersions = settings.runs.options.manageStoredVersions ?? true;
+      const { crdMode } = settings.runs.options;
       const onPoll = (isGone: (name: string) => boolean): void => this.#series.dropGone(isGone);
-      const shared = { client, clock, feed, logger, findApiServers, managesStoredVersions, onPoll };
+      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll };
       const options = { ...shared, ...settings.trigger };
       await loops.add("trigger").keep((pulse) => new Trigger({ ...options, pulse }).run(signal), signal);
     }
@@ -146,7 +146,7 @@ export class LeaderPart {
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
     const { client, logger, loops, settings } = this.#options;
-    const isOwn = settings.runs.options.manageStoredVersions !== false && settings.webhook.certificates === "own";
+    const isOwn = settings.runs.options.crdMode === "manage" && settings.webhook.certificates === "own";
     if (isOwn) {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const options = { settings: settings.certificates, client, logger, findApiServers, signal };

@@ -48,7 +48,7 @@ class Replica {
     this.#feed = new MigrationFeed({ ...options, pulse: this.#loops.add("migration-watch") });
     this.#progress = new ProgressIndex(this.#feed);
     this.#freezes = new HeldFreezes(options);
-    if (settings.runs.options.manageStoredVersions !== false) {
+    if (settings.runs.options.crdMode === "manage") {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
       this.#webhook = new WebhookPart({ ...options, loops: this.#loops, progressOf });
     }

@@ -42,7 +42,7 @@ export interface ControllerSettings {
   readonly certificates: CertificateSettings;
   /** The address of /livez, /readyz and /metrics. */
   readonly health: { readonly host: string; readonly port: number };
-  /** How runs are made; `options.manageStoredVersions` false leaves the webhook out. */
+  /** How runs are made; with `options.crdMode` "rewrite" there is no webhook. */
   readonly runs: Omit<RunFactoryOptions, "config" | "client" | "clock">;
   readonly concurrentMigrations: number;
   /** `undefined` where migrations are created by users alone. */

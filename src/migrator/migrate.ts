@@ -26,5 +26,5 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   if (options.dryRun) {
     return options.force || !isClean(crd) ? dryRun(context, resource()) : nothingToDo(crd);
   }
-  return options.manageStoredVersions === false ? migrateBuiltIn(context, resource(), name) : migrateCrd(context, name);
+  return options.crdMode === "rewrite" ? migrateBuiltIn(context, resource(), name) : migrateCrd(context, name);
 }

@@ -1,3 +1,4 @@
+import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
@@ -25,8 +26,7 @@ export interface MigrationOptions {
   readonly maxFreezeIdleMs: number;
   /** The namespace of the run's Lease. */
   readonly leaseNamespace: string;
-  /** Without it a CRD is treated like a built-in resource: no freeze and no pruning. @default true */
-  readonly manageStoredVersions?: boolean;
+  readonly crdMode: CrdMode;
 }
 
 /** What every part of a run is handed. */

@@ -1,5 +1,5 @@
 import { specKeyOf } from "../api/crd.ts";
-import { UNKNOWN_HASH } from "../api/migration.ts";
+import { UNKNOWN_HASH, type CrdMode } from "../api/migration.ts";
 import { MAX_HASHES } from "../api/parse-storage-state.ts";
 import { type CrdFacts, type CrdRecord, hasNotFlipped, isRecorded, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
@@ -50,8 +50,8 @@ export interface Situation {
   readonly now: number;
   /** Milliseconds after which a heartbeat is too old. */
   readonly staleAfterMs: number;
-  /** Whether migrations freeze CRDs and prune storedVersions (`--manage-stored-versions`). @default true */
-  readonly managesStoredVersions?: boolean;
+  /** As of `--manage-stored-versions`. @default "manage" */
+  readonly crdMode?: CrdMode;
 }
 
 /** The status that the StorageState ought to have. */
@@ -108,14 +108,14 @@ function nextOf(state: StateFacts, agreed: string, situation: Situation): NextSt
  * migration has ended, and since the last look when one has.
  */
 function mayHaveFlipped(
-  { managesStoredVersions = true, observed: { crd } }: Situation,
+  { crdMode = "manage", observed: { crd } }: Situation,
   state: StateFacts,
   hasProof: boolean,
 ): boolean {
   if (crd === undefined) {
     return false;
   }
-  return managesStoredVersions
+  return crdMode === "manage"
     ? hasProof && !crd.isClean
     : !crd.isClean && state.crd !== undefined && !isSameSpec(state.crd, crd);
 }

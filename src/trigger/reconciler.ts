@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
+import { HEARTBEAT_LIMIT_MS, type CrdMode } from "../api/migration.ts";
 import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
@@ -28,7 +28,7 @@ export interface ReconcilerOptions {
   readonly logger: Logger;
   readonly intervalMs: number;
   /** As in {@link Situation}. */
-  readonly managesStoredVersions: boolean;
+  readonly crdMode: CrdMode;
   /** What heartbeats are written and judged by. */
   readonly sharedClock: SharedClock;
   readonly observer: Observer;
@@ -179,7 +179,7 @@ export class Reconciler {
     { observed, state }: Seen,
     { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { index, logger, managesStoredVersions, queue, sharedClock } = this.#options;
+    const { index, logger, crdMode, queue, sharedClock } = this.#options;
     const { name } = observed;
     const migrations = index.of(name);
     const situation: Situation = {
@@ -188,7 +188,7 @@ export class Reconciler {
       migrations,
       now: sharedClock.now(),
       staleAfterMs: HEARTBEAT_LIMIT_MS,
-      managesStoredVersions,
+      crdMode,
     };
     const decision = decide(situation);
     if (!isFresh && needsAnotherLook(decision, observed)) {

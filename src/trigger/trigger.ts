@@ -1,3 +1,4 @@
+import type { CrdMode } from "../api/migration.ts";
 import type { Logger } from "pino";
 import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
@@ -19,8 +20,8 @@ export interface TriggerOptions extends ObserverOptions {
   readonly feed: Pick<MigrationFeed, "follow">;
   /** Milliseconds between two looks at the whole of discovery (`--trigger-interval`). @default 240000 (4 minutes) */
   readonly intervalMs?: number;
-  /** Whether migrations freeze CRDs and prune storedVersions. @default true */
-  readonly managesStoredVersions?: boolean;
+  /** What migrations do with a CRD. @default "manage" */
+  readonly crdMode?: CrdMode;
   /** Told after each look at the whole of discovery which resources are gone. @default none */
   readonly onPoll?: (isGone: (name: string) => boolean) => void;
   /** Beats with every look, and while there is nothing to look at. @default none */
@@ -56,7 +57,7 @@ export class Trigger {
 
   constructor(options: TriggerOptions) {
     this.#options = options;
-    const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS, managesStoredVersions = true } = options;
+    const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS, crdMode = "manage" } = options;
     this.#failures = new FailureLog({
       clock,
       logger,
@@ -70,7 +71,7 @@ export class Trigger {
       clock,
       logger,
       intervalMs,
-      managesStoredVersions,
+      crdMode,
       onPoll: options.onPoll,
       sharedClock: options.sharedClock ?? new ServerClock(client, clock),
       observer: new Observer(options),

@@ -2,7 +2,13 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import type { Test } from "tap";
-import { type StorageVersionMigration, resourceNameOf, stateOf, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
+import {
+  type StorageVersionMigration,
+  resourceNameOf,
+  stateOf,
+  SYSTEM_NAMESPACE,
+  type CrdMode,
+} from "../../src/api/migration.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MigrationController, type MigrationControllerOptions } from "../../src/controller/migration-controller.ts";
 import { runFactory } from "../../src/controller/run-factory.ts";
@@ -26,7 +32,7 @@ export interface ControllerSettings {
   /** @default "webhook" */
   readonly guard?: MigrationOptions["guard"];
   /** @default true */
-  readonly manageStoredVersions?: boolean;
+  readonly crdMode?: CrdMode;
   /** @default 1000 */
   readonly settleMs?: number;
   /** @default 300000 */
@@ -44,7 +50,7 @@ export const SLOW: ControllerSettings = { maxQps: 20, pageSize: 10 };
 
 /** How runs are made in tests. */
 export function openRunFor(client: ApiClient, kubeconfig: string, settings: ControllerSettings) {
-  const { apiserverEndpoints, manageStoredVersions = true, maxIdleMs = 900_000, ...others } = settings;
+  const { apiserverEndpoints, crdMode = "manage", maxIdleMs = 900_000, ...others } = settings;
   const { maxQps = Number.POSITIVE_INFINITY, ...rest } = others;
   return runFactory({
     config: loadKubeConfig({ kubeconfig }),
@@ -59,7 +65,7 @@ export function openRunFor(client: ApiClient, kubeconfig: string, settings: Cont
       maxFreezeIdleMs: 300_000,
       leaseNamespace: SYSTEM_NAMESPACE,
       ...rest,
-      manageStoredVersions,
+      crdMode,
     },
     apiserverEndpoints,
     maxInFlight: 8,

@@ -192,7 +192,7 @@ await t.test(
 await t.test("manage-stored-versions off only rewrites; off and on again leaves nothing behind", async (t) => {
   const kind = new TestKind("off");
   await cluster.createStale(kind, 5);
-  const off = startController(t, cluster, { manageStoredVersions: false });
+  const off = startController(t, cluster, { crdMode: "rewrite" });
   const created = await createMigration(cluster, kind);
   const { status } = await untilState(cluster, created, ["Succeeded"]);
   t.same(await cluster.storedAs(kind), { v1: 5 });
@@ -208,7 +208,7 @@ await t.test("manage-stored-versions off only rewrites; off and on again leaves 
   await eventually(async () => hasFreezeAnnotation(await cluster.crd(again)), "it is frozen");
   await slow.stop();
   await assertUnfrozen(t, cluster, again);
-  startController(t, cluster, { manageStoredVersions: false });
+  startController(t, cluster, { crdMode: "rewrite" });
   await untilState(cluster, interrupted, ["Succeeded"]);
   await assertUnfrozen(t, cluster, again);
   await untilState(cluster, await createMigration(cluster, kind), ["Succeeded"]);

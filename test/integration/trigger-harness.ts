@@ -7,6 +7,7 @@ import {
   resourceNameOf,
   type StorageState,
   type StorageVersionMigration,
+  type CrdMode,
 } from "../../src/api/migration.ts";
 import { type CustomResourceDefinition, specKeyOf } from "../../src/api/crd.ts";
 import { type Clock, systemClock } from "../../src/clock.ts";
@@ -35,7 +36,7 @@ export interface HarnessOptions {
   /** @default the API server's clock */
   readonly sharedClock?: SharedClock;
   /** @default true */
-  readonly managesStoredVersions?: boolean;
+  readonly crdMode?: CrdMode;
   readonly intervalMs?: number;
   readonly excludedGroups?: readonly string[];
   readonly endpoints?: readonly string[];
@@ -60,7 +61,7 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
     endpoints,
     excludedGroups = [],
     intervalMs,
-    managesStoredVersions,
+    crdMode,
     sharedClock,
     user = "admin",
   } = options;
@@ -92,7 +93,7 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
     findApiServers: (signal) => finder.find(signal),
     logger,
     ...(intervalMs === undefined ? {} : { intervalMs }),
-    ...(managesStoredVersions === undefined ? {} : { managesStoredVersions }),
+    ...(crdMode === undefined ? {} : { crdMode }),
     ...(sharedClock === undefined ? {} : { sharedClock }),
   });
   const ended = trigger.run(abort.signal);

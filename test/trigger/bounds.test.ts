@@ -111,7 +111,7 @@ await tap.test("decide() ends where a CRD that is never pruned lists more versio
   let ended: MigrationFacts | undefined;
   const causes: string[] = [];
   for (let look = 0; look < 6; look++) {
-    const seen = { ...situation(observed, known, ended === undefined ? [] : [ended]), managesStoredVersions: false };
+    const seen = { ...situation(observed, known, ended === undefined ? [] : [ended]), crdMode: "rewrite" as const };
     const { cause, create, crdRecord, status } = decide(seen);
     causes.push(cause);
     known = state(status?.persisted ?? known?.persisted ?? [], status?.current ?? known?.current ?? "", {
@@ -121,6 +121,6 @@ await tap.test("decide() ends where a CRD that is never pruned lists more versio
   }
   t.same(causes, ["new", "completed", "unchanged", "unchanged", "unchanged", "unchanged"]);
   const more = custom(crd([...stored, "v2alpha1"], { hash: observed.hashes[0] ?? "" }));
-  const later = decide({ ...situation(more, known), managesStoredVersions: false });
+  const later = decide({ ...situation(more, known), crdMode: "rewrite" as const });
   t.equal(later.cause, "storedVersions", "one version more is news");
 });

@@ -311,7 +311,7 @@ await tap.test(
   async (t) => {
     const facts = crd(["v1", "v2"], { generation: 5 });
     const known = state(["#v1", "#v2"], "#v2", { crd: recordOf(["v1", "v2"], 3) });
-    const unmanaged = { managesStoredVersions: false };
+    const unmanaged = { crdMode: "rewrite" as const };
     const running = decide({ ...situation(custom(facts), known, [migration("Running", "#v2")]), ...unmanaged });
     t.same(names(running.remove), ["Running-#v2"], "it began before the change");
     t.match(running.create, { hash: "#v2" });

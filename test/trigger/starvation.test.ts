@@ -48,7 +48,7 @@ function reconcilerOf() {
     clock,
     logger: pino({ level: "silent" }),
     intervalMs: 240_000,
-    managesStoredVersions: true,
+    crdMode: "manage",
     sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
     observer,
     queue,

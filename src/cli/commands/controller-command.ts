@@ -68,7 +68,11 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
     },
     health: { host: flags.healthHost, port: flags.healthPort },
     runs: {
-      options: { ...flags, leaseNamespace: flags.namespace },
+      options: {
+        ...flags,
+        leaseNamespace: flags.namespace,
+        crdMode: flags.manageStoredVersions ? "manage" : "rewrite",
+      },
       maxInFlight: flags.maxInFlight,
       maxQps: flags.maxQps,
       maxIdleMs: flags.maxIdleMs,

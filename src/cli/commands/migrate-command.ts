@@ -204,7 +204,7 @@ function contextFor(
     pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps, limiter: new Limiter({ maxInFlight }) }),
     identity: `${hostname()}_${randomUUID()}`,
     purpose: "ksvm migrate",
-    options: flags,
+    options: { ...flags, crdMode: "manage" },
     emit,
     cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
     signal: io.signal,
