@@ -9,7 +9,7 @@ import { Scenario } from "./scenario.ts";
 const seed = announcedSeed("proxy.test.ts");
 const cluster = await Cluster.start(t);
 const SHARE = 0.2;
-const ROUNDS = IS_LONG ? 5 : 1;
+const ROUNDS = IS_LONG ? 3 : 1;
 
 await t.test(
   "a proxy that resets, delays, truncates and answers 429, 500 and 503 to 20 % of the requests",
