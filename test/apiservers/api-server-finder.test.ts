@@ -157,7 +157,7 @@ await tap.test("ApiServerFinder samples where an address does not answer, unless
   await t.rejects(strict.finder.find(signal), { code: "NotConverged", message: /--convergence=strict/ });
 });
 
-await tap.test("ApiServerFinder asks nobody where the API servers are named", async (t) => {
+await tap.test("ApiServerFinder asks no API server which there are where they are named", async (t) => {
   const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
   const finder = new ApiServerFinder({
     config,

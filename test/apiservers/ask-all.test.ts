@@ -104,7 +104,7 @@ await tap.test("askAll() samples on twenty new connections, over the given time"
   t.ok(clock.monotonic() - startedAt >= 57_000, "spread");
 });
 
-await tap.test("askAll() starts the count of samples anew when one disagrees", async (t) => {
+await tap.test("askAll() starts the count of samples again when one disagrees", async (t) => {
   const { apiServers, opened } = sampled();
   const before = Array.from({ length: SAMPLES - 1 }, () => undefined);
   const result = await askAll(apiServers, checks(...before, LAG), optionsFor(new FakeClock()));

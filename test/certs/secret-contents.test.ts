@@ -68,7 +68,7 @@ await tap.test("contentsOf() reads the moments, and no others", (t) => {
   t.end();
 });
 
-await tap.test("contentsOf() refuses what is somebody else's, and takes what is empty", (t) => {
+await tap.test("contentsOf() refuses what belongs to another owner, and takes what is empty", (t) => {
   const metadata = { namespace: "ns", name: "tls" };
   t.throws(() => contentsOf(secretOf(TEXTS, { metadata })), { code: "CertificateSecretUnusable" });
   t.throws(() => contentsOf(secretOf(TEXTS, { type: "Opaque" })), { code: "CertificateSecretUnusable" });

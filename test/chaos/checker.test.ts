@@ -142,7 +142,7 @@ await t.test("a run without any harm is sound, and others lose nothing by it", a
   t.equal(report.prunes, 1);
 });
 
-await t.test("negative control: an object that somebody took away or changed is missed", async (t) => {
+await t.test("negative control: an object that another client took away or changed is missed", async (t) => {
   const scenario = await Scenario.start(t, cluster, "theft", { seed, objects: 30 });
   const { kind, load } = scenario;
   await load?.stop();

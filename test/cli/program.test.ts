@@ -171,7 +171,7 @@ for (const args of helps) {
   });
 }
 
-await tap.test("main.ts ends with 1 and one line when nobody listens", async (t) => {
+await tap.test("main.ts ends with 1 and one line when no server listens", async (t) => {
   const { code, stdout, stderr } = await runProcess(["plan", "--kubeconfig", kubeconfig(t, NOBODY)]);
   t.equal(code, 1);
   t.equal(stdout, "");

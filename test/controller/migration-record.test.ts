@@ -90,7 +90,7 @@ await tap.test("MigrationRecord.claim() leaves a finished, a deleted and another
   t.equal(await MigrationRecord.claim(optionsFor(other, "a"), REF), undefined);
 });
 
-await tap.test("MigrationRecord goes on after somebody else's edit", async (t) => {
+await tap.test("MigrationRecord continues after another client's edit", async (t) => {
   const store = new Store();
   const record = await claimed(store);
   store.touch({ metadata: { annotations: { note: "x" } } });

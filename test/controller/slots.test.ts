@@ -62,7 +62,7 @@ await tap.test("Slots lets other work go on while some only waits, and that has 
   t.same(begun(), ["a", "b", "c"]);
 });
 
-await tap.test("Slots starves nobody: work that waits again and again, and new work, take turns", async (t) => {
+await tap.test("Slots starves no work: work that waits again and again, and new work, take turns", async (t) => {
   const turns = new Map<string, number>();
   const done: string[] = [];
   const work = async (name: string, slot: Slot): Promise<void> => {

@@ -85,7 +85,7 @@ await tap.test("the manifests name the image of this version", async (t) => {
   }
 });
 
-await tap.test("the image runs the program that the package names, as nobody in particular", async (t) => {
+await tap.test("the image runs the program that the package names, as an unprivileged user", async (t) => {
   const dockerfile = read("Dockerfile");
   t.match(dockerfile, new RegExp(`^ENTRYPOINT \\["node", "/app/${bin["ksvm"]}"\\]$`, "m"));
   t.match(dockerfile, /^USER 65532:65532$/m);

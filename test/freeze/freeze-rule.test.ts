@@ -170,7 +170,7 @@ await tap.test("freezeVerdict() does not name an owner that a dead run left besi
   t.end();
 });
 
-await tap.test("freezeVerdict() quotes of an owner that somebody wrote one line, cut", (t) => {
+await tap.test("freezeVerdict() quotes of an owner annotation of any user one line, cut", (t) => {
   const wrote = { ...OWNER, identity: `a\n\u2028\u001b[31mb${"c".repeat(1_000)}` };
   const annotations = { ...FROZEN, [OWNER_ANNOTATION]: JSON.stringify(wrote) };
   const verdict = freezeVerdict(crdWith({ annotations }), crdWith({ versions: FLIPPED }));

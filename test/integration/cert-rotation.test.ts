@@ -60,25 +60,28 @@ await t.test(
   },
 );
 
-await t.test("a caBundle that somebody resets in mid-rotation delays the new CA until it is seen again", async (t) => {
-  const load = StorageChangeLoad.start(t, cluster, [small], 10);
-  const steps: string[] = [];
-  const before = caBundleOf(await readTheSecret(cluster));
-  const body = [{ op: "replace", path: "/webhooks/0/clientConfig/caBundle", value: before }];
-  let reset: Promise<unknown> | undefined;
-  const onStep = (text: string): void => {
-    steps.push(text);
-    // What a GitOps tool does that applies the bundle it knows.
-    if (text.startsWith("every API server") && reset === undefined) {
-      const ref = { name: SETTINGS.webhookConfiguration };
-      reset = api.patch(WEBHOOK_CONFIGURATIONS, ref, { type: "application/json-patch+json", body });
-    }
-  };
-  await ensure(cluster, { rotateNow: true, wait: true, onStep, settings: { ...SETTINGS, replicaEndpoints } });
-  await reset;
-  t.same((await load.stop()).others, []);
-  t.equal(steps.filter((text) => text.startsWith("every API server")).length, 2, steps.join("\n"));
-});
+await t.test(
+  "a caBundle that another client resets in mid-rotation delays the new CA until it is seen again",
+  async (t) => {
+    const load = StorageChangeLoad.start(t, cluster, [small], 10);
+    const steps: string[] = [];
+    const before = caBundleOf(await readTheSecret(cluster));
+    const body = [{ op: "replace", path: "/webhooks/0/clientConfig/caBundle", value: before }];
+    let reset: Promise<unknown> | undefined;
+    const onStep = (text: string): void => {
+      steps.push(text);
+      // What a GitOps tool does that applies the bundle it knows.
+      if (text.startsWith("every API server") && reset === undefined) {
+        const ref = { name: SETTINGS.webhookConfiguration };
+        reset = api.patch(WEBHOOK_CONFIGURATIONS, ref, { type: "application/json-patch+json", body });
+      }
+    };
+    await ensure(cluster, { rotateNow: true, wait: true, onStep, settings: { ...SETTINGS, replicaEndpoints } });
+    await reset;
+    t.same((await load.stop()).others, []);
+    t.equal(steps.filter((text) => text.startsWith("every API server")).length, 2, steps.join("\n"));
+  },
+);
 
 await t.test("a replica that serves the old certificate keeps the old CA in the bundle", async (t) => {
   // A replica that got stuck: it serves what was current once.

@@ -114,7 +114,7 @@ await t.test("what is missing or broken in the Secret is replaced", async (t) =>
   t.equal(casOf(await readTheSecret(cluster)).length, 1);
 });
 
-await t.test("a Secret of somebody else is refused in one line and left alone", async (t) => {
+await t.test("a Secret of another owner is refused in one line and left alone", async (t) => {
   const data = { "tls.crt": "YQ==", "tls.key": "YQ==" };
   const base = { apiVersion: "v1", kind: "Secret" };
   const foreign = { ...base, type: "kubernetes.io/tls", metadata: { namespace: NAMESPACE, name: "foreign" }, data };

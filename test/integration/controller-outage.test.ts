@@ -47,7 +47,7 @@ await t.test("an outage of the API server costs the leader its Lease, and the mi
 });
 
 await t.test(
-  "503 for longer than the budget of a run is waited for, without a freeze, and nobody has to act",
+  "503 for longer than the budget of a run is waited for, without a freeze, and no user has to act",
   async (t) => {
     const kind = new TestKind("overloaded");
     await cluster.createStale(kind, 100);

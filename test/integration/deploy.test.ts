@@ -143,7 +143,7 @@ await t.test("every pod passes the restricted Pod Security Standard, which the n
   await t.rejects(create("careless", careless), /violates PodSecurity "restricted/, "negative control");
 });
 
-await t.test("the webhook has no caBundle until somebody fills it in, and applying again keeps it", async (t) => {
+await t.test("the webhook has no caBundle until a client fills it in, and applying again keeps it", async (t) => {
   t.equal(await caBundle(), undefined);
   const filled = Buffer.from(cluster.controlPlane.ca).toString("base64");
   const body = [{ op: "add", path: "/webhooks/0/clientConfig/caBundle", value: filled }];

@@ -129,7 +129,7 @@ parallel("a policy of another run is not overwritten", async (t) => {
     t.notOk(await isFrozen(kind));
     const unfreeze = await cluster.ksvm(["unfreeze", kind.name, "--yes"]);
     t.match(unfreeze.stdout, /^removed ValidatingAdmissionPolicy/m);
-    t.equal(await api.find(POLICIES, { name }), undefined, "unfreeze removes what it says, whoever owns it");
+    t.equal(await api.find(POLICIES, { name }), undefined, "unfreeze removes what it says, whichever run owns it");
     t.equal((await cluster.migrate([kind.name, "--guard", "policy"])).code, 0);
   }
 });

@@ -54,22 +54,25 @@ parallel("F13: a run prunes in spite of harmless edits of the CRD", async (t) =>
   t.same(storedVersionsOf(after), ["v1"]);
 });
 
-parallel("The in-tree controller, or whoever prunes during a run, does not stop it and is reported", async (t) => {
-  const kind = new TestKind("pruned");
-  const run = await startSlowRun(cluster, kind);
-  // What the in-tree controller writes in the end; here too early, as it may do.
-  const pruned = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
-  await api.patch(CRDS, kind, pruned, { subresource: "status" });
-  const { code, stdout, stderr } = await run.ended;
-  t.equal(code, 0, stderr);
-  t.match(stdout, /warning: another client pruned storedVersions of .* while objects were being rewritten/);
-  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "every object is rewritten all the same");
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-  await assertNoTraces(t, cluster, kind);
-});
+parallel(
+  "The in-tree controller, or another client that prunes during a run, does not stop it and is reported",
+  async (t) => {
+    const kind = new TestKind("pruned");
+    const run = await startSlowRun(cluster, kind);
+    // What the in-tree controller writes in the end; here too early, as it may do.
+    const pruned = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
+    await api.patch(CRDS, kind, pruned, { subresource: "status" });
+    const { code, stdout, stderr } = await run.ended;
+    t.equal(code, 0, stderr);
+    t.match(stdout, /warning: another client pruned storedVersions of .* while objects were being rewritten/);
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "every object is rewritten all the same");
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertNoTraces(t, cluster, kind);
+  },
+);
 
 parallel(
-  "Break-glass is final: a freeze lifted by somebody else ends the run without pruning, and is not put back",
+  "Break-glass is final: a freeze lifted by another client ends the run without pruning, and is not put back",
   async (t) => {
     const kind = new TestKind("lift");
     const run = await startSlowRun(cluster, kind);

@@ -176,7 +176,7 @@ parallel("W is not reused: a run on a built-in resource that was interrupted beg
   t.ok(looked >= objects.length, `${looked} objects were looked at`);
 });
 
-parallel("a freeze of somebody else is left alone and reported", async (t) => {
+parallel("a freeze of another owner is left alone and reported", async (t) => {
   const kind = new TestKind("foreign");
   await cluster.createStale(kind, 3);
   const body = { metadata: { annotations: { [MIGRATING_ANNOTATION]: "by-hand" } } };

@@ -70,7 +70,7 @@ await t.test(
   },
 );
 
-await t.test("a migration deleted while nobody leads leaves an orphan, which the next leader sweeps", async (t) => {
+await t.test("a migration deleted while no replica leads leaves an orphan, which the next leader sweeps", async (t) => {
   const kind = new TestKind("orphan");
   await cluster.createStale(kind, 100);
   const created = await createMigration(cluster, kind);

@@ -113,7 +113,7 @@ parallel("an object whose field has another type by now is named, and keeps its 
 });
 
 parallel(
-  "Objects that somebody's mutating admission changes during the rewrite are counted and named, and none other changes",
+  "Objects that another owner's mutating admission changes during the rewrite are counted and named, and none other changes",
   async (t) => {
     const kind = new TestKind("mutated");
     await cluster.createStale(kind, 10);

@@ -108,7 +108,7 @@ await t.test("unfreeze takes off what a dead run left, while the webhook is down
   t.same(again, { code: 0, stdout: `"${kind.name}" is not frozen: nothing to do\n`, stderr: "" });
 });
 
-await t.test("unfreeze lifts a freeze of somebody else, whatever its value", async (t) => {
+await t.test("unfreeze lifts a freeze of another owner, whatever its value", async (t) => {
   const kind = new TestKind("foreign");
   await cluster.createCrd(kind, { storage: "v1" });
   await api.patch(CRDS, kind, {

@@ -215,7 +215,7 @@ await t.test("F31: a migration does not prune while the caBundle stays empty", a
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"], "once it is repaired, the same migration prunes");
 });
 
-await t.test("whoever takes the freeze off is warned, and not kept from it", async (t) => {
+await t.test("a user who takes the freeze off is warned, and not kept from it", async (t) => {
   await keep(t);
   const kind = await frozen("warned");
   const lift = (query = ""): Promise<string | undefined> => warningOf(`${kind.name}?dryRun=All${query}`, LIFT);

@@ -175,7 +175,7 @@ async function until(isTrue: () => boolean): Promise<void> {
   while (!isTrue()) await delay(20);
 }
 
-await tap.test("Transport.close() ends the exec plugin that nobody waits for any more", async (t) => {
+await tap.test("Transport.close() ends the exec plugin that no request waits for", async (t) => {
   const folder = t.testdir({ "plugin.mjs": PLUGIN });
   const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
   const transport = new Transport(configFor(kubeconfigFor(server.url, hangingPlugin(folder))));

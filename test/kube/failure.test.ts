@@ -27,7 +27,7 @@ const AUTHORIZER = 'widgets.example.com "a" is forbidden: User "jane" cannot pat
 const cases: readonly (readonly [name: string, error: unknown, kind: FailureKind | undefined])[] = [
   ["no answer", new TransportError("GET /x", "https://s", new Error("reset")), "transient"],
   ...[408, 425, 429, 500, 502, 503, 504].map((status) => [String(status), answer(status), "transient"] as const),
-  ["429 of a handler that is set up anew", answer(429, { message: "storage is (re)initializing" }), "transient"],
+  ["429 of a handler that is being replaced", answer(429, { message: "storage is (re)initializing" }), "transient"],
   ["410", answer(410), "expired"],
   ["409", answer(409), "conflict"],
   ["404 that names an object", answer(404, { details: { name: "a" } }), "gone"],

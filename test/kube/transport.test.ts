@@ -174,7 +174,7 @@ await tap.test("Transport.request() throws TransportError when a success is not 
   t.ok((await errorOf(server.transport().request(GET))) instanceof TransportError);
 });
 
-await tap.test("Transport.request() throws TransportError when nobody listens", async (t) => {
+await tap.test("Transport.request() throws TransportError when no server listens", async (t) => {
   const transport = new Transport(configFor(kubeconfigFor("http://127.0.0.1:1")));
   t.teardown(() => transport.close());
   const error = await errorOf(transport.request(GET));

@@ -88,20 +88,27 @@ function replica(
   return { elector, ended, state, stop: () => stop.abort(new KsvmError("Interrupted", "stop")) };
 }
 
-await tap.test("LeaderElector leads at once where nobody holds the Lease, and renews every retry period", async (t) => {
-  const [store, clock] = [new LeaseStore(), new ManualClock()];
-  const a = replica(store, clock, "a");
-  await clock.advance(0);
-  t.ok(a.state.isLeading);
-  t.match(store.lease?.spec, { holderIdentity: "a", leaseDurationSeconds: 15, leaseTransitions: 0 });
-  const acquired = store.lease?.spec["acquireTime"];
-  await clock.advance(20_000);
-  t.equal(store.writers.length, 11);
-  t.match(store.lease?.spec, { acquireTime: acquired, renewTime: "2026-01-01T00:00:20.000000Z", leaseTransitions: 0 });
-  t.equal(a.elector.key, "ns/lease");
-  a.stop();
-  await a.ended;
-});
+await tap.test(
+  "LeaderElector leads at once where no replica holds the Lease, and renews every retry period",
+  async (t) => {
+    const [store, clock] = [new LeaseStore(), new ManualClock()];
+    const a = replica(store, clock, "a");
+    await clock.advance(0);
+    t.ok(a.state.isLeading);
+    t.match(store.lease?.spec, { holderIdentity: "a", leaseDurationSeconds: 15, leaseTransitions: 0 });
+    const acquired = store.lease?.spec["acquireTime"];
+    await clock.advance(20_000);
+    t.equal(store.writers.length, 11);
+    t.match(store.lease?.spec, {
+      acquireTime: acquired,
+      renewTime: "2026-01-01T00:00:20.000000Z",
+      leaseTransitions: 0,
+    });
+    t.equal(a.elector.key, "ns/lease");
+    a.stop();
+    await a.ended;
+  },
+);
 
 await tap.test("LeaderElector waits while another renews, whatever the times in the Lease say", async (t) => {
   const [store, clock] = [new LeaseStore(), new ManualClock()];

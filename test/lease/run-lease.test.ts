@@ -64,22 +64,25 @@ for (const outage of OUTAGES) {
     },
   );
 
-  await tap.test(`RunLease.confirm() throws where somebody took over while the API server was ${outage}`, async (t) => {
-    const { clock, lease, server } = await start(t);
-    server.state = outage;
-    await clock.advance(20_000);
-    const confirmed = watch(lease.confirm(never));
-    server.takeOver("another");
-    server.state = "up";
-    await clock.advance(30_000);
-    t.match(confirmed(), { code: "OwnershipLost", message: /held by "another"/ });
-    await t.rejects(lease.saveCheckpoint("late"), { code: "OwnershipLost" });
-    const before = server.seen.length;
-    await clock.advance(60_000);
-    await lease.release({ keepCheckpoint: true }, never);
-    t.equal(server.seen.length, before, "it does nothing to the Lease any more");
-    t.equal(server.lease?.spec?.holderIdentity, "another");
-  });
+  await tap.test(
+    `RunLease.confirm() throws where another run took over while the API server was ${outage}`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      server.state = outage;
+      await clock.advance(20_000);
+      const confirmed = watch(lease.confirm(never));
+      server.takeOver("another");
+      server.state = "up";
+      await clock.advance(30_000);
+      t.match(confirmed(), { code: "OwnershipLost", message: /held by "another"/ });
+      await t.rejects(lease.saveCheckpoint("late"), { code: "OwnershipLost" });
+      const before = server.seen.length;
+      await clock.advance(60_000);
+      await lease.release({ keepCheckpoint: true }, never);
+      t.equal(server.seen.length, before, "it does nothing to the Lease any more");
+      t.equal(server.lease?.spec?.holderIdentity, "another");
+    },
+  );
 }
 
 await tap.test(

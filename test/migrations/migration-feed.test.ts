@@ -261,7 +261,7 @@ await tap.test(
   },
 );
 
-await tap.test("MigrationFeed lets the connection go when nobody follows any more, and begins again", async (t) => {
+await tap.test("MigrationFeed lets the connection go when it has no follower left, and begins again", async (t) => {
   const { api, clock, follow } = start(t);
   const once = new AbortController();
   follow(() => undefined, once.signal);

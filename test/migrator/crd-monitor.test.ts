@@ -100,7 +100,7 @@ await tap.test("CrdMonitor sees a storage version that went there and back", asy
   await t.rejects(monitor.verifyUpTo(crd("12", 3), signal), { code: "StorageVersionChanged" });
 });
 
-await tap.test("CrdMonitor vouches for harmless edits once it has seen them", async (t) => {
+await tap.test("CrdMonitor accepts harmless edits once it has seen them", async (t) => {
   const { monitor, broken, signal } = await monitorOn(t, { current: crd("12", 2), firstList: 5 }, (response) => {
     setTimeout(() => response.write(event(crd("12", 2))), 100);
   });

@@ -38,7 +38,7 @@ for (const [conditions, state, message] of states) {
   });
 }
 
-await tap.test("migrationLineOf() shows a migration that nobody looked at yet", async (t) => {
+await tap.test("migrationLineOf() shows a migration that no controller looked at yet", async (t) => {
   t.same(migrationLineOf(migration()), {
     name: "widgets-x1",
     resource: "widgets.example.com",

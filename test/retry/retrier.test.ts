@@ -99,7 +99,7 @@ const WEBHOOK_DOWN = new ApiError("PATCH /x", 500, {
   },
 });
 
-await tap.test("Retrier.run() is more patient with somebody else's webhook", async (t) => {
+await tap.test("Retrier.run() is more patient with another owner's webhook", async (t) => {
   const clock = new FakeClock();
   const retrier = new Retrier({ clock, random, maxIdleMs: 60_000, webhookWaitMs: 600_000 });
   const startedAt = clock.monotonic();

@@ -76,14 +76,14 @@ await tap.test("decide() believes no migration that succeeded for something else
   t.equal(decision.status, undefined, "nobody knows for which hash it ran");
 });
 
-await tap.test("decide() disowns what somebody else's migration showed once things changed", async (t) => {
+await tap.test("decide() disowns what another owner's migration showed once things changed", async (t) => {
   const foreign = migration("Succeeded", "B", { isOurs: false });
   const decision = decide(situation(builtIn("B"), state(["B"], "B", { heartbeat: OLD }), [foreign]));
   t.same(decision.disown, [foreign]);
   t.same(decision.remove, []);
 });
 
-await tap.test("decide() trusts no built-in resource that nobody looked at for too long", async (t) => {
+await tap.test("decide() trusts no built-in resource that no replica looked at for too long", async (t) => {
   const decision = decide(
     situation(builtIn("A"), state(["A"], "A", { heartbeat: OLD }), [migration("Succeeded", "A")]),
   );
@@ -233,7 +233,7 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   t.match(changed.create, { hash: "C", attempt: 1 }, "another hash is another matter");
 });
 
-await tap.test("decide() puts no freeze back that somebody lifted", async (t) => {
+await tap.test("decide() puts no freeze back that another client lifted", async (t) => {
   const observed = custom(crd(["v1alpha1", "v1"]));
   const known = state(["#v1alpha1", "#v1"], "#v1", { crd: recordOf(["v1alpha1", "v1"]) });
   const lifted = migration("Failed", "#v1", { reason: "FreezeLifted", storedVersions: "v1alpha1,v1", endedAt: 0 });

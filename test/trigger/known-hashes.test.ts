@@ -10,7 +10,7 @@ function recordOf(storedVersions: readonly string[], generation = 3): CrdRecord 
   return { uid: "crd-uid", generation, storedVersions };
 }
 
-await tap.test("decide() keeps the hashes that it knows of when nobody looked for too long", async (t) => {
+await tap.test("decide() keeps the hashes that it knows of when no replica looked for too long", async (t) => {
   const before = { crd: recordOf(["v1", "v2"]), heartbeat: OLD };
   const pruned = custom(crd(["v2"], { generation: 5 }));
   const decision = decide(situation(pruned, state(["#v1", "#v2"], "#v2", before), [migration("Failed", "#v2")]));

@@ -189,26 +189,29 @@ for (const { name, answer } of [
     answer: (nth: number) => ({ code: 410, metadata: { continue: `${9_000 + nth}` } }),
   },
 ]) {
-  await tap.test(`RewritePass gives up a list where whoever refuses every continue token ${name}`, async (t) => {
-    let lists = 0;
-    const run = pass(t, {
-      count: 6,
-      pageSize: 2,
-      accepts: () => true,
-      onList: ({ query }, response) => {
-        lists++;
-        if (query.get("continue") === null || lists > 500) return false;
-        const { code, metadata } = answer(lists);
-        sendStatus(response, code, { message: "no query may be that long", metadata });
-        return true;
-      },
-    });
-    await t.rejects(run, {
-      code: "ApiRequestFailed",
-      message: /continue tokens are refused.*no query may be that long/,
-    });
-    t.ok(lists < 20, `${lists} lists`);
-  });
+  await tap.test(
+    `RewritePass gives up a list where every continue token is refused, and the refusal ${name}`,
+    async (t) => {
+      let lists = 0;
+      const run = pass(t, {
+        count: 6,
+        pageSize: 2,
+        accepts: () => true,
+        onList: ({ query }, response) => {
+          lists++;
+          if (query.get("continue") === null || lists > 500) return false;
+          const { code, metadata } = answer(lists);
+          sendStatus(response, code, { message: "no query may be that long", metadata });
+          return true;
+        },
+      });
+      await t.rejects(run, {
+        code: "ApiRequestFailed",
+        message: /continue tokens are refused.*no query may be that long/,
+      });
+      t.ok(lists < 20, `${lists} lists`);
+    },
+  );
 }
 
 for (const [how, tokens] of [
