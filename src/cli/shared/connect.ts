@@ -45,7 +45,10 @@ export async function connect(
   return { config, client: new ApiClient(transport), close: () => transport.close() };
 }
 
-/** Tries again after a quick failure: a single broken connection does not mean that the API server is down. */
+/**
+ * Tries again after a quick failure: a single broken connection does not mean that the API server is down, and a 404 may be
+ * the word of a proxy that has no API server behind it at that moment.
+ */
 async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<void> {
   for (let tries = 1; ; tries++) {
     const startedAt = systemClock.monotonic();
@@ -54,7 +57,9 @@ async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<v
       return;
     } catch (error) {
       const wasQuick = systemClock.monotonic() - startedAt < QUICK_MS;
-      if (failureKindOf(error) !== "transient" || !wasQuick || tries === FIRST_ANSWER_TRIES) {
+      const kind = failureKindOf(error);
+      const mayPass = kind === "transient" || kind === "unserved";
+      if (!mayPass || !wasQuick || tries === FIRST_ANSWER_TRIES) {
         throw error;
       }
       await systemClock.sleep(FIRST_ANSWER_PAUSE_MS * tries, signal);
