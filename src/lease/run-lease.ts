@@ -35,7 +35,7 @@ export function deferRelease(
   options: () => { readonly keepCheckpoint: boolean },
 ): void {
   const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
-  const advice = "it expires by itself; where this ends a run (CleanupFailed), delete it: its checkpoint is void";
+  const advice = "it expires by itself; delete it if this ends the run (CleanupFailed)";
   cleanup.defer(`release Lease "${lease.key}"`, advice, release, { isHarmless: () => !lease.isVoid });
 }
 

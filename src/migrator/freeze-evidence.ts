@@ -19,10 +19,21 @@ export class FreezeEvidence {
   readonly #context: RunContext;
   readonly #proof: ProofOptions;
   readonly #restarts: ServerRestarts | undefined;
+  readonly #onDifference: () => void;
   #atStart = "";
 
-  /** @param restarts where a restart of an API server voids what the run rests on, those that all its attempts have seen */
-  constructor(context: RunContext, proof: Omit<ProofOptions, "signal">, restarts: ServerRestarts | undefined) {
+  /**
+   * @param restarts where a restart of an API server voids what the run rests on, those that all its attempts have seen
+   * @param onDifference told at once where an API server shows another storage version, whatever comes of the question: it may
+   *   have written that one
+   */
+  constructor(
+    context: RunContext,
+    proof: Omit<ProofOptions, "signal">,
+    restarts: ServerRestarts | undefined,
+    onDifference: () => void = () => undefined,
+  ) {
+    this.#onDifference = onDifference;
     this.#context = context;
     this.#proof = { ...proof, signal: context.signal };
     this.#restarts = restarts;
@@ -84,8 +95,9 @@ export class FreezeEvidence {
 
   /**
    * Proves and checks all of it once more, right before pruning.
-   * One that is silent for a while is waited for, and no more: a late write of an old version was under way on it when
-   * the storage version changed, and settle() saw it answer all the time until such a write must have ended.
+   * One that is silent for a while, or whose requests fail, is waited for, and no more: a late write of an old version was
+   * under way on it when the storage version changed, and settle() saw it answer all the time until such a write must have
+   * ended.
    *
    * @throws {StartAgain} where an API server fell behind or joined in between: it may have written an old version.
    */
@@ -93,14 +105,14 @@ export class FreezeEvidence {
     const { apiServers } = await this.prove();
     const { lagged, failed } = await this.#converge(apiServers, await readCrd(), 0);
     const fingerprint = await this.#fingerprint(apiServers);
-    if (lagged || fingerprint !== this.#atStart) {
+    // Requests that failed alone say nothing about the storage version.
+    const isBehind = lagged && failed === undefined;
+    if (isBehind || fingerprint !== this.#atStart) {
       const isSameSet = this.#atStart.startsWith(fingerprintOf(apiServers));
       const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
-      const behind = failed === undefined ? "an API server fell behind" : `an API server failed (${failed.reason})`;
-      const what = lagged ? behind : changed;
+      const what = isBehind ? "an API server fell behind" : changed;
       const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
-      // A 503 or 401 says nothing about the storage version: by its cause a migration waits for it where it lasts.
-      throw new StartAgain("NotConverged", text, failed === undefined ? {} : { cause: failed.cause });
+      throw new StartAgain("NotConverged", text);
     }
   }
 
@@ -130,7 +142,14 @@ export class FreezeEvidence {
     const { clock, emit, options, signal } = this.#context;
     const { convergenceTimeoutMs: timeoutMs } = options;
     const target = targetOf(crd);
-    const converged = convergenceCheck(target, signal);
+    const check = convergenceCheck(target, signal);
+    const converged: Check = async (client) => {
+      const failure = await check(client);
+      if (failure !== undefined && !failure.silent && failure.cause === undefined) {
+        this.#onDifference();
+      }
+      return failure;
+    };
     const proven = freezeCheck(this.#proof);
     const stuck = this.#stuck();
     const both: Check = async (client) => (await proven(client)) ?? (await converged(client));

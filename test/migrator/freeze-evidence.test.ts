@@ -14,11 +14,16 @@ const MAX_FREEZE_IDLE_MS = 300_000;
 
 /** Evidence of one API server, to which every request fails so, with time limits of ten minutes. */
 function evidenceOf(failure: Error) {
+  return evidenceWith(async () => {
+    throw failure;
+  });
+}
+
+/** The same, of one that answers so. */
+function evidenceWith(request: () => Promise<unknown>) {
   const clock = new FakeClock();
   const budget = new RunBudget();
-  const request = async (): Promise<never> => {
-    throw failure;
-  };
+  const seen = { differences: 0 };
   const transport = { server: "https://a", request, close: async () => undefined };
   const client = new ApiClient(transport as unknown as Transport);
   const apiServers: ApiServers = { mode: "each", clients: [client], identities: ["a"] };
@@ -33,8 +38,8 @@ function evidenceOf(failure: Error) {
     signal: new AbortController().signal,
   } as unknown as RunContext;
   const proof = { crdName: "widgets.example.com", guard: { kind: "webhook", name: "guard" } as const };
-  const evidence = new FreezeEvidence(context, proof, undefined);
-  return { apiServers, budget, clock, evidence };
+  const evidence = new FreezeEvidence(context, proof, undefined, () => void seen.differences++);
+  return { apiServers, budget, clock, evidence, seen };
 }
 
 const unavailable = new ApiError("GET /x", 503, { answer: { kind: "Status", message: "later" } });
@@ -79,4 +84,28 @@ await tap.test("FreezeEvidence ends with its own words where a refusal lasts", a
   };
   const run = evidenceOf(new ApiError("GET /x", 403, { answer: denial }));
   await t.rejects(run.evidence.prove(), { code: "FreezeNotProven" });
+});
+
+const OLD_HASH = {
+  name: "widgets",
+  kind: "Widget",
+  verbs: ["list", "patch"],
+  namespaced: true,
+  storageVersionHash: "old",
+};
+
+await tap.test("FreezeEvidence tells of another storage version also where the question then fails", async (t) => {
+  let asked = 0;
+  const run = evidenceWith(async () => {
+    if (asked++ > 0) throw unavailable;
+    return { status: 200, body: { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] } };
+  });
+  await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
+  t.equal(run.seen.differences, 1);
+});
+
+await tap.test("FreezeEvidence takes failed requests for no other storage version", async (t) => {
+  const run = evidenceOf(unavailable);
+  await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
+  t.equal(run.seen.differences, 0);
 });
