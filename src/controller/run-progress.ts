@@ -1,26 +1,20 @@
-import { compareResourceVersions } from "../api/resource-version.ts";
+import { FirstWrite } from "../retry/first-write.ts";
 import type { Advance } from "../retry/run-budget.ts";
 
 /**
  * Whether the runs of a migration get further than all runs before. Each of them may begin at the first object and write
- * each one again, where it is forced or on a built-in resource: progress is only the write of an object that was last
- * written before the first watermark of the migration. A write takes the object beyond that watermark, so each object
- * counts once; one that was created since never counts. Else an error that comes after the last object would count as a new
- * one each time.
+ * each one again, where it is forced or on a built-in resource: progress is only the first write of an object, see
+ * {@link FirstWrite}. Else an error that comes after the last object would count as a new one each time.
  */
 export class RunProgress {
-  #firstWatermark: string | undefined;
+  readonly #firstWrite = new FirstWrite();
   #furthest = 0;
 
   /** Tells of an object that is done. @returns whether the migration got further than ever before */
   advanced({ done, written, watermark }: Advance): boolean {
-    this.#firstWatermark ??= watermark;
-    if (written === undefined) {
-      return false;
-    }
-    const order = compareResourceVersions(written, this.#firstWatermark);
-    if (order !== undefined) {
-      return order <= 0;
+    const isFirst = this.#firstWrite.isFirst(written, watermark);
+    if (isFirst !== undefined) {
+      return isFirst;
     }
     // Where resourceVersions cannot be compared, the number of objects has to do.
     const isFurther = done > this.#furthest;

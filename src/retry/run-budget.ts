@@ -1,4 +1,4 @@
-import { compareResourceVersions } from "../api/resource-version.ts";
+import { FirstWrite } from "./first-write.ts";
 
 /** What keeps a run from getting further: a webhook of another owner, which has a budget of its own, or anything else. */
 export type IdleCause = "webhook" | "other";
@@ -26,17 +26,15 @@ export class RunBudget {
   readonly #frozen = new IdleTime();
   #furthest = 0;
   #brokenOff = 0;
-  #firstWatermark: string | undefined;
+  readonly #firstWrite = new FirstWrite();
 
   /**
-   * Tells of an object that is done. Progress is an object beyond the furthest one of all attempts, and the write of an
-   * object that was last written before the first watermark of the run. A write takes the object beyond that watermark,
-   * so each object counts once. A write by itself is no progress: where a mutating webhook changes an object with every
+   * Tells of an object that is done. Progress is an object beyond the furthest one of all attempts, and the first write of
+   * an object, see {@link FirstWrite}. A write by itself is no progress: where a mutating webhook changes an object with every
    * update, each attempt with a watermark of its own writes it again, without end.
    */
   advanced({ done, written, watermark }: Advance, now: number): void {
-    this.#firstWatermark ??= watermark;
-    if (!isNotNewer(written, this.#firstWatermark) && done <= this.#furthest) {
+    if (this.#firstWrite.isFirst(written, watermark) !== true && done <= this.#furthest) {
       return;
     }
     this.#furthest = Math.max(this.#furthest, done);
@@ -74,12 +72,6 @@ export class RunBudget {
     this.#brokenOff++;
     return this.#brokenOff === 1 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#brokenOff - 2, 10));
   }
-}
-
-/** Whether that is certain: resourceVersions that cannot be compared prove nothing. */
-function isNotNewer(written: string | undefined, watermark: string): boolean {
-  const order = written === undefined ? undefined : compareResourceVersions(written, watermark);
-  return order !== undefined && order <= 0;
 }
 
 /** The length of intervals of time together; where they overlap it counts once. */

@@ -49,6 +49,20 @@ await tap.test(
   },
 );
 
+await tap.test("RunBudget starts over once more for each object where resourceVersions went back, and no more", (t) => {
+  const budget = new RunBudget();
+  const idleAfter = (now: number, written: string, watermark: string): number => {
+    budget.idled("other", now - 1, now);
+    budget.advanced({ done: 1, written, watermark }, now);
+    return budget.idleMs("other");
+  };
+  t.equal(idleAfter(1, "7", "1000"), 0);
+  t.equal(idleAfter(2, "7", "500"), 0, "etcd was restored from a backup");
+  t.equal(idleAfter(3, "501", "510"), 1, "below the first watermark, and written before");
+  t.equal(idleAfter(4, "511", "520"), 2);
+  t.end();
+});
+
 await tap.test("RunBudget.brokenOff() asks for longer waits until there is progress", (t) => {
   const budget = new RunBudget();
   t.same(
