@@ -19,6 +19,7 @@ export const ERROR_CODES = [
   "FreezeNotProven",
   "NotConverged",
   "ApiServerMissing",
+  "ClockJumps",
   "FreezeLifted",
   "StorageVersionChanged",
   "CrdReplaced",

@@ -46,6 +46,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   Conflict: WAITS,
   // The run begins again, and looks at every object again.
   WatchFailed: WAITS,
+  // A time service that corrects the clock of its machine comes to an end, or that machine is repaired.
+  ClockJumps: WAITS,
 
   KubeconfigInvalid: GRACE_MS,
   Unauthorized: GRACE_MS,

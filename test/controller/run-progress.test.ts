@@ -38,8 +38,11 @@ await tap.test("RunProgress counts each object once more where resourceVersions 
   t.same(countedBy(run, "1000000600", ["1000000501", "1000000502"]), [false, false]);
 });
 
-await tap.test("RunProgress counts no write of an API server whose resourceVersions go back all the time", async (t) => {
-  const run = new RunProgress();
-  const attempts = Array.from({ length: 20 }, (_, at) => countedBy(run, `${1_000 - at}`, [`${900 - at}`]));
-  t.same(attempts.flat().filter(Boolean).length, 4, "the first attempt and three restores");
-});
+await tap.test(
+  "RunProgress counts no write of an API server whose resourceVersions go back all the time",
+  async (t) => {
+    const run = new RunProgress();
+    const attempts = Array.from({ length: 20 }, (_, at) => countedBy(run, `${1_000 - at}`, [`${900 - at}`]));
+    t.same(attempts.flat().filter(Boolean).length, 4, "the first attempt and three restores");
+  },
+);

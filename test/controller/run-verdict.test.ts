@@ -77,6 +77,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   OwnershipLost: "always",
   Conflict: "always",
   WatchFailed: "always",
+  ClockJumps: "always",
   RetryBudgetExceeded: "always",
   KubeconfigInvalid: "grace",
   Unauthorized: "grace",
