@@ -19,6 +19,9 @@ export const RETRY_EVERY_MS = 2_000;
 /** Between two writes after a conflict. */
 const MIN_INTERVAL_MS = 100;
 
+/** What a write of a Lease puts into its annotations. */
+export type Annotations = () => Readonly<Record<string, string>>;
+
 /**
  * A Lease that a run took, and its renewals. Every write has the resourceVersion that the one before it left as
  * precondition: one that arrives proves that no other run took the Lease over, however long ago the last was.
@@ -84,7 +87,7 @@ export class HeldLease {
    * @throws {ApiError | TransportError} where it fails; as {@link assertNotLost}
    */
   renew(): Promise<void> {
-    this.#renewal ??= this.write({}).finally(() => {
+    this.#renewal ??= this.write(() => ({})).finally(() => {
       this.#renewal = undefined;
     });
     return this.#renewal;
@@ -93,9 +96,10 @@ export class HeldLease {
   /**
    * Renews, and writes annotations by it. Writes go one after the other: each needs the resourceVersion that the one before
    * it left.
+   * @param annotations asked again right before each request: what was queued may not be true any more
    * @throws as {@link renew}
    */
-  write(annotations: Readonly<Record<string, string>>): Promise<void> {
+  write(annotations: Annotations): Promise<void> {
     const { client, clock, name } = this.#options;
     const noAnswer = new Error(`none came within ${RENEW_DEADLINE_MS / 1_000} s`);
     const errorOf = (): Error => new TransportError(`renew Lease "${name}"`, client.transport.server, noAnswer);
@@ -113,9 +117,10 @@ export class HeldLease {
 
   /**
    * Clears the holder, or deletes the Lease. A Lease that is lost stays as it is.
+   * @returns whether it did
    * @throws {ApiError | TransportError}
    */
-  async giveUp(how: "clear" | "delete", signal: AbortSignal): Promise<void> {
+  async giveUp(how: "clear" | "delete", signal: AbortSignal): Promise<boolean> {
     const { client, namespace, name } = this.#options;
     const ref = { namespace, name };
     const pace = this.#pace();
@@ -126,11 +131,12 @@ export class HeldLease {
         await (how === "clear"
           ? client.patch(LEASES, ref, leasePatch(this.#lease, { spec: { holderIdentity: null } }), { signal })
           : client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal }));
-        return;
+        return true;
       } catch (error) {
         await this.#afterFailure(error, signal);
       }
     }
+    return false;
   }
 
   async #renewUntilStopped(): Promise<void> {
@@ -153,14 +159,14 @@ export class HeldLease {
     return new LoopPace({ clock: this.#options.clock, minMs: MIN_INTERVAL_MS, maxMs: RETRY_EVERY_MS });
   }
 
-  async #patch(annotations: Readonly<Record<string, string>>, signal: AbortSignal): Promise<void> {
+  async #patch(annotations: Annotations, signal: AbortSignal): Promise<void> {
     const { client, clock, namespace, name } = this.#options;
     const pace = this.#pace();
     for (;;) {
       this.assertNotLost();
       await pace.turn(signal);
       const startedAt = momentOf(clock);
-      const renewal = leasePatch(this.#lease, { annotations, spec: { renewTime: microTime(clock) } });
+      const renewal = leasePatch(this.#lease, { annotations: annotations(), spec: { renewTime: microTime(clock) } });
       try {
         this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
         this.#confirmed = startedAt;

@@ -5,7 +5,7 @@ import { untilAborted, withDeadline } from "../retry/deadline.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { WaitingForOthers } from "../retry/start-again.ts";
-import { HeldLease, RETRY_EVERY_MS } from "./held-lease.ts";
+import { type Annotations, HeldLease, RETRY_EVERY_MS } from "./held-lease.ts";
 import type { RunLeaseOptions } from "./lease-acquire.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
@@ -21,7 +21,8 @@ interface LeaseWaits {
 }
 
 /**
- * Checkpoints, each with the uid of its Lease, that runs of this process could not take back: no run of it resumes there.
+ * The uids of the Leases whose checkpoint is void and may still be there: no run of this process resumes there, and each that
+ * takes such a Lease takes the checkpoint back. Whichever text is there: a write whose answer was lost may have arrived.
  */
 const voided = new Set<string>();
 
@@ -35,7 +36,8 @@ export function deferRelease(
   options: () => { readonly keepCheckpoint: boolean },
 ): void {
   const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
-  const advice = "it expires by itself; delete it if this ends the run (CleanupFailed)";
+  const advice = (): string =>
+    lease.isVoid ? "its checkpoint is void: delete the Lease before ksvm runs again" : "it expires by itself";
   cleanup.defer(`release Lease "${lease.key}"`, advice, release, { isHarmless: () => !lease.isVoid });
 }
 
@@ -49,7 +51,8 @@ export function deferRelease(
 export class RunLease {
   readonly #options: RunLeaseOptions;
   readonly #held: HeldLease;
-  #isVoid = false;
+  /** How often a checkpoint became void. */
+  #voids = 0;
   /** On the monotonic clock. */
   #refusedSince = Number.NEGATIVE_INFINITY;
 
@@ -73,14 +76,12 @@ export class RunLease {
 
   /** What an earlier run left, unless it is void. */
   get checkpoint(): string | undefined {
-    const { annotations, uid } = this.#held.metadata;
-    const checkpoint = annotations?.[CHECKPOINT_ANNOTATION];
-    return voided.has(`${uid} ${checkpoint ?? ""}`) ? undefined : checkpoint;
+    return this.isVoid ? undefined : this.#held.metadata.annotations?.[CHECKPOINT_ANNOTATION];
   }
 
   /** Whether a checkpoint that is void may still be on the Lease. */
   get isVoid(): boolean {
-    return this.#isVoid;
+    return voided.has(this.#uid);
   }
 
   /**
@@ -146,27 +147,30 @@ export class RunLease {
   }
 
   /**
-   * Writes the checkpoint, and renews by it.
+   * Writes the checkpoint, and renews by it; nothing is written any more where {@link voidCheckpoint} is called before that.
    * @param waits the limits of the attempt that waits. @default those of the run
    * @throws {KsvmError} OwnershipLost; {ApiError | TransportError} where the write fails; {WaitingForOthers} by the limits.
    */
   async saveCheckpoint(checkpoint: string, waits: LeaseWaits = this.#options): Promise<void> {
-    await this.#annotate({ [CHECKPOINT_ANNOTATION]: checkpoint }, waits);
+    const voids = this.#voids;
+    const isValid = (): boolean => voids === this.#voids;
+    await this.#annotate(() => (isValid() ? { [CHECKPOINT_ANNOTATION]: checkpoint } : {}), waits);
+    if (isValid()) {
+      voided.delete(this.#uid);
+    }
   }
 
   /**
-   * Takes the checkpoint back: no run may resume there. Where Ctrl-C comes first, the Lease is deleted when it
-   * is given up.
+   * Takes the checkpoint back, and those whose writes still wait: no run may resume there. Where that fails or Ctrl-C comes
+   * first, the Lease is deleted when it is given up.
+   * @param waits as {@link saveCheckpoint} has them
    * @throws as {@link saveCheckpoint}.
    */
-  async voidCheckpoint(): Promise<void> {
-    const { annotations, uid } = this.#held.metadata;
-    const key = `${uid} ${annotations?.[CHECKPOINT_ANNOTATION] ?? ""}`;
-    this.#isVoid = true;
-    voided.add(key);
-    await this.#annotate({ [CHECKPOINT_ANNOTATION]: "" }, this.#options);
-    this.#isVoid = false;
-    voided.delete(key);
+  async voidCheckpoint(waits: LeaseWaits = this.#options): Promise<void> {
+    this.#voids++;
+    voided.add(this.#uid);
+    await this.#annotate(() => ({ [CHECKPOINT_ANNOTATION]: "" }), waits);
+    voided.delete(this.#uid);
   }
 
   /**
@@ -177,10 +181,12 @@ export class RunLease {
   async release(options: { readonly keepCheckpoint: boolean }, signal: AbortSignal): Promise<void> {
     const { clock, retrier } = this.#options;
     await this.#held.stop();
-    const how = options.keepCheckpoint && !this.#isVoid ? "clear" : "delete";
-    const giveUp = (limit: AbortSignal): Promise<void> => retrier.run(() => this.#held.giveUp(how, limit), limit);
-    if (this.#isVoid) {
-      await giveUp(signal);
+    const how = options.keepCheckpoint && !this.isVoid ? "clear" : "delete";
+    const giveUp = (limit: AbortSignal): Promise<boolean> => retrier.run(() => this.#held.giveUp(how, limit), limit);
+    if (this.isVoid) {
+      if (await giveUp(signal)) {
+        voided.delete(this.#uid);
+      }
       return;
     }
     try {
@@ -202,7 +208,11 @@ export class RunLease {
     throw new KsvmError("OwnershipLost", text, { cause: error });
   }
 
-  async #annotate(annotations: Readonly<Record<string, string>>, waits: LeaseWaits): Promise<void> {
+  get #uid(): string {
+    return this.#held.metadata.uid ?? "";
+  }
+
+  async #annotate(annotations: Annotations, waits: LeaseWaits): Promise<void> {
     await this.#retry(waits, () => untilAborted(this.#held.write(annotations), waits.signal));
   }
 

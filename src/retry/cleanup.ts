@@ -8,7 +8,7 @@ import { DENIAL_PATIENCE_MS } from "./patience.ts";
 /** One thing that must be undone however a run ends, and what a user can do where that fails. */
 interface CleanupStep {
   readonly what: string;
-  readonly advice: string;
+  readonly advice: () => string;
   readonly undo: (signal: AbortSignal) => Promise<void>;
   readonly isHarmless: () => boolean;
 }
@@ -46,16 +46,16 @@ export class Cleanup {
   }
 
   /**
-   * Adds a step. `what` completes "Cannot …", `advice` says how to do it by hand.
+   * Adds a step. `what` completes "Cannot …", `advice` says how to do it by hand, once it failed.
    * @param options `isHarmless`: what stays ends by itself, so a failure is a warning and fails no run. @default it never is
    */
   defer(
     what: string,
-    advice: string,
+    advice: string | (() => string),
     undo: (signal: AbortSignal) => Promise<void>,
     { isHarmless = () => false }: { readonly isHarmless?: () => boolean } = {},
   ): void {
-    this.#steps.push({ what, advice, undo, isHarmless });
+    this.#steps.push({ what, advice: typeof advice === "string" ? () => advice : advice, undo, isHarmless });
   }
 
   /**
@@ -87,7 +87,7 @@ export class Cleanup {
       try {
         await this.#undo(step, limit.signal);
       } catch (error) {
-        const problem = `Cannot ${step.what}: ${messageOf(error)}; ${step.advice}`;
+        const problem = `Cannot ${step.what}: ${messageOf(error)}; ${step.advice()}`;
         if (step.isHarmless()) {
           this.#context.emit({ type: "warning", message: problem });
         } else {

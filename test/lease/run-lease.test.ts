@@ -233,7 +233,7 @@ await tap.test(
     deferRelease(cleanup, lease, () => ({ keepCheckpoint: true }));
     await t.rejects(
       cleanup.after(() => Promise.resolve()),
-      { code: "CleanupFailed", message: /delete it/ },
+      { code: "CleanupFailed", message: /its checkpoint is void: delete the Lease/ },
     );
     t.same(events, []);
     server.state = "up";
@@ -247,6 +247,42 @@ await tap.test(
     await next.release({ keepCheckpoint: false }, never);
   },
 );
+
+await tap.test("no run resumes at a checkpoint whose write arrived unseen before it became void", async (t) => {
+  const { clock, lease, retrier, server } = await start(t);
+  await lease.saveCheckpoint("page 7");
+  const attempt = new AbortController();
+  server.state = "deaf";
+  const saved = watch(lease.saveCheckpoint("page 8", { retrier, signal: attempt.signal }));
+  await clock.advance(10);
+  attempt.abort(new KsvmError("WatchFailed", "the attempt is over"));
+  await clock.advance(0);
+  t.match(saved(), { code: "WatchFailed" });
+  server.state = 422;
+  await t.rejects(lease.voidCheckpoint());
+  server.state = "up";
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 8", "it is there");
+  const ref = { namespace: "kube-system", name: "ksvm-migrate.widgets", identity: "me" };
+  const next = await RunLease.acquire({ client: server.client, clock, retrier, ...ref, signal: never });
+  t.equal(next.checkpoint, undefined);
+  await next.release({ keepCheckpoint: true }, never);
+  t.equal(server.lease, undefined, "the next run of this process takes it back, whether it got further or not");
+});
+
+await tap.test("a checkpoint whose write waits does not land once the checkpoint is void", async (t) => {
+  const { clock, lease, server } = await start(t);
+  server.state = 503;
+  const late = watch(lease.saveCheckpoint("page 7"));
+  await clock.advance(20_000);
+  t.equal(late(), "pending");
+  const voided = watch(lease.voidCheckpoint());
+  server.state = "up";
+  await clock.advance(120_000);
+  t.same([late(), voided()], ["done", "done"]);
+  t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "");
+  await lease.saveCheckpoint("page 1");
+  t.equal(lease.checkpoint, "page 1", "one of the rewrite that began after that counts");
+});
 
 await tap.test("RunLease.assertNotTakenOver() finds out at once, and takes an outage for no", async (t) => {
   const { lease, server } = await start(t);
