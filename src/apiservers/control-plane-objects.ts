@@ -18,7 +18,7 @@ export interface LiveLease {
   readonly renewTime?: string;
   /** How long that is ago by the clock of the API server that was asked, in milliseconds. */
   readonly renewedMsAgo: number;
-  /** How long ago this process saw that it was renewed, whatever its stamp says, in milliseconds. @default never */
+  /** How long ago it was renewed at the least, by what this process saw, in milliseconds. @default it saw no renewal */
   readonly seenRenewedMsAgo?: number;
   /**
    * Where its time is over: how many milliseconds longer it must be watched and stand still before it counts as expired.

@@ -13,10 +13,8 @@ interface Sighting {
   readonly seenAt: number;
   /** When the last look that showed it was asked for: a later renewal came after that. */
   readonly shownAt: number;
-  /** Whether the renewal came shortly before `seenAt`, so that the Lease's duration counts from there. */
-  readonly hasMoved: boolean;
-  /** Whether a renewal showed that the clock of its API server is behind: its stamps prove nothing. */
-  readonly isBehind: boolean;
+  /** When it was renewed at the latest; `undefined` where no look showed another renewal before. */
+  readonly renewedBy: number | undefined;
 }
 
 /**
@@ -26,8 +24,6 @@ interface Sighting {
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
  */
 const STANDS_STILL_MS = 30_000;
-/** A renewal between two looks that lie further apart may have come long before the second one, in milliseconds. */
-const CLOSE_MS = 60_000;
 
 /**
  * Tells which identity Leases may live. No clock says so by itself: that of the API server that wrote the Lease may be hours
@@ -36,8 +32,16 @@ const CLOSE_MS = 60_000;
  *
  * - its time is over by the `Date` of the answer and by the clock of this machine
  * - it was not renewed between two looks that lie {@link STANDS_STILL_MS} apart
- * - where two looks have shown when it was renewed, or that the clock that it is stamped by is behind, the Lease's duration
- *   has passed since the look that showed its last renewal, on the monotonic clock
+ * - where two looks showed different renewals, the Lease's duration has passed on the monotonic clock since the last renewal
+ *   can have come: after the look that first showed the earlier one, by as much as their stamps differ, and not after the
+ *   look that first showed the last one
+ *
+ * The last rule needs no clock that is right, only one that keeps its rate: what it is behind or ahead is the same in both
+ * stamps. Where the clock was set ahead between them, or no such clock can have written them, the later look counts, which
+ * waits longest. A clock that was set back by less than the time between the looks cannot be told from an API server that
+ * ended earlier: the duration ends too early by as much. That leaves out no API server that lives, since a watch of
+ * {@link STANDS_STILL_MS} sees it renew its Lease, but one that hangs is waited for less long. Only two stamps in a row are
+ * compared, so that a rate which is slightly off does not add up.
  *
  * One for a whole process spares each run the wait between the two looks.
  */
@@ -49,28 +53,32 @@ export class LeaseSightings {
     const seen = leases.map((lease) => [lease, this.#sighted(lease, { askedAt, answeredAt })] as const);
     this.#seen = new Map(seen.map(([lease, sighting]) => [keyOf(lease), sighting]));
     return seen.flatMap(([lease, sighting]) => {
-      const stoodMs = askedAt - sighting.seenAt;
-      if (!lease.isOver || (sighting.hasMoved && stoodMs < lease.durationMs)) {
-        return [sighting.hasMoved ? { ...lease, seenRenewedMsAgo: Math.max(0, stoodMs) } : lease];
+      const { renewedBy, seenAt } = sighting;
+      const renewedMs = renewedBy === undefined ? undefined : Math.max(0, askedAt - renewedBy);
+      if (!lease.isOver || (renewedMs !== undefined && renewedMs < lease.durationMs)) {
+        return [renewedMs === undefined ? lease : { ...lease, seenRenewedMsAgo: renewedMs }];
       }
-      return stoodMs < STANDS_STILL_MS ? [{ ...lease, watchMs: STANDS_STILL_MS - Math.max(0, stoodMs) }] : [];
+      const stoodMs = Math.max(0, askedAt - seenAt);
+      return stoodMs < STANDS_STILL_MS ? [{ ...lease, watchMs: STANDS_STILL_MS - stoodMs }] : [];
     });
   }
 
   #sighted(lease: IdentityLease, { askedAt, answeredAt }: Pick<LeaseLook, "askedAt" | "answeredAt">): Sighting {
-    const { durationMs, isOver, renewTime } = lease;
+    const { renewTime } = lease;
     const before = this.#seen.get(keyOf(lease));
-    if (before === undefined) {
-      return { renewTime, seenAt: answeredAt, shownAt: askedAt, hasMoved: false, isBehind: false };
-    }
-    if (before.renewTime === renewTime) {
+    if (before !== undefined && before.renewTime === renewTime) {
       return { ...before, shownAt: askedAt };
     }
-    const agoMs = answeredAt - before.shownAt;
-    // It was renewed no longer ago than that, and its stamp says that its duration has passed since.
-    const isBehind = before.isBehind || (isOver && agoMs < durationMs);
-    return { renewTime, seenAt: answeredAt, shownAt: askedAt, hasMoved: agoMs <= CLOSE_MS || isBehind, isBehind };
+    const renewedBy = before && latestRenewal(before, renewTime, answeredAt);
+    return { renewTime, seenAt: answeredAt, shownAt: askedAt, renewedBy };
   }
+}
+
+/** When at the latest a renewal came that an answer showed at `seenAt`, and none before. */
+function latestRenewal(before: Sighting, renewTime: string | undefined, seenAt: number): number {
+  const byStamps = before.seenAt + Date.parse(renewTime ?? "") - Date.parse(before.renewTime ?? "");
+  // It came after the last look that did not show it: else the clock was set back. NaN is no time either.
+  return byStamps >= before.shownAt ? Math.min(byStamps, seenAt) : seenAt;
 }
 
 function keyOf({ name, uid }: LiveLease): string {
