@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 
-import { endWithThisProcess } from "../test/control-plane/watchdog.ts";
+import { endWithThisProcess } from "../test/processes/watchdog.ts";
 
 const MAIN = fileURLToPath(new URL("../src/cli/main.ts", import.meta.url));
 const REPORT_USAGE = new URL("report-usage.mjs", import.meta.url).href;

@@ -1,5 +1,4 @@
 // How fast the webhook answers, against the same rule on controller-runtime: node bench/webhook.ts [--program dist] [-o json]
-import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -12,7 +11,7 @@ import { issueSelfSigned } from "../src/certs/self-signed.ts";
 import { renderTable } from "../src/cli/render/render-table.ts";
 import { programVersion } from "../src/cli/version.ts";
 import { freePorts } from "../test/control-plane/ports.ts";
-import { startWatchdog } from "../test/control-plane/watchdog.ts";
+import { RunningProgram } from "../test/processes/program.ts";
 import { cpuSecondsOf, peakMegabytesOf } from "./process-usage.ts";
 import { reviewOfSize } from "./review-fixture.ts";
 import { runScript, say } from "./run-script.ts";
@@ -28,7 +27,7 @@ const SIZES = [2_000, 1_000_000];
 
 interface Webhook extends LoadTarget {
   readonly who: string;
-  readonly child: ChildProcess;
+  readonly program: RunningProgram;
 }
 
 interface Measurement {
@@ -50,8 +49,7 @@ await runScript(async (signal) => {
   });
   const seconds = Number(values.seconds);
   const folder = mkdtempSync(join(tmpdir(), "ksvm-bench-webhook-"));
-  const watchdog = startWatchdog(folder);
-  const children: ChildProcess[] = [];
+  const programs: RunningProgram[] = [];
   try {
     const goProgram = await buildGo();
     const { caPem, certPem, keyPem } = await issueSelfSigned({
@@ -65,11 +63,11 @@ await runScript(async (signal) => {
     writeFileSync(key, keyPem, { mode: 0o600 });
     const [ownPort = 0, goPort = 0] = await freePorts(2);
     const start = async (who: string, port: number, command: readonly [string, ...string[]]): Promise<Webhook> => {
-      const child = spawn(command[0], command.slice(1), { detached: true, stdio: ["ignore", "ignore", "inherit"] });
-      children.push(child);
-      watchdog.watch(children.flatMap(({ pid }) => pid ?? []));
-      await untilListening(port, child);
-      return { who, port, caPem, child };
+      const [name, ...args] = command;
+      const program = new RunningProgram(name, args, { detached: true, stdout: "ignore", stderr: "inherit" });
+      programs.push(program);
+      await untilListening(port, program);
+      return { who, port, caPem, program };
     };
     const server = join(import.meta.dirname, "webhook-server.mjs");
     const webhooks = [
@@ -101,28 +99,27 @@ await runScript(async (signal) => {
     };
     console.log(values.output === "json" ? JSON.stringify(report, undefined, 2) : render(report));
   } finally {
-    for (const child of children) child.kill("SIGKILL");
-    watchdog.disarm();
+    await Promise.all(programs.map((program) => program.kill()));
     rmSync(folder, { recursive: true, force: true });
   }
 });
 
 async function measure(
-  { who, child, ...target }: Webhook,
+  { who, program, ...target }: Webhook,
   review: Buffer,
   { seconds, signal }: { readonly seconds: number; readonly signal: AbortSignal },
 ): Promise<Measurement> {
   // Both get the same time to warm up: compilers, pools, heaps.
   await sendLoad(target, review, { connections: CONNECTIONS, seconds: seconds / 2, signal });
   const latency = await sendLoad(target, review, { connections: 1, seconds, signal });
-  const before = cpuSecondsOf(child.pid);
+  const before = cpuSecondsOf(program.pid);
   const throughput = await sendLoad(target, review, { connections: CONNECTIONS, seconds, signal });
-  const cpuMsPerReview = ((cpuSecondsOf(child.pid) - before) * 1_000) / throughput.requests;
+  const cpuMsPerReview = ((cpuSecondsOf(program.pid) - before) * 1_000) / throughput.requests;
   return { who, reviewBytes: review.length, latency, throughput, cpuMsPerReview };
 }
 
 function peaksOf(webhooks: readonly Webhook[]): Readonly<Record<string, number>> {
-  return Object.fromEntries(webhooks.map(({ who, child }) => [who, peakMegabytesOf(child.pid)]));
+  return Object.fromEntries(webhooks.map(({ who, program }) => [who, peakMegabytesOf(program.pid)]));
 }
 
 /** Go's own cache makes this a matter of a second from the second time on. */
@@ -132,13 +129,13 @@ async function buildGo(): Promise<string> {
   say("building the webhook to compare with (a minute or two, once)");
   const args = ["build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", output, "."];
   const env = { ...process.env, CGO_ENABLED: "0" };
-  const child = spawn("go", args, { cwd: GO_FOLDER, env, stdio: ["ignore", "ignore", "inherit"] });
-  const [code] = (await once(child, "close")) as [number | null];
+  const { code } = await new RunningProgram("go", args, { cwd: GO_FOLDER, env, stdout: "ignore", stderr: "inherit" })
+    .ended;
   if (code !== 0) throw new Error(`Cannot build the webhook to compare with: go build ended with code ${code}`);
   return output;
 }
 
-async function untilListening(port: number, child: ChildProcess): Promise<void> {
+async function untilListening(port: number, program: RunningProgram): Promise<void> {
   const deadline = performance.now() + 30_000;
   for (;;) {
     const socket = connect({ host: "127.0.0.1", port });
@@ -148,7 +145,7 @@ async function untilListening(port: number, child: ChildProcess): Promise<void> 
     );
     socket.destroy();
     if (isUp) return;
-    if (child.exitCode !== null || performance.now() > deadline) throw new Error(`Cannot start ${child.spawnfile}`);
+    if (!program.isRunning || performance.now() > deadline) throw new Error(`Cannot start the webhook on port ${port}`);
     await sleep(50);
   }
 }

@@ -7,7 +7,7 @@ import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
 
 import { ensureBinaries } from "./control-plane/binaries.ts";
-import { endWithThisProcess } from "./control-plane/watchdog.ts";
+import { endWithThisProcess } from "./processes/watchdog.ts";
 import { needOf } from "./needs.ts";
 
 const ROOT = join(import.meta.dirname, "..");

@@ -1,9 +1,7 @@
-import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import type { Test } from "tap";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { type RunningProgram, startKsvm } from "../processes/program.ts";
 
 /** One line that `ksvm migrate -o json` writes. */
 export type KsvmLine =
@@ -18,37 +16,18 @@ export interface KsvmEnd {
   readonly lines: readonly KsvmLine[];
 }
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-
 /** A `ksvm migrate` in a process of its own. It ends with the test. */
 export class KsvmProcess {
   readonly ended: Promise<KsvmEnd>;
-  readonly #child: ReturnType<typeof spawn>;
+  readonly #program: RunningProgram;
   readonly #lines: KsvmLine[] = [];
   readonly #waiting = new Set<() => void>();
+  #read = 0;
 
   constructor(t: Test, kubeconfig: string, args: readonly string[]) {
-    const child = spawn(process.execPath, [MAIN, "migrate", "-o", "json", "--kubeconfig", kubeconfig, ...args], {
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    this.#child = child;
-    endWithThisProcess(child);
-    let stderr = "";
-    let rest = "";
-    child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
-    child.stdout.on("data", (chunk: Buffer) => {
-      const parts = (rest + chunk.toString()).split("\n");
-      rest = parts.pop() ?? "";
-      this.#lines.push(...parts.map((line) => JSON.parse(line) as KsvmLine));
-      this.#wake();
-    });
-    this.ended = new Promise((resolve) => {
-      child.on("close", (code) => {
-        resolve({ code, stderr, lines: this.#lines });
-        this.#wake();
-      });
-    });
-    t.teardown(() => this.kill());
+    this.#program = startKsvm(t, ["migrate", "-o", "json", "--kubeconfig", kubeconfig, ...args]);
+    this.#program.onOutput(() => this.#onOutput());
+    this.ended = this.#program.ended.then(({ code, stderr }) => ({ code, stderr, lines: this.#lines }));
   }
 
   /** What it has written so far. */
@@ -58,25 +37,32 @@ export class KsvmProcess {
 
   /** Ends it at once, as kill -9 does. */
   async kill(): Promise<KsvmEnd> {
-    this.#child.kill("SIGKILL");
+    this.#program.signal("SIGKILL");
     return this.ended;
   }
 
   /** Ends it as Ctrl-C does. */
   interrupt(): void {
-    this.#child.kill("SIGINT");
+    this.#program.signal("SIGINT");
   }
 
   /** Resolves once it wrote a line of one of these types, or ended without: then with `undefined`. */
   async untilLine(...types: readonly KsvmLine["type"][]): Promise<KsvmLine | undefined> {
     for (;;) {
       const found = this.#lines.find(({ type }) => types.includes(type));
-      if (found !== undefined || this.#child.exitCode !== null || this.#child.signalCode !== null) return found;
+      if (found !== undefined || !this.#program.isRunning) return found;
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
     }
   }
 
-  #wake(): void {
+  #onOutput(): void {
+    const text = this.#program.stdout;
+    const end = text.lastIndexOf("\n") + 1;
+    if (end > this.#read) {
+      const lines = text.slice(this.#read, end - 1).split("\n");
+      this.#lines.push(...lines.map((line) => JSON.parse(line) as KsvmLine));
+      this.#read = end;
+    }
     for (const resolve of this.#waiting) resolve();
     this.#waiting.clear();
   }

@@ -1,9 +1,6 @@
-import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import tap from "tap";
+import { KSVM, RunningProgram } from "../processes/program.ts";
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const MIB = 2 ** 20;
 
 /**
@@ -62,14 +59,14 @@ async function smallestNewSpace(args: readonly string[]): Promise<number> {
 async function numberFrom(module: string, args: readonly string[]): Promise<number> {
   const preload = `data:text/javascript,${encodeURIComponent(module)}`;
   const { NODE_OPTIONS: _, ...env } = process.env;
-  const { stderr } = await promisify(execFile)(process.execPath, ["--import", preload, ...args], { env });
+  const { stderr } = await new RunningProgram(process.execPath, ["--import", preload, ...args], { env }).ended;
   // Anything else is a complaint about a flag that is unknown.
   if (!/^\d+$/.test(stderr)) throw new Error(stderr);
   return Number(stderr);
 }
 
 await tap.test("ksvm keeps the space for new objects at its initial size, whatever is allocated", async (t) => {
-  const bytes = await smallestNewSpace([MAIN, "--version"]);
+  const bytes = await smallestNewSpace([KSVM, "--version"]);
   t.ok(bytes <= 4 * MIB, `${bytes} bytes`);
 });
 
@@ -81,7 +78,7 @@ await tap.test("negative control: under the same load the space of a bare Node g
 await tap.test(
   "ksvm lets V8 compile the HTTP parser once only, without the 20 MiB of its optimizing compiler",
   async (t) => {
-    const kib = await numberFrom(REQUESTS, [MAIN, "--version"]);
+    const kib = await numberFrom(REQUESTS, [KSVM, "--version"]);
     t.ok(kib < 10 * 1_024, `${kib} KiB`);
   },
 );

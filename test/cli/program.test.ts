@@ -1,4 +1,3 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
@@ -8,7 +7,7 @@ import tap from "tap";
 
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { type ProgramEnd, startKsvm } from "../processes/program.ts";
 import {
   groupList,
   kubeconfigFor,
@@ -19,13 +18,7 @@ import {
   startServer,
 } from "../kube/local-server.ts";
 
-interface Run {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-async function run(args: readonly string[], signal: AbortSignal = new AbortController().signal): Promise<Run> {
+async function run(args: readonly string[], signal: AbortSignal = new AbortController().signal): Promise<ProgramEnd> {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const texts = Promise.all([text(stdout), text(stderr)]);
   const code = await runProgram(args, { stdout, stderr, signal });
@@ -33,17 +26,6 @@ async function run(args: readonly string[], signal: AbortSignal = new AbortContr
   stderr.end();
   const [out, err] = await texts;
   return { code, stdout: out, stderr: err };
-}
-
-const MAIN = join(import.meta.dirname, "..", "..", "src", "cli", "main.ts");
-
-async function runProcess(args: readonly string[], onStart?: (child: ChildProcess) => void): Promise<Run> {
-  const child = spawn(process.execPath, [MAIN, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  endWithThisProcess(child);
-  onStart?.(child);
-  const code = new Promise<number | null>((resolve) => child.on("close", resolve));
-  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
-  return { code: await code, stdout, stderr };
 }
 
 type Tap = Parameters<typeof startServer>[0] & { testdir(content: Record<string, string>): string };
@@ -172,14 +154,14 @@ for (const args of helps) {
 }
 
 await tap.test("main.ts ends with 1 and one line when no server listens", async (t) => {
-  const { code, stdout, stderr } = await runProcess(["plan", "--kubeconfig", kubeconfig(t, NOBODY)]);
+  const { code, stdout, stderr } = await startKsvm(t, ["plan", "--kubeconfig", kubeconfig(t, NOBODY)]).ended;
   t.equal(code, 1);
   t.equal(stdout, "");
   t.match(stderr, /^error: [^\n]* \[ServerUnreachable\]\n$/);
 });
 
 await tap.test("main.ts ends with 2 and one line when the arguments are wrong", async (t) => {
-  const { code, stdout, stderr } = await runProcess(["migrate"]);
+  const { code, stdout, stderr } = await startKsvm(t, ["migrate"]).ended;
   t.equal(code, 2);
   t.equal(stdout, "");
   t.match(stderr, /^error: [^\n]* \[Usage\]\n$/);
@@ -277,10 +259,12 @@ await tap.test("runProgram() logs an interruption as it logs everything else", a
   }
 });
 
-async function interruptProcess(t: Tap, args: readonly string[]): Promise<Run> {
+async function interruptProcess(t: Tap, args: readonly string[]): Promise<ProgramEnd> {
   const started: { kill?: () => unknown } = {};
   const flags = await interrupting(t, version, () => started.kill?.());
-  return runProcess([...args, ...flags], (child) => (started.kill = () => child.kill("SIGINT")));
+  const program = startKsvm(t, [...args, ...flags]);
+  started.kill = () => program.signal("SIGINT");
+  return program.ended;
 }
 
 await tap.test("main.ts ends with 130 when it is interrupted", async (t) => {

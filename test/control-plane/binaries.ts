@@ -1,8 +1,9 @@
-import { spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { accessSync, constants, existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
+import { RunningProgram } from "../processes/program.ts";
 import { ensureModule } from "./other-version.ts";
 import { readVersions, type Versions } from "./versions.ts";
 
@@ -91,27 +92,16 @@ async function build(name: BinaryName, output: string, { kubernetes, pinnedKuber
   const [major = "", minor = ""] = kubernetes.slice(1).split(".");
   const version = "k8s.io/component-base/version";
   const ldflags = `-s -w -X ${version}.gitVersion=${kubernetes} -X ${version}.gitMajor=${major} -X ${version}.gitMinor=${minor}`;
-  const child = spawn(
-    "go",
-    ["build", `-mod=${isPinned ? "readonly" : "mod"}`, "-trimpath", "-ldflags", ldflags, "-o", output, PACKAGES[name]],
-    {
-      cwd,
-      env: { ...process.env, CGO_ENABLED: "0" },
-      stdio: ["ignore", "ignore", "pipe"],
-    },
-  );
-  let errors = "";
-  child.stderr.on("data", (chunk: Buffer) => (errors += chunk.toString()));
-  // A process that ends without its build would leave the compiler at work for minutes.
-  const killGo = (): boolean => child.kill("SIGKILL");
-  process.on("exit", killGo);
+  const mode = `-mod=${isPinned ? "readonly" : "mod"}`;
+  const args = ["build", mode, "-trimpath", "-ldflags", ldflags, "-o", output, PACKAGES[name]];
+  const env = { ...process.env, CGO_ENABLED: "0" };
+  const go = new RunningProgram("go", args, { cwd, env, stdout: "ignore" });
   const done = showProgress(name);
   try {
-    const code = await new Promise<number | null>((resolve, reject) => child.on("error", reject).on("close", resolve));
-    if (code !== 0) throw new Error(`Cannot build "${name}": go build ended with code ${code}:\n${errors.trimEnd()}`);
+    const { code, stderr } = await go.ended;
+    if (code !== 0) throw new Error(`Cannot build "${name}": go build ended with code ${code}:\n${stderr.trimEnd()}`);
   } finally {
     done();
-    process.off("exit", killGo);
   }
 }
 

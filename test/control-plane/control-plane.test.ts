@@ -1,9 +1,9 @@
-import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import tap from "tap";
 
+import { type RunningProgram, startProgram, type Teardown } from "../processes/program.ts";
 import { ensureBinaries } from "./binaries.ts";
 import { startControlPlane } from "./control-plane.ts";
 
@@ -112,38 +112,44 @@ await tap.test("a killed parent leaves no process and no folder", async (t) => {
     const { dir, processes } = await startControlPlane();
     console.log(JSON.stringify({ dir, pids: processes.map(({ pid }) => pid) }));
     setInterval(() => {}, 1000);`;
-  const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  t.teardown(() => parent.kill("SIGKILL"));
-  const [line] = (await parent.stdout.take(1).toArray()) as Buffer[];
-  const { dir, pids } = JSON.parse(String(line)) as { dir: string; pids: number[] };
+  const parent = startScript(t, script);
+  const line = await firstLineOf(parent);
+  const { dir, pids } = JSON.parse(line) as { dir: string; pids: number[] };
   t.ok(pids.length === 2 && pids.every(isAlive));
-  parent.kill("SIGKILL");
+  await parent.kill();
   for (let tries = 0; (pids.some(isAlive) || existsSync(dir)) && tries < 100; tries++) await sleep(50);
   t.same(pids.filter(isAlive), []);
   t.notOk(existsSync(dir));
 });
 
 await tap.test("a killed parent takes the children along that are to end with it", async (t) => {
-  const module = JSON.stringify(new URL("watchdog.ts", import.meta.url).href);
+  const module = JSON.stringify(new URL("../processes/watchdog.ts", import.meta.url).href);
   const script = `
     import { spawn } from "node:child_process";
     import { endWithThisProcess } from ${module};
     const child = spawn("sleep", ["600"], { stdio: "ignore" });
     endWithThisProcess(child);
     console.log(child.pid);`;
-  const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  t.teardown(() => parent.kill("SIGKILL"));
-  const [line] = (await parent.stdout.take(1).toArray()) as Buffer[];
-  const pid = Number(String(line));
+  const parent = startScript(t, script);
+  const line = await firstLineOf(parent);
+  const pid = Number(line);
   t.ok(isAlive(pid));
-  parent.kill("SIGKILL");
+  await parent.kill();
   for (let tries = 0; isAlive(pid) && tries < 100; tries++) await sleep(50);
   t.notOk(isAlive(pid));
 });
+
+function startScript(t: Teardown, script: string): RunningProgram {
+  return startProgram(t, process.execPath, ["--input-type=module", "-e", script], { stderr: "inherit" });
+}
+
+async function firstLineOf(program: RunningProgram): Promise<string> {
+  while (!program.stdout.includes("\n")) {
+    if (!program.isRunning) throw new Error("the script ended without a line");
+    await sleep(20);
+  }
+  return program.stdout.slice(0, program.stdout.indexOf("\n"));
+}
 
 async function createWidget(name: string): Promise<void> {
   const body = { apiVersion: "example.com/v1", kind: "Widget", metadata: { name } };

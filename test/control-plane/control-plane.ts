@@ -12,7 +12,7 @@ import { kubeconfigText, type User } from "./kubeconfig.ts";
 import { ManagedProcess, type ManagedProcessSpec, startOnFreePorts } from "./managed-process.ts";
 import type { ControllerManagerOptions, ControlPlaneOptions, RequestOptions } from "./options.ts";
 import { CONTROLLER_MANAGER, prepareFiles } from "./prepare-files.ts";
-import { startWatchdog, type Watchdog } from "./watchdog.ts";
+import { startWatchdog, type Watchdog } from "../processes/watchdog.ts";
 
 export type { ApiserverOptions } from "./apiserver.ts";
 export type { ManagedProcess } from "./managed-process.ts";

@@ -1,9 +1,8 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { appendFileSync, closeSync, openSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { freePorts } from "./ports.ts";
-import { waitUntilStopped } from "./stopped.ts";
+import { RunningProgram } from "../processes/program.ts";
 
 const STARTS = 3;
 
@@ -26,7 +25,7 @@ export class ManagedProcess {
   readonly url: string;
   readonly logFile: string;
   #spec: ManagedProcessSpec;
-  #child: ChildProcess | undefined;
+  #program: RunningProgram | undefined;
   #ended: Promise<void> = Promise.resolve();
 
   constructor(spec: ManagedProcessSpec) {
@@ -38,7 +37,7 @@ export class ManagedProcess {
 
   /** The process id, or undefined when it does not run. */
   get pid(): number | undefined {
-    return this.#child?.pid;
+    return this.#program?.pid;
   }
 
   /**
@@ -46,25 +45,21 @@ export class ManagedProcess {
    * @throws {Error} when it runs already
    */
   start(): void {
-    if (this.#child !== undefined) throw new Error(`Cannot start ${this.name}: it runs already`);
+    if (this.#program !== undefined) throw new Error(`Cannot start ${this.name}: it runs already`);
     const log = openSync(this.logFile, "a");
     // In a session of its own, Ctrl-C in the terminal reaches the test only, which then ends things in order.
-    const child = spawn(this.#spec.command, this.#spec.args, { detached: true, stdio: ["ignore", log, log] });
+    const options = { detached: true, outlives: true, stdout: log, stderr: log } as const;
+    const program = new RunningProgram(this.#spec.command, this.#spec.args, options);
     closeSync(log);
-    child.unref();
-    this.#child = child;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const finish = (): void => {
-      this.#child = undefined;
-      this.#spec.onChange();
-      resolve();
-    };
-    child.once("exit", finish).once("error", (error) => {
-      // The program could not be run, so it writes no log of its own.
-      appendFileSync(this.logFile, `${error.message}\n`);
-      if (child.pid === undefined) finish();
-    });
-    this.#ended = promise;
+    this.#program = program;
+    // A program that could not be run writes no log of its own.
+    const onError = (error: unknown): void => appendFileSync(this.logFile, `${(error as Error).message}\n`);
+    this.#ended = program.ended
+      .then(() => undefined, onError)
+      .finally(() => {
+        this.#program = undefined;
+        this.#spec.onChange();
+      });
     this.#spec.onChange();
   }
 
@@ -76,7 +71,7 @@ export class ManagedProcess {
   async waitReady(timeoutMs = 60_000): Promise<void> {
     const deadline = performance.now() + timeoutMs;
     while (!(await this.#spec.isReady().catch(() => false))) {
-      if (this.#child === undefined) throw new Error(`Cannot start ${this.name}: it ended\n${this.logTail()}`);
+      if (this.#program === undefined) throw new Error(`Cannot start ${this.name}: it ended\n${this.logTail()}`);
       if (performance.now() > deadline) throw new Error(`${this.name} is not ready in time\n${this.logTail()}`);
       await sleep(50);
     }
@@ -87,7 +82,7 @@ export class ManagedProcess {
    * @throws {Error} when it is still there after 10 seconds
    */
   async kill(): Promise<void> {
-    this.#child?.kill("SIGKILL");
+    this.#program?.signal("SIGKILL");
     if (!(await this.#wait(10_000))) throw new Error(`Cannot end ${this.name}: process ${this.pid} is still there`);
   }
 
@@ -99,7 +94,7 @@ export class ManagedProcess {
    */
   async stop(deadlineMs = 70_000): Promise<boolean> {
     this.resume();
-    this.#child?.kill("SIGTERM");
+    this.#program?.signal("SIGTERM");
     if (await this.#wait(deadlineMs)) return true;
     await this.kill();
     return false;
@@ -107,13 +102,12 @@ export class ManagedProcess {
 
   /** Freezes it (SIGSTOP): its connections stay open and nothing is answered. */
   pause(): void {
-    this.#child?.kill("SIGSTOP");
-    if (this.pid !== undefined) waitUntilStopped(this.pid);
+    this.#program?.pause();
   }
 
   /** Lets a frozen program go on (SIGCONT). */
   resume(): void {
-    this.#child?.kill("SIGCONT");
+    this.#program?.resume();
   }
 
   /**
@@ -143,7 +137,7 @@ export class ManagedProcess {
 }
 
 /**
- * Makes and starts a program on ports that are free, with new ones should another process have taken them meanwhile.
+ * Makes and starts a program on ports that are free, with new ones if another process has taken them.
  * @returns the program once it serves
  * @throws {Error} with the end of its log when it does not start
  */

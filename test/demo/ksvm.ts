@@ -1,7 +1,6 @@
-import { spawn } from "node:child_process";
 import { join } from "node:path";
 
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { KSVM, RunningProgram } from "../processes/program.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 
@@ -24,24 +23,21 @@ export async function runKsvm(
   const { kubeconfig, signal, capture = false } = options;
   signal.throwIfAborted();
   // Detached, Ctrl-C in the terminal reaches the demo only, which hands it on once: a second one would end ksvm at once.
-  const child = spawn(process.execPath, ["src/cli/main.ts", ...args, "--kubeconfig", kubeconfig], {
+  const program = new RunningProgram(process.execPath, [KSVM, ...args, "--kubeconfig", kubeconfig], {
     cwd: ROOT,
     detached: true,
-    stdio: ["ignore", capture ? "pipe" : "inherit", "inherit"],
+    stdout: capture ? "pipe" : "inherit",
+    stderr: "inherit",
   });
-  // Detached, it would also outlive a demo that was killed, and go on asking for an API server that is gone.
-  endWithThisProcess(child);
   let deadline: NodeJS.Timeout | undefined;
   const interrupt = (): void => {
-    child.kill("SIGINT");
-    deadline = setTimeout(() => child.kill("SIGKILL"), INTERRUPT_DEADLINE_MS);
+    program.signal("SIGINT");
+    deadline = setTimeout(() => program.signal("SIGKILL"), INTERRUPT_DEADLINE_MS);
   };
   signal.addEventListener("abort", interrupt, { once: true });
-  let output = "";
-  child.stdout?.setEncoding("utf8").on("data", (text: string) => (output += text));
   try {
-    const code = await new Promise<number | null>((resolve, reject) => child.on("error", reject).on("close", resolve));
-    return { code, output };
+    const { code, stdout } = await program.ended;
+    return { code, output: stdout };
   } finally {
     clearTimeout(deadline);
     signal.removeEventListener("abort", interrupt);

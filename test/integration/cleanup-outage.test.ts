@@ -27,7 +27,7 @@ await t.test("a freeze that could not be lifted while the API server was down is
   const [apiserver] = cluster.controlPlane.apiservers;
   await apiserver?.kill();
   await delay(DOWN_MS);
-  t.equal(run.child.exitCode, null, "the command-line run does not end while its freeze is there");
+  t.ok(run.isRunning, "the command-line run does not end while its freeze is there");
   apiserver?.start();
   await apiserver?.waitReady();
   const { code, stdout, stderr } = await run.ended;

@@ -1,5 +1,3 @@
-import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
 import { Writable } from "node:stream";
 import type { Test } from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
@@ -10,19 +8,9 @@ import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { type ProgramEnd, type RunningProgram, startKsvm } from "../processes/program.ts";
 import { PatientTransport } from "./patient-transport.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
-
-/** How a run of ksvm ended. */
-export interface KsvmResult {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** The program as it is in src/. */
-export const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 /** A real control plane with what the integration tests do to it. Ends with the test. */
 export class Cluster {
@@ -67,7 +55,7 @@ export class Cluster {
         signal: options.signal ?? new AbortController().signal,
       },
     );
-    return { code, stdout, stderr } satisfies KsvmResult;
+    return { code, stdout, stderr } satisfies ProgramEnd;
   }
 
   /** Migrates with a settle time that fits a test in which nothing is under way when the storage version changes. */
@@ -76,20 +64,8 @@ export class Cluster {
   }
 
   /** Starts ksvm as a process of its own, as a user does. It ends with the test. */
-  spawnKsvm(t: Test, args: readonly string[]) {
-    const child = spawn(process.execPath, [MAIN, ...args, "--kubeconfig", this.kubeconfig], {
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    endWithThisProcess(child);
-    let stdout = "";
-    let stderr = "";
-    child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
-    child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
-    const ended = new Promise<KsvmResult>((resolve) => {
-      child.on("close", (code) => resolve({ code, stdout, stderr }));
-    });
-    t.teardown(() => child.kill("SIGKILL"));
-    return { child, ended, output: () => stdout };
+  spawnKsvm(t: Test, args: readonly string[]): RunningProgram {
+    return startKsvm(t, [...args, "--kubeconfig", this.kubeconfig]);
   }
 
   /** Creates a CRD and waits until its objects can be written in every served version. */

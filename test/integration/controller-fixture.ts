@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import type { Test } from "tap";
@@ -18,7 +17,7 @@ import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { MigrationOptions } from "../../src/migrator/run-context.ts";
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { startProgram } from "../processes/program.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
@@ -125,18 +124,9 @@ const ENTRY = fileURLToPath(new URL("controller-process.ts", import.meta.url));
 
 /** A replica in a process of its own, with leader election. It ends with the test. */
 export function spawnReplica(t: Test, cluster: Cluster, identity: string, settings: ControllerSettings = {}) {
-  const child = spawn(process.execPath, [ENTRY, cluster.kubeconfig, identity, JSON.stringify(settings)], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  endWithThisProcess(child);
-  let output = "";
-  child.stdout.on("data", (chunk: Buffer) => (output += chunk.toString()));
-  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-  t.teardown(async () => {
-    child.kill("SIGKILL");
-    await ended;
-  });
-  return { child, ended, output: () => output, isLeading: () => /leading/.test(output) };
+  const args = [ENTRY, cluster.kubeconfig, identity, JSON.stringify(settings)];
+  const program = startProgram(t, process.execPath, args, { stderr: "inherit" });
+  return { program, isLeading: () => /leading/.test(program.stdout) };
 }
 
 /** Creates a migration of a test's CRD, or of the resource that is named. */

@@ -35,7 +35,7 @@ await t.test("an outage of the API server costs the leader its Lease, and the mi
   await untilRewriting(cluster, kind);
   const [apiserver] = cluster.controlPlane.apiservers;
   await apiserver?.kill();
-  await eventually(async () => replica.output().includes("lost"), "it leads no more", 40_000);
+  await eventually(async () => replica.program.stdout.includes("lost"), "it leads no more", 40_000);
   await new Promise((resolve) => setTimeout(resolve, OUTAGE_MS - 10_000));
   apiserver?.start();
   await apiserver?.waitReady();

@@ -173,7 +173,7 @@ parallel("the rights of deploy/ are enough to sweep what a killed command-line r
     await untilRewriting(cluster, kind);
     t.match(await sweep(shipped, kind), [], "a run that lives is left alone");
     t.ok(await isFrozen(kind));
-    run.child.kill("SIGKILL");
+    run.signal("SIGKILL");
     await run.ended;
     const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
     if (!isLeaseThere) await api.delete(LEASES, lease);

@@ -31,7 +31,7 @@ parallel("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes", as
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
   await untilRewriting(cluster, kind, run);
-  run.child.kill("SIGINT");
+  run.signal("SIGINT");
   const { code, stderr } = await run.ended;
   t.equal(code, 130);
   t.match(stderr, /Interrupted: nothing was pruned, run again to resume \[Interrupted\]/);
@@ -54,7 +54,7 @@ parallel("after kill -9 the next run takes over the freeze, and writes no object
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
   await untilRewriting(cluster, kind, run);
-  run.child.kill("SIGKILL");
+  run.signal("SIGKILL");
   await run.ended;
   t.ok(hasFreezeAnnotation(await cluster.crd(kind)), "the dead run's freeze is still there");
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
@@ -109,7 +109,7 @@ parallel("W is not reused: one beyond what etcd has is void, as after a restore 
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
   await untilRewriting(cluster, kind, run);
-  run.child.kill("SIGINT");
+  run.signal("SIGINT");
   await run.ended;
   // As it would be had it been written later, at the last page, and etcd restored since; true to the letter otherwise.
   const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
@@ -196,7 +196,7 @@ parallel("Two writers: a run that wakes up after another took over does nothing 
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const sleeper = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
   await untilRewriting(cluster, kind, sleeper);
-  sleeper.child.kill("SIGSTOP");
+  sleeper.pause();
   // Slow enough to be still at work when the first one wakes up.
   const second = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
   const ownerNow = async (): Promise<string | undefined> => freezeOwnerOf(await cluster.crd(kind))?.identity;
@@ -204,7 +204,7 @@ parallel("Two writers: a run that wakes up after another took over does nothing 
   const hasTakenOver = async (): Promise<boolean> => ![undefined, before].includes(await ownerNow());
   await eventually(hasTakenOver, "the second run has taken over", TAKEN_OVER_WITHIN_MS);
   const owner = await ownerNow();
-  sleeper.child.kill("SIGCONT");
+  sleeper.resume();
   const late = await sleeper.ended;
   t.equal(late.code, 1);
   // The one that took over first swept the freeze of the one that it held for dead.

@@ -106,7 +106,7 @@ await t.test(
       async () => ((await keysOf(prefixOf(kind)))[storedWith(second)] ?? 0) > 25,
       "some objects have the second key",
     );
-    run.child.kill("SIGKILL");
+    run.signal("SIGKILL");
     await run.ended;
     t.ok(((await keysOf(prefixOf(kind)))[storedWith(second)] ?? 0) < OBJECTS, "it was in the middle");
 
@@ -133,7 +133,7 @@ await t.test("kill -9 of a run on Secrets, a key rotation, and a second run: not
   const second = await rotate();
   const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", ...SLOWLY, "secrets"]);
   await eventually(async () => ((await keysOf(prefix))[storedWith(second)] ?? 0) > 25, "some have the second key");
-  run.child.kill("SIGKILL");
+  run.signal("SIGKILL");
   await run.ended;
   t.ok(((await keysOf(prefix))[storedWith(second)] ?? 0) < OBJECTS, "it was in the middle");
 

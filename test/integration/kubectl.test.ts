@@ -3,8 +3,9 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import type { ProgramEnd } from "../processes/program.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
-import { Cluster, eventually, type KsvmResult } from "./cluster.ts";
+import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { INSTALL_JOB, NAMESPACE, overlayWithImage } from "./installation.ts";
 import { kubectlOf } from "./kubectl.ts";
@@ -102,7 +103,7 @@ await t.test("kubectl ksvm is ksvm: its output and its exit codes", async (t) =>
   t.match(await kubectl(["ksvm", "plan", "--nonsense"]), { code: 2, stdout: "", stderr: /unknown option/ });
 });
 
-function assertDenied(t: Test, { code, stderr }: KsvmResult, kind: TestKind): void {
+function assertDenied(t: Test, { code, stderr }: ProgramEnd, kind: TestKind): void {
   t.equal(code, 1);
   t.match(
     stderr,

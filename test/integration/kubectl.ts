@@ -1,24 +1,24 @@
-import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
 import { ensureBinaries } from "../control-plane/binaries.ts";
-import { type Cluster, type KsvmResult, MAIN } from "./cluster.ts";
+import { KSVM, type ProgramEnd, RunningProgram } from "../processes/program.ts";
+import type { Cluster } from "./cluster.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 /** Above every --timeout that a test gives. */
 const TIMEOUT_MS = 120_000;
 
 /** Runs kubectl in the project's folder; `input` is what `-f -` reads. */
-export type Kubectl = (args: readonly string[], input?: unknown) => Promise<KsvmResult>;
+export type Kubectl = (args: readonly string[], input?: unknown) => Promise<ProgramEnd>;
 
 /** kubectl as an administrator of the cluster has it, with the plugin `kubectl-ksvm` on PATH and a home of its own. */
 export async function kubectlOf({ controlPlane, kubeconfig }: Cluster): Promise<Kubectl> {
   const home = join(controlPlane.dir, "home");
   const bin = join(home, "bin");
   mkdirSync(bin, { recursive: true });
-  const plugin = `#!/bin/sh\nexec "${process.execPath}" "${MAIN}" "$@"\n`;
+  const plugin = `#!/bin/sh\nexec "${process.execPath}" "${KSVM}" "$@"\n`;
   writeFileSync(join(bin, "kubectl-ksvm"), plugin, { mode: 0o755 });
   const env = { PATH: bin, HOME: home, KUBECONFIG: kubeconfig };
   const { kubectl } = await ensureBinaries(["kubectl"]);
@@ -40,21 +40,8 @@ export async function render(folder: string): Promise<readonly NewObject[]> {
 export function runKubectl(
   program: string,
   args: readonly string[],
-  { env, input = "" }: { readonly env?: NodeJS.ProcessEnv; readonly input?: unknown } = {},
-): Promise<KsvmResult> {
-  const child = spawn(program, args, {
-    cwd: ROOT,
-    env: env ?? process.env,
-    timeout: TIMEOUT_MS,
-    killSignal: "SIGKILL",
-  });
-  let [stdout, stderr] = ["", ""];
-  child.stdout.on("data", (chunk: Buffer) => (stdout += chunk.toString()));
-  child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
-  // A program that does not read what it is given is no failure.
-  child.stdin.on("error", () => undefined);
-  child.stdin.end(typeof input === "string" ? input : JSON.stringify(input));
-  return new Promise((resolve, reject) => {
-    child.on("error", reject).on("close", (code) => resolve({ code, stdout, stderr }));
-  });
+  { env, input = "" }: { readonly env?: NodeJS.ProcessEnv | undefined; readonly input?: unknown } = {},
+): Promise<ProgramEnd> {
+  const text = typeof input === "string" ? input : JSON.stringify(input);
+  return new RunningProgram(program, args, { cwd: ROOT, env, input: text, timeoutMs: TIMEOUT_MS }).ended;
 }

@@ -1,8 +1,7 @@
-import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import t from "tap";
+import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
+import { startProgram } from "../processes/program.ts";
 import { buildProgram } from "./built-program.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -20,25 +19,21 @@ const SAMPLE_MS = 50;
 const cluster = await Cluster.start(t);
 
 /** Runs a program to its end and tells how large its resident set was at most. */
-async function peakOf(args: readonly string[]) {
-  // tap has every Node it starts, by NODE_OPTIONS, load modules of its own that double the memory with source maps.
-  const child = spawn("env", ["-u", "NODE_OPTIONS", process.execPath, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  endWithThisProcess(child);
-  let output = "";
+async function peakOf(t: Test, args: readonly string[]) {
+  const program = startProgram(t, process.execPath, args, { withoutTap: true });
   let peakMib = 0;
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => (output += chunk.toString()));
   const timer = setInterval(() => {
     try {
-      const status = readFileSync(`/proc/${child.pid}/status`, "latin1");
+      const status = readFileSync(`/proc/${program.pid}/status`, "latin1");
       // The last one: before its exec the child shows the memory of this process.
       peakMib = Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1] ?? peakMib * 1_024) / 1_024;
     } catch {
       // It has ended.
     }
   }, SAMPLE_MS);
-  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+  const { code, stdout, stderr } = await program.ended;
   clearInterval(timer);
-  return { code, output, peakMib };
+  return { code, output: stdout + stderr, peakMib };
 }
 
 await t.test("500 objects with 200 KB of annotations each do not fill the memory of ksvm migrate", async (t) => {
@@ -48,7 +43,7 @@ await t.test("500 objects with 200 KB of annotations each do not fill the memory
   await cluster.setVersions(kind, { storage: "v1" });
   const program = await buildProgram();
   const flags = ["--settle", "1s", "--kubeconfig", cluster.kubeconfig];
-  const { code, output, peakMib } = await peakOf([program, "migrate", kind.name, ...flags]);
+  const { code, output, peakMib } = await peakOf(t, [program, "migrate", kind.name, ...flags]);
   t.equal(code, 0, output);
   t.comment(`peak: ${peakMib.toFixed(0)} MiB`);
   t.ok(peakMib > 30 && peakMib < BOUND_MIB, `${peakMib.toFixed(0)} MiB at the peak`);

@@ -76,8 +76,7 @@ await t.test("a migration deleted while no replica leads leaves an orphan, which
   const created = await createMigration(cluster, kind);
   const replica = spawnReplica(t, cluster, "dies", SLOW);
   await untilRewriting(cluster, kind);
-  replica.child.kill("SIGKILL");
-  await replica.ended;
+  await replica.program.kill();
   await deleteMigration(cluster, created);
   t.match(freezeOwnerOf(await cluster.crd(kind))?.identity, /^dies\//);
 

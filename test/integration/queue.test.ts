@@ -66,8 +66,8 @@ await t.test(
     );
     t.comment(`the reason after ${since()}`);
     await eventually(
-      async () => /: pending: number \d in the queue; at work: stuck/.test(run.output()),
-      `ksvm migrate says where it is:\n${run.output()}`,
+      async () => /: pending: number \d in the queue; at work: stuck/.test(run.stdout),
+      `ksvm migrate says where it is:\n${run.stdout}`,
     );
     const status = await cluster.ksvm(["status"]);
     t.match(status.stdout, /stuck.* WaitingForWebhook: webhook "conversion webhook for example.com/);

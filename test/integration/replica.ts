@@ -1,8 +1,7 @@
-import { spawn } from "node:child_process";
 import { createServer, type AddressInfo } from "node:net";
 import type { Test } from "tap";
-import { endWithThisProcess } from "../control-plane/watchdog.ts";
-import { type Cluster, eventually, MAIN } from "./cluster.ts";
+import { KSVM, startProgram } from "../processes/program.ts";
+import { type Cluster, eventually } from "./cluster.ts";
 
 /** One `ksvm controller` in a process of its own. */
 export interface Replica {
@@ -65,7 +64,7 @@ export async function spawnController(
   cluster: Pick<Cluster, "kubeconfig">,
   options: ReplicaOptions,
 ): Promise<Replica> {
-  const { webhookPort, byService = false, flags = [], listenPort = webhookPort, main = MAIN } = options;
+  const { webhookPort, byService = false, flags = [], listenPort = webhookPort, main = KSVM } = options;
   const healthPort = await freePort();
   const known = {
     kubeconfig: cluster.kubeconfig,
@@ -85,17 +84,8 @@ export async function spawnController(
     ...QUICK_FLAGS,
     ...flags,
   ];
-  // tap has every Node it starts, by NODE_OPTIONS, load modules of its own that double the memory with source maps.
-  const command = ["-u", "NODE_OPTIONS", process.execPath, main, ...args];
-  const child = spawn("env", command, { stdio: ["ignore", "ignore", "pipe"] });
-  endWithThisProcess(child);
-  let log = "";
-  child.stderr.on("data", (chunk: Buffer) => (log += chunk.toString()));
-  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-  t.teardown(async () => {
-    child.kill("SIGKILL");
-    await ended;
-  });
+  const program = startProgram(t, process.execPath, [main, ...args], { stdout: "ignore", withoutTap: true });
+  const log = (): string => program.stderr;
   const health = async (path: string): Promise<{ status: number; text: string }> => {
     try {
       const answer = await fetch(`http://127.0.0.1:${healthPort}${path}`, { signal: AbortSignal.timeout(5_000) });
@@ -104,15 +94,15 @@ export async function spawnController(
       return { status: 0, text: "" };
     }
   };
-  const isLeading = (): boolean => log.lastIndexOf('"Leading:') > log.lastIndexOf('"Stopped leading');
-  const identity = (): string => /"identity":"([^"]+)"/.exec(log)?.[1] ?? "";
+  const isLeading = (): boolean => log().lastIndexOf('"Leading:') > log().lastIndexOf('"Stopped leading');
+  const identity = (): string => /"identity":"([^"]+)"/.exec(log())?.[1] ?? "";
   return {
-    pid: child.pid ?? 0,
-    ended,
-    log: () => log,
+    pid: program.pid ?? 0,
+    ended: program.ended.then(({ code }) => code),
+    log,
     isLeading,
     identity,
-    kill: (signal) => void child.kill(signal),
+    kill: (signal) => program.signal(signal),
     health,
   };
 }

@@ -1,4 +1,5 @@
-import { type Cluster, eventually, type KsvmResult } from "./cluster.ts";
+import type { ProgramEnd } from "../processes/program.ts";
+import { type Cluster, eventually } from "./cluster.ts";
 import type { CrdShape, TestKind } from "./crd-fixture.ts";
 
 /** How many objects a slow run has to rewrite. */
@@ -19,7 +20,7 @@ export async function startSlowRun(
     readonly flags?: readonly string[];
     readonly signal?: AbortSignal;
   } = {},
-): Promise<{ readonly ended: Promise<KsvmResult> }> {
+): Promise<{ readonly ended: Promise<ProgramEnd> }> {
   const { shape, flags = [], signal } = options;
   await cluster.createStale(kind, SLOW_RUN_OBJECTS, shape);
   const ended = cluster.migrate([kind.name, ...SLOW_FLAGS, ...flags], signal === undefined ? {} : { signal });
@@ -43,9 +44,9 @@ const REWRITING_WITHIN_MS = 300_000;
 export async function untilRewriting(
   cluster: Cluster,
   kind: TestKind,
-  run?: { readonly ended: Promise<KsvmResult> },
+  run?: { readonly ended: Promise<ProgramEnd> },
 ): Promise<void> {
-  let end: KsvmResult | undefined;
+  let end: ProgramEnd | undefined;
   void run?.ended.then((result) => (end = result));
   const isUnderWay = async (): Promise<boolean> => {
     const ended = end;

@@ -1,9 +1,8 @@
-import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 import tap from "tap";
 import { runExecPlugin } from "../../../src/kube/connect/exec-plugin.ts";
+import { startProgram } from "../../processes/program.ts";
 
 const MODULE = pathToFileURL(join(import.meta.dirname, "../../../src/kube/connect/exec-plugin.ts")).href;
 const spec = {
@@ -40,10 +39,7 @@ for (const [mode, token] of [
   await tap.test(`runExecPlugin() lets a plugin ask on a terminal, with interactiveMode ${mode}`, async (t) => {
     const folder = t.testdir({ "plugin.mjs": ASKING });
     const args = ["--input-type=module", "--eval", program(join(folder, "plugin.mjs"), mode)];
-    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "pipe"] });
-    t.teardown(() => child.kill("SIGKILL"));
-    child.stdin.on("error", () => undefined).end("123456\n");
-    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    const { stdout, stderr } = await startProgram(t, process.execPath, args, { input: "123456\n" }).ended;
     t.equal(stdout, `${token}\n`, stderr);
     t.match(stderr, /code, please/, "the user sees the question");
   });
