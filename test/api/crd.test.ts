@@ -9,7 +9,7 @@ import {
   storageVersionsOf,
   storedVersionsOf,
 } from "../../src/api/crd.ts";
-import { crdWith } from "./crd-fixture.ts";
+import { crdWith } from "./crd-with.ts";
 
 const storageCases: readonly [versions: readonly string[], storage: readonly string[]][] = [
   [["v1+"], ["v1"]],

@@ -31,7 +31,7 @@ import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
 import { stateFactsOf } from "../../src/trigger/state-facts.ts";
 import { randomFrom } from "../chaos/random.ts";
 import { builtIn, NOW } from "../trigger/situation.ts";
-import { crdWith } from "./crd-fixture.ts";
+import { crdWith } from "./crd-with.ts";
 import { eachMutation, mutated } from "./json-mutations.ts";
 
 const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));

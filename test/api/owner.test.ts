@@ -11,7 +11,7 @@ import {
   ownerAnnotationOf,
   parseOwner,
 } from "../../src/api/owner.ts";
-import { crdWith } from "./crd-fixture.ts";
+import { crdWith } from "./crd-with.ts";
 
 const OWNER = { lease: "kube-system/ksvm-1", identity: "host_1", since: "2026-01-01T00:00:00.000Z" };
 

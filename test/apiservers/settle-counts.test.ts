@@ -5,7 +5,7 @@ import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { type SettleOptions, settle } from "../../src/apiservers/settle-wait.ts";
-import { crdWith } from "../api/crd-fixture.ts";
+import { crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const SETTLE_MS = 60_000;

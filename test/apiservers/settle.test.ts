@@ -9,7 +9,7 @@ import {
   type SeenChange,
   settleRemainingMs,
 } from "../../src/apiservers/settle.ts";
-import { crdWith } from "../api/crd-fixture.ts";
+import { crdWith } from "../api/crd-with.ts";
 
 const OWNS_VERSIONS = { "f:spec": { "f:group": {}, "f:versions": {} } };
 const at = (minute: number): string => `2026-01-01T00:0${minute}:00Z`;

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join, normalize } from "node:path";
+import { basename, dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import tap from "tap";
 
@@ -67,6 +67,15 @@ await tap.test("no directory holds more than an eighth of the code", async (t) =
   const all = [...lines.values()].reduce((sum, one) => sum + one, 0);
   t.same(
     [...lines].filter(([, count]) => count > all * LARGEST_SHARE),
+    [],
+  );
+});
+
+await tap.test("no two files of the tests have the same name", async (t) => {
+  const paths = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" });
+  const names = paths.filter((path) => path.endsWith(".ts")).map((path) => basename(path));
+  t.same(
+    names.filter((name, index) => names.indexOf(name) !== index),
     [],
   );
 });

@@ -4,7 +4,7 @@ import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { brokenExpectation, type CrdExpectation } from "../../src/freeze/crd-expectation.ts";
-import { type CrdTraits, crdWith } from "../api/crd-fixture.ts";
+import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
 const OWNER = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
 const FROZEN = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: OWNER };

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import tap from "tap";
 
 import { labelChangePatch, PROBE_LABEL, PROBE_VERSION, storageChangePatch } from "../../src/freeze/freeze-probe.ts";
-import { crdWith } from "../api/crd-fixture.ts";
+import { crdWith } from "../api/crd-with.ts";
 
 const AT_RESOURCE_VERSION = { op: "add", path: "/metadata/resourceVersion", value: "100" };
 

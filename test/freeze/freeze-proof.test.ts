@@ -4,7 +4,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { TransportError } from "../../src/kube/errors.ts";
 import { type AskResult, askAll } from "../../src/apiservers/ask-all.ts";
 import { freezeCheck, freezeNotProven, proveFreeze } from "../../src/freeze/freeze-proof.ts";
-import { crdWith } from "../api/crd-fixture.ts";
+import { crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { startServer } from "../kube/local-server.ts";
 

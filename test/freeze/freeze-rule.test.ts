@@ -3,7 +3,7 @@ import tap from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { freezeVerdict, isFrozen } from "../../src/freeze/freeze-rule.ts";
-import { crdWith, type CrdTraits, FROZEN } from "../webhook/crd-fixture.ts";
+import { crdWith, type CrdTraits, FROZEN } from "./freeze-rule-crd.ts";
 
 const MIGRATING = [{ type: "StorageMigrating", status: "True" }];
 const FLIPPED = { v1: false, v2: true };

@@ -13,7 +13,7 @@ import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Cleanup } from "../../src/retry/cleanup.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
-import { crdWith } from "../api/crd-fixture.ts";
+import { crdWith } from "../api/crd-with.ts";
 import { LeaseServer } from "../lease/lease-server.ts";
 import { ManualClock } from "../manual-clock.ts";
 

@@ -7,7 +7,7 @@ import { FreezeEvidence } from "../../src/migrator/freeze-evidence.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { RunBudget } from "../../src/retry/run-budget.ts";
-import { crdWith } from "../api/crd-fixture.ts";
+import { crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const MAX_FREEZE_IDLE_MS = 300_000;

@@ -3,7 +3,7 @@ import tap from "tap";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
-import { type CrdTraits, crdWith } from "../api/crd-fixture.ts";
+import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
 const OURS = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
 const BY_OURS = { annotations: { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: OURS } };

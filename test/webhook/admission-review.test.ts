@@ -1,6 +1,6 @@
 import tap from "tap";
 import { allowed, denied, errored, parseAdmissionReview } from "../../src/webhook/admission-review.ts";
-import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
+import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 
 const CRD = crdWith({ annotations: FROZEN, conditions: [{ type: "Established", status: "True" }] });
 

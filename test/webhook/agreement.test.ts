@@ -3,7 +3,7 @@ import tap from "tap";
 import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { buildWebhookApp, VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { freezeVerdict } from "../../src/freeze/freeze-rule.ts";
-import { type CrdTraits, crdWith, reviewOf } from "./crd-fixture.ts";
+import { type CrdTraits, crdWith, reviewOf } from "../freeze/freeze-rule-crd.ts";
 
 const name = fc.constantFrom("v1", "v2", "v1beta1", 'odd "name"\\', "ü");
 const key = fc.constantFrom(MIGRATING_ANNOTATION, `${MIGRATING_ANNOTATION}x`, "a", "constructor", "\n");

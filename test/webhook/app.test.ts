@@ -3,7 +3,7 @@ import tap from "tap";
 import { buildWebhookApp, DEFAULT_BODY_LIMIT } from "../../src/webhook/app.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
 import type { FreezeVerdict } from "../../src/freeze/freeze-rule.ts";
-import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
+import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 
 const FROZEN_CRD = crdWith({ annotations: FROZEN });
 const FLIPPED_CRD = crdWith({ annotations: FROZEN, versions: { v1: false, v2: true } });

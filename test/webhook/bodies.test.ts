@@ -7,7 +7,7 @@ import { Metrics } from "../../src/observability/metrics.ts";
 import { buildWebhookApp } from "../../src/webhook/app.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
 import { startWebhookServer, type WebhookServerOptions } from "../../src/webhook/server.ts";
-import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
+import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { issueServing } from "./issue-serving.ts";
 
 const { caPem, certificate } = await issueServing();

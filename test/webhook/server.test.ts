@@ -8,7 +8,7 @@ import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../../src/webhook/server.ts";
 import { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
-import { crdWith, FROZEN, reviewOf } from "./crd-fixture.ts";
+import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { issueServing } from "./issue-serving.ts";
 
 const [first, second] = await Promise.all([issueServing(), issueServing()]);

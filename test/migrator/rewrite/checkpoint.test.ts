@@ -9,7 +9,7 @@ import {
   formatCheckpoint,
   resumePointOf,
 } from "../../../src/migrator/rewrite/checkpoint.ts";
-import { crdWith } from "../../api/crd-fixture.ts";
+import { crdWith } from "../../api/crd-with.ts";
 
 const CRD = crdWith();
 const SERVERS = "each https://10.0.0.1:6443 0";

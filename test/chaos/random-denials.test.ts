@@ -11,7 +11,7 @@ import { type KsvmEnd, resultOf } from "./ksvm-process.ts";
 import { announcedSeed, IS_LONG, pick, type Random, randomFrom } from "./random.ts";
 import { Scenario } from "./scenario.ts";
 
-const seed = announcedSeed("webhook-denials.test.ts");
+const seed = announcedSeed("random-denials.test.ts");
 const cluster = await Cluster.start(t);
 const OBJECTS = IS_LONG ? 1_000 : 300;
 /** Slow, so that most objects are still old when a run begins, however slow the machine: those are what could be lost. */

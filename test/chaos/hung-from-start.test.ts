@@ -6,7 +6,7 @@ import { HELD_WRITES, PausableServers } from "./pausable-servers.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
 import { Scenario, type ScenarioOptions } from "./scenario.ts";
 
-const seed = announcedSeed("hung-apiserver.test.ts");
+const seed = announcedSeed("hung-from-start.test.ts");
 const REQUEST_TIMEOUT_S = 8;
 const HOST = "control-plane-2";
 // Host names of their own, and so an identity Lease each: by these alone the second one is known.

@@ -14,7 +14,7 @@ import { KsvmProcess, resultOf } from "./ksvm-process.ts";
 import { Load } from "./load.ts";
 import { announcedSeed, between, IS_LONG, type Random, randomFrom } from "./random.ts";
 
-const seed = announcedSeed("key-rotation.test.ts");
+const seed = announcedSeed("keys-under-load.test.ts");
 const random = randomFrom(seed);
 const ROTATIONS = IS_LONG ? 6 : 1;
 const OBJECTS = IS_LONG ? 300 : 120;
