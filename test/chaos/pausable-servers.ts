@@ -43,7 +43,7 @@ export class PausableServers {
     const [first, second] = overrides ?? [{}, {}];
     const cluster = await Cluster.start(t, { overrides: [first], requestTimeout: `${requestTimeoutS}s` });
     const relay = await relayToEtcd(t, cluster.controlPlane.etcd.url);
-    await cluster.controlPlane.addApiserver({ ...second, extraArgs: [`--etcd-servers=${relay.url}`] });
+    await cluster.controlPlane.addApiserver({ ...second, etcdUrl: relay.url });
     const slow = await holdCreates(t, cluster.api, { prefix: "held", heldMs: HELD_MS });
     const servers = new PausableServers(cluster, relay, () => slow.calls());
     t.teardown(() => servers.second.resume());
@@ -90,10 +90,10 @@ export class PausableServers {
     this.#relay.letGo();
   }
 
-  /** How many of those writes landed in the old version. */
+  /** How many of those writes landed in the old version, whatever a run rewrote since. */
   async lateWrites(kind: TestKind): Promise<number> {
-    const stored = await this.#controlPlane.stored.storedObjects(GROUP, kind.plural);
-    return stored.filter(({ name, apiVersion }) => name.startsWith("held") && apiVersion.endsWith("/v1alpha1")).length;
+    const created = await this.#controlPlane.stored.createdObjects(GROUP, kind.plural, "held");
+    return created.filter(({ apiVersion }) => apiVersion.endsWith("/v1alpha1")).length;
   }
 
   async #create(kind: TestKind, body: object, query = ""): Promise<number> {

@@ -24,7 +24,9 @@ export interface ApiserverOptions {
    * @default the machine's
    */
   readonly hostname?: string;
-  /** Further flags; a flag given here wins over the same one above. @default none */
+  /** Where it reaches etcd, such as through a relay. @default the etcd of the control plane */
+  readonly etcdUrl?: string;
+  /** Further flags; a flag given here wins over the same one above, where it takes one value. @default none */
   readonly extraArgs?: readonly string[];
 }
 
@@ -43,7 +45,11 @@ export interface Command {
 
 /** The command that runs an apiserver; writes the encryption configuration, if there is one, into the folder. */
 export function apiserverCommand(program: string, place: ApiserverPlace, options: ApiserverOptions): Command {
-  const args = [...placeArgs(place), ...encryptionArgs(place, options.encryptionConfig), ...optionArgs(options)];
+  const args = [
+    ...placeArgs({ ...place, etcdUrl: options.etcdUrl ?? place.etcdUrl }),
+    ...encryptionArgs(place, options.encryptionConfig),
+    ...optionArgs(options),
+  ];
   if (options.hostname === undefined) return { command: program, args };
   // Each step replaces the one before it, so that the process id stays that of the apiserver.
   const script = 'hostname "$0" && exec "$@"';

@@ -17,6 +17,7 @@ export interface Entry {
   readonly key: string;
   readonly value: Buffer;
   readonly modRevision: number;
+  readonly createRevision: number;
   /** How often it was written since it was created, its creation included. */
   readonly version: number;
 }
@@ -27,6 +28,7 @@ interface RangeReply {
     readonly key: string;
     readonly value?: string;
     readonly mod_revision: string;
+    readonly create_revision: string;
     readonly version: string;
   }[];
   readonly more?: boolean;
@@ -84,6 +86,20 @@ export class EtcdReader {
     });
   }
 
+  /**
+   * The objects of a custom resource as they were first written, whatever was written since, with names that begin so.
+   * @throws {Error} where etcd compacted one of those writes
+   */
+  async createdObjects(group: string, plural: string, namePrefix: string): Promise<StoredObject[]> {
+    const prefix = `/registry/${group}/${plural}/`;
+    const entries = await this.readPrefix(prefix, { keysOnly: true });
+    const wanted = entries.filter(({ key }) => key.slice(key.lastIndexOf("/") + 1).startsWith(namePrefix));
+    const first = await Promise.all(
+      wanted.map(({ key, createRevision }) => this.objectsUnder(key, { revision: createRevision })),
+    );
+    return first.flat();
+  }
+
   /** How many objects of a custom resource are stored in each apiVersion; encrypted ones count under provider and key. */
   async countByVersion(group: string, plural: string, options: ReadOptions = {}): Promise<Record<string, number>> {
     const counts: Record<string, number> = {};
@@ -121,10 +137,11 @@ export class EtcdReader {
 }
 
 function entriesOf(reply: RangeReply): Entry[] {
-  return (reply.kvs ?? []).map(({ key, value = "", mod_revision, version }) => ({
+  return (reply.kvs ?? []).map(({ key, value = "", mod_revision, create_revision, version }) => ({
     key: Buffer.from(key, "base64").toString(),
     value: Buffer.from(value, "base64"),
     modRevision: Number(mod_revision),
+    createRevision: Number(create_revision),
     version: Number(version),
   }));
 }
