@@ -40,6 +40,10 @@ check: $(TAP_BUILT) ## Lint, format, types, unit tests and docs parity; needs no
 	tsc -p .
 	node test/run-tests.ts unit
 
+.PHONY: coverage
+coverage: $(TAP_BUILT) ## Run the unit tests, or those of FILES, and print how much of src/ they cover
+	c8 --all --src src --include 'src/**' --reporter text --temp-directory .tap/coverage node test/run-tests.ts $(or $(FILES),unit)
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code
 	biome format --write .
