@@ -125,14 +125,25 @@ export function phaseAfterError({ reason, message, waitMs }: Verdict, spentMs: n
 }
 
 /**
+ * What counts at the most before the first error of its kind, in milliseconds: the pause after the error before, a minute at
+ * the most, and an attempt that ends soon. One that ran for longer did not fail until then.
+ */
+const BEFORE_NEW_KIND_MS = 120_000;
+
+/**
  * The errors that a migration ends its runs with, one after the other. All times are of one monotonic clock, in milliseconds.
  * Toward the limit of a wait counts the time between two errors in a row that wait no longer than that, whatever their
  * reasons: an outage that is waited for as long as it takes uses no limit up, and errors that take turns start none over.
+ * Before the first error of its kind (its reason and how long it is waited for) at most {@link BEFORE_NEW_KIND_MS} count, since
+ * the attempt may have worked until then. Before an error that comes again all of it counts, also after a long attempt and
+ * after others in between: what causes it has lasted. So a migration that gets no further ends, as there are few kinds.
  */
 export class Failing {
   #before: { readonly verdict: Verdict; readonly at: number } | undefined;
   /** Milliseconds that count toward each limit, by that limit. */
   readonly #spent = new Map<number, number>();
+  /** The kinds of errors so far. */
+  readonly #kinds = new Set<string>();
 
   /**
    * The phase after one more error.
@@ -142,9 +153,12 @@ export class Failing {
     const verdict = verdictOf(error);
     const { waitMs, reason } = verdict;
     const { verdict: last, at } = this.#before ?? { verdict: undefined, at: now };
+    const kind = `${reason} ${waitMs}`;
+    const betweenMs = this.#kinds.has(kind) ? now - at : Math.min(now - at, BEFORE_NEW_KIND_MS);
+    this.#kinds.add(kind);
     for (const [limitMs, spentMs] of this.#spent) {
       if (Math.max(last?.waitMs ?? 0, waitMs) <= limitMs) {
-        this.#spent.set(limitMs, spentMs + now - at);
+        this.#spent.set(limitMs, spentMs + betweenMs);
       }
     }
     const spentMs = this.#spent.get(waitMs) ?? 0;
@@ -158,5 +172,6 @@ export class Failing {
   progressed(): void {
     this.#before = undefined;
     this.#spent.clear();
+    this.#kinds.clear();
   }
 }

@@ -171,6 +171,28 @@ await tap.test(
   },
 );
 
+await tap.test("Failing counts no attempt that worked for long before the first error of its kind", async (t) => {
+  const [forbidden, prune] = [new KsvmError("Forbidden", "x"), new KsvmError("PruneFailed", "y")];
+  t.same(
+    phasesOf([0, forbidden], [25, prune], [37, prune], [38, prune]),
+    ["Waiting", "Waiting", "Waiting", "Failed"],
+    "two minutes of it count, for the pause and the begin of the attempt",
+  );
+  t.same(
+    phasesOf([0, forbidden], [25, prune], [50, forbidden]),
+    ["Waiting", "Waiting", "Failed"],
+    "errors that take turns come to an end, however long each attempt takes",
+  );
+  t.same(phasesOf([0, forbidden], [25, forbidden]), ["Waiting", "Failed"], "the same error again: nothing has changed");
+  const denied = spentOn(answer(401, "Unauthorized"));
+  const down = spentOn(new TransportError("GET /x", "https://server", refused));
+  t.same(
+    phasesOf([0, forbidden], [1, down], [2, forbidden], [30, denied]),
+    ["Waiting", "Waiting", "Waiting", "Waiting"],
+    "an outage with the same reason is of another kind",
+  );
+});
+
 await tap.test("Failing does not count a longer wait toward the limit of a shorter one", async (t) => {
   const missing = new KsvmError("ResourceNotFound", "x");
   t.same(phasesOf([0, new KsvmError("Forbidden", "x")], [14, missing], [15, missing]), [
@@ -189,4 +211,7 @@ await tap.test("Failing begins to count again once the migration got further", a
   t.match(failing.failed(error, 16 * MINUTE_MS), { phase: { type: "Waiting" }, isNew: true });
   t.match(failing.failed(error, 30 * MINUTE_MS), { phase: { type: "Waiting" }, isNew: false });
   t.match(failing.failed(error, 31 * MINUTE_MS), { phase: { type: "Failed" } });
+  failing.progressed();
+  failing.failed(new KsvmError("PruneFailed", "y"), 32 * MINUTE_MS);
+  t.match(failing.failed(error, 57 * MINUTE_MS), { phase: { type: "Waiting" } }, "each kind comes for the first time");
 });
