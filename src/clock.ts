@@ -10,6 +10,14 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/**
+ * The time of day less the monotonic time, in milliseconds. It jumps where the clock was set or the machine was suspended: the
+ * monotonic clock stands still then.
+ */
+export function wallOffsetOf(clock: Clock): number {
+  return clock.now() - clock.monotonic();
+}
+
 /** The longest time that a timer of Node.js can wait, in milliseconds: 24.8 days. A longer one ends after 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 

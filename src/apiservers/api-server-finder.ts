@@ -1,5 +1,5 @@
 import type { KubeConfig } from "@kubernetes/client-node";
-import type { Clock } from "../clock.ts";
+import { type Clock, wallOffsetOf } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { ApiClient } from "../kube/client.ts";
 import { withServer } from "../kube/connect/config.ts";
@@ -57,7 +57,7 @@ export class ApiServerFinder {
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
-    this.#wallOffset = options.clock.now() - options.clock.monotonic();
+    this.#wallOffset = wallOffsetOf(options.clock);
     this.#leases = new StandingLeases(options);
     this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
   }
@@ -138,7 +138,7 @@ export class ApiServerFinder {
    */
   #noticeSuspension(): void {
     const { clock } = this.#options;
-    const offset = clock.now() - clock.monotonic();
+    const offset = wallOffsetOf(clock);
     if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
       this.#silentAt = clock.monotonic();
     }

@@ -7,7 +7,7 @@ import { CRDS, objectPath } from "../kube/resources.ts";
 import type { ApiResponse } from "../kube/transport.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import type { Clock } from "../clock.ts";
+import { type Clock, wallOffsetOf } from "../clock.ts";
 import type { ApiServerEvent } from "./events.ts";
 import { lastVersionsChangeOf, type SeenChange, settleRemainingMs } from "./settle.ts";
 
@@ -28,6 +28,11 @@ export interface SettleOptions {
   readonly newestJoin?: number | undefined;
   /** Whether an API server was behind only just now. */
   readonly lagged: boolean;
+  /**
+   * What `wallOffsetOf()` said before the API servers were looked for. Machines that were suspended since then have clocks by
+   * which a change is long past, and a write that was under way has as much left to go as before. @default as it is now
+   */
+  readonly wallOffset?: number | undefined;
 }
 
 /** What an API server is asked, and what makes something of its answer. */
@@ -67,7 +72,7 @@ class Settling {
     this.#context = context;
     this.#options = options;
     const { clock, options: settings } = context;
-    this.#wallOffset = clock.now() - clock.monotonic();
+    this.#wallOffset = options.wallOffset ?? wallOffsetOf(clock);
     this.#deadline = clock.monotonic() + settings.settleMs + settings.convergenceTimeoutMs;
     if (options.newestJoin !== undefined) {
       this.#saw("join", options.newestJoin);
@@ -123,7 +128,7 @@ class Settling {
    */
   #noticeSuspension(serverNow: number): void {
     const { clock } = this.#context;
-    const offset = clock.now() - clock.monotonic();
+    const offset = wallOffsetOf(clock);
     if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
       this.#wallOffset = offset;
       this.#jumps++;

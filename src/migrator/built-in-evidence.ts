@@ -1,5 +1,6 @@
 import { resourceNameOf } from "../api/migration.ts";
 import { specKeyOf } from "../api/crd.ts";
+import { wallOffsetOf } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { resourcesOf } from "../kube/discovery.ts";
@@ -96,13 +97,15 @@ export class BuiltInEvidence {
    * @throws {KsvmError} NotConverged, naming the API server that disagrees.
    */
   async prove(): Promise<Foundation> {
-    const { client, emit, options } = this.#context;
+    const { client, clock, emit, options } = this.#context;
+    const wallOffset = wallOffsetOf(clock);
     const { apiServers, foundation, lagged, silent } = await this.#look(options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await settle(this.#context, {
       apiServers: apiServers.clients ?? [client],
       newestJoin: apiServers.newestJoin,
       lagged: lagged || silent || apiServers.silent === true,
+      wallOffset,
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#atStart = foundation;

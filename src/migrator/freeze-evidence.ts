@@ -7,6 +7,7 @@ import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { RunContext } from "./run-context.ts";
+import { wallOffsetOf } from "../clock.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -21,6 +22,7 @@ export class FreezeEvidence {
   readonly #restarts: ServerRestarts | undefined;
   readonly #onDifference: () => void;
   #atStart = "";
+  #wallOffset: number | undefined;
 
   /**
    * @param restarts where a restart of an API server voids what the run rests on, those that all its attempts have seen
@@ -52,6 +54,7 @@ export class FreezeEvidence {
    */
   async prove(): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
     const { client, clock, emit, findApiServers, options, signal } = this.#context;
+    this.#wallOffset = wallOffsetOf(clock);
     const apiServers = await findApiServers(signal);
     // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
     // with those of convergence.
@@ -90,6 +93,7 @@ export class FreezeEvidence {
       apiServers: apiServers.clients ?? [client],
       newestJoin: apiServers.newestJoin,
       lagged: silent || result.lagged || result.silent,
+      wallOffset: this.#wallOffset,
     });
   }
 

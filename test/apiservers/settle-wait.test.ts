@@ -167,6 +167,17 @@ await tap.test("settle() waits for all of the settle time after a suspension of 
   t.ok(clock.monotonic() >= clock.wokeAt + SETTLE_MS, `${clock.monotonic()} ms, woken at ${clock.wokeAt}`);
 });
 
+await tap.test(
+  "settle() waits after a suspension of machines between the look for API servers and the wait",
+  async (t) => {
+    /** The clocks of this machine and of the API server, an hour after the storage version changed. */
+    const { clock, settle: run } = setting(QUICK, 3_610_000);
+    const wallOffset = clock.now() - clock.monotonic() - 3_600_000;
+    await run({ ...OPTIONS, wallOffset });
+    t.ok(clock.monotonic() >= SETTLE_MS, `${clock.monotonic()} ms`);
+  },
+);
+
 /** Jumps by 6 s every 10 s of the first ones. */
 class JumpingClock extends FakeClock {
   readonly #jumps: number;

@@ -79,8 +79,10 @@ await tap.test("withoutEntriesOf() leaves an ignored API server out of the compa
 const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
 
 /** Two API servers; `shown` says what each shows at a time, in milliseconds since the start. */
-function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string }) {
-  const clock = new FakeClock();
+function setting(
+  shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string },
+  clock = new FakeClock(),
+) {
   const events: MigrationEvent[] = [];
   const clientOf = (server: string, hashAt: (ms: number) => string): ApiClient => {
     const request = async ({ path }: { path: string }): Promise<unknown> => {
@@ -109,6 +111,18 @@ function setting(shown: { readonly a: (ms: number) => string; readonly b: (ms: n
   const resource = { group: "apps", version: "v1", resource: "deployments", kind: "Deployment" };
   return { clock, events, evidence: new BuiltInEvidence(context, { resource, restarts: new ServerRestarts() }) };
 }
+
+await tap.test("BuiltInEvidence has late writes waited for after machines were suspended while it looks", async (t) => {
+  /** It jumps when the first answers have come. */
+  class SuspendedClock extends FakeClock {
+    override now(): number {
+      return super.now() + (this.monotonic() >= 20 ? 3_600_000 : 0);
+    }
+  }
+  const { clock, evidence } = setting({ a: () => "h1", b: () => "h1" }, new SuspendedClock());
+  await evidence.prove();
+  t.ok(clock.monotonic() >= 1_000, `${clock.monotonic()} ms`);
+});
 
 await tap.test("BuiltInEvidence holds where nothing changed", async (t) => {
   const { evidence, events } = setting({ a: () => "h1", b: () => "h1" });

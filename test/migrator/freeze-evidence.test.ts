@@ -1,8 +1,10 @@
 import tap from "tap";
+import { storageVersionHashOf } from "../../src/api/crd.ts";
+import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
-import type { Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
 import { FreezeEvidence } from "../../src/migrator/freeze-evidence.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
@@ -20,8 +22,7 @@ function evidenceOf(failure: Error) {
 }
 
 /** The same, of one that answers so. */
-function evidenceWith(request: () => Promise<unknown>) {
-  const clock = new FakeClock();
+function evidenceWith(request: (request: ApiRequest) => Promise<unknown>, clock = new FakeClock()) {
   const budget = new RunBudget();
   const seen = { differences: 0 };
   const transport = { server: "https://a", request, close: async () => undefined };
@@ -103,6 +104,62 @@ await tap.test("FreezeEvidence tells of another storage version also where the q
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
   t.equal(run.seen.differences, 1);
 });
+
+/** The clock of a machine that was suspended, with the API server on it. */
+class SuspendedClock extends FakeClock {
+  asleepMs = 0;
+
+  override now(): number {
+    return super.now() + this.asleepMs;
+  }
+}
+
+/** An API server that denies a storage change, and shows the storage version. */
+function answerTo({ body, method, path }: ApiRequest, time: string): unknown {
+  const isStorageChange = JSON.stringify(body ?? "").includes("/spec/versions");
+  if (method === "PATCH" && isStorageChange) {
+    const message = `admission webhook "guard" denied the request: ${FREEZE_REASON}: no`;
+    throw new ApiError("PATCH /x", 403, { answer: { kind: "Status", message } });
+  }
+  if (path === "/apis/example.com/v2") {
+    const storageVersionHash = storageVersionHashOf("example.com", "v2", "Widget");
+    return {
+      kind: "APIResourceList",
+      groupVersion: "example.com/v2",
+      resources: [{ ...OLD_HASH, storageVersionHash }],
+    };
+  }
+  return path === "/version" ? { gitVersion: "v1.36.3" } : frozenCrd(time);
+}
+
+/** Its storage version changed at this time, which is in managedFields. */
+function frozenCrd(time: string) {
+  const managedFields = [
+    { manager: "kubectl", operation: "Update", time, fieldsV1: { "f:spec": { "f:versions": {} } } },
+  ];
+  return crdWith({
+    metadata: { creationTimestamp: time, managedFields, annotations: { [MIGRATING_ANNOTATION]: "true" } },
+  });
+}
+
+for (const [when, isSuspended] of [
+  ["the freeze is proven", ({ method }: ApiRequest) => method === "PATCH"],
+  ["API servers are to converge", ({ path }: ApiRequest) => path === "/apis/example.com/v2"],
+  ["nothing is asked", () => false],
+] as const) {
+  await tap.test(`FreezeEvidence has late writes waited for after machines were suspended while ${when}`, async (t) => {
+    const clock = new SuspendedClock();
+    const time = new Date(clock.now() - 500).toISOString();
+    const run = evidenceWith(async (request) => {
+      clock.asleepMs = isSuspended(request) ? 3_600_000 : clock.asleepMs;
+      return { status: 200, body: answerTo(request, time), serverTime: clock.now() };
+    }, clock);
+    const { apiServers } = await run.evidence.prove();
+    clock.asleepMs = 3_600_000;
+    await run.evidence.settle(apiServers, false, frozenCrd(time));
+    t.ok(clock.monotonic() >= 1_000, `${clock.monotonic()} ms`);
+  });
+}
 
 await tap.test("FreezeEvidence takes failed requests for no other storage version", async (t) => {
   const run = evidenceOf(unavailable);
