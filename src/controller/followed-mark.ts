@@ -14,9 +14,12 @@ export interface FollowedMarkOptions {
   readonly logger: Logger;
   /** Where the Lease is that suspends all migrations. @default the namespace of seed 000 */
   readonly namespace?: string;
-  /** Told whenever the mark may have changed. */
+  /** Told whenever the mark has changed, and about once a minute. */
   readonly onChange: () => void;
 }
+
+/** What waits for a change, as a status that was refused does, is tried again after so many milliseconds without one. */
+const TELL_EVERY_MS = 60_000;
 
 /** What suspends all migrations, as the controller knows it. */
 export class FollowedMark {
@@ -25,6 +28,7 @@ export class FollowedMark {
   #mark: SuspendMark | null | undefined = null;
   readonly #failures: FailureLog;
   #deniedSince: number | undefined;
+  #toldAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: FollowedMarkOptions) {
     this.#options = options;
@@ -57,14 +61,18 @@ export class FollowedMark {
   }
 
   #set(mark: SuspendMark | undefined): void {
-    const { logger, onChange } = this.#options;
+    const { clock, logger, onChange } = this.#options;
+    const isNew = !this.isKnown || !isSameMark(this.mark, mark);
     if (mark !== undefined && this.mark?.since !== mark.since) {
       logger.warn({ ...mark }, "all migrations are suspended");
     } else if (mark === undefined && this.mark !== undefined) {
       logger.info("migrations are no longer suspended all together");
     }
     this.#mark = mark;
-    onChange();
+    if (isNew || clock.monotonic() - this.#toldAt >= TELL_EVERY_MS) {
+      this.#toldAt = clock.monotonic();
+      onChange();
+    }
   }
 
   #failed(error: unknown): void {
@@ -78,4 +86,8 @@ export class FollowedMark {
       this.#set(undefined);
     }
   }
+}
+
+function isSameMark(a: SuspendMark | undefined, b: SuspendMark | undefined): boolean {
+  return a?.since === b?.since && a?.by === b?.by;
 }

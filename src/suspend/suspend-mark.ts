@@ -118,8 +118,8 @@ export interface FollowSuspendMarkOptions {
   readonly signal: AbortSignal;
 }
 
-/** A watch that hears nothing is not trusted for longer than this, in milliseconds. */
-const RELIST_MS = 60_000;
+/** A watch that hears nothing is not trusted for longer than this, in milliseconds: a run that is suspended stops within seconds. */
+const RELIST_MS = 10_000;
 const MIN_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 10_000;
 

@@ -3,10 +3,13 @@ import tap, { type Test } from "tap";
 import { OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { stateOf } from "../../src/api/migration.ts";
 import { MigrationController } from "../../src/controller/migration-controller.ts";
+import type { OpenRun } from "../../src/controller/run-factory.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/transport.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { ApiStandIn } from "./api-stand-in.ts";
 
@@ -15,12 +18,12 @@ const FORBIDDEN = 'leases is forbidden: User "u" cannot list resource "leases" i
 const OLD = { created: "2026-01-01T00:00:00Z" };
 const YOUNG = { created: "2026-01-02T00:00:00Z" };
 
-function openRun(): never {
+function endAtOnce(): never {
   throw new KsvmError("ResourceNotMigratable", "it cannot be listed");
 }
 
 /** A controller of which every run ends at once, so that all there is to see is which one has its turn. */
-function startController(t: Test, api: ApiStandIn) {
+function startController(t: Test, api: ApiStandIn, openRun: OpenRun = endAtOnce) {
   const clock = new ManualClock();
   const lines: string[] = [];
   const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
@@ -88,6 +91,26 @@ await tap.test(
     t.equal(api.get("one").metadata.annotations, undefined);
     api.refusal = () => undefined;
     await clock.advance(30_000);
+    t.equal(stateOf(api.get("one")), "Suspended");
+  },
+);
+
+// A stand-in: its watch of the Lease is open and tells of nothing, as that of an API server that hangs.
+await tap.test(
+  "MigrationController stops a run within seconds of suspend --all also where no watch tells of it",
+  async (t) => {
+    const api = new ApiStandIn();
+    api.add("one", OLD);
+    const { clock } = startController(t, api, ({ signal }) => {
+      const retrier = new Retrier({ clock, random: () => 0 });
+      const find = (): Promise<void> => clock.sleep(3_600_000, signal);
+      const context = { client: { find }, options: {}, retrier, signal } as unknown as RunContext;
+      return { context, stall: () => undefined, close: () => Promise.resolve() };
+    });
+    await clock.advance(21_000);
+    t.equal(stateOf(api.get("one")), "Running");
+    api.isSuspended = true;
+    await clock.advance(15_000);
     t.equal(stateOf(api.get("one")), "Suspended");
   },
 );
