@@ -1,6 +1,7 @@
 import { storageVersionHashOf } from "../api/crd.ts";
 import type { ObjectMeta } from "../api/meta.ts";
 import { resourceNameOf } from "../api/migration.ts";
+import type { Projection } from "../json/json-projection.ts";
 
 /**
  * A StorageVersion (seed 003) as it was built: the seed's agreedEncodingVersion is commonEncodingVersion.
@@ -15,6 +16,20 @@ export interface StorageVersion {
     readonly conditions?: readonly { readonly type: string; readonly status: string }[];
   };
 }
+
+/** What {@link storageVersionFactsOf} reads, and the name. */
+export const STORAGE_VERSION_FIELDS: Projection = {
+  fields: {
+    metadata: { fields: { name: "all", uid: "all", resourceVersion: "all" } },
+    status: {
+      fields: {
+        commonEncodingVersion: "all",
+        storageVersions: { items: { fields: { apiServerID: "all", encodingVersion: "all" } } },
+        conditions: { items: { fields: { type: "all", status: "all" } } },
+      },
+    },
+  },
+};
 
 /** What matters of a StorageVersion. */
 export interface StorageVersionFacts {

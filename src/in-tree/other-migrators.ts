@@ -1,6 +1,8 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
+import type { Projection } from "../json/json-projection.ts";
+import { projectedPages } from "../kube/list-projected.ts";
 import { DEPLOYMENTS } from "../kube/resources.ts";
 
 /** A Deployment of apps/v1, as far as it is looked at. */
@@ -31,6 +33,29 @@ export interface OtherMigrator {
 
 /** Deployments on one page. */
 const PAGE_SIZE = 40;
+/** What is read of each: other clients may make them as large as an object may be. */
+const DEPLOYMENT_FIELDS: Projection = {
+  fields: {
+    metadata: {
+      fields: {
+        name: "all",
+        namespace: "all",
+        uid: "all",
+        labels: { fields: { "app.kubernetes.io/name": "all", "app.kubernetes.io/component": "all" } },
+      },
+    },
+    spec: {
+      fields: {
+        replicas: "all",
+        template: {
+          fields: {
+            spec: { fields: { containers: { items: { fields: { name: "all", image: "all", command: "all" } } } } },
+          },
+        },
+      },
+    },
+  },
+};
 
 /** https://github.com/kubernetes-sigs/kube-storage-version-migrator/tree/master/manifests */
 const ORIGINAL_IMAGES = [
@@ -51,8 +76,9 @@ export async function findOtherMigrators(
   options: CallOptions = {},
 ): Promise<readonly OtherMigrator[]> {
   const found: OtherMigrator[] = [];
-  for await (const page of client.pages<Deployment>(DEPLOYMENTS, { limit: PAGE_SIZE, ...options })) {
-    found.push(...page.flatMap((deployment) => otherMigratorOf(deployment, namespace) ?? []));
+  const list = { limit: PAGE_SIZE, projection: DEPLOYMENT_FIELDS, ...options };
+  for await (const { items } of projectedPages(client.transport, DEPLOYMENTS, list)) {
+    found.push(...items.flatMap((deployment) => otherMigratorOf(deployment as Deployment, namespace) ?? []));
   }
   return found;
 }

@@ -10,7 +10,6 @@ import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
-import { TokenTrail } from "./token-trail.ts";
 import type { Fence, Transport } from "./transport.ts";
 
 /** Which object, and until when. */
@@ -176,29 +175,6 @@ export class ApiClient {
     const path = collectionPath(resource);
     const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
     return (await this.transport.read(request, readListedPage)).body;
-  }
-
-  /**
-   * Lists whole objects page by page, so that memory holds one page.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list; {KsvmError} ApiRequestFailed where
-   *   the list goes in a circle.
-   */
-  async *pages<T>(resource: Resource, options: CallOptions & { readonly limit: number }): AsyncGenerator<readonly T[]> {
-    const path = collectionPath(resource);
-    const trail = new TokenTrail(path);
-    let continueToken: string | undefined;
-    do {
-      const { body } = await this.transport.request<
-        ListAnswer<T> & { readonly metadata?: { readonly continue?: string } }
-      >({
-        method: "GET",
-        path,
-        query: { limit: options.limit, continue: continueToken },
-        signal: options.signal,
-      });
-      yield itemsOf(body, path);
-      continueToken = trail.next(body.metadata?.continue);
-    } while (continueToken !== undefined);
   }
 
   /**

@@ -14,11 +14,30 @@ export interface ListProjectedOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** All objects of a resource at one resourceVersion, of each what was asked for. */
+/** Objects of a resource at one resourceVersion, of each what was asked for. */
 export interface ProjectedList {
   readonly items: readonly unknown[];
   /** From here on a watch misses nothing. */
   readonly resourceVersion: string;
+}
+
+/**
+ * Lists all objects of a resource, and keeps of each what a projection names.
+ * @throws as {@link projectedPages}.
+ */
+export async function listProjected(
+  transport: Transport,
+  resource: Resource,
+  options: ListProjectedOptions,
+): Promise<ProjectedList> {
+  const items: unknown[] = [];
+  let resourceVersion = "";
+  for await (const page of projectedPages(transport, resource, options)) {
+    items.push(...page.items);
+    // Of the first page: whatever happened since is in the watch, also where the pages should not be of one state.
+    resourceVersion ||= page.resourceVersion;
+  }
+  return { items, resourceVersion };
 }
 
 /**
@@ -27,25 +46,22 @@ export interface ProjectedList {
  *
  * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list goes in a circle.
  */
-export async function listProjected(
+export async function* projectedPages(
   transport: Transport,
   resource: Resource,
   { limit, projection, signal }: ListProjectedOptions,
-): Promise<ProjectedList> {
-  const items: unknown[] = [];
+): AsyncGenerator<ProjectedList> {
   const path = collectionPath(resource);
-  const onItem = (text: Buffer): void => void items.push(projectionOf(text, projection));
-  let resourceVersion: string | undefined;
   const trail = new TokenTrail(path);
   let continueToken: string | undefined;
   do {
+    const items: unknown[] = [];
+    const onItem = (text: Buffer): void => void items.push(projectionOf(text, projection));
     const request = { method: "GET", path, query: { limit, continue: continueToken }, signal } as const;
     const page = (await transport.read(request, (body) => readItems(body, onItem))).body;
     continueToken = trail.next(page.continueToken);
-    // Of the first page: whatever happened since is in the watch, also where the pages should not be of one state.
-    resourceVersion ??= page.resourceVersion;
+    yield { items, resourceVersion: page.resourceVersion };
   } while (continueToken !== undefined);
-  return { items, resourceVersion };
 }
 
 /** Reads an object, and builds only what the projection names. @throws {SyntaxError} where it is not JSON. */

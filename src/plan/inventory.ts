@@ -5,11 +5,12 @@ import { messageOf } from "../errors.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
+import { projectedPages } from "../kube/list-projected.ts";
 import { CRDS } from "../kube/resources.ts";
 import { type ServedResource, discoverResources, findResource } from "../resources/served-resource.ts";
 import { Pacer } from "../retry/pacer.ts";
 import { findCrd } from "../resources/read-crd.ts";
-import { type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
+import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
 import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
 
 /** A plan entry with the number of objects, as far as it can be told. */
@@ -98,8 +99,9 @@ async function builtInPlanner(
 
 async function planCrds(client: ApiClient, options: CallOptions): Promise<readonly PlanEntry[]> {
   const entries: PlanEntry[] = [];
-  for await (const page of client.pages<CustomResourceDefinition>(CRDS, { limit: CRD_PAGE_SIZE, ...options })) {
-    entries.push(...page.map(planCrd));
+  const list = { limit: CRD_PAGE_SIZE, projection: PLAN_FIELDS, ...options };
+  for await (const { items } of projectedPages(client.transport, CRDS, list)) {
+    entries.push(...items.map((crd) => planCrd(crd as CustomResourceDefinition)));
   }
   return entries.toSorted((a, b) => a.name.localeCompare(b.name));
 }

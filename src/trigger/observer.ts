@@ -4,6 +4,7 @@ import { KsvmError } from "../errors.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
+import { projectedPages } from "../kube/list-projected.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
@@ -14,6 +15,7 @@ import { CrdIndex } from "./crd-index.ts";
 import { discover } from "./discover.ts";
 import {
   resourceNameOfStorageVersion,
+  STORAGE_VERSION_FIELDS,
   type StorageVersion,
   type StorageVersionFacts,
   storageVersionFactsOf,
@@ -174,10 +176,10 @@ export class Observer {
   async #allStorageVersions(signal: AbortSignal): Promise<ReadonlyMap<string, StorageVersionFacts>> {
     const { client } = this.#options;
     const found = new Map<string, StorageVersionFacts>();
-    const options = { limit: STORAGE_VERSION_PAGE_SIZE, signal };
+    const options = { limit: STORAGE_VERSION_PAGE_SIZE, projection: STORAGE_VERSION_FIELDS, signal };
     try {
-      for await (const page of client.pages<StorageVersion>(STORAGE_VERSIONS, options)) {
-        for (const one of page) {
+      for await (const { items } of projectedPages(client.transport, STORAGE_VERSIONS, options)) {
+        for (const one of items as readonly StorageVersion[]) {
           found.set(resourceNameOfStorageVersion(one.metadata.name), storageVersionFactsOf(one));
         }
       }

@@ -1,6 +1,6 @@
 import tap from "tap";
 import { ApiClient } from "../../src/kube/client.ts";
-import { listProjected } from "../../src/kube/list-projected.ts";
+import { listProjected, projectedPages } from "../../src/kube/list-projected.ts";
 import { CRDS } from "../../src/kube/resources.ts";
 import { TokenTrail } from "../../src/kube/token-trail.ts";
 import { sendJson, startServer } from "./local-server.ts";
@@ -47,8 +47,8 @@ await tap.test("TokenTrail takes no list that begins again for a circle", async 
 
 // No API server does this; a proxy that caches, or an aggregated API server with a fault, would.
 const READERS: Readonly<Record<string, (client: ApiClient) => Promise<unknown>>> = {
-  pages: async (client: ApiClient) => {
-    for await (const _ of client.pages(CRDS, { limit: 1 }));
+  projectedPages: async (client: ApiClient) => {
+    for await (const _ of projectedPages(client.transport, CRDS, { limit: 1, projection: "all" }));
   },
   listProjected: (client: ApiClient) =>
     listProjected(client.transport, CRDS, {
