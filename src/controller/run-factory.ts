@@ -1,116 +1,65 @@
-import type { KubeConfig } from "@kubernetes/client-node";
-import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { PendingRequests } from "../kube/pending-requests.ts";
-import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
-import type { MigrationEvent } from "../migrator/events.ts";
 import { LeaseSightings } from "../apiservers/lease-sightings.ts";
-import { Limiter } from "../retry/limiter.ts";
-import { Pacer } from "../retry/pacer.ts";
-import { Retrier } from "../retry/retrier.ts";
-import type { MigrationOptions, RunContext } from "../migrator/run-context.ts";
+import { PendingRequests } from "../kube/pending-requests.ts";
+import {
+  type AssembledRun,
+  assembleRun,
+  type RunEnvironment,
+  type RunParts,
+  type RunSettings,
+} from "../migrator/assemble-run.ts";
+import type { RunContext } from "../migrator/run-context.ts";
 import { type Stall, StallWatch } from "./stall-watch.ts";
 
-/** What differs from run to run. */
-export type RunParts = Pick<RunContext, "emit" | "signal" | "identity" | "purpose"> &
-  Required<Pick<RunContext, "onPageDone">> &
-  Pick<RunContext, "awaitTurn" | "isDead" | "isPlaceWanted" | "onAdvance"> & {
-    readonly force: boolean;
+/** What a migration adds to a run. */
+export type MigrationParts = Omit<RunParts, "dryRun" | "onLimit"> &
+  Required<Pick<RunContext, "onPageDone">> & {
     /** `plural.group` */
     readonly resource: string;
   };
 
-/** A run that can be begun. */
-export interface OpenedRun {
-  readonly context: RunContext;
+/** A run that can be begun, and shows what it waits for. */
+export interface OpenedRun extends AssembledRun {
   /** What keeps the run from getting further; `undefined` where it gets further. */
   stall(): Stall | undefined;
-  /** Ends the connections that the run opened. */
-  close(): Promise<void>;
 }
 
 /** Makes what a run of the engine is handed. */
-export type OpenRun = (parts: RunParts) => OpenedRun;
+export type OpenRun = (parts: MigrationParts) => OpenedRun;
 
-/** The settings that all runs share. */
-export interface RunFactoryOptions {
-  readonly config: KubeConfig;
-  readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly options: Omit<MigrationOptions, "dryRun" | "force">;
-  /** Requests at the same time, in one run. */
-  readonly maxInFlight: number;
-  /** Requests per second, in one run; `Infinity` for no limit. */
-  readonly maxQps: number;
-  /** As of `ksvm migrate`, in milliseconds. */
-  readonly maxIdleMs: number;
-  readonly webhookWaitMs: number;
-  /** The API servers' addresses. @default they are found */
-  readonly apiserverEndpoints?: readonly string[] | undefined;
-  /** Names of identity Leases whose API servers are gone. @default none */
-  readonly ignoredApiservers?: readonly string[] | undefined;
-  /** Refuses to sample API servers that cannot be asked one by one. @default false */
-  readonly strict?: boolean;
-  /** Told of every failure that is retried. @default none */
-  readonly onRetry?: (error: unknown, delayMs: number) => void;
-  /** Told of every wait because of `maxQps`, in milliseconds. @default none */
-  readonly onWait?: (ms: number) => void;
+/** What the runs of a controller share. */
+export interface RunFactoryOptions extends RunSettings, RunEnvironment {
   /** Told how many requests a run may have under way, whenever that changes. @default none */
   readonly onLimit?: (resource: string, limit: number) => void;
 }
 
-/** The runs of the installed system: as those of `ksvm migrate`. */
-export function runFactory(shared: RunFactoryOptions): OpenRun {
-  const { client, clock, maxIdleMs, maxInFlight, maxQps, options, webhookWaitMs } = shared;
+/** The runs of the installed system: as those of `ksvm migrate`, with an eye on what stalls them. */
+export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
+  const { client, clock } = shared;
   const sightings = new LeaseSightings();
-  return ({ force, resource, ...given }) => {
+  return ({ resource, ...parts }) => {
     const stalls = new StallWatch(clock);
     const pending = new PendingRequests(clock);
-    const parts = {
-      ...given,
-      emit: (event: MigrationEvent): void => {
-        stalls.event(event);
-        given.emit(event);
-      },
+    const onRetry = (error: unknown, delayMs: number): void => {
+      stalls.failed(error, delayMs);
+      shared.onRetry?.(error, delayMs);
     };
-    const retrier = new Retrier({
-      clock,
-      random: Math.random,
-      maxIdleMs,
-      webhookWaitMs,
-      onRetry: (error, delayMs, object) => {
-        stalls.failed(error, delayMs);
-        shared.onRetry?.(error, delayMs);
-        parts.emit({
-          type: "retrying",
-          reason: messageOf(error),
-          delayMs,
-          ...(object === undefined ? {} : { object }),
-        });
+    const run = assembleRun(
+      { ...shared, sightings, onRetry },
+      {
+        ...parts,
+        dryRun: false,
+        emit: (event) => {
+          stalls.event(event);
+          parts.emit(event);
+        },
+        onLimit: (limit) => onLimit?.(resource, limit),
       },
-    });
-    const finder = new ApiServerFinder({
-      ...shared,
-      retrier,
-      endpoints: shared.apiserverEndpoints,
-      ignored: shared.ignoredApiservers,
-      sightings,
-      strict: shared.strict ?? false,
-      timeoutMs: options.convergenceTimeoutMs,
-      onLag: (server, reason) => parts.emit({ type: "lagging", server, reason }),
-    });
-    const limiter = new Limiter({ maxInFlight, onChange: (limit) => shared.onLimit?.(resource, limit) });
-    const context: RunContext = {
-      ...parts,
-      client: client.pendingIn(pending),
-      clock,
-      retrier,
-      findApiServers: (signal) => finder.findAll(options.settleMs, signal),
-      pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait: shared.onWait }),
-      options: { ...options, dryRun: false, force },
+    );
+    const { retrier } = run.context;
+    return {
+      ...run,
+      context: { ...run.context, client: client.pendingIn(pending) },
+      stall: () => stalls.stall(retrier.lastProgress, pending.oldest()),
     };
-    const stall = (): Stall | undefined => stalls.stall(retrier.lastProgress, pending.oldest());
-    return { context, stall, close: () => finder.close() };
   };
 }

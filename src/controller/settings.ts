@@ -1,5 +1,5 @@
 import type { CertificateSettings } from "../certs/ensure.ts";
-import type { RunFactoryOptions } from "./run-factory.ts";
+import type { RunSettings } from "../migrator/assemble-run.ts";
 
 /** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */
 export const CERTIFICATE_SOURCES = ["own", "files"] as const;
@@ -43,7 +43,7 @@ export interface ControllerSettings {
   /** The address of /livez, /readyz and /metrics. */
   readonly health: { readonly host: string; readonly port: number };
   /** How runs are made; with `options.crdMode` "rewrite" there is no webhook. */
-  readonly runs: Omit<RunFactoryOptions, "config" | "client" | "clock">;
+  readonly runs: RunSettings;
   readonly concurrentMigrations: number;
   /** `undefined` where migrations are created by users alone. */
   readonly trigger: { readonly intervalMs: number; readonly excludedGroups: readonly string[] } | undefined;

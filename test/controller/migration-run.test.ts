@@ -4,7 +4,7 @@ import { stateOf } from "../../src/api/migration.ts";
 import { EventRecorder } from "../../src/controller/event-recorder.ts";
 import { MigrationRecord } from "../../src/controller/migration-record.ts";
 import { MigrationRun } from "../../src/controller/migration-run.ts";
-import type { OpenedRun, RunParts } from "../../src/controller/run-factory.ts";
+import type { MigrationParts, OpenedRun } from "../../src/controller/run-factory.ts";
 import { type Slot, Slots } from "../../src/controller/slots.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
@@ -27,7 +27,7 @@ const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: overl
 const forbidden = new KsvmError("Forbidden", "Cannot migrate: this user may not list ms");
 
 /** What stands for the engine of a run. It gets the number of the attempt, from 1 on. */
-type Engine = (parts: RunParts, attempt: number) => Promise<never>;
+type Engine = (parts: MigrationParts, attempt: number) => Promise<never>;
 
 /** A migration that is carried out by an engine of the test's, of which only the end is of interest. */
 async function startRun(t: Test, engine: Engine, pulse: Pulse = NO_PULSE, clock = new ManualClock()) {
@@ -37,7 +37,7 @@ async function startRun(t: Test, engine: Engine, pulse: Pulse = NO_PULSE, clock 
   api.add("m", { created: "2026-01-01T00:00:00Z" });
   const { client } = api;
   const attempts: number[] = [];
-  const openRun = (parts: RunParts): OpenedRun => {
+  const openRun = (parts: MigrationParts): OpenedRun => {
     const find = (): Promise<never> => {
       attempts.push(clock.monotonic());
       return engine(parts, attempts.length);
@@ -83,7 +83,7 @@ async function startRun(t: Test, engine: Engine, pulse: Pulse = NO_PULSE, clock 
 }
 
 /** Gets stuck at once, waits, and ends as after an outage that lasts. */
-function stuckFor(waitMs: number, cause: Error): (parts: RunParts, clock: ManualClock) => Promise<never> {
+function stuckFor(waitMs: number, cause: Error): (parts: MigrationParts, clock: ManualClock) => Promise<never> {
   return async ({ emit, signal }, clock) => {
     emit({ type: "waiting", reason: "no answer", budgetMs: waitMs });
     await clock.sleep(waitMs, signal);

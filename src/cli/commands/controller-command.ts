@@ -13,6 +13,7 @@ import { EXIT } from "../render/exit-codes.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
+import { runSettingsOf } from "../flags/run-settings.ts";
 import { loggerOf } from "../shared/logger-of.ts";
 
 type ControllerFlags = FlagsOf<typeof CONTROLLER_FLAGS>;
@@ -67,20 +68,10 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
       timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },
     health: { host: flags.healthHost, port: flags.healthPort },
-    runs: {
-      options: {
-        ...flags,
-        leaseNamespace: flags.namespace,
-        crdMode: flags.manageStoredVersions ? "manage" : "rewrite",
-      },
-      maxInFlight: flags.maxInFlight,
-      maxQps: flags.maxQps,
-      maxIdleMs: flags.maxIdleMs,
-      webhookWaitMs: flags.webhookWaitMs,
-      apiserverEndpoints: flags.apiserverEndpoints,
-      ignoredApiservers: flags.ignoreApiserver,
-      strict: flags.convergence === "strict",
-    },
+    runs: runSettingsOf(flags, {
+      crdMode: flags.manageStoredVersions ? "manage" : "rewrite",
+      leaseNamespace: flags.namespace,
+    }),
     concurrentMigrations: flags.concurrentMigrations,
     trigger:
       flags.trigger === "on"

@@ -2,20 +2,17 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
 import { systemClock } from "../../clock.ts";
-import { KsvmError, messageOf } from "../../errors.ts";
+import { KsvmError } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
-import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
 import { LeaseSightings } from "../../apiservers/lease-sightings.ts";
 import type { EventSink } from "../../migrator/events.ts";
 import { planAll } from "../../plan/inventory.ts";
+import { assembleRun } from "../../migrator/assemble-run.ts";
 import { migrate } from "../../migrator/migrate.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
-import { Limiter } from "../../retry/limiter.ts";
-import { Pacer } from "../../retry/pacer.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
-import type { RunContext } from "../../migrator/run-context.ts";
 import { defineCommand } from "../shared/command.ts";
 import { type Connection, connect } from "../shared/connect.ts";
 import { isControllerRunning } from "./find-controller.ts";
@@ -24,6 +21,7 @@ import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { choice, toggle, value } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
+import { runSettingsOf } from "../flags/run-settings.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
 import type { CliIo } from "../render/io.ts";
@@ -107,7 +105,9 @@ async function isFollowing(
   if (flags.standalone || flags.dryRun) {
     return false;
   }
-  const retrier = retrierFor(flags, (event) => logger.debug({ event }, "Looking for a controller"));
+  const { maxIdleMs, webhookWaitMs } = flags;
+  const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for a controller");
+  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
   return isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
 }
 
@@ -170,54 +170,30 @@ async function runOne(
     log.debug({ event }, "Run event");
     reporter.event(event);
   };
-  const retrier = retrierFor(flags, emit);
-  const finder = new ApiServerFinder({
-    ...session.connection,
-    clock: systemClock,
-    retrier,
-    endpoints: flags.apiserverEndpoints,
-    ignored: flags.ignoreApiserver,
-    sightings: session.sightings,
-    strict: flags.convergence === "strict",
-    timeoutMs: flags.convergenceTimeoutMs,
-    onLag: (server, reason) => emit({ type: "lagging", server, reason }),
-  });
+  const { connection, io, sightings } = session;
+  const run = assembleRun(
+    {
+      ...connection,
+      ...runSettingsOf(flags, { crdMode: "manage", leaseNamespace: flags.leaseNamespace }),
+      clock: systemClock,
+      sightings,
+    },
+    {
+      dryRun: flags.dryRun,
+      force: flags.force,
+      identity: `${hostname()}_${randomUUID()}`,
+      purpose: "ksvm migrate",
+      emit,
+      cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
+      signal: io.signal,
+    },
+  );
   try {
-    const context = contextFor(session, { finder, retrier, emit });
     // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.
-    return await (flags.dryRun ? migrate(context, name) : migrateBesideInTree(context, name, flags.webhookWaitMs));
+    return await (flags.dryRun
+      ? migrate(run.context, name)
+      : migrateBesideInTree(run.context, name, flags.webhookWaitMs));
   } finally {
-    await finder.close();
+    await run.close();
   }
-}
-
-function contextFor(
-  { connection, io, flags }: MigrateSession,
-  { finder, retrier, emit }: { finder: ApiServerFinder; retrier: Retrier; emit: EventSink },
-): RunContext {
-  const { maxInFlight, maxQps } = flags;
-  return {
-    client: connection.client,
-    findApiServers: (signal) => finder.findAll(flags.settleMs, signal),
-    clock: systemClock,
-    retrier,
-    pacer: new Pacer({ clock: systemClock, maxInFlight, maxQps, limiter: new Limiter({ maxInFlight }) }),
-    identity: `${hostname()}_${randomUUID()}`,
-    purpose: "ksvm migrate",
-    options: { ...flags, crdMode: "manage" },
-    emit,
-    cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
-    signal: io.signal,
-  };
-}
-
-function retrierFor({ maxIdleMs, webhookWaitMs }: MigrateFlags, emit: EventSink): Retrier {
-  return new Retrier({
-    clock: systemClock,
-    random: Math.random,
-    maxIdleMs,
-    webhookWaitMs,
-    onRetry: (error, delayMs, object) =>
-      emit({ type: "retrying", reason: messageOf(error), delayMs, ...(object === undefined ? {} : { object }) }),
-  });
 }

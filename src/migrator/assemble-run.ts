@@ -1,0 +1,102 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
+import type { LeaseSightings } from "../apiservers/lease-sightings.ts";
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { Limiter } from "../retry/limiter.ts";
+import { Pacer } from "../retry/pacer.ts";
+import { Retrier } from "../retry/retrier.ts";
+import type { MigrationOptions, RunContext } from "./run-context.ts";
+
+/** What a user chooses for all runs of a process. */
+export interface RunSettings {
+  readonly options: Omit<MigrationOptions, "dryRun" | "force">;
+  /** Requests at the same time, in one run. */
+  readonly maxInFlight: number;
+  /** Requests per second, in one run; `Infinity` for no limit. */
+  readonly maxQps: number;
+  /** Milliseconds without any progress after which a run gives up. */
+  readonly maxIdleMs: number;
+  /** The same if a webhook of another client is what fails. */
+  readonly webhookWaitMs: number;
+  /** The API servers' addresses. @default they are found */
+  readonly apiserverEndpoints?: readonly string[] | undefined;
+  /** Names of identity Leases whose API servers are gone. @default none */
+  readonly ignoredApiservers?: readonly string[] | undefined;
+  /** Refuses to sample API servers that cannot be asked one by one. @default false */
+  readonly strict?: boolean;
+}
+
+/** What all runs of a process share. */
+export interface RunEnvironment {
+  readonly config: KubeConfig;
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  /** Told of every failure that is retried. @default none */
+  readonly onRetry?: (error: unknown, delayMs: number) => void;
+  /** Told of every wait because of `maxQps`, in milliseconds. @default none */
+  readonly onWait?: (ms: number) => void;
+}
+
+/** What differs from run to run. */
+export type RunParts = Omit<
+  RunContext,
+  "client" | "findApiServers" | "clock" | "retrier" | "budget" | "pacer" | "options"
+> &
+  Pick<MigrationOptions, "dryRun" | "force"> & {
+    /** Told how many requests the run may have under way, whenever that changes. @default none */
+    readonly onLimit?: (limit: number) => void;
+  };
+
+/** A run that can be begun. */
+export interface AssembledRun {
+  readonly context: RunContext;
+  /** Ends the connections that the run opened. */
+  close(): Promise<void>;
+}
+
+/**
+ * Makes what a run is handed: its retrier, limiter, pacer and the finder of API servers.
+ * @param sightings what earlier runs of this process saw of the identity Leases
+ */
+export function assembleRun(
+  shared: RunSettings & RunEnvironment & { readonly sightings: LeaseSightings },
+  { dryRun, force, onLimit, ...parts }: RunParts,
+): AssembledRun {
+  const { client, clock, maxInFlight, maxQps, onRetry, onWait, options } = shared;
+  const { emit } = parts;
+  const retrier = new Retrier({
+    clock,
+    random: Math.random,
+    maxIdleMs: shared.maxIdleMs,
+    webhookWaitMs: shared.webhookWaitMs,
+    onRetry: (error, delayMs, object) => {
+      onRetry?.(error, delayMs);
+      emit({ type: "retrying", reason: messageOf(error), delayMs, ...(object === undefined ? {} : { object }) });
+    },
+  });
+  const finder = new ApiServerFinder({
+    config: shared.config,
+    client,
+    clock,
+    retrier,
+    endpoints: shared.apiserverEndpoints,
+    ignored: shared.ignoredApiservers,
+    sightings: shared.sightings,
+    strict: shared.strict ?? false,
+    timeoutMs: options.convergenceTimeoutMs,
+    onLag: (server, reason) => emit({ type: "lagging", server, reason }),
+  });
+  const limiter = new Limiter({ maxInFlight, ...(onLimit === undefined ? {} : { onChange: onLimit }) });
+  const context: RunContext = {
+    ...parts,
+    client,
+    clock,
+    retrier,
+    findApiServers: (signal) => finder.findAll(options.settleMs, signal),
+    pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait }),
+    options: { ...options, dryRun, force },
+  };
+  return { context, close: () => finder.close() };
+}
