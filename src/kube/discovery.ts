@@ -109,6 +109,26 @@ export async function preferredVersions(
   return [{ group: "", version: "v1", versions: ["v1"] }, ...named];
 }
 
+/** A version of a group; the core group has an empty name. */
+export interface GroupVersion {
+  readonly group: string;
+  readonly version: string;
+}
+
+/**
+ * Every version that the API server lists, the preferred one of each group first.
+ * @throws as {@link preferredVersions}
+ */
+export async function listedVersions(
+  transport: Transport,
+  options: CallOptions = {},
+): Promise<readonly GroupVersion[]> {
+  const groups = await preferredVersions(transport, options);
+  return groups.flatMap(({ group, version, versions }) =>
+    [...new Set([version, ...versions])].map((name) => ({ group, version: name })),
+  );
+}
+
 interface GroupList {
   readonly kind?: unknown;
   readonly groups?: readonly {

@@ -8,7 +8,7 @@ import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "../apiservers/ask-all.ts";
-import type { ServedResource } from "../resources/served-resource.ts";
+import type { ServedResource } from "../resources/migratable.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";

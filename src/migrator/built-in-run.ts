@@ -1,5 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
-import type { ServedResource } from "../resources/served-resource.ts";
+import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInEvidence, changeBetween, type Foundation } from "./built-in-evidence.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";

@@ -1,6 +1,6 @@
 import { resourceNameOf } from "../api/migration.ts";
 import { accessForRewrite, assertAccess } from "./access-check.ts";
-import type { ServedResource } from "../resources/served-resource.ts";
+import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";

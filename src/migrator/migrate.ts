@@ -1,5 +1,6 @@
 import { isClean } from "../api/crd.ts";
-import { type ServedResource, findResource } from "../resources/served-resource.ts";
+import type { ServedResource } from "../resources/migratable.ts";
+import { findResource } from "../resources/served-resource.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";

@@ -1,4 +1,4 @@
-import type { ServedResource } from "../resources/served-resource.ts";
+import type { ServedResource } from "../resources/migratable.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import type { Tally } from "./rewrite/counts.ts";
 import type { ListPosition } from "./rewrite/list-position.ts";

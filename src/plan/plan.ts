@@ -11,7 +11,7 @@ import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import type { Projection } from "../json/json-projection.ts";
 import type { Resource } from "../kube/resources.ts";
-import type { ServedResource } from "../resources/served-resource.ts";
+import type { ServedResource } from "../resources/migratable.ts";
 import type { StoredEncoding } from "../resources/storage-states.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
+import { type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { API_SERVICES, apiVersionOf } from "../kube/resources.ts";
@@ -25,11 +25,6 @@ export interface DiscoverContext {
 export interface Discovery extends Selection {
   /** Versions of groups that could not be read and may have resources to migrate, as `*.group/version`. */
   readonly unread: readonly SkippedResource[];
-}
-
-interface GroupVersion {
-  readonly group: string;
-  readonly version: string;
 }
 
 interface Failure extends GroupVersion {
@@ -60,10 +55,7 @@ export async function discoverMigratable(context: DiscoverContext): Promise<Disc
   const found = new Map<string, DiscoveredVersion>();
   for (let attempt = 0; ; attempt++) {
     // Listed each time: a CRD may be deleted in between, and its group with it.
-    const groups = await retrier.run(() => preferredVersions(client.transport, { signal }), signal);
-    const listed = groups.flatMap(({ group, version, versions }) =>
-      [...new Set([version, ...versions])].map((name) => ({ group, version: name })),
-    );
+    const listed = await retrier.run(() => listedVersions(client.transport, { signal }), signal);
     const failures = await readInto(found, listed, context);
     const leftMs = deadline - clock.monotonic();
     if (failures.every(({ isDown }) => isDown) || leftMs <= 0) {

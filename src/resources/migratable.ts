@@ -1,12 +1,15 @@
 import { resourceNameOf } from "../api/migration.ts";
-import type { ApiResource } from "../kube/discovery.ts";
+import type { ApiResource, GroupVersion } from "../kube/discovery.ts";
 import type { Resource } from "../kube/resources.ts";
 
+/** A resource as discovery shows it, built-in or custom. */
+export interface ServedResource extends Resource {
+  readonly kind: string;
+  readonly storageVersionHash?: string;
+}
+
 /** What discovery shows of one group and version. */
-export interface DiscoveredVersion {
-  /** Empty for the core group. */
-  readonly group: string;
-  readonly version: string;
+export interface DiscoveredVersion extends GroupVersion {
   readonly resources: readonly ApiResource[];
 }
 
@@ -21,37 +24,60 @@ export interface SkippedResource {
 
 /** Which resources are to be migrated. */
 export interface Selection {
-  readonly migratable: readonly Resource[];
+  readonly migratable: readonly ServedResource[];
   readonly skipped: readonly SkippedResource[];
 }
 
 interface Candidate {
-  readonly resource: Resource;
+  readonly resource: ServedResource;
   readonly problem: string | undefined;
-  readonly hash: string | undefined;
+}
+
+/** The verbs without which objects cannot be rewritten, of those that a resource lacks. */
+export function missingVerbs({ verbs }: Pick<ApiResource, "verbs">): readonly string[] {
+  return ["list", "patch"].filter((verb) => !verbs.includes(verb));
+}
+
+/** Whether discovery lists a subresource, which is not stored. @param name as in `pods/status` */
+export function isSubresource(name: string): boolean {
+  return name.includes("/");
 }
 
 /**
- * Picks each stored resource once.
- *
- * Two resources of different groups with an equal storageVersionHash are the same objects in etcd (`events` and
- * `events.k8s.io`): the hash is of the group, version and kind that they are stored as. The first one is taken.
+ * Equal for two resources of different groups that are the same objects in etcd, as `events` and `events.k8s.io` are: a
+ * storageVersionHash is of the group, version and kind that objects are stored as. An aggregated API server may show any
+ * hash, so the plural counts, too.
+ * @param hash that of one API server, or those of all
+ */
+export function storageKeyOf({ resource }: Pick<Resource, "resource">, hash: string): string {
+  return `${resource} ${hash}`;
+}
+
+/** The resource of one entry of discovery. */
+export function servedResourceOf({ group, version }: GroupVersion, entry: ApiResource): ServedResource {
+  const { name, kind, storageVersionHash } = entry;
+  return { group, version, resource: name, kind, ...(storageVersionHash === undefined ? {} : { storageVersionHash }) };
+}
+
+/**
+ * Picks each stored resource once: of those that share their storage, the first one.
  *
  * @param versions in the order of discovery, the preferred version of a group first
  */
 export function selectMigratable(versions: readonly DiscoveredVersion[]): Selection {
   const candidates = candidatesOf(versions);
-  const migratable: Resource[] = [];
+  const migratable: ServedResource[] = [];
   const skipped: SkippedResource[] = [];
   const storedBy = new Map<string, string>();
-  for (const [name, { resource, problem, hash = "" }] of candidates) {
-    const sharedWith = storedBy.get(hash);
+  for (const [name, { resource, problem }] of candidates) {
+    const key = storageKeyOf(resource, resource.storageVersionHash ?? "");
+    const sharedWith = storedBy.get(key);
     if (problem !== undefined) {
       skipped.push({ resource: name, reason: problem });
     } else if (sharedWith !== undefined) {
       skipped.push({ resource: name, reason: `shares its storage with "${sharedWith}"` });
     } else {
-      storedBy.set(hash, name);
+      storedBy.set(key, name);
       migratable.push(resource);
     }
   }
@@ -61,11 +87,11 @@ export function selectMigratable(versions: readonly DiscoveredVersion[]): Select
 /** A resource counts in the first version in which it can be migrated, else in the first one at all. */
 function candidatesOf(versions: readonly DiscoveredVersion[]): ReadonlyMap<string, Candidate> {
   const found = new Map<string, Candidate>();
-  for (const { group, version, resources } of versions) {
-    for (const entry of resources) {
-      const resource = { group, version, resource: entry.name };
+  for (const listed of versions) {
+    for (const entry of listed.resources) {
+      const resource = servedResourceOf(listed, entry);
       const name = resourceNameOf(resource);
-      const candidate = { resource, problem: problemOf(entry), hash: entry.storageVersionHash };
+      const candidate = { resource, problem: problemOf(entry) };
       const known = found.get(name);
       if (known === undefined || (known.problem !== undefined && candidate.problem === undefined)) {
         found.set(name, candidate);
@@ -75,11 +101,12 @@ function candidatesOf(versions: readonly DiscoveredVersion[]): ReadonlyMap<strin
   return found;
 }
 
-function problemOf({ name, verbs, storageVersionHash }: ApiResource): string | undefined {
-  if (name.includes("/")) {
+function problemOf(entry: ApiResource): string | undefined {
+  const { name, storageVersionHash } = entry;
+  if (isSubresource(name)) {
     return "is a subresource";
   }
-  const missing = ["list", "patch"].filter((verb) => !verbs.includes(verb));
+  const missing = missingVerbs(entry);
   if (missing.length > 0) {
     return `cannot be migrated: its API server does not offer ${missing.join(" and ")}`;
   }

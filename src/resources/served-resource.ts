@@ -1,38 +1,30 @@
-import { resourceNameOf } from "../api/migration.ts";
 import { KsvmError } from "../errors.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { type ApiResource, preferredVersions, resourcesOf } from "../kube/discovery.ts";
+import { type ApiResource, type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
 import { ApiError } from "../kube/errors.ts";
-import type { Resource } from "../kube/resources.ts";
-
-/** A resource as discovery shows it, built-in or custom. */
-export interface ServedResource extends Resource {
-  readonly kind: string;
-  readonly storageVersionHash?: string;
-}
+import {
+  type DiscoveredVersion,
+  missingVerbs,
+  selectMigratable,
+  type ServedResource,
+  servedResourceOf,
+} from "./migratable.ts";
 
 /**
- * Every resource that is stored and can be rewritten (it can be listed and patched and has a storageVersionHash), each
- * once, in its group's preferred version; custom resources too. A group whose API server does not answer is left out
- * and reported.
+ * Every resource that is stored and can be rewritten, each once, in its group's preferred version; custom resources too. A
+ * group whose API server does not answer is left out and reported.
  */
 export async function discoverResources(
   client: ApiClient,
   onUnavailable: (groupVersion: string, reason: string) => void,
   options: CallOptions = {},
 ): Promise<readonly ServedResource[]> {
-  const found = new Map<string, ServedResource>();
-  for (const { group, version, versions } of await preferredVersions(client.transport, options)) {
-    for (const candidate of [version, ...versions.filter((other) => other !== version)]) {
-      const resources = await resourcesOrNone(client, { group, version: candidate }, onUnavailable, options);
-      for (const resource of resources.filter(isMigratable)) {
-        const builtIn = servedResourceOf({ group, version: candidate }, resource);
-        found.set(resourceNameOf(builtIn), found.get(resourceNameOf(builtIn)) ?? builtIn);
-      }
-    }
+  const versions: DiscoveredVersion[] = [];
+  for (const listed of await listedVersions(client.transport, options)) {
+    versions.push({ ...listed, resources: await resourcesOrNone(client, listed, onUnavailable, options) });
   }
-  return [...found.values()];
+  return selectMigratable(versions).migratable;
 }
 
 /**
@@ -47,14 +39,13 @@ export async function findResource(
 ): Promise<ServedResource> {
   const [resource = "", ...rest] = name.split(".");
   const group = rest.join(".");
-  const served = await preferredVersions(client.transport, options);
-  const { version, versions } = served.find((candidate) => candidate.group === group) ?? { versions: [] };
-  for (const candidate of [version, ...versions.filter((other) => other !== version)]) {
-    const resources =
-      candidate === undefined ? [] : await resourcesOf(client.transport, { group, version: candidate }, options);
-    const found = resources.find((entry) => entry.name === resource);
-    if (candidate !== undefined && found !== undefined) {
-      return assertMigratable(name, { group, version: candidate }, found);
+  for (const listed of await listedVersions(client.transport, options)) {
+    if (listed.group === group) {
+      const resources = await resourcesOf(client.transport, listed, options);
+      const found = resources.find((entry) => entry.name === resource);
+      if (found !== undefined) {
+        return assertMigratable(name, listed, found);
+      }
     }
   }
   throw new KsvmError(
@@ -64,12 +55,8 @@ export async function findResource(
   );
 }
 
-function assertMigratable(
-  name: string,
-  groupVersion: { readonly group: string; readonly version: string },
-  resource: ApiResource,
-): ServedResource {
-  const missing = ["list", "patch"].filter((verb) => !resource.verbs.includes(verb));
+function assertMigratable(name: string, groupVersion: GroupVersion, resource: ApiResource): ServedResource {
+  const missing = missingVerbs(resource);
   if (missing.length > 0) {
     const text = `Cannot migrate "${name}": the API server does not offer ${missing.join(" and ")} for it`;
     throw new KsvmError("ResourceNotMigratable", text);
@@ -77,23 +64,9 @@ function assertMigratable(
   return servedResourceOf(groupVersion, resource);
 }
 
-function servedResourceOf(
-  groupVersion: { readonly group: string; readonly version: string },
-  resource: ApiResource,
-): ServedResource {
-  const { name, kind, storageVersionHash } = resource;
-  const hash = storageVersionHash === undefined ? {} : { storageVersionHash };
-  return { ...groupVersion, resource: name, kind, ...hash };
-}
-
-function isMigratable({ name, verbs, storageVersionHash }: ApiResource): boolean {
-  const canRewrite = verbs.includes("list") && verbs.includes("patch");
-  return canRewrite && !name.includes("/") && storageVersionHash !== undefined && storageVersionHash !== "";
-}
-
 async function resourcesOrNone(
   client: ApiClient,
-  groupVersion: { readonly group: string; readonly version: string },
+  groupVersion: GroupVersion,
   onUnavailable: (groupVersion: string, reason: string) => void,
   options: CallOptions,
 ): Promise<readonly ApiResource[]> {

@@ -2,7 +2,7 @@ import { MAX_HASH_LENGTH } from "../api/parse-storage-state.ts";
 import { apiVersionOf } from "../kube/resources.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { preferredVersions, resourcesOf } from "../kube/discovery.ts";
+import { type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { TransportError } from "../kube/errors.ts";
 import type { Transport } from "../kube/transport.ts";
@@ -15,11 +15,6 @@ export interface DiscoverOptions {
   readonly signal: AbortSignal;
   /** Reads one group; the core group is the empty name. @default all groups */
   readonly group?: string;
-}
-
-interface GroupVersion {
-  readonly group: string;
-  readonly version: string;
 }
 
 const IN_FLIGHT = 8;
@@ -78,12 +73,9 @@ async function answered<T>({ server }: Transport, { signal }: DiscoverOptions, a
 /** The versions that the API server lists, the preferred one of each group first. */
 async function groupVersionsOf(transport: Transport, options: DiscoverOptions): Promise<readonly GroupVersion[]> {
   const signal = answerWithin(options.signal);
-  const groups = await preferredVersions(transport, { signal });
+  const listed = await listedVersions(transport, { signal });
   // Of one group, too, the list of all groups says whether it is served: a 404 for the group alone could be a proxy's.
-  const wanted = groups.filter(({ group }) => options.group === undefined || group === options.group);
-  return wanted.flatMap(({ group, version, versions }) =>
-    [version, ...versions.filter((other) => other !== version)].map((name) => ({ group, version: name })),
-  );
+  return listed.filter(({ group }) => options.group === undefined || group === options.group);
 }
 
 function answerWithin(signal: AbortSignal): AbortSignal {

@@ -2,6 +2,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { agreementOf } from "./agreement.ts";
+import { isSubresource, missingVerbs, storageKeyOf } from "../resources/migratable.ts";
 import type { StorageVersionFacts } from "../apiservers/storage-version-facts.ts";
 
 /** One resource in one served version, as an API server's discovery shows it. */
@@ -131,7 +132,7 @@ function reasonToLeaveOut(
   const isMigratable = entries.some(canBeRewritten);
   const hasHash = crd !== undefined || entries.some(({ hash }) => hash !== "");
   const reasons: readonly (readonly [boolean, string])[] = [
-    [entries[0]?.resource.includes("/") ?? false, "it is a subresource, which is not stored"],
+    [isSubresource(entries[0]?.resource ?? ""), "it is a subresource, which is not stored"],
     [excludedGroups.includes(entries[0]?.group ?? ""), "its group is excluded"],
     [crd?.isOptedOut ?? false, "its CRD turns the trigger off"],
     [!isMigratable, "it cannot be listed and patched"],
@@ -140,8 +141,8 @@ function reasonToLeaveOut(
   return reasons.find(([applies]) => applies)?.[1];
 }
 
-function canBeRewritten({ verbs }: DiscoveredResource): boolean {
-  return verbs.includes("list") && verbs.includes("patch");
+function canBeRewritten(entry: DiscoveredResource): boolean {
+  return missingVerbs(entry).length === 0;
 }
 
 function observe(
@@ -175,16 +176,13 @@ function versionOf(lists: readonly (readonly DiscoveredResource[])[], crd: CrdFa
   return { group, version, resource };
 }
 
-/**
- * Two built-in resources of the same plural whose objects are encoded as the same version and kind are one in etcd, as
- * events of the core group and of events.k8s.io are. The one whose group comes first in the alphabet stands for all.
- */
+/** Of the built-in resources that share their storage, the one whose group comes first in the alphabet stands for all. */
 function withoutShared(observed: readonly Observed[]): { kept: readonly Observed[]; shared: readonly LeftOut[] } {
   const kept: Observed[] = [];
   const shared: LeftOut[] = [];
   const first = new Map<string, string>();
   for (const entry of observed.toSorted((a, b) => a.group.localeCompare(b.group))) {
-    const key = `${entry.resource} ${entry.hashes.join(" ")}`;
+    const key = storageKeyOf(entry, entry.hashes.join(" "));
     const other = entry.crd === undefined ? first.get(key) : undefined;
     if (other === undefined) {
       first.set(key, entry.name);

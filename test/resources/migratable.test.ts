@@ -1,6 +1,6 @@
 import tap from "tap";
 
-import { type DiscoveredVersion, selectMigratable } from "../../src/resources/migratable.ts";
+import { type DiscoveredVersion, type Selection, selectMigratable } from "../../src/resources/migratable.ts";
 import type { ApiResource } from "../../src/kube/discovery.ts";
 
 const ALL = ["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -13,39 +13,55 @@ function version(group: string, name: string, ...resources: readonly ApiResource
   return { group, version: name, resources };
 }
 
+function placesIn({ migratable }: Selection): readonly object[] {
+  return migratable.map(({ group, version: name, resource }) => ({ group, version: name, resource }));
+}
+
 await tap.test("selectMigratable() takes each resource once, in the preferred version", async (t) => {
   const selection = selectMigratable([
     version("", "v1", entry("pods"), entry("secrets")),
     version("autoscaling", "v2", entry("horizontalpodautoscalers")),
     version("autoscaling", "v1", entry("horizontalpodautoscalers")),
   ]);
-  t.same(selection, {
-    migratable: [
-      { group: "", version: "v1", resource: "pods" },
-      { group: "", version: "v1", resource: "secrets" },
-      { group: "autoscaling", version: "v2", resource: "horizontalpodautoscalers" },
-    ],
-    skipped: [],
-  });
+  t.same(placesIn(selection), [
+    { group: "", version: "v1", resource: "pods" },
+    { group: "", version: "v1", resource: "secrets" },
+    { group: "autoscaling", version: "v2", resource: "horizontalpodautoscalers" },
+  ]);
+  t.same(selection.skipped, []);
+  t.match(selection.migratable[0], { kind: "Kind", storageVersionHash: "hash-of-pods" });
 });
 
 await tap.test("selectMigratable() takes a version in which a resource can be migrated", async (t) => {
   const readOnly = entry("widgets", { verbs: ["get", "list"] });
-  const { migratable, skipped } = selectMigratable([
+  const selection = selectMigratable([
     version("example.com", "v2", readOnly),
     version("example.com", "v1", entry("widgets")),
   ]);
-  t.same(migratable, [{ group: "example.com", version: "v1", resource: "widgets" }]);
-  t.same(skipped, []);
+  t.same(placesIn(selection), [{ group: "example.com", version: "v1", resource: "widgets" }]);
+  t.same(selection.skipped, []);
 });
 
 await tap.test("selectMigratable() takes the first of those that share their storage", async (t) => {
-  const { migratable, skipped } = selectMigratable([
+  const selection = selectMigratable([
     version("", "v1", entry("events", { storageVersionHash: "same" })),
     version("events.k8s.io", "v1", entry("events", { storageVersionHash: "same" })),
   ]);
-  t.same(migratable, [{ group: "", version: "v1", resource: "events" }]);
-  t.same(skipped, [{ resource: "events.events.k8s.io", reason: 'shares its storage with "events"' }]);
+  t.same(placesIn(selection), [{ group: "", version: "v1", resource: "events" }]);
+  t.same(selection.skipped, [{ resource: "events.events.k8s.io", reason: 'shares its storage with "events"' }]);
+});
+
+await tap.test("selectMigratable() takes no resource of another plural for the same objects", async (t) => {
+  const { migratable, skipped } = selectMigratable([
+    version("aggregated.example.com", "v1", entry("widgets", { storageVersionHash: "hash-of-secrets" })),
+    version("example.com", "v1", entry("secrets")),
+  ]);
+  t.same(
+    migratable.map(({ resource }) => resource),
+    ["widgets", "secrets"],
+    "an aggregated API server may show any hash",
+  );
+  t.same(skipped, []);
 });
 
 const leftOut: readonly [name: string, resource: ApiResource, reason: RegExp][] = [
