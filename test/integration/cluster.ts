@@ -134,7 +134,7 @@ export async function eventually(
   condition: () => Promise<boolean>,
   what: string,
   // Generous: it is only used up where something is wrong, or the machine is busy with others.
-  timeoutMs = 60_000,
+  timeoutMs = 180_000,
   pauseMs = 50,
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;
