@@ -21,8 +21,9 @@ interface LeaseWaits {
 }
 
 /**
- * The uids of the Leases whose checkpoint is void and may still be there: no run of this process resumes there, and each that
- * takes such a Lease takes the checkpoint back. Whichever text is there: a write whose answer was lost may have arrived.
+ * The uids of the Leases whose checkpoint is void and may still be there: no run of this process resumes there, and the next
+ * one on such a Lease overwrites it by its own, or deletes the Lease. Whichever text is there: a write whose answer was lost
+ * may have arrived.
  */
 const voided = new Set<string>();
 

@@ -40,11 +40,6 @@ interface Left {
 /** What the attempts of one run know of each other. */
 export interface RunMemory {
   left?: Left;
-  /**
-   * An API server showed another storage version since the watermark of the checkpoint: objects beyond that watermark may be
-   * in it. The checkpoint has to be voided before another attempt begins, or the rewrite of this one.
-   */
-  isDoubtful?: boolean;
 }
 
 /** What a {@link CrdRun} is made of. */
@@ -75,14 +70,14 @@ export class CrdRun {
   readonly #evidence: FreezeEvidence;
 
   constructor({ context, guard, ...parts }: CrdRunParts) {
-    const { cleanup, crdName, lease, memory, restarts } = parts;
+    const { cleanup, crdName, lease, restarts } = parts;
     const { client, clock, emit, identity, retrier } = context;
     this.#parts = parts;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = { ...context, client: client.fencedBy(() => lease.confirm(signal, retrier)), signal };
-    this.#evidence = new FreezeEvidence(this.#context, { crdName, guard }, restarts, () => {
-      memory.isDoubtful = true;
-    });
+    // One that shows another storage version may have written it beyond the watermark of the checkpoint.
+    const onDifference = (): Promise<void> => lease.voidCheckpoint(this.#context);
+    this.#evidence = new FreezeEvidence(this.#context, { crdName, guard }, restarts, onDifference);
     this.#hold = new FreezeHold({
       crdName,
       guard,
@@ -151,7 +146,6 @@ export class CrdRun {
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
     const { clock, emit, options } = this.#context;
     const { lease, memory } = this.#parts;
-    await this.#voidDoubtful();
     const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
     const resume = resumePointOf(lease.checkpoint, crd, expected);
     const { progress } = resume ?? {};
@@ -184,15 +178,6 @@ export class CrdRun {
     });
     await pass.run();
     return pass.isResumed;
-  }
-
-  /** An API server that showed another storage version before this attempt settled may have written beyond the watermark. */
-  async #voidDoubtful(): Promise<void> {
-    const { lease, memory } = this.#parts;
-    if (memory.isDoubtful === true) {
-      await lease.voidCheckpoint();
-      memory.isDoubtful = false;
-    }
   }
 
   async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint, position: ListPosition): Promise<void> {

@@ -20,20 +20,20 @@ export class FreezeEvidence {
   readonly #context: RunContext;
   readonly #proof: ProofOptions;
   readonly #restarts: ServerRestarts | undefined;
-  readonly #onDifference: () => void;
+  readonly #onDifference: () => Promise<void>;
   #atStart = "";
   #wallOffset: number | undefined;
 
   /**
    * @param restarts where a restart of an API server voids what the run rests on, those that all its attempts have seen
-   * @param onDifference told at once where an API server shows another storage version, whatever comes of the question: it may
-   *   have written that one
+   * @param onDifference told at once where an API server shows another storage version, once for each question and whatever
+   *   comes of it: it may have written that one. The question waits for it, and fails with it.
    */
   constructor(
     context: RunContext,
     proof: Omit<ProofOptions, "signal">,
     restarts: ServerRestarts | undefined,
-    onDifference: () => void = () => undefined,
+    onDifference: () => Promise<void> = async () => undefined,
   ) {
     this.#onDifference = onDifference;
     this.#context = context;
@@ -147,10 +147,12 @@ export class FreezeEvidence {
     const { convergenceTimeoutMs: timeoutMs } = options;
     const target = targetOf(crd);
     const check = convergenceCheck(target, signal);
+    let told: Promise<void> | undefined;
     const converged: Check = async (client) => {
       const failure = await check(client);
       if (failure !== undefined && !failure.silent && failure.cause === undefined) {
-        this.#onDifference();
+        told ??= this.#onDifference();
+        await told;
       }
       return failure;
     };

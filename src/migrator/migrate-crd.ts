@@ -72,10 +72,9 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Pr
         // Whoever takes the Lease over sweeps the freeze first, so this may be the smaller half of the truth.
         await lease.assertNotTakenOver(context.signal);
       }
-      if (error instanceof StartAgain || memory.isDoubtful === true) {
+      if (error instanceof StartAgain || lease.isVoid) {
         // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
         await lease.voidCheckpoint();
-        memory.isDoubtful = false;
       }
     },
   });

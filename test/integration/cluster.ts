@@ -65,7 +65,7 @@ export class Cluster {
 
   /** Starts ksvm as a process of its own, as a user does. It ends with the test. */
   spawnKsvm(t: Test, args: readonly string[]): RunningProgram {
-    return startKsvm(t, [...args, "--kubeconfig", this.kubeconfig]);
+    return startKsvm(t, [...args, ...(args.includes("--kubeconfig") ? [] : ["--kubeconfig", this.kubeconfig])]);
   }
 
   /** Creates a CRD and waits until its objects can be written in every served version. */

@@ -13,6 +13,12 @@ export type Turn = (path: string, connection: number) => number;
 /** What an API server is asked for in place of a path, such as one that it does not serve. */
 export type Rewrite = (path: string, server: number) => string;
 
+/** Answers a request in place of the API servers; `undefined` passes it on. */
+export type Instead = (
+  method: string,
+  path: string,
+) => Promise<{ readonly status: number; readonly body: string } | undefined>;
+
 /**
  * Starts an HTTP load balancer in front of API servers: unlike that of `balance()` it ends TLS, and each request goes to an
  * API server of its own, whatever the connection. It ends with the test.
@@ -22,7 +28,10 @@ export async function balanceRequests(
   t: Test,
   controlPlane: ControlPlane,
   turn: Turn,
-  rewrite: Rewrite = (path) => path,
+  {
+    rewrite = (path) => path,
+    instead = async () => undefined,
+  }: { readonly rewrite?: Rewrite; readonly instead?: Instead } = {},
 ): Promise<string> {
   const pair = await issueSelfSigned({
     dnsNames: ["localhost"],
@@ -42,6 +51,12 @@ export async function balanceRequests(
     const { host: _, connection: __, ...passed } = headers;
     const body = method === "GET" ? null : incoming;
     const passOn = async (): Promise<void> => {
+      const own = await instead(method ?? "GET", url);
+      if (own !== undefined) {
+        incoming.resume();
+        response.writeHead(own.status, { "content-type": "application/json" }).end(own.body);
+        return;
+      }
       const options = { method: (method ?? "GET") as "GET", headers: passed, body, dispatcher };
       const answer = await request(`${target}${rewrite(url, chosen)}`, options);
       const { connection: ___, "transfer-encoding": ____, ...answered } = answer.headers;

@@ -31,12 +31,14 @@ const kubeconfig = await balanceRequests(
   t,
   controlPlane,
   (path) => (second.isBehind && path.startsWith(GROUP) && !path.includes("watch=true") ? 1 : 0),
-  (path, server) => {
-    if (server === 0) {
-      return path;
-    }
-    second.answers++;
-    return path.replace(GROUP, "/apis/unserved.example.com");
+  {
+    rewrite: (path, server) => {
+      if (server === 0) {
+        return path;
+      }
+      second.answers++;
+      return path.replace(GROUP, "/apis/unserved.example.com");
+    },
   },
 );
 

@@ -2,6 +2,7 @@ import tap from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
+import { KsvmError } from "../../src/errors.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
@@ -22,7 +23,11 @@ function evidenceOf(failure: Error) {
 }
 
 /** The same, of one that answers so. */
-function evidenceWith(request: (request: ApiRequest) => Promise<unknown>, clock = new FakeClock()) {
+function evidenceWith(
+  request: (request: ApiRequest) => Promise<unknown>,
+  clock = new FakeClock(),
+  onDifference = async (): Promise<void> => undefined,
+) {
   const budget = new RunBudget();
   const seen = { differences: 0 };
   const transport = { server: "https://a", request, close: async () => undefined };
@@ -39,7 +44,10 @@ function evidenceWith(request: (request: ApiRequest) => Promise<unknown>, clock 
     signal: new AbortController().signal,
   } as unknown as RunContext;
   const proof = { crdName: "widgets.example.com", guard: { kind: "webhook", name: "guard" } as const };
-  const evidence = new FreezeEvidence(context, proof, undefined, () => void seen.differences++);
+  const evidence = new FreezeEvidence(context, proof, undefined, () => {
+    seen.differences++;
+    return onDifference();
+  });
   return { apiServers, budget, clock, evidence, seen };
 }
 
@@ -102,6 +110,18 @@ await tap.test("FreezeEvidence tells of another storage version also where the q
     return { status: 200, body: { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] } };
   });
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
+  t.equal(run.seen.differences, 1);
+});
+
+await tap.test("FreezeEvidence goes no further than what another storage version calls for", async (t) => {
+  const answer = { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] };
+  const lost = new KsvmError("OwnershipLost", "another run holds the Lease");
+  const run = evidenceWith(
+    async () => ({ status: 200, body: answer }),
+    new FakeClock(),
+    () => Promise.reject(lost),
+  );
+  await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), lost);
   t.equal(run.seen.differences, 1);
 });
 
