@@ -83,7 +83,7 @@ export class StaleObjects {
     return { cameAt };
   }
 
-  /** After a change of the CRD each version's watch cache is filled anew; until then a watch is answered with 429. */
+  /** After a change of the CRD each version's watch cache is filled again; until then a watch is answered with 429. */
   async #openWatch(version: string, signal: AbortSignal): Promise<Readable> {
     const { api } = this.#cluster;
     const { metadata } = await api.listMetadata(this.kind.resource(version), { limit: 1, signal });

@@ -65,7 +65,7 @@ class Client {
     socket.on("data", (chunk: Buffer) => this.#read(chunk.toString("latin1")));
     socket.on("error", (error) => this.#answered.reject(error));
     socket.on("close", () => this.#answered.reject(new Error("Cannot measure: the webhook closed the connection")));
-    // Only whoever sends waits for it.
+    // Only the sender waits for it.
     this.#answered.promise.catch(() => undefined);
   }
 

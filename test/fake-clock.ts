@@ -1,6 +1,6 @@
 import type { Clock } from "../src/clock.ts";
 
-/** A clock that stands still until somebody sleeps: a sleep is over at once and moves it by what was asked for. */
+/** A clock that stands still until code sleeps: a sleep is over at once and moves it by what was asked for. */
 export class FakeClock implements Clock {
   /** Every sleep, in milliseconds. */
   readonly sleeps: number[] = [];

@@ -6,7 +6,7 @@ interface Sleeper {
   readonly wake: () => void;
 }
 
-/** A clock that stands still until a test moves it: whoever sleeps wakes up when it gets there, in order. */
+/** A clock that stands still until a test moves it: code that sleeps wakes up when it gets there, in order. */
 export class ManualClock implements Clock {
   #elapsed = 0;
   #asleep = 0;
@@ -39,7 +39,7 @@ export class ManualClock implements Clock {
     signal?.throwIfAborted();
   }
 
-  /** Moves the clock, and lets everybody who wakes up meanwhile do what comes next. */
+  /** Moves the clock, and lets code that wakes up do what comes next. */
   async advance(ms: number): Promise<void> {
     const end = this.#elapsed + ms;
     await settled();

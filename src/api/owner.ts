@@ -75,7 +75,7 @@ export function freezerOf(metadata: Pick<ObjectMeta, "annotations" | "managedFie
   const owner = parseOwner(annotations[OWNER_ANNOTATION]);
   const managers = managedFields.filter(ownsMigrating).map(({ manager }) => manager);
   const isOurs = managers.some((manager) => manager === CRD_FIELD_MANAGER || manager === MERGED_MANAGERS);
-  // Somebody may have emptied managedFields; then the value has to do.
+  // Another client may have emptied managedFields; then the value has to do.
   const mayBeOurs = managers.length === 0 && value === MIGRATING_VALUE;
   return owner !== undefined && (isOurs || mayBeOurs)
     ? { kind: "run", owner }

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
 
-/** Where serving certificates come from: it offers every pair that it sees to the server. */
+/** Where serving certificates come from: it offers every pair that it finds to the server. */
 export interface CertificateSource {
   /** Runs until the signal is aborted; whatever fails in between is waited out. */
   run(signal: AbortSignal): Promise<void>;
@@ -27,7 +27,7 @@ export class Offers {
       return;
     }
     this.#last = pair;
-    // Whoever serves is told what became of it, warns and counts (ServingCertificate.subscribe()).
+    // The server is told what became of it, warns and counts (ServingCertificate.subscribe()).
     this.#certificate.offer(pair);
   }
 }

@@ -84,7 +84,7 @@ const MAX_TURN_MS = 5_000;
 const MAX_TURNS = 40;
 
 /**
- * Sees to the certificates: creates them where there are none, takes the steps of a rotation that are due, and keeps the
+ * Keeps the certificates: creates them where there are none, takes the steps of a rotation that are due, and keeps the
  * caBundle of the webhook configuration, where there is one. May run any number of times at once: every write has what was
  * read as precondition, and the writer that loses reads again.
  *

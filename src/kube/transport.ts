@@ -100,7 +100,7 @@ export class Transport {
 
   /**
    * The same connections, and `fence` before each request that stores something, the second try after a 401 included.
-   * Whoever closes this one closes both.
+   * Closing this one closes both.
    */
   fencedBy(fence: Fence): Transport {
     const fenced = new Transport(this.#config, this.#options);
@@ -109,7 +109,7 @@ export class Transport {
     return fenced;
   }
 
-  /** The same connections, and `pending` is told of each request. Whoever closes this one closes both. */
+  /** The same connections, and `pending` is told of each request. Closing this one closes both. */
   pendingIn(pending: PendingRequests): Transport {
     const told = new Transport(this.#config, { ...this.#options, pending });
     told.#sessions = this.#sessions;

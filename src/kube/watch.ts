@@ -10,7 +10,7 @@ import type { Status } from "../api/meta.ts";
 
 /**
  * What a watch yields. A `GAP` says that changes may have been missed: the resourceVersion to go on from had expired.
- * Whoever watches reads the object again and gives {@link watchObject} the new resourceVersion by starting another.
+ * The caller reads the object again and gives {@link watchObject} the new resourceVersion by starting another.
  */
 export type WatchEvent<T> =
   | { readonly type: "ADDED" | "MODIFIED" | "DELETED"; readonly object: T }
@@ -146,7 +146,7 @@ async function* openWatch<T extends KubeObject>(
   const silence = new SilenceLimit(stream, options.maxSilenceMs ?? MAX_SILENCE_MS);
   try {
     for await (const line of linesOf(stream)) {
-      // Whoever takes an event may take its time: that is no silence of the API server.
+      // The caller may take its time with an event: that is no silence of the API server.
       silence.pause();
       yield parseEvent<T>(line, path);
       silence.wait();

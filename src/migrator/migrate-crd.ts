@@ -69,7 +69,7 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Pr
         : probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal }),
     onError: async (error) => {
       if (error instanceof KsvmError && error.code === "FreezeLifted") {
-        // Whoever takes the Lease over sweeps the freeze first, so this may be the smaller half of the truth.
+        // A run that takes the Lease over sweeps the freeze first: then that is the reason to tell.
         await lease.assertNotTakenOver(context.signal);
       }
       if (error instanceof StartAgain || lease.isVoid) {
@@ -114,7 +114,7 @@ async function hasLeftovers(context: RunContext, crd: CustomResourceDefinition):
   return (await retrier.run(() => client.find(POLICIES, policy, { signal }), signal)) !== undefined;
 }
 
-/** Takes off what a dead run on this Lease left behind. Whoever holds the Lease knows that it is dead. */
+/** Takes off what a dead run on this Lease left behind. The holder of the Lease knows that it is dead. */
 async function sweep(context: RunContext, crdName: string, lease: RunLease): Promise<CustomResourceDefinition> {
   const owner = ownerAnnotationOf(await readCrd(context, crdName));
   if (owner?.lease === lease.key) {

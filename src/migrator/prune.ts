@@ -28,7 +28,7 @@ export interface Pruned {
 const MAX_CONFLICTS = 10;
 
 /**
- * Sets `status.storedVersions` to the storage version alone. Whoever calls has seen every object in that version. The
+ * Sets `status.storedVersions` to the storage version alone. The caller has seen every object in that version. The
  * resourceVersion of the CRD that the decision was made on is the precondition of the write, so any change in between
  * makes it decide again.
  *

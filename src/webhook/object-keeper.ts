@@ -33,7 +33,7 @@ export interface ObjectKeeperOptions {
 
 const DEFAULT_RESYNC_MS = 300_000;
 
-/** Whoever resets the object in a loop is answered this many times a second, not as fast as it can go. */
+/** A client that resets the object in a loop is answered this many times a second, not as fast as it can go. */
 const MIN_INTERVAL_MS = 100;
 
 /** Between two watches, in milliseconds, where one after the other misses changes. */

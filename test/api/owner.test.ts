@@ -46,7 +46,7 @@ for (const value of foreign) {
   });
 }
 
-await tap.test("hasFreezeAnnotation() goes by the key, whatever its value", (t) => {
+await tap.test("hasFreezeAnnotation() looks at the key, whatever its value", (t) => {
   for (const value of ["true", "false", ""]) {
     t.ok(hasFreezeAnnotation(crdWith({ metadata: { annotations: { [MIGRATING_ANNOTATION]: value } } })));
   }
@@ -106,7 +106,7 @@ for (const [title, metadata, expected] of freezers) {
   });
 }
 
-await tap.test("isSameRun() goes by Lease and identity, whichever the attempt", (t) => {
+await tap.test("isSameRun() compares Lease and identity, whichever the attempt", (t) => {
   t.ok(isSameRun(OWNER, { ...OWNER, since: "later" }));
   t.notOk(isSameRun(OWNER, { ...OWNER, identity: "host_2" }));
   t.notOk(isSameRun(OWNER, { ...OWNER, lease: "kube-system/ksvm-2" }));

@@ -122,7 +122,7 @@ function changedAt(time: number): CustomResourceDefinition {
   return crdWith({ metadata: { creationTimestamp: "2020-01-01T00:00:00Z", managedFields: [entry] } });
 }
 
-/** A run whose API servers show each of `crds` in turn, the last one for ever. */
+/** A run whose API servers show each of `crds` in turn, the last one from then on. */
 function runAt(...crds: readonly CustomResourceDefinition[]) {
   const clock = new FakeClock(NOW);
   const queue = [...crds];

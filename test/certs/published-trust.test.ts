@@ -76,7 +76,7 @@ await tap.test("lacking() waits for the certificate, too", async (t) => {
   t.equal(trust.lacking(), undefined);
 });
 
-await tap.test("saw() goes by what is newest, in whatever order it comes", async (t) => {
+await tap.test("saw() believes what is newest, in whatever order it comes", async (t) => {
   const { trust, certificate } = trusting();
   certificate.current = undefined;
   trust.saw(holder(ours.caBundle, "10"));

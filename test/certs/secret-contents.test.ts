@@ -88,7 +88,7 @@ await tap.test("caBundleOf() is the base64 of certificates alone", (t) => {
   t.end();
 });
 
-await tap.test("publishedBundleOf() goes by our webhook's name", (t) => {
+await tap.test("publishedBundleOf() finds our webhook by its name", (t) => {
   const webhook = { name: "crd.kube-storage-version-migrator.io", clientConfig: { caBundle: "YQ==" } };
   t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: "other" }, webhook] }), "YQ==");
   t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: webhook.name }] }), "");

@@ -15,7 +15,7 @@ export interface AmbushOptions {
   readonly deadline: number;
 }
 
-/** The completing look comes within a second: whoever wants to be there first must be quick, in milliseconds. */
+/** The completing look comes within a second: an ambush has to come before it, in milliseconds. */
 const POLL_MS = 40;
 const WRITTEN_MS = 5_000;
 

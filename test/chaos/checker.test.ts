@@ -23,7 +23,7 @@ const OBJECTS = 60;
 const another = { generateName: "another-", namespace: "default" };
 
 const signal = AbortSignal.timeout(300_000);
-/** A handler that was set up anew a moment ago answers 429. */
+/** A handler that was replaced a moment ago answers 429. */
 const retrier = new Retrier({ clock: systemClock, random: () => 0.5 });
 
 async function listObjects({ kind }: Scenario): Promise<readonly PartialObjectMetadata[]> {

@@ -45,7 +45,7 @@ export async function raceDiscovery(scenario: Scenario, version: "v1alpha1" | "v
   const outcome = { created: 0, old: 0, lastOldAfterMs: 0 };
   for (const object of kind.objects(CREATES, "v1", prefix)) {
     const sentAfterMs = performance.now() - shownAt;
-    // A handler that is being set up anew answers 429.
+    // A handler that is being replaced answers 429.
     const created = await cluster.api.create(kind.resource("v1"), object).catch(() => undefined);
     if (created === undefined) continue;
     outcome.created++;

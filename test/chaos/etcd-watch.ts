@@ -20,7 +20,7 @@ interface WatchReply {
   };
 }
 
-/** The writes from the start revision on were compacted away: whoever watches has to read anew. */
+/** The writes from the start revision on were compacted away: the reader has to begin again. */
 export class CompactedError extends Error {
   override readonly name = "CompactedError";
 }

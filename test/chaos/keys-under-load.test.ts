@@ -123,7 +123,7 @@ await t.test(
       const [before = "", next] = [keys.at(-1), `key${rotation}`];
       keys.push(next);
       const hinderer = new Hinderer(t, kind);
-      // What a later run could be tempted to resume vouches for objects with the old key.
+      // A checkpoint that a later run could resume stands for objects with the old key.
       await eventually(() => hasCheckpoint(kind), "a run left a checkpoint", 180_000);
       // Every API server can read the new key before one of them writes with it.
       await configure([before, next]);

@@ -9,7 +9,7 @@ const seed = announcedSeed("paused-apiserver.test.ts");
 const REQUEST_TIMEOUT_S = 8;
 const servers = await PausableServers.start(t, { requestTimeoutS: REQUEST_TIMEOUT_S });
 const { cluster, first, second } = servers;
-// Longer than a request may be under way on an API server that was paused meanwhile.
+// Longer than a request may be under way on an API server that was paused.
 const SETTLE = ["--settle", `${REQUEST_TIMEOUT_S + 1}s`];
 const FLAGS = [...SETTLE, "--convergence-timeout", "60s", "--apiserver-endpoints", `${first.url},${second.url}`];
 const PATIENT = [...FLAGS, "--proof-timeout", "60s"];

@@ -15,7 +15,7 @@ export interface ScenarioOptions extends CheckerOptions {
   readonly seed: number;
   /** Objects that are stored as v1alpha1 at the start. */
   readonly objects: number;
-  /** How others write meanwhile; `false` for not at all. @default as the Load does by itself */
+  /** How other clients write during the run; `false` for not at all. @default as the Load does by itself */
   readonly load?: false | Omit<LoadOptions, "seed" | "existing">;
   /** Flags of every `ksvm migrate`. @default a settle time of a second */
   readonly flags?: readonly string[];

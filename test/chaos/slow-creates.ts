@@ -13,7 +13,7 @@ export interface SlowCreates {
   readonly letGo?: () => Promise<unknown>;
 }
 
-/** Installs an admission webhook that holds some creates, as a slow one of somebody else does. */
+/** Installs an admission webhook that holds some creates, as a slow webhook of another owner does. */
 export async function holdCreates(t: Test, api: ApiClient, options: SlowCreates): Promise<ServedWebhook> {
   const { prefix, heldMs, letGo = () => new Promise(() => undefined) } = options;
   const webhook = await serveWebhook(t, async ({ request }: { request: { uid: string; name: string } }) => {
@@ -32,7 +32,7 @@ export async function holdCreates(t: Test, api: ApiClient, options: SlowCreates)
           name: "slow.example.com",
           clientConfig: webhook.clientConfig,
           rules: [{ apiGroups: [GROUP], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }],
-          // Only those are sent to it, so that whoever else creates objects does not wait for it.
+          // Only those are sent to it, so that other creates do not wait for it.
           matchConditions: [{ name: "held", expression: `object.metadata.name.startsWith("${prefix}")` }],
           sideEffects: "None",
           admissionReviewVersions: ["v1"],

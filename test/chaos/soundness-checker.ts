@@ -11,9 +11,9 @@ import { type Breach, type StoredChange, type StoredKeys, StoredState } from "./
 export interface SoundnessReport {
   /** Revisions judged one after the other, in the order of etcd's own history: none in between was missed. */
   readonly revisions: number;
-  /** Revisions of which everything was read anew and judged, whatever the history says. */
+  /** Revisions of which everything was read again and judged, whatever the history says. */
   readonly snapshots: number;
-  /** How often the history was lost to a compaction, so that the following was begun anew. */
+  /** How often the history was lost to a compaction, so that the checker began again. */
   readonly gaps: number;
   readonly breachesInHistory: readonly Breach[];
   readonly breachesInSnapshots: readonly Breach[];
@@ -151,7 +151,7 @@ export class SoundnessChecker {
       if (JSON.stringify(sorted(counts)) === JSON.stringify(sorted(this.#state.counts))) return;
       if (performance.now() > deadline) {
         const told = JSON.stringify(this.#state.counts);
-        throw new Error(`Cannot vouch for the history: it leads to ${told} and ${JSON.stringify(counts)} is stored`);
+        throw new Error(`Cannot trust the history: it leads to ${told} and ${JSON.stringify(counts)} is stored`);
       }
       await delay(100);
     }

@@ -14,7 +14,7 @@ const cluster = await Cluster.start(t);
 const { api } = cluster;
 const OBJECTS = 250;
 const SLOW = ["--max-qps", "60", "--page-size", "20", "--proof-timeout", "10s"];
-/** How often a run tries its luck while somebody changes the storage version. */
+/** How many runs there are while another client changes the storage version. */
 const ATTEMPTS = IS_LONG ? 10 : 1;
 const LIFTED = { [MIGRATING_ANNOTATION]: null };
 

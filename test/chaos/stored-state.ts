@@ -16,7 +16,7 @@ export interface StoredKeys {
   readonly stateKey: string;
 }
 
-/** A moment at which an object could not have been read any more, had somebody dropped a version on its word. */
+/** A moment at which an object could not have been read any more, if a version had been removed from the CRD because of it. */
 export interface Breach {
   readonly revision: number;
   readonly version: string;
@@ -104,7 +104,7 @@ export class StoredState {
     return key === this.#keys.crdKey;
   }
 
-  /** Forgets all objects and the CRD, for a reader that missed some writes and begins anew. */
+  /** Forgets all objects and the CRD, for a reader that missed some writes and begins again. */
   reset(): void {
     this.#versions.clear();
     this.#byVersion.clear();

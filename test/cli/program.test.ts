@@ -132,7 +132,7 @@ await tap.test("runProgram() ends with 1 when the kubeconfig does not exist", as
 });
 
 await tap.test("runProgram() ends with 1 when the API server refuses the user", async (t) => {
-  // The first 401 makes it authenticate anew.
+  // The first 401 makes it authenticate again.
   const answers = [401, 401, 403];
   const server = await startServer(t, (_, response) => sendStatus(response, answers.shift() ?? 500, { message: "no" }));
   t.match(await run(["plan", "--kubeconfig", kubeconfig(t, server.url)]), { code: 1, stderr: /\[Unauthorized\]\n$/ });

@@ -1,7 +1,7 @@
 import type { ControlPlane } from "./control-plane.ts";
 
 /**
- * How many requests to read or watch objects of a resource an API server has counted since it was started, whoever sent
+ * How many requests to read or watch objects of a resource an API server has counted since it was started, whichever client sent
  * them: the API server itself reads some resources, a handful of times.
  */
 export function readsOf(controlPlane: ControlPlane, resource: string, apiserver = 0): Promise<number> {

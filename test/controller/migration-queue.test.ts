@@ -70,7 +70,7 @@ await tap.test(
     const { resource } = ran;
     t.ok(takesFreezeOver([ran], resource));
     t.notOk(takesFreezeOver([ran], "other"));
-    t.notOk(takesFreezeOver([queued("pending", { resource })], resource), "it freezes anew");
+    t.notOk(takesFreezeOver([queued("pending", { resource })], resource), "it freezes again");
     t.notOk(takesFreezeOver([queued("waits", { resource, state: "Waiting" })], resource));
     const suspended = queued("suspended", { resource, state: "Suspended", isSuspended: true });
     t.notOk(takesFreezeOver([suspended, ran], resource), "it does not begin while the other one is suspended");

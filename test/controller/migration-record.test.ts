@@ -43,7 +43,7 @@ class Store {
     },
   } as unknown as ApiClient;
 
-  /** Writes as the API server does for somebody. */
+  /** Writes as the API server does for a client. */
   touch(body: Body, subresource?: string): void {
     const { object } = this;
     if (object === undefined) return;

@@ -172,7 +172,7 @@ await tap.test(
 );
 
 await tap.test(
-  "MigrationRun counts the time of a cause anew once an object was written, or for another cause",
+  "MigrationRun begins to count the time of a cause again once an object was written, or for another cause",
   async (t) => {
     const run = await startRun(t, ({ onAdvance }, attempt) => {
       if (run.clock.monotonic() > 10 * MINUTE_MS && run.clock.monotonic() < 12 * MINUTE_MS) {

@@ -28,7 +28,7 @@ await tap.test("observeRequests() measures every request by its method and statu
   const transport = server.transport({ observer: observeRequests(metrics) });
   await transport.request(GET);
   await t.rejects(transport.request({ method: "PATCH", path: "/x", body: {} }), ApiError);
-  // It authenticates anew and tries again: two requests.
+  // It authenticates again and repeats the request: two requests.
   await transport.request(GET);
   t.same(await countsOf(metrics), [
     { method: "GET", code: 200, value: 2 },

@@ -20,7 +20,7 @@ await tap.test("RunProgress counts no object that was created since the migratio
   t.same(countedBy(run, "120", ["111", "112", "113", "115"]), [false, false, false, false]);
 });
 
-await tap.test("RunProgress goes by the number of objects where resourceVersions cannot be compared", async (t) => {
+await tap.test("RunProgress counts objects where resourceVersions cannot be compared", async (t) => {
   const run = new RunProgress();
   t.same(countedBy(run, "opaque", ["a", "b"]), [true, true]);
   t.same(countedBy(run, "later", ["c", "d", "e"]), [false, false, true]);

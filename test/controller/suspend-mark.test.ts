@@ -20,7 +20,7 @@ function refuse(status: number, reason: string): ApiError {
   return new ApiError("WRITE", status, { answer: { kind: "Status", reason, details: { name: SUSPEND_LEASE } } });
 }
 
-/** One Lease, which somebody else writes before the request of each number. */
+/** One Lease, which another client writes before the request of each number. */
 function standIn(before: Lease | undefined, others: Readonly<Record<number, Lease | undefined>>) {
   let lease = before;
   let requests = 0;
@@ -48,10 +48,10 @@ await tap.test("setSuspendMark() sets the mark also while others take it away", 
     ["nobody else", undefined, {}, true],
     ["it is there", leaseWith(MARKED), {}, false],
     ["a Lease without a mark", leaseWith({}), {}, true],
-    ["suspended by another meanwhile", undefined, { 2: leaseWith(MARKED) }, false],
-    ["suspended and resumed by others meanwhile", undefined, { 2: leaseWith(MARKED), 3: undefined }, true],
-    ["resumed by another meanwhile", leaseWith(MARKED), { 2: undefined }, false],
-    ["a Lease without a mark is deleted meanwhile", leaseWith({}), { 2: undefined }, true],
+    ["suspended by another client in between", undefined, { 2: leaseWith(MARKED) }, false],
+    ["suspended and resumed by other clients in between", undefined, { 2: leaseWith(MARKED), 3: undefined }, true],
+    ["resumed by another client in between", leaseWith(MARKED), { 2: undefined }, false],
+    ["a Lease without a mark is deleted in between", leaseWith({}), { 2: undefined }, true],
   ] as const) {
     const api = standIn(before, others);
     t.equal(await setSuspendMark(api.client, wanted), isNew, what);

@@ -23,7 +23,7 @@ let exitCode = 1;
 
 for (const [signal, code] of Object.entries(SIGNALS)) {
   process.on(signal, () => {
-    // Whoever asks twice does not want to wait. The watchdog of the control plane ends it all the same.
+    // A second signal means at once. The watchdog of the control plane ends it all the same.
     if (interruption.signal.aborted) process.exit(code);
     exitCode = code;
     console.error("\ninterrupted: stopping everything");

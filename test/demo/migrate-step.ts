@@ -14,7 +14,7 @@ const MIN_WRITES = 20;
 export async function migrate(stage: Stage, settle: string): Promise<WriteReport> {
   const { controlPlane, signal } = stage;
   step(`Migrate, with other clients at work: ksvm migrate ${WIDGETS} --settle ${settle}`);
-  say("Meanwhile one client creates and updates objects, through both versions in turn. Another");
+  say("While it runs, one client creates and updates objects, through both versions in turn. Another");
   say(`one, once the freeze is in force, keeps trying to make ${OLD} the storage version again.`);
   say("");
   const { code, writes, flips, ours } = await migrateAmongOthers(stage, settle);

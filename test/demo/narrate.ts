@@ -21,7 +21,7 @@ export function say(text: string): void {
   write(text === "" ? "\n" : `   ${text}\n`);
 }
 
-/** Shows what somebody else said, such as an API server or ksvm, word by word. */
+/** Shows what a program said, such as an API server or ksvm, word by word. */
 export function quote(text: string): void {
   for (const line of text.trimEnd().split("\n")) write(`   ${style("dim", "|")} ${line}\n`);
 }

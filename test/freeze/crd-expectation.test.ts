@@ -70,7 +70,7 @@ const harmless: readonly [name: string, crd: CustomResourceDefinition][] = [
   ["the freeze has another value", frozen({ metadata: { annotations: { ...FROZEN, [MIGRATING_ANNOTATION]: "" } } })],
   ["a version was added", frozen({ versions: ["v1", "v2+", "v3"] })],
   ["another version is unserved or gone", frozen({ versions: ["v1-", "v2+"] })],
-  ["storedVersions was pruned by somebody else", frozen({ storedVersions: ["v2"] })],
+  ["storedVersions was pruned by another client", frozen({ storedVersions: ["v2"] })],
 ];
 
 for (const [name, crd] of harmless) {

@@ -212,53 +212,46 @@ await t.test("a new resource begins with the hashes of all versions that its CRD
   await migration.waitForHashes(kind.name, { persisted: [current], current });
 });
 
-await t.test(
-  "somebody else's migration that has not begun is taken, and one that was frozen off is final",
-  async (t) => {
-    const running = startTrigger(t, cluster);
-    const kind = await createSettled("lifted");
-    const known = await migration.migrations(kind.name);
-    await cluster.setVersions(kind, { storage: "v1" });
-    const lifted = await migration.nextMigration(kind.name, known);
-    await migration.setCondition(lifted, "Failed", { reason: "FreezeLifted" });
-    await eventually(
-      async () => running.trigger.report().waiting.some(({ name }) => name === kind.name),
-      "the trigger says that it waits",
-    );
-    await running.stop();
-    const later = startTrigger(t, cluster, { sharedClock: sharedBy(clockAhead(15 * MINUTE_MS)) });
-    await later.settled();
-    t.equal(
-      (await migration.migrations(kind.name)).filter(({ status }) => status === undefined).length,
-      0,
-      "left alone",
-    );
-    await later.stop();
+await t.test("a user's migration that has not begun is taken, and one that was frozen off is final", async (t) => {
+  const running = startTrigger(t, cluster);
+  const kind = await createSettled("lifted");
+  const known = await migration.migrations(kind.name);
+  await cluster.setVersions(kind, { storage: "v1" });
+  const lifted = await migration.nextMigration(kind.name, known);
+  await migration.setCondition(lifted, "Failed", { reason: "FreezeLifted" });
+  await eventually(
+    async () => running.trigger.report().waiting.some(({ name }) => name === kind.name),
+    "the trigger says that it waits",
+  );
+  await running.stop();
+  const later = startTrigger(t, cluster, { sharedClock: sharedBy(clockAhead(15 * MINUTE_MS)) });
+  await later.settled();
+  t.equal((await migration.migrations(kind.name)).filter(({ status }) => status === undefined).length, 0, "left alone");
+  await later.stop();
 
-    const again = startTrigger(t, cluster);
-    await again.settled();
-    const resource = { group: GROUP, version: "v1", resource: kind.plural };
-    const metadata = { name: `asked-${kind.plural}` };
-    await api.create(MIGRATIONS, {
-      apiVersion: MIGRATION_API_VERSION,
-      kind: "StorageVersionMigration",
-      metadata,
-      spec: { resource },
-    });
-    const hash = hashOf(kind, "v1");
-    await eventually(
-      async () =>
-        (await migration.migrations(kind.name)).some(
-          (one) => one.metadata.name === metadata.name && one.metadata.annotations?.[HASH_ANNOTATION] === hash,
-        ),
-      "the user's migration is taken for the one that is needed",
-    );
-    const asked = (await migration.migrations(kind.name)).find(({ metadata: { name } }) => name === metadata.name);
-    await prune(kind, "v1");
-    if (asked !== undefined) await migration.setCondition(asked, "Succeeded");
-    await migration.waitForHashes(kind.name, { persisted: [hash], current: hash });
-  },
-);
+  const again = startTrigger(t, cluster);
+  await again.settled();
+  const resource = { group: GROUP, version: "v1", resource: kind.plural };
+  const metadata = { name: `asked-${kind.plural}` };
+  await api.create(MIGRATIONS, {
+    apiVersion: MIGRATION_API_VERSION,
+    kind: "StorageVersionMigration",
+    metadata,
+    spec: { resource },
+  });
+  const hash = hashOf(kind, "v1");
+  await eventually(
+    async () =>
+      (await migration.migrations(kind.name)).some(
+        (one) => one.metadata.name === metadata.name && one.metadata.annotations?.[HASH_ANNOTATION] === hash,
+      ),
+    "the user's migration is taken for the one that is needed",
+  );
+  const asked = (await migration.migrations(kind.name)).find(({ metadata: { name } }) => name === metadata.name);
+  await prune(kind, "v1");
+  if (asked !== undefined) await migration.setCondition(asked, "Succeeded");
+  await migration.waitForHashes(kind.name, { persisted: [hash], current: hash });
+});
 
 await t.test("CRDs and groups can be left out", async (t) => {
   const kind = new TestKind("optedout");

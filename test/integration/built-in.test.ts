@@ -15,7 +15,7 @@ const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.36" };
 const GROUP = "storage.k8s.io";
 const CLASSES = { group: GROUP, version: "v1beta1", resource: "volumeattributesclasses" };
 const NAME = "volumeattributesclasses.storage.k8s.io";
-/** At eight a second: long enough to restart an API server meanwhile. */
+/** At eight a second: long enough to restart an API server during the run. */
 const MANY = 120;
 const SLOWLY = ["--max-qps", "8", "--page-size", "20"];
 

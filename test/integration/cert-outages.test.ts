@@ -45,7 +45,7 @@ await t.test(
         versions: versionsOf({ versions: ["v1alpha2", "v1"], storage }),
       },
     });
-    // What cert-manager's own Secret is to us: pairs that somebody else issues and renews.
+    // What cert-manager's own Secret is to us: pairs that another program issues and renews.
     const ca = await issueCa({ now: new Date(), lifetimeMs: 3_600_000 });
     const names = { dnsNames: ["localhost"], ipAddresses: ["127.0.0.1"] };
     const fill = async (lifetimeMs: number): Promise<Record<string, string>> => {

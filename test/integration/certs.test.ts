@@ -151,7 +151,7 @@ await t.test("F30: a server that starts without a Secret becomes ready without a
 });
 
 await t.test(
-  "keepCertificates() ends a rotation that somebody began, step by step, and ends with its signal",
+  "keepCertificates() ends a rotation that a user began, step by step, and ends with its signal",
   async (t) => {
     const settings = { ...SETTINGS, secret: "kept" };
     await ensure(cluster, { settings });

@@ -176,7 +176,7 @@ export function deleteMigration({ api }: Cluster, { metadata }: StorageVersionMi
   return api.delete(MIGRATIONS, metadata);
 }
 
-/** Writes to the status of a migration as somebody else. */
+/** Writes to the status of a migration as another client. */
 export function patchStatus({ api }: Cluster, { metadata }: StorageVersionMigration, status: object): Promise<unknown> {
   return api.patch(MIGRATIONS, metadata, { type: MERGE_PATCH, body: { status } }, { subresource: "status" });
 }

@@ -60,7 +60,7 @@ await t.test(
     const created = await createMigration(cluster, kind);
     await untilRewriting(cluster, kind);
     isOverloaded = true;
-    // The budget of the run is used up after three seconds, and so is that of what it waits for meanwhile.
+    // The budget of the run is used up after three seconds, and so is that of what it waits for.
     await new Promise((resolve) => setTimeout(resolve, OUTAGE_MS));
     isOverloaded = false;
     const waiting = await untilState(cluster, created, ["Waiting"], 60_000);

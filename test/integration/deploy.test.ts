@@ -231,7 +231,7 @@ await t.test("the whole life of one CRD runs with the rights of the controller",
     stdout: /nothing to do/,
   });
 
-  // RBAC refuses whoever writes rights that he does not have himself; a write that changes nothing passes.
+  // RBAC refuses a client that grants rights which it does not have; a write that changes nothing passes.
   const roles = await cluster.migrate(["clusterroles.rbac.authorization.k8s.io", ...asController]);
   t.equal(roles.code, 0, roles.stdout + roles.stderr);
 });
@@ -277,7 +277,7 @@ await t.test("the controller may do nothing that it does not need", async (t) =>
     { verb: "delete", resource: CRDS },
     { verb: "create", resource: POLICIES },
     { verb: "delete", resource: WEBHOOK_CONFIGURATIONS },
-    { verb: "watch", resource: WEBHOOK_CONFIGURATIONS, name: "of-somebody-else" },
+    { verb: "watch", resource: WEBHOOK_CONFIGURATIONS, name: "of-another-owner" },
     { verb: "watch", resource: SECRETS },
     { verb: "watch", resource: SECRETS, namespace: NAMESPACE, name: "another" },
     { verb: "create", resource: LEASES, namespace: "kube-system" },
@@ -315,7 +315,7 @@ await t.test("the certificate job may write one Secret and one caBundle", async 
     { verb: "get", resource: SECRETS, namespace: NAMESPACE, name: "another" },
     { verb: "list", resource: SECRETS, namespace: NAMESPACE },
     { verb: "create", resource: SECRETS, namespace: "default" },
-    { verb: "patch", resource: WEBHOOK_CONFIGURATIONS, name: "of-somebody-else" },
+    { verb: "patch", resource: WEBHOOK_CONFIGURATIONS, name: "of-another-owner" },
     { verb: "patch", resource: CRDS },
     { verb: "list", resource: PODS },
   ];

@@ -43,7 +43,7 @@ parallel("objects stored in two versions and a conversion webhook that always re
   await storeAs(kind, ["w3", "w4", "w5"], "v1");
   t.same(await cluster.storedAs(kind), { v1alpha1: 3, v1: 3 });
   isBroken = true;
-  // An API server lists from a cache that it fills anew after a change of the CRD.
+  // An API server lists from a cache that it fills again after a change of the CRD.
   await cluster.setVersions(kind, { ...shape, storage: "v1", statusSubresource: true });
   const whyListFails = (version: string): Promise<string> =>
     api.listMetadata(kind.resource(version)).then(() => "", messageOf);

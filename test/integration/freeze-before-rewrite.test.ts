@@ -66,7 +66,7 @@ for (const { title, shape } of SHAPES) {
 
     const reader = cluster.clientFor("reader");
     t.match(await prove(reader), { proven: false, reason: /cannot patch resource/ }, "an RBAC denial proves nothing");
-    const other = { ...guard, name: "somebody-elses-policy" };
+    const other = { ...guard, name: "policy-of-another-owner" };
     const otherGuard = await proveFreeze(api, { crdName: kind.name, guard: other, signal });
     t.match(otherGuard, { proven: false }, "a denial by another guard proves nothing");
 

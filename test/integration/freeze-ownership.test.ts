@@ -137,7 +137,7 @@ parallel("a policy of another run is not overwritten", async (t) => {
 parallel("the sweep does not touch a Lease that a user has named in the annotation", async (t) => {
   const kind = new TestKind("forged");
   const victim = await createLease(SYSTEM_NAMESPACE, `victim-${kind.plural}`, {
-    holderIdentity: "somebody",
+    holderIdentity: "another-run",
     leaseDurationSeconds: 1,
     renewTime: "2020-01-01T00:00:00.000000Z",
   });

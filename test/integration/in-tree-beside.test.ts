@@ -66,7 +66,7 @@ await t.test(
 );
 
 await t.test(
-  "a migration yields to one of Kubernetes' own migrator that begins meanwhile, and starts again",
+  "a migration yields to one of Kubernetes' own migrator that begins during it, and starts again",
   async (t) => {
     startController(t, cluster, SLOW);
     const kind = new TestKind("yields");
@@ -105,11 +105,11 @@ await t.test(
     t.same(await cluster.storedAs(kind), { v1alpha1: SLOW_RUN_OBJECTS });
     await before.end();
     await untilRewriting(cluster, kind);
-    const meanwhile = await startInTreeMigration(kind);
+    const inTree = await startInTreeMigration(kind);
     await eventually(says(2), "it yields");
     await assertUnfrozen(t, cluster, kind);
     t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "there was work left");
-    await meanwhile.end();
+    await inTree.end();
     const { code, stderr, stdout } = await ended;
     t.equal(code, 0, stderr);
     t.match(stdout, /resuming an earlier run/);

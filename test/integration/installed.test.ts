@@ -156,7 +156,7 @@ function registered(): Promise<Registered> {
   return api.get<Registered>(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
 }
 
-/** Writes the caBundle as whoever mounts a pair has to. */
+/** Writes the caBundle, as a user who mounts a pair has to. */
 async function setCaBundle(caBundle: string): Promise<void> {
   const webhooks = (await registered()).webhooks.map((webhook) => ({
     ...webhook,
@@ -193,7 +193,7 @@ await tap.test(
       both,
       new RegExp(`: the caBundle of ${configuration} does not trust the serving certificate: none`),
     );
-    t.equal((await both[0].health("/livez")).status, 200, "nothing that a restart would mend");
+    t.equal((await both[0].health("/livez")).status, 200, "nothing that a restart would repair");
     await setCaBundle(ours.caBundle);
     await Promise.all(both.map((replica) => untilReady(replica)));
 

@@ -252,7 +252,7 @@ await t.test("Two writers: a leader paused longer than its Lease gets nothing th
     ],
     "the other one pruned and lifted the freeze, each once, and nobody else wrote",
   );
-  t.same(await footprint(pruning), pruned, "nothing was written to what was done meanwhile");
+  t.same(await footprint(pruning), pruned, "nothing was written to what was done in between");
   t.same(await footprint(proving), proven);
   t.equal(await holder(), other.identity());
 

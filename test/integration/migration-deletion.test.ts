@@ -88,7 +88,7 @@ await t.test("a migration deleted while no replica leads leaves an orphan, which
   await eventually(isThawed(kind), "the orphan is swept", 40_000);
   await assertUnfrozen(t, cluster, kind);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  t.ok(await isFrozen(foreign)(), "a freeze of somebody else stays");
+  t.ok(await isFrozen(foreign)(), "a freeze of another owner stays");
   const waiting = await untilState(cluster, await createMigration(cluster, foreign), ["Waiting"]);
   t.match(waiting.status?.conditions?.[0], { type: "Waiting", reason: "ForeignFreeze", message: /kubectl annotate/ });
 });

@@ -4,7 +4,7 @@ import { GROUP, type TestKind } from "./crd-fixture.ts";
 const ADMISSION = { group: "admissionregistration.k8s.io", version: "v1" } as const;
 
 /**
- * Somebody's admission rule that writes `spec.owner` into objects whenever they are updated, as a defaulting webhook that
+ * An admission rule of another owner that writes `spec.owner` into objects whenever they are updated, as a defaulting webhook that
  * came later does. It comes into force a moment later.
  * @param names of the objects that it changes
  */

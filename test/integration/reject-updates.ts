@@ -3,7 +3,7 @@ import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 
 /**
- * Somebody's admission rule on the updates of a kind's objects, as an operator's own validation may be. It comes into
+ * An admission rule of another owner on the updates of a kind's objects, as an operator's own validation may be. It comes into
  * force a moment later.
  * @param validation what an update must meet, in CEL, and what is said where it does not
  * @returns takes the rule away

@@ -110,11 +110,11 @@ alone("F22: migrate waits for an API server that does not answer, and goes on wh
   await eventually(async () => /waiting for .*no answer/.test(output), "the run waits");
   t.match(output, `waiting for ${second.url}`);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten meanwhile");
+  t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten until then");
   second.resume();
   const { code, stderr, stdout } = await ended;
   t.equal(code, 0, stderr);
-  t.match(stdout, /for in-flight writes in the old version/, "the silence makes it settle anew");
+  t.match(stdout, /for in-flight writes in the old version/, "the silence makes it settle again");
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   await assertNoTraces(t, cluster, kind);
 });
@@ -152,7 +152,7 @@ alone(
     t.equal(code, 0, stderr);
     t.match(stdout, /starting again: .*the set of API servers changed/);
     t.notMatch(stdout, /resuming an earlier run/, "its watermark is void");
-    t.match(stdout, `${SLOW_RUN_OBJECTS} already up to date`, "every object was looked at anew");
+    t.match(stdout, `${SLOW_RUN_OBJECTS} already up to date`, "every object was looked at again");
     t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
     await assertNoTraces(t, cluster, kind);

@@ -84,7 +84,7 @@ await t.test("a CRD is migrated only when every API server can be asked", async 
       trigger.report().waiting.some(({ name, reason }) => name === kind.name && reason.includes(endpoints[1] ?? "?")),
     "the trigger names the API server that does not answer",
   );
-  t.same(await migration.migrations(kind.name), known, "nothing begins meanwhile");
+  t.same(await migration.migrations(kind.name), known, "nothing begins while they disagree");
   t.same(await migration.hashes(kind.name), { persisted: [old], current: old });
   second?.resume();
   await migration.nextMigration(kind.name, known);

@@ -96,7 +96,7 @@ await t.test("A CRD that one of two API servers does not serve yet costs no migr
   t.same(storedVersionsOf(await cluster.crd(long)), ["v1"]);
   await assertUnfrozen(t, cluster, long);
 
-  // The watch tells of one, and whoever asks for it is told that there is nothing.
+  // The watch tells of one, and a read of it answers that there is nothing.
   const asked = new TestKind("asked");
   await cluster.createCrd(asked, { storage: "v1" });
   second.isBehind = true;

@@ -35,7 +35,7 @@ await t.test("after a restart of the API server", async (t) => {
   }, stop.signal);
   await eventually(() => Promise.resolve(seen.size > 0), "the feed shows the migration");
 
-  // What others write meanwhile makes the resourceVersion of the migration older than what the API server begins with.
+  // What other clients write makes the resourceVersion of the migration older than what the API server begins with.
   for (let n = 0; n < 5; n++)
     await cluster.crd(kind).then(() => api.create(kind.resource("v1"), kind.object(`x${n}`, "v1")));
   const [apiserver] = cluster.controlPlane.apiservers;

@@ -146,7 +146,7 @@ await t.test("the configuration is created, and restored whatever happens to it"
 });
 
 await t.test(
-  "a caBundle that somebody else writes is left to them, and a new one of ours is put in at once",
+  "a caBundle that another client writes is left to it, and a new one of ours is put in at once",
   async (t) => {
     const url = `${webhook.url}${VALIDATE_PATH}`;
     let wanted: WebhookConfiguration | undefined;
@@ -166,7 +166,7 @@ await t.test(
     const isSelecting = async (): Promise<boolean> =>
       Object.keys((await live())?.webhooks[0]?.objectSelector ?? {}).length > 0;
     await eventually(async () => !(await isSelecting()), "the selector is taken out");
-    t.equal((await live())?.webhooks[0]?.clientConfig.caBundle, caBundle, "the caBundle of somebody else stays");
+    t.equal((await live())?.webhooks[0]?.clientConfig.caBundle, caBundle, "the caBundle of the other client stays");
     const other = (await issueServing()).caBundle;
     wanted = webhookConfigurationOf({ clientConfig: { url, caBundle: other } });
     keeper.refresh();

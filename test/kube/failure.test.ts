@@ -43,7 +43,7 @@ const cases: readonly (readonly [name: string, error: unknown, kind: FailureKind
   ["405", answer(405), "rejected"],
   ["422", answer(422), "rejected"],
   [
-    "500 that waiting never mends",
+    "500 that waiting never ends",
     answer(500, { message: "request to convert CR to an invalid group/version: example.com/v0" }),
     "rejected",
   ],
@@ -111,7 +111,7 @@ await tap.test("isAdmissionDenial() is false when no API server answered", async
   t.notOk(isAdmissionDenial(new Error('admission webhook "x" denied the request: no')));
 });
 
-await tap.test("isInvalidGroupVersion() goes by the words of the API server", (t) => {
+await tap.test("isInvalidGroupVersion() knows the words of the API server", (t) => {
   t.equal(
     isInvalidGroupVersion(answer(500, { message: "request to convert CR to an invalid group/version: e/v0" })),
     true,

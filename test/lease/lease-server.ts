@@ -57,7 +57,7 @@ export class LeaseServer {
     };
   }
 
-  /** Somebody else takes it. */
+  /** Another client takes it. */
   takeOver(holderIdentity: string): void {
     if (this.lease === undefined) throw new Error("there is no Lease");
     this.#store(this.lease.metadata.uid, { metadata: {}, spec: { holderIdentity } });

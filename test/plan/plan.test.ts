@@ -20,7 +20,7 @@ const cases: readonly [name: string, traits: CrdTraits, expected: Partial<PlanEn
     { action: "blocked", note: "no version is served", removableVersions: [] },
   ],
   [
-    "blocked when somebody else froze it",
+    "blocked when another owner froze it",
     { metadata: BY_OTHERS },
     { action: "blocked", note: "frozen by another owner", removableVersions: [] },
   ],

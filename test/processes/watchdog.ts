@@ -37,7 +37,7 @@ export function startWatchdog(dir?: string): Watchdog {
 }
 
 /**
- * Has a child end when this process has gone, even if it was killed: one that outlived a test would go on for ever.
+ * Has a child end when this process has gone, even if it was killed: one that outlived a test would never end.
  * @param withGroup also all that it started; for a child that was spawned `detached`
  */
 export function endWithThisProcess(child: ChildProcess, { withGroup = false } = {}): void {

@@ -82,7 +82,7 @@ await tap.test("Pacer.forEach() throws the signal's reason and begins nothing mo
   }
 });
 
-await tap.test("Pacer.forEach() goes by its limiter, up and down, and never beyond maxInFlight", async (t) => {
+await tap.test("Pacer.forEach() follows its limiter, up and down, and never beyond maxInFlight", async (t) => {
   const clock = new FakeClock();
   const limiter = new Limiter({ maxInFlight: 8 });
   const pacer = new Pacer({ clock, maxInFlight: 8, maxQps: Number.POSITIVE_INFINITY, limiter });

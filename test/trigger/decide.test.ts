@@ -68,8 +68,8 @@ await tap.test("decide() believes no migration that succeeded for something else
   const there = decide(situation(builtIn("B"), state(["A"], "A"), [migration("Succeeded", "A")]));
   t.same(names(there.remove), ["Succeeded-A"], "so that it is not believed when the hash comes back");
 
-  const meanwhile = decide(situation(builtIn("C"), state(["A", "B"], "B"), [migration("Succeeded", "B")]));
-  t.same(meanwhile.status, { persisted: ["A", "B", "C"], current: "C" }, "the hash changed before the end was noticed");
+  const changed = decide(situation(builtIn("C"), state(["A", "B"], "B"), [migration("Succeeded", "B")]));
+  t.same(changed.status, { persisted: ["A", "B", "C"], current: "C" }, "the hash changed before the end was noticed");
 
   const unmarked = migration("Succeeded", undefined, { isOurs: false });
   const decision = decide(situation(builtIn("B"), state(["A", "B"], "B"), [unmarked]));
@@ -153,7 +153,11 @@ await tap.test("decide() sees in storedVersions that a storage version went ther
   t.equal(decision.crdRecord, "crd-uid/3/v2,v1");
 
   const known = state(["#v1"], "#v1", { crd: recordOf(["v2", "v1"]) });
-  t.equal(decide(situation(flipped, known)).create, undefined, "without pruning it is migrated once, not for ever");
+  t.equal(
+    decide(situation(flipped, known)).create,
+    undefined,
+    "without pruning it is migrated once, not again and again",
+  );
 });
 
 await tap.test("decide() records what API servers that disagree may write, and starts nothing", async (t) => {
@@ -191,21 +195,18 @@ await tap.test("decide() stops a migration whose StorageVersion is not what it w
   t.equal(decide(situation(observed, state(["A", "B"], "B"), [same])).cause, "completed");
 });
 
-await tap.test(
-  "decide() takes somebody else's migration that has not begun, and lets one that runs go on",
-  async (t) => {
-    const pending = migration("Pending", undefined, { isOurs: false });
-    const taken = decide(situation(builtIn("B"), state(["A"], "A"), [pending]));
-    t.same(taken.adopt, [pending]);
-    t.same(taken.remove, []);
-    t.equal(taken.create, undefined);
+await tap.test("decide() takes a user's migration that has not begun, and lets one that runs go on", async (t) => {
+  const pending = migration("Pending", undefined, { isOurs: false });
+  const taken = decide(situation(builtIn("B"), state(["A"], "A"), [pending]));
+  t.same(taken.adopt, [pending]);
+  t.same(taken.remove, []);
+  t.equal(taken.create, undefined);
 
-    const running = migration("Running", undefined, { isOurs: false });
-    const beside = decide(situation(builtIn("B"), state(["A", "B"], "B"), [running]));
-    t.same(beside.remove, []);
-    t.match(beside.create, { hash: "B" });
-  },
-);
+  const running = migration("Running", undefined, { isOurs: false });
+  const beside = decide(situation(builtIn("B"), state(["A", "B"], "B"), [running]));
+  t.same(beside.remove, []);
+  t.match(beside.create, { hash: "B" });
+});
 
 await tap.test("decide() tries a failed migration again, later each time, and keeps one record of it", async (t) => {
   const known = state(["A", "B"], "B");
@@ -227,8 +228,8 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   t.same(both.remove, [failed]);
   t.equal(both.lookAgainMs, 2 * MINUTE);
 
-  const mended = migration("Succeeded", "B", { attempt: 2, createdAt: NOW - MINUTE });
-  t.same(decide(situation(builtIn("B"), known, [failed, mended])).remove, [failed]);
+  const later = migration("Succeeded", "B", { attempt: 2, createdAt: NOW - MINUTE });
+  t.same(decide(situation(builtIn("B"), known, [failed, later])).remove, [failed]);
   const changed = decide(situation(builtIn("C"), known, [failed]));
   t.match(changed.create, { hash: "C", attempt: 1 }, "another hash is another matter");
 });
@@ -250,7 +251,7 @@ await tap.test("decide() puts no freeze back that another client lifted", async 
 
   const foreign = migration("Failed", undefined, { reason: "FreezeLifted", isOurs: false });
   const marked = decide(situation(observed, known, [foreign]));
-  t.same(marked.adopt, [foreign], "somebody else's is marked with what it failed for");
+  t.same(marked.adopt, [foreign], "a user's is marked with what it failed for");
   t.equal(marked.create, undefined);
 });
 
@@ -269,7 +270,7 @@ await tap.test("decide() leaves a suspended migration alone, and creates no othe
   );
   t.same(moved.remove, []);
   t.equal(moved.create, undefined);
-  t.same(moved.disown, [suspended], "it no longer vouches for the hash of before");
+  t.same(moved.disown, [suspended], "it no longer stands for the hash of before");
   t.same(moved.adopt, [suspended], "and is the one for the new hash when it goes on");
 
   const back = decide(

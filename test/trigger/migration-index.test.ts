@@ -44,7 +44,7 @@ await tap.test("MigrationIndex keeps what the trigger wrote while a list was rea
   index.apply({ type: "listing" });
   index.delete({ uid: "u" });
   index.apply({ type: "listed", migrations: [adopted] });
-  t.same(index.of("a.b"), [], "one that was deleted meanwhile does not come back");
+  t.same(index.of("a.b"), [], "one that was deleted in between does not come back");
   index.apply({ type: "listing" });
   index.apply({ type: "listed", migrations: [adopted] });
   t.equal(index.of("a.b")[0]?.hash, "h", "a list that began later replaces everything");

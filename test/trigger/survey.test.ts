@@ -102,7 +102,7 @@ await tap.test("surveyOf() asks for a version that all API servers serve", async
   t.equal(one?.version, "v1");
 });
 
-await tap.test("surveyOf() goes by the CRD where discovery has no hash or an old one", async (t) => {
+await tap.test("surveyOf() believes the CRD where discovery has no hash or an old one", async (t) => {
   const unserved = crd(["v1"], { isStorageServed: false, requestVersion: "v1beta1" });
   const context = { ...CONTEXT, crds: new Map([["widgets.example.com", unserved]]) };
   const [one] = surveyOf([widgets("")], context).observed;

@@ -45,7 +45,7 @@ export interface CredentialSource {
   accept(): void;
   /** An API server refused what {@link get} returned: an exec plugin is asked again, see {@link RestartPace}. */
   refuse(refused: Credentials): void;
-  /** Somebody uses this source until {@link release}. */
+  /** This source is in use until {@link release}. */
   hold(): void;
   /** Ends a plugin that runs once no request waits for what it prints. */
   release(): void;

@@ -21,7 +21,7 @@ export type ObjectOutcome =
   | { readonly kind: "migrated"; readonly changed: boolean }
   /** It was stored in the storage version already: the API server wrote nothing. */
   | { readonly kind: "current" }
-  /** Somebody wrote it after the watermark, in the storage version. */
+  /** Another client wrote it after the watermark, in the storage version. */
   | { readonly kind: "newer" }
   /** It does not exist any more. */
   | { readonly kind: "gone" }

@@ -142,7 +142,7 @@ await tap.test("Transport: a token file, as a service account has it, is read ag
   const path = join(t.testdir({ token: "token-1" }), "token");
   const clock = new FakeClock();
   const user = { "auth-provider": { name: "tokenFile", config: { tokenFile: path } } };
-  // client-node goes by the clock of this machine.
+  // client-node uses the clock of this machine.
   mock.timers.enable({ apis: ["Date"], now: Date.now() });
   t.teardown(() => mock.timers.reset());
   const server = await connect(t, user, clock);

@@ -67,7 +67,7 @@ const FORBIDDEN_MESSAGE = 'widgets "a" is forbidden: User "jane" cannot patch re
 const FORBIDDEN = status(403, { message: FORBIDDEN_MESSAGE });
 
 interface Answers {
-  /** Answers to patches, one after the other; the last one goes on for ever. */
+  /** Answers to patches, one after the other; the last one is repeated. */
   readonly patch: readonly Answer[];
   /** Answers to lists by name likewise. */
   readonly list?: readonly Answer[];
