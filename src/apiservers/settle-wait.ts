@@ -82,8 +82,9 @@ class Settling {
   /**
    * Notes a change that an answer shows. Only the first sight of it counts: it happened before that. A change with another
    * `key` has a first sight of its own.
+   * @param at its stamp; none where this process itself saw it happen, which its monotonic clock tells exactly
    */
-  #saw(key: string, at: number): void {
+  #saw(key: string, at?: number): void {
     if (!this.#changes.has(key)) {
       this.#changes.set(key, { at, seenAt: this.#context.clock.monotonic() });
     }
@@ -93,10 +94,10 @@ class Settling {
    * The generation tells apart two changes of spec.versions that have the same time: the API server raises it with every
    * change of spec, and no client can set it.
    */
-  #sawCrd(crd: CustomResourceDefinition, otherwiseAt: number): void {
+  #sawCrd(crd: CustomResourceDefinition): void {
     const { uid, generation } = crd.metadata;
     const at = lastVersionsChangeOf(crd);
-    this.#saw(["crd", uid, generation, at].join(" "), at ?? otherwiseAt);
+    this.#saw(["crd", uid, generation, at].join(" "), at);
   }
 
   async untilSettled(): Promise<void> {
@@ -104,15 +105,19 @@ class Settling {
     for (let first = true; ; first = false) {
       const { crds, serverNow } = await this.#read();
       if (first && this.#options.lagged) {
-        this.#saw("lag", serverNow);
+        this.#saw("lag");
       }
       for (const crd of crds) {
-        this.#sawCrd(crd, serverNow);
+        this.#sawCrd(crd);
       }
-      this.#noticeSuspension(serverNow);
-      const changes = [...this.#changes.values()];
-      const now = clock.monotonic();
-      const remainingMs = settleRemainingMs({ settleMs: settings.settleMs, serverNow, now, changes });
+      this.#noticeSuspension();
+      const remainingMs = settleRemainingMs({
+        settleMs: settings.settleMs,
+        serverNow,
+        localNow: clock.now(),
+        now: clock.monotonic(),
+        changes: [...this.#changes.values()],
+      });
       if (remainingMs === 0) {
         return;
       }
@@ -126,7 +131,7 @@ class Settling {
    * way has as much left to go as before. One jump is waited through, however late it is noticed.
    * @throws {KsvmError} ClockJumps where the clock keeps jumping until the time is up.
    */
-  #noticeSuspension(serverNow: number): void {
+  #noticeSuspension(): void {
     const { clock } = this.#context;
     const offset = wallOffsetOf(clock);
     if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
@@ -136,7 +141,7 @@ class Settling {
         const reason = `the clock of the machine that ksvm runs on keeps jumping by more than 5 s, ${this.#jumps} times while it waited`;
         throw new KsvmError("ClockJumps", `Cannot wait for late writes to land: ${reason}`);
       }
-      this.#saw(`suspension ${this.#changes.size}`, serverNow);
+      this.#saw(`suspension ${this.#changes.size}`);
     }
   }
 
@@ -191,7 +196,7 @@ class Settling {
         );
       }
       emit({ type: "lagging", server, reason });
-      this.#saw(`silence ${this.#changes.size}`, answer.serverTime ?? clock.now());
+      this.#saw(`silence ${this.#changes.size}`);
     }
     return answer;
   }

@@ -36,8 +36,11 @@ function ownsVersions(fields: Readonly<Record<string, unknown>> | undefined): bo
 
 /** A change that an API server may still be catching up with. */
 export interface SeenChange {
-  /** When it was, by the clock of the API server that stamped it, in milliseconds since the Unix epoch. */
-  readonly at: number;
+  /**
+   * When it was, by the clock of the API server that stamped it, in milliseconds since the Unix epoch. `undefined` where no stamp
+   * tells: the whole settle time is waited then.
+   */
+  readonly at: number | undefined;
   /** When this process had the first answer that shows it, on its monotonic clock, in milliseconds. */
   readonly seenAt: number;
 }
@@ -47,6 +50,8 @@ export interface SettleInput {
   readonly settleMs: number;
   /** The API server's clock, cut to the second as its `Date` header is, in milliseconds since the Unix epoch. */
   readonly serverNow: number;
+  /** This process's clock of the day, in milliseconds since the Unix epoch. */
+  readonly localNow: number;
   /** This process's monotonic clock, in milliseconds. */
   readonly now: number;
   readonly changes: readonly SeenChange[];
@@ -57,13 +62,13 @@ export interface SettleInput {
  *
  * One bound is sound: `settleMs` after the first answer that shows the change, by the monotonic clock of this process, since
  * what an answer shows happened before that answer. A stamp may be wrong: an API server whose clock was behind makes a change
- * look old, and by the time of a run that clock may be right, or its API server gone. So a stamp ends the wait only where it
- * is older than `settleMs` by {@link STAMP_MARGIN_MS}.
+ * look old, and by the time of a run that clock may be right, or its API server gone. The clock of an API server that answers
+ * may be ahead, and a proxy may send any `Date`. So a stamp ends the wait only where it is older than `settleMs` by
+ * {@link STAMP_MARGIN_MS}, by the clock of the API server and by the local one. A clock that is behind costs `settleMs` at most.
  */
-export function settleRemainingMs({ settleMs, serverNow, now, changes }: SettleInput): number {
-  const left = changes.map(({ at, seenAt }) => {
-    const byStamp = at - serverNow + API_TIME_RESOLUTION_MS + settleMs;
-    return byStamp + STAMP_MARGIN_MS <= 0 ? 0 : seenAt - now + API_TIME_RESOLUTION_MS + settleMs;
-  });
+export function settleRemainingMs({ settleMs, serverNow, localNow, now, changes }: SettleInput): number {
+  const waitMs = API_TIME_RESOLUTION_MS + settleMs;
+  const believedUntil = Math.min(serverNow, localNow) - waitMs - STAMP_MARGIN_MS;
+  const left = changes.map(({ at, seenAt }) => (at !== undefined && at <= believedUntil ? 0 : seenAt - now + waitMs));
   return Math.ceil(Math.max(0, ...left));
 }

@@ -69,6 +69,19 @@ const cases: readonly Case[] = [
     waitsMs: SETTLE_MS + CUT_MS,
   },
   {
+    name: "from the first sight where the Date of the only API server, or of a proxy, is hours ahead",
+    changedMsAgo: 2_000,
+    skewsMs: [2 * HOUR],
+    waitsMs: SETTLE_MS + CUT_MS,
+  },
+  {
+    name: "from now on when an API server lagged whose clock is hours ahead",
+    changedMsAgo: 24 * HOUR,
+    lagged: true,
+    skewsMs: [2 * HOUR],
+    waitsMs: SETTLE_MS + CUT_MS,
+  },
+  {
     name: "by the slowest clock",
     changedMsAgo: SETTLE_MS + 905_000,
     skewsMs: [0, -7_000, 3_000],

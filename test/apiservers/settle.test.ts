@@ -65,7 +65,7 @@ await tap.test(
   (t) => {
     const serverNow = 1_000_000;
     const left = (...at: number[]): number =>
-      settleRemainingMs({ settleMs: 65_000, serverNow, now: 7, changes: seenAt(7, at) });
+      settleRemainingMs({ settleMs: 65_000, serverNow, localNow: serverNow, now: 7, changes: seenAt(7, at) });
     const over = serverNow - 66_000 - STAMP_MARGIN_MS;
     t.equal(left(), 0);
     t.equal(left(serverNow), 66_000);
@@ -73,10 +73,32 @@ await tap.test(
     t.equal(left(over + 1), 66_000, "the clock that stamped it may have been behind");
     t.equal(left(over), 0);
     t.equal(left(serverNow - 3_600_000), 0, "an hour ago");
-    t.equal(settleRemainingMs({ settleMs: 0, serverNow, now: 7, changes: seenAt(7, [serverNow]) }), 1_000);
+    const input = { settleMs: 0, serverNow, localNow: serverNow, now: 7, changes: seenAt(7, [serverNow]) };
+    t.equal(settleRemainingMs(input), 1_000);
     t.end();
   },
 );
+
+await tap.test("settleRemainingMs() believes a stamp only where it is old by the local clock too", (t) => {
+  const at = 1_000_000;
+  const over = at + 66_000 + STAMP_MARGIN_MS;
+  const left = (serverNow: number, localNow: number): number =>
+    settleRemainingMs({ settleMs: 65_000, serverNow, localNow, now: 7, changes: seenAt(7, [at]) });
+  t.equal(left(over, over), 0);
+  t.equal(left(over, over - 1), 66_000, "the Date of the API server may be ahead");
+  t.equal(left(over - 1, over), 66_000, "and so may the local clock");
+  t.end();
+});
+
+await tap.test("settleRemainingMs() counts what has no stamp from its first sight, whatever any clock says", (t) => {
+  const clocks = { serverNow: Number.MAX_SAFE_INTEGER, localNow: Number.MAX_SAFE_INTEGER };
+  const left = (now: number): number =>
+    settleRemainingMs({ settleMs: 65_000, ...clocks, now, changes: [{ at: undefined, seenAt: 7 }] });
+  t.equal(left(7), 66_000);
+  t.equal(left(66_006), 1);
+  t.equal(left(66_007), 0);
+  t.end();
+});
 
 await tap.test(
   "settleRemainingMs() counts from the first sight of a change at the latest, whatever its time says",
@@ -86,7 +108,7 @@ await tap.test(
     const [recent] = seenAt(120_000, [serverNow - 600_000]);
     if (ahead === undefined || recent === undefined) throw new Error("no changes");
     const left = (now: number, ...changes: SeenChange[]): number =>
-      settleRemainingMs({ settleMs: 65_000, serverNow, now, changes });
+      settleRemainingMs({ settleMs: 65_000, serverNow, localNow: serverNow, now, changes });
     t.equal(left(100_000, ahead), 66_000);
     t.equal(left(165_999, ahead), 1);
     t.equal(left(166_000, ahead), 0);
@@ -101,7 +123,13 @@ await tap.test("settleRemainingMs() is never negative and never longer for a lat
     fc.property(fc.array(time), time, time, fc.nat(200_000), (changes, serverNow, later, settleMs) => {
       const now = 0;
       const remaining = (at: readonly number[], passedMs = 0): number =>
-        settleRemainingMs({ settleMs, serverNow: serverNow + passedMs, now: now + passedMs, changes: seenAt(now, at) });
+        settleRemainingMs({
+          settleMs,
+          serverNow: serverNow + passedMs,
+          localNow: serverNow + passedMs,
+          now: now + passedMs,
+          changes: seenAt(now, at),
+        });
       const left = remaining(changes);
       return (
         left >= 0 &&
