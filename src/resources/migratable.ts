@@ -44,13 +44,40 @@ export function isSubresource(name: string): boolean {
 }
 
 /**
- * Equal for two resources of different groups that are the same objects in etcd, as `events` and `events.k8s.io` are: a
- * storageVersionHash is of the group, version and kind that objects are stored as. An aggregated API server may show any
- * hash, so the plural counts, too.
- * @param hash that of one API server, or those of all
+ * The resources whose objects are also those of another resource, which is named with each. No other is left in Kubernetes
+ * 1.30 and newer: the group `extensions`, which shared its resources with `apps` and `networking.k8s.io`, is no longer served
+ * since 1.22. Equal hashes alone say nothing: an aggregated API server may show any plural and hash.
  */
-export function storageKeyOf({ resource }: Pick<Resource, "resource">, hash: string): string {
-  return `${resource} ${hash}`;
+const SAME_OBJECTS: ReadonlyMap<string, string> = new Map([["events.events.k8s.io", "events"]]);
+
+/** Resources, each group of those that are the same objects once. */
+export interface Distinct<T> {
+  readonly kept: readonly T[];
+  readonly shared: readonly { readonly name: string; readonly sharedWith: string }[];
+}
+
+/**
+ * Leaves out resources that are the same objects in etcd as another one of the list: known to be, and stored the same way.
+ *
+ * @param hashOf that of one API server, or those of all
+ */
+export function withoutShared<T extends Resource>(
+  resources: readonly T[],
+  hashOf: (resource: T) => string,
+): Distinct<T> {
+  const hashes = new Map(resources.map((resource) => [resourceNameOf(resource), hashOf(resource)]));
+  const kept: T[] = [];
+  const shared: { name: string; sharedWith: string }[] = [];
+  for (const resource of resources) {
+    const name = resourceNameOf(resource);
+    const sharedWith = SAME_OBJECTS.get(name);
+    if (sharedWith !== undefined && hashes.get(sharedWith) === hashOf(resource)) {
+      shared.push({ name, sharedWith });
+    } else {
+      kept.push(resource);
+    }
+  }
+  return { kept, shared };
 }
 
 /** The resource of one entry of discovery. */
@@ -60,28 +87,25 @@ export function servedResourceOf({ group, version }: GroupVersion, entry: ApiRes
 }
 
 /**
- * Picks each stored resource once: of those that share their storage, the first one.
+ * Picks each stored resource once.
  *
  * @param versions in the order of discovery, the preferred version of a group first
  */
 export function selectMigratable(versions: readonly DiscoveredVersion[]): Selection {
-  const candidates = candidatesOf(versions);
-  const migratable: ServedResource[] = [];
+  const candidates: ServedResource[] = [];
   const skipped: SkippedResource[] = [];
-  const storedBy = new Map<string, string>();
-  for (const [name, { resource, problem }] of candidates) {
-    const key = storageKeyOf(resource, resource.storageVersionHash ?? "");
-    const sharedWith = storedBy.get(key);
-    if (problem !== undefined) {
-      skipped.push({ resource: name, reason: problem });
-    } else if (sharedWith !== undefined) {
-      skipped.push({ resource: name, reason: `shares its storage with "${sharedWith}"` });
+  for (const [name, { resource, problem }] of candidatesOf(versions)) {
+    if (problem === undefined) {
+      candidates.push(resource);
     } else {
-      storedBy.set(key, name);
-      migratable.push(resource);
+      skipped.push({ resource: name, reason: problem });
     }
   }
-  return { migratable, skipped };
+  const { kept, shared } = withoutShared(candidates, ({ storageVersionHash = "" }) => storageVersionHash);
+  for (const { name, sharedWith } of shared) {
+    skipped.push({ resource: name, reason: `shares its storage with "${sharedWith}"` });
+  }
+  return { migratable: kept, skipped };
 }
 
 /** A resource counts in the first version in which it can be migrated, else in the first one at all. */

@@ -2,7 +2,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { Resource } from "../kube/resources.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { agreementOf } from "./agreement.ts";
-import { isSubresource, missingVerbs, storageKeyOf } from "../resources/migratable.ts";
+import { isSubresource, missingVerbs, withoutShared } from "../resources/migratable.ts";
 import type { StorageVersionFacts } from "../apiservers/storage-version-facts.ts";
 
 /** One resource in one served version, as an API server's discovery shows it. */
@@ -94,8 +94,11 @@ export function surveyOf(servers: readonly ServerDiscovery[], context: SurveyCon
       observed.push(observe(name, entries, context));
     }
   }
-  const { kept, shared } = withoutShared(observed);
-  return { observed: kept, leftOut: [...leftOut, ...shared], unavailable };
+  const { kept, shared } = withoutShared(observed, ({ hashes }) => hashes.join(" "));
+  for (const { name, sharedWith } of shared) {
+    leftOut.push({ name, reason: `its objects are those of "${sharedWith}"`, isShared: true, isOptedOut: false });
+  }
+  return { observed: kept, leftOut, unavailable };
 }
 
 /**
@@ -174,27 +177,4 @@ function versionOf(lists: readonly (readonly DiscoveredResource[])[], crd: CrdFa
     entries.find(({ version }) => version === crd?.requestVersion) ?? entries.find(isServedByAll) ?? entries[0];
   const { group, version, resource } = chosen ?? { group: "", version: "", resource: "" };
   return { group, version, resource };
-}
-
-/** Of the built-in resources that share their storage, the one whose group comes first in the alphabet stands for all. */
-function withoutShared(observed: readonly Observed[]): { kept: readonly Observed[]; shared: readonly LeftOut[] } {
-  const kept: Observed[] = [];
-  const shared: LeftOut[] = [];
-  const first = new Map<string, string>();
-  for (const entry of observed.toSorted((a, b) => a.group.localeCompare(b.group))) {
-    const key = storageKeyOf(entry, entry.hashes.join(" "));
-    const other = entry.crd === undefined ? first.get(key) : undefined;
-    if (other === undefined) {
-      first.set(key, entry.name);
-      kept.push(entry);
-    } else {
-      shared.push({
-        name: entry.name,
-        reason: `its objects are those of "${other}"`,
-        isShared: true,
-        isOptedOut: false,
-      });
-    }
-  }
-  return { kept, shared };
 }

@@ -42,27 +42,68 @@ await tap.test("selectMigratable() takes a version in which a resource can be mi
   t.same(selection.skipped, []);
 });
 
-await tap.test("selectMigratable() takes the first of those that share their storage", async (t) => {
-  const selection = selectMigratable([
-    version("", "v1", entry("events", { storageVersionHash: "same" })),
-    version("events.k8s.io", "v1", entry("events", { storageVersionHash: "same" })),
-  ]);
-  t.same(placesIn(selection), [{ group: "", version: "v1", resource: "events" }]);
-  t.same(selection.skipped, [{ resource: "events.events.k8s.io", reason: 'shares its storage with "events"' }]);
+await tap.test("selectMigratable() takes events once, in whatever order the groups come", async (t) => {
+  const versions = ["", "events.k8s.io"].map((group) =>
+    version(group, "v1", entry("events", { storageVersionHash: "same" })),
+  );
+  for (const listed of [versions, versions.toReversed()]) {
+    const selection = selectMigratable(listed);
+    t.same(placesIn(selection), [{ group: "", version: "v1", resource: "events" }]);
+    t.same(selection.skipped, [{ resource: "events.events.k8s.io", reason: 'shares its storage with "events"' }]);
+  }
 });
 
-await tap.test("selectMigratable() takes no resource of another plural for the same objects", async (t) => {
-  const { migratable, skipped } = selectMigratable([
-    version("aggregated.example.com", "v1", entry("widgets", { storageVersionHash: "hash-of-secrets" })),
-    version("example.com", "v1", entry("secrets")),
-  ]);
-  t.same(
-    migratable.map(({ resource }) => resource),
-    ["widgets", "secrets"],
-    "an aggregated API server may show any hash",
+await tap.test("selectMigratable() never leaves a resource out for one of an aggregated API server", async (t) => {
+  // An aggregated API server may show any plural and hash, and by its priorities it comes anywhere in /apis.
+  const own = [
+    version("", "v1", entry("events", { storageVersionHash: "E" }), entry("secrets")),
+    version("apps", "v1", entry("deployments")),
+    version("events.k8s.io", "v1", entry("events", { storageVersionHash: "E" })),
+  ];
+  const ofAnother = version(
+    "aggregated.example.com",
+    "v1",
+    entry("deployments"),
+    entry("events", { storageVersionHash: "E" }),
+    entry("widgets", { storageVersionHash: "hash-of-secrets" }),
   );
-  t.same(skipped, []);
+  for (const versions of [
+    [ofAnother, ...own],
+    [...own, ofAnother],
+  ]) {
+    const { migratable, skipped } = selectMigratable(versions);
+    t.same(
+      new Set(migratable.map(({ group, resource }) => `${resource}.${group}`)),
+      new Set([
+        "events.",
+        "secrets.",
+        "deployments.apps",
+        "deployments.aggregated.example.com",
+        "events.aggregated.example.com",
+        "widgets.aggregated.example.com",
+      ]),
+    );
+    t.same(skipped, [{ resource: "events.events.k8s.io", reason: 'shares its storage with "events"' }]);
+  }
 });
+
+await tap.test(
+  "selectMigratable() takes events.events.k8s.io where it is not the same objects as events",
+  async (t) => {
+    const listed = version("events.k8s.io", "v1", entry("events", { storageVersionHash: "E" }));
+    for (const [what, core] of [
+      ["events are not served", []],
+      ["events cannot be migrated", [entry("events", { storageVersionHash: "E", verbs: ["list"] })]],
+      ["they are stored in another encoding", [entry("events", { storageVersionHash: "other" })]],
+    ] as const) {
+      const { migratable } = selectMigratable([listed, version("", "v1", ...core)]);
+      t.ok(
+        migratable.some(({ group }) => group === "events.k8s.io"),
+        what,
+      );
+    }
+  },
+);
 
 const leftOut: readonly [name: string, resource: ApiResource, reason: RegExp][] = [
   ["a subresource", entry("pods/status"), /^is a subresource$/],

@@ -35,10 +35,7 @@ await tap.test("surveyOf() names what it leaves out, and why", async (t) => {
   ];
   const crds = new Map([["widgets.example.com", crd(["v1"], { isOptedOut: true })]]);
   const { leftOut, observed } = surveyOf([server(resources)], { ...CONTEXT, crds, excludedGroups: ["batch"] });
-  t.same(
-    observed.map(({ name }) => name),
-    ["events", "deployments.apps"],
-  );
+  t.same(new Set(observed.map(({ name }) => name)), new Set(["events", "deployments.apps"]));
   t.same(
     new Map(leftOut.map(({ name, reason }) => [name, reason])),
     new Map([
@@ -50,6 +47,22 @@ await tap.test("surveyOf() names what it leaves out, and why", async (t) => {
       ["widgets.example.com", "its CRD turns the trigger off"],
     ]),
   );
+});
+
+await tap.test("surveyOf() never leaves a resource out for one of an aggregated API server", async (t) => {
+  const own = entry("deployments", "A");
+  for (const group of ["aggregated.example.com", "zzz.example.com"]) {
+    // An aggregated API server may show any plural and hash.
+    const ofAnother = entry("deployments", "A", { group });
+    for (const resources of [
+      [own, ofAnother],
+      [ofAnother, own],
+    ]) {
+      const { leftOut, observed } = surveyOf([server(resources)], CONTEXT);
+      t.same(new Set(observed.map(({ name }) => name)), new Set(["deployments.apps", `deployments.${group}`]));
+      t.same(leftOut, []);
+    }
+  }
 });
 
 await tap.test("surveyOf() takes a version that only a newer API server serves for what it is", async (t) => {
