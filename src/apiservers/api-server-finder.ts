@@ -1,5 +1,5 @@
 import type { KubeConfig } from "@kubernetes/client-node";
-import { type Clock, wallOffsetOf } from "../clock.ts";
+import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { ApiClient } from "../kube/client.ts";
 import { withServer } from "../kube/connect/config.ts";
@@ -8,10 +8,9 @@ import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
-import { SLOW_ANSWER_MS } from "./ask-all.ts";
-import type { LeaseSightings } from "./lease-sightings.ts";
 import { describeMissing, isOverdue, MissingApiServer } from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
+import type { SeenServers } from "./seen-servers.ts";
 import { ServerRoll } from "./server-roll.ts";
 import { StandingLeases } from "./standing-leases.ts";
 
@@ -28,8 +27,8 @@ export interface ApiServerFinderOptions {
    * lives after all, and counts from then on. @default none
    */
   readonly ignored?: readonly string[] | undefined;
-  /** What earlier runs of this process saw of the identity Leases. @default nothing */
-  readonly sightings?: LeaseSightings | undefined;
+  /** What this process saw of the API servers: the same one for every finder of a process. */
+  readonly seen: SeenServers;
   /** Refuses to sample. */
   readonly strict: boolean;
   /** Milliseconds to wait for API servers that live and cannot be found. */
@@ -50,15 +49,10 @@ export class ApiServerFinder {
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
   readonly #leases: StandingLeases;
-  /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
-  #silentAt = Number.NEGATIVE_INFINITY;
-  /** The time of day less the monotonic time: it jumps where this machine was suspended. */
-  #wallOffset: number;
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
-    this.#wallOffset = wallOffsetOf(options.clock);
-    this.#leases = new StandingLeases(options);
+    this.#leases = new StandingLeases({ ...options, sightings: options.seen.sightings });
     this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
   }
 
@@ -70,21 +64,21 @@ export class ApiServerFinder {
    * @throws {KsvmError} ApiServerMissing where this user cannot find out; NotConverged where they may not be sampled.
    */
   async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
-    const { clock, endpoints } = this.#options;
+    const { endpoints, seen } = this.#options;
     if (endpoints !== undefined) {
-      this.#noticeSuspension();
-      const silent = clock.monotonic() - this.#silentAt <= silenceMs;
+      seen.noticeSuspension();
+      const silent = seen.wereSilentWithin(silenceMs);
       return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
     }
     try {
       await this.#leases.watchIgnored(signal);
-      this.#noticeSuspension();
+      seen.noticeSuspension();
       const found = await this.#look(signal);
-      const silent = clock.monotonic() - this.#silentAt <= silenceMs;
+      const silent = seen.wereSilentWithin(silenceMs);
       return { ...found, silent, ignored: this.#leases.ignored };
     } catch (error) {
       if (error instanceof MissingApiServer) {
-        this.#silentAt = clock.monotonic();
+        seen.silent();
       }
       throw error;
     }
@@ -118,10 +112,10 @@ export class ApiServerFinder {
   }
 
   async #look(signal: AbortSignal): Promise<ApiServers> {
-    const { client, retrier } = this.#options;
+    const { client, retrier, seen } = this.#options;
     const leases = await this.#leases.watched(signal);
     if (leases.some(isOverdue)) {
-      this.#silentAt = this.#options.clock.monotonic();
+      seen.silent();
     }
     const urls = await retrier.run(() => endpointUrls(client, signal), signal);
     const found = await this.#findOnce(leases, urls, signal);
@@ -132,32 +126,19 @@ export class ApiServerFinder {
     return { ...all, ...identityOf(leases) };
   }
 
-  /**
-   * Machines that are suspended together make a change look old, and a write that was under way on them has as much left to
-   * go as before: its timeout runs on the monotonic clock. That counts as a silence, as an overdue identity Lease does.
-   */
-  #noticeSuspension(): void {
-    const { clock } = this.#options;
-    const offset = wallOffsetOf(clock);
-    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
-      this.#silentAt = clock.monotonic();
-    }
-    this.#wallOffset = offset;
-  }
-
   /** Tells the API servers behind one address apart until there are as many as Leases. */
   async #recruit(
     sampled: Extract<ApiServers, { mode: "sampled" }>,
     leases: readonly LiveLease[],
     signal: AbortSignal,
   ): Promise<ApiServers> {
-    const { clock } = this.#options;
+    const { clock, seen } = this.#options;
     if (!this.#pace.isDue(leases, clock.monotonic())) {
       throw new MissingApiServer(this.#pace.describe(leases));
     }
     const { clients, silent } = await this.#roll.call(leases.length, signal);
     if (silent) {
-      this.#silentAt = clock.monotonic();
+      seen.silent();
     }
     if (clients.length < leases.length) {
       this.#pace.failed(leases, clock.monotonic(), `${clients.length} of them answer behind ${sampled.server}`);

@@ -3,7 +3,7 @@ import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { identityLeases, type LiveLease } from "./control-plane-objects.ts";
 import { IgnoredServers } from "./ignored-servers.ts";
-import { LeaseSightings } from "./lease-sightings.ts";
+import type { LeaseSightings } from "./lease-sightings.ts";
 import { describeLease, MissingApiServer } from "./missing-api-server.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Retrier } from "../retry/retrier.ts";
@@ -15,7 +15,8 @@ export interface StandingLeasesOptions {
   readonly retrier: Retrier;
   /** As of an `ApiServerFinder`. */
   readonly ignored?: readonly string[] | undefined;
-  readonly sightings?: LeaseSightings | undefined;
+  /** What this process saw of them. */
+  readonly sightings: LeaseSightings;
   /** Told which Lease is looked at, and why. */
   readonly onLag: (server: string, reason: string) => void;
 }
@@ -41,7 +42,7 @@ export class StandingLeases {
 
   constructor(options: StandingLeasesOptions) {
     this.#options = options;
-    this.#sightings = options.sightings ?? new LeaseSightings();
+    this.#sightings = options.sightings;
     this.#ignored = new IgnoredServers({ names: options.ignored ?? [], onLag: options.onLag });
   }
 

@@ -2,6 +2,7 @@ import { keepCertificates } from "../certs/keep-certificates.ts";
 import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../lease/leader-election.ts";
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
+import type { SeenServers } from "../apiservers/seen-servers.ts";
 import { Retrier } from "../retry/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "./observe-migration.ts";
@@ -22,6 +23,8 @@ export interface LeaderPartOptions extends ReplicaOptions {
   readonly feed: Pick<MigrationFeed, "follow">;
   readonly loops: Pick<ReplicaLoops, "add">;
   readonly freezes: FreezeSink;
+  /** What this replica saw of the API servers, also before it led or while it did not. */
+  readonly seen: SeenServers;
 }
 
 /** What one replica does at a time: it migrates, decides what is to be migrated, and keeps the certificates. */
@@ -77,12 +80,13 @@ export class LeaderPart {
   }
 
   async #migrate(signal: AbortSignal): Promise<void> {
-    const { config, client, clock, metrics, settings } = this.#options;
+    const { config, client, clock, metrics, seen, settings } = this.#options;
     const openRun = runFactory({
       ...settings.runs,
       config,
       client,
       clock,
+      seen,
       onRetry: observeRetries(metrics),
       onWait: observePacing(metrics),
       onLimit: (resource, limit) => metrics.inFlightLimit.set({ resource }, limit),

@@ -1,4 +1,3 @@
-import { LeaseSightings } from "../apiservers/lease-sightings.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
 import {
   type AssembledRun,
@@ -35,7 +34,6 @@ export interface RunFactoryOptions extends RunSettings, RunEnvironment {
 /** The runs of the installed system: as those of `ksvm migrate`, with an eye on what stalls them. */
 export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
   const { client, clock } = shared;
-  const sightings = new LeaseSightings();
   return ({ resource, ...parts }) => {
     const stalls = new StallWatch(clock);
     const pending = new PendingRequests(clock);
@@ -44,7 +42,7 @@ export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
       shared.onRetry?.(error, delayMs);
     };
     const run = assembleRun(
-      { ...shared, sightings, onRetry },
+      { ...shared, onRetry },
       {
         ...parts,
         dryRun: false,

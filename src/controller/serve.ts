@@ -1,4 +1,5 @@
 import { CONTROLLER_LEASE } from "../api/migration.ts";
+import { SeenServers } from "../apiservers/seen-servers.ts";
 import { LeaderElector } from "../lease/leader-election.ts";
 import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
@@ -37,6 +38,8 @@ class Replica {
   readonly #feed: MigrationFeed;
   readonly #progress: ProgressIndex;
   readonly #freezes: HeldFreezes;
+  /** Outlives a leadership: a suspension of this machine ends one. */
+  readonly #seen: SeenServers;
   /** Missing where nothing is frozen. */
   readonly #webhook: WebhookPart | undefined;
 
@@ -48,6 +51,7 @@ class Replica {
     this.#feed = new MigrationFeed({ ...options, pulse: this.#loops.add("migration-watch") });
     this.#progress = new ProgressIndex(this.#feed);
     this.#freezes = new HeldFreezes(options);
+    this.#seen = new SeenServers(clock);
     if (settings.runs.options.crdMode === "manage") {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
       this.#webhook = new WebhookPart({ ...options, loops: this.#loops, progressOf });
@@ -121,6 +125,7 @@ class Replica {
       leadership: elector,
       loops: this.#loops,
       freezes: this.#freezes,
+      seen: this.#seen,
     });
     await elector.run(
       this.#signal,

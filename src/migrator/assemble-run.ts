@@ -1,6 +1,6 @@
 import type { KubeConfig } from "@kubernetes/client-node";
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
-import type { LeaseSightings } from "../apiservers/lease-sightings.ts";
+import type { SeenServers } from "../apiservers/seen-servers.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -33,6 +33,7 @@ export interface RunEnvironment {
   readonly config: KubeConfig;
   readonly client: ApiClient;
   readonly clock: Clock;
+  readonly seen: SeenServers;
   /** Told of every failure that is retried. @default none */
   readonly onRetry?: (error: unknown, delayMs: number) => void;
   /** Told of every wait because of `maxQps`, in milliseconds. @default none */
@@ -56,12 +57,9 @@ export interface AssembledRun {
   close(): Promise<void>;
 }
 
-/**
- * Makes what a run is handed: its retrier, limiter, pacer and the finder of API servers.
- * @param sightings what earlier runs of this process saw of the identity Leases
- */
+/** Makes what a run is handed: its retrier, limiter, pacer and the finder of API servers. */
 export function assembleRun(
-  shared: RunSettings & RunEnvironment & { readonly sightings: LeaseSightings },
+  shared: RunSettings & RunEnvironment,
   { dryRun, force, onLimit, ...parts }: RunParts,
 ): AssembledRun {
   const { client, clock, maxInFlight, maxQps, onRetry, onWait, options } = shared;
@@ -83,7 +81,7 @@ export function assembleRun(
     retrier,
     endpoints: shared.apiserverEndpoints,
     ignored: shared.ignoredApiservers,
-    sightings: shared.sightings,
+    seen: shared.seen,
     strict: shared.strict ?? false,
     timeoutMs: options.convergenceTimeoutMs,
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),

@@ -6,7 +6,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
 import { serversOf } from "../../src/apiservers/api-servers.ts";
-import { LeaseSightings } from "../../src/apiservers/lease-sightings.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor } from "../kube/local-server.ts";
@@ -30,8 +30,8 @@ interface Seen {
   renewTimes?: Readonly<Record<string, string>>;
   /** The uid of each Lease, where it has one. */
   uids?: Readonly<Record<string, string>>;
-  /** What earlier runs of the process saw. @default nothing */
-  readonly sightings?: LeaseSightings;
+  /** What an earlier finder of the same process had. @default it is the first one */
+  readonly earlier?: { readonly clock: SleepClock; readonly servers: SeenServers };
   /** The `Date` of every answer. @default that of this machine */
   date?: string;
 }
@@ -109,20 +109,21 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
   const url = await startApiServers(t, seen);
   const config = configFor(kubeconfigFor(url, { token: "secret" }));
   const lags: string[] = [];
-  const clock = new SleepClock();
+  const clock = seen.earlier?.clock ?? new SleepClock();
+  const servers = seen.earlier?.servers ?? new SeenServers(clock);
   const finder = new ApiServerFinder({
     config,
     client: new ApiClient(new Transport(config)),
     clock,
+    seen: servers,
     retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
     strict,
     ignored,
-    sightings: seen.sightings,
     timeoutMs: 5_000,
     onLag: (_, reason) => lags.push(reason),
   });
   t.teardown(() => finder.close());
-  return { clock, finder, lags, port: new URL(url).port };
+  return { clock, finder, lags, port: new URL(url).port, servers };
 }
 const { signal } = new AbortController();
 
@@ -163,6 +164,7 @@ await tap.test("ApiServerFinder asks no API server which there are where they ar
     config,
     client: new ApiClient(new Transport(config)),
     clock: new FakeClock(),
+    seen: new SeenServers(new FakeClock()),
     retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
     endpoints: ["https://127.0.0.1:2", "https://127.0.0.1:3"],
     strict: true,
@@ -233,6 +235,7 @@ await tap.test("findAll() counts a suspension as a silence also where the API se
     config,
     client: new ApiClient(new Transport(config)),
     clock,
+    seen: new SeenServers(clock),
     retrier: new Retrier({ clock, random: () => 0.5, maxIdleMs: 100 }),
     endpoints: ["https://127.0.0.1:2"],
     strict: true,
@@ -303,6 +306,21 @@ await tap.test("findAll() counts it as a silence that machines were suspended", 
   t.match(await late.finder.findAll(60_000, signal), { silent: true }, "that of the API server: its Lease is overdue");
 });
 
+await tap.test("findAll() counts a silence that an earlier finder of the same process saw", async (t) => {
+  const hung: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
+  const earlier = await finderFor(t, hung);
+  await t.rejects(earlier.finder.findAll(60_000, signal), { code: "ApiServerMissing" });
+  const overdue = { a: new Date(Date.now() - 600_000).toISOString() };
+  const late = await finderFor(t, { addresses: [], leases: ["a"], renewTimes: overdue });
+  t.match(await late.finder.findAll(60_000, signal), { silent: true });
+  for (const before of [earlier, late]) {
+    const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"], earlier: before });
+    t.match(await finder.findAll(60_000, signal), { silent: true });
+    clock.advance(60_001);
+    t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+  }
+});
+
 await tap.test("findAll() counts no API server as gone by a Date that is far ahead", async (t) => {
   // By the clock of this machine neither is over.
   const renewTimes = { a: "2026-01-01T00:00:00Z", b: "2026-01-01T00:00:00Z" };
@@ -369,20 +387,19 @@ await tap.test("findAll() ends a watch of Leases that always begins again with a
 await tap.test(
   "findAll() ignores an API server also where its Lease lives by the next clock that answers",
   async (t) => {
-    const sightings = new LeaseSightings();
     // By the clock of this machine it is over; an earlier run saw it stand still.
     const renewTimes = { gone: "2025-12-31T20:00:00Z" };
-    const seen: Seen = { addresses: [], leases: ["a", "gone"], renewTimes, sightings };
+    const seen: Seen = { addresses: [], leases: ["a", "gone"], renewTimes };
     const earlier = await finderFor(t, seen);
     await earlier.finder.findAll(0, signal);
-    const { clock, finder, lags } = await finderFor(t, seen, false, ["gone"]);
-    clock.advance(earlier.clock.monotonic());
+    const later: Seen = { ...seen, earlier };
+    const { clock, finder, lags } = await finderFor(t, later, false, ["gone"]);
     t.match(await finder.findAll(0, signal), { identities: ["a"], ignored: ["gone"] });
-    t.same(clock.sleeps, [], "one that has expired need not be watched");
-    seen.date = "Wed, 31 Dec 2025 20:30:00 GMT";
+    t.same(clock.sleeps, [30_000], "one that has expired need not be watched");
+    later.date = "Wed, 31 Dec 2025 20:30:00 GMT";
     t.match(await finder.findAll(0, signal), { identities: ["a"], ignored: ["gone"] });
     t.same(lags, []);
-    seen.renewTimes = { gone: "2025-12-31T20:00:10Z" };
+    later.renewTimes = { gone: "2025-12-31T20:00:10Z" };
     await t.rejects(finder.findAll(0, signal), { message: /\(a, gone\)/ }, "negative control: it is renewed");
   },
 );

@@ -8,6 +8,7 @@ import {
   SYSTEM_NAMESPACE,
   type CrdMode,
 } from "../../src/api/migration.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MigrationController, type MigrationControllerOptions } from "../../src/controller/migration-controller.ts";
 import { runFactory } from "../../src/controller/run-factory.ts";
@@ -55,6 +56,7 @@ export function openRunFor(client: ApiClient, kubeconfig: string, settings: Cont
     config: loadKubeConfig({ kubeconfig }),
     client,
     clock: systemClock,
+    seen: new SeenServers(systemClock),
     options: {
       settleMs: 1_000,
       pageSize: 500,

@@ -15,6 +15,7 @@ import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { SharedClock } from "../../src/trigger/server-clock.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
@@ -78,6 +79,7 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
     config: loadKubeConfig({ kubeconfig: cluster.kubeconfig }),
     client,
     clock: systemClock,
+    seen: new SeenServers(systemClock),
     retrier: new Retrier({ clock: systemClock, random: Math.random }),
     endpoints,
     strict: false,

@@ -3,6 +3,7 @@ import { DEFAULT_FOLLOW_TIMEOUT_MS, ensureCertificates, type EnsureResult } from
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
+import { SeenServers } from "../../apiservers/seen-servers.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
@@ -53,6 +54,7 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
   const finder = new ApiServerFinder({
     ...connection,
     clock: systemClock,
+    seen: new SeenServers(systemClock),
     retrier,
     endpoints: flags.apiserverEndpoints,
     strict: false,

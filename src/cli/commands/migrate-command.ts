@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
-import { LeaseSightings } from "../../apiservers/lease-sightings.ts";
+import { SeenServers } from "../../apiservers/seen-servers.ts";
 import type { EventSink } from "../../migrator/events.ts";
 import { planAll } from "../../plan/inventory.ts";
 import { assembleRun } from "../../migrator/assemble-run.ts";
@@ -63,7 +63,7 @@ interface MigrateSession {
   readonly flags: MigrateFlags;
   readonly connection: Connection;
   readonly logger: Logger;
-  readonly sightings: LeaseSightings;
+  readonly seen: SeenServers;
   /** Whether a controller in the cluster migrates; this program follows it then. */
   readonly follows: boolean;
 }
@@ -79,13 +79,14 @@ export const MIGRATE_COMMAND = defineCommand({
       throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
     }
     const logger = loggerOf(io, flags);
+    const seen = new SeenServers(systemClock);
     const connection = await connect(flags, io.signal);
     try {
       const follows = await isFollowing(io, { flags, connection, logger });
       if (!follows && !flags.dryRun) {
         io.onMayFreeze?.();
       }
-      const session = { io, flags, connection, logger, follows, sightings: new LeaseSightings() };
+      const session = { io, flags, connection, logger, follows, seen };
       const codes: ExitCode[] = [];
       for (const name of flags.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
         codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
@@ -170,13 +171,13 @@ async function runOne(
     log.debug({ event }, "Run event");
     reporter.event(event);
   };
-  const { connection, io, sightings } = session;
+  const { connection, io, seen } = session;
   const run = assembleRun(
     {
       ...connection,
       ...runSettingsOf(flags, { crdMode: "manage", leaseNamespace: flags.leaseNamespace }),
       clock: systemClock,
-      sightings,
+      seen,
     },
     {
       dryRun: flags.dryRun,

@@ -1,0 +1,45 @@
+import { type Clock, wallOffsetOf } from "../clock.ts";
+import { SLOW_ANSWER_MS } from "./ask-all.ts";
+import { LeaseSightings } from "./lease-sightings.ts";
+
+/**
+ * What a process saw of the API servers of its cluster. There is one for a whole process, made where it starts, since a run
+ * that begins after machines were suspended cannot see that by itself: the identity Leases are renewed again within seconds,
+ * and by the clocks the storage change is long past.
+ */
+export class SeenServers {
+  readonly sightings = new LeaseSightings();
+  readonly #clock: Clock;
+  /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
+  #silentAt = Number.NEGATIVE_INFINITY;
+  /** What `wallOffsetOf()` said when it was last looked at, whichever run did: it jumps where this machine was suspended. */
+  #wallOffset: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#wallOffset = wallOffsetOf(clock);
+  }
+
+  /** Notes that one is silent or missing now. */
+  silent(): void {
+    this.#silentAt = this.#clock.monotonic();
+  }
+
+  /**
+   * Machines that are suspended together make a change look old, and a write that was under way on them has as much left to
+   * go as before: its timeout runs on the monotonic clock. That counts as a silence, as an overdue identity Lease does. A
+   * suspension between two runs counts from when the later one notices it.
+   */
+  noticeSuspension(): void {
+    const offset = wallOffsetOf(this.#clock);
+    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
+      this.silent();
+    }
+    this.#wallOffset = offset;
+  }
+
+  /** Whether one was silent or missing within the last `ms` milliseconds. */
+  wereSilentWithin(ms: number): boolean {
+    return this.#clock.monotonic() - this.#silentAt <= ms;
+  }
+}

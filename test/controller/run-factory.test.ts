@@ -1,0 +1,103 @@
+import tap from "tap";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
+import { runFactory } from "../../src/controller/run-factory.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import { configFor, kubeconfigFor } from "../kube/local-server.ts";
+import { ManualClock } from "../manual-clock.ts";
+
+const SETTLE_MS = 65_000;
+const { signal } = new AbortController();
+const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
+
+/** What makes the runs of one leadership: the API servers are named, so no run asks one which there are. */
+function leadership(clock: ManualClock, seen: SeenServers) {
+  const openRun = runFactory({
+    config,
+    client: new ApiClient(new Transport(config)),
+    clock,
+    seen,
+    options: {
+      settleMs: SETTLE_MS,
+      pageSize: 500,
+      guard: "webhook",
+      convergenceTimeoutMs: 20_000,
+      proofTimeoutMs: 20_000,
+      maxFreezeIdleMs: 300_000,
+      leaseNamespace: "ksvm-system",
+      crdMode: "manage",
+    },
+    apiserverEndpoints: ["https://127.0.0.1:2"],
+    maxInFlight: 8,
+    maxQps: Number.POSITIVE_INFINITY,
+    maxIdleMs: 900_000,
+    webhookWaitMs: 900_000,
+  });
+  /** Whether a late write must be waited for, as a run finds that begins now. */
+  return async (): Promise<boolean | undefined> => {
+    const run = openRun({
+      resource: "widgets.example.com",
+      identity: "test",
+      purpose: "test",
+      force: false,
+      emit: () => undefined,
+      onPageDone: () => Promise.resolve(),
+      signal,
+    });
+    try {
+      return (await run.context.findApiServers(signal)).silent;
+    } finally {
+      await run.close();
+    }
+  };
+}
+
+await tap.test(
+  "a run waits for late writes where machines were suspended before it, after an earlier run",
+  async (t) => {
+    const clock = new ManualClock();
+    const isSilent = leadership(clock, new SeenServers(clock));
+    t.equal(await isSilent(), false);
+    clock.sleepMachine(1_200_000);
+    await clock.advance(30_000);
+    t.equal(await isSilent(), true, "the clocks jumped between the two runs");
+    await clock.advance(SETTLE_MS);
+    t.equal(await isSilent(), true, "it counts from when it was noticed");
+    await clock.advance(1);
+    t.equal(await isSilent(), false, "what was under way has landed");
+  },
+);
+
+await tap.test("a run waits for late writes where a suspension of machines ended the leadership before", async (t) => {
+  const clock = new ManualClock();
+  const seen = new SeenServers(clock);
+  t.equal(await leadership(clock, seen)(), false);
+  clock.sleepMachine(1_200_000);
+  await clock.advance(15_000);
+  const later = leadership(clock, seen);
+  t.equal(await later(), true);
+  t.equal(await later(), true, "so does the next run, at the same time");
+  await clock.advance(SETTLE_MS + 1);
+  t.equal(await later(), false, "one suspension is waited for once");
+});
+
+await tap.test("a run waits for late writes where machines were suspended before the first run", async (t) => {
+  const clock = new ManualClock();
+  const seen = new SeenServers(clock);
+  clock.sleepMachine(1_200_000);
+  t.equal(await leadership(clock, seen)(), true, "after the process began");
+});
+
+await tap.test(
+  "a run waits for no late writes where the clock was set by a few seconds between two runs",
+  async (t) => {
+    const clock = new ManualClock();
+    const isSilent = leadership(clock, new SeenServers(clock));
+    for (const ms of [4_000, 4_000, -4_000]) {
+      clock.sleepMachine(ms);
+      t.equal(await isSilent(), false, `${ms} ms`);
+    }
+    clock.sleepMachine(-6_000);
+    t.equal(await isSilent(), true, "negative control: further than that");
+  },
+);
