@@ -9,6 +9,8 @@ export interface LeaseLook {
 
 interface Sighting {
   readonly renewTime: string | undefined;
+  /** Whether its time was over already when it was first seen: the clock that wrote it is far behind. */
+  readonly wasOver: boolean;
   /** When an answer first showed this time of renewal. */
   readonly seenAt: number;
   /** When the last look that showed it was asked for: a later renewal came after that. */
@@ -37,11 +39,12 @@ const STANDS_STILL_MS = 30_000;
  *   look that first showed the last one
  *
  * The last rule needs no clock that is right, only one that keeps its rate: what it is behind or ahead is the same in both
- * stamps. Where the clock was set ahead between them, or no such clock can have written them, the later look counts, which
- * waits longest. A clock that was set back by less than the time between the looks cannot be told from an API server that
- * ended earlier: the duration ends too early by as much. That leaves out no API server that lives, since a watch of
- * {@link STANDS_STILL_MS} sees it renew its Lease, but one that hangs is waited for less long. Only two stamps in a row are
- * compared, so that a rate which is slightly off does not add up.
+ * stamps. Where the clock was set ahead between them, where no such clock can have written them, or where the clock was so far
+ * behind that the earlier stamp looked expired at once, the later look counts, which waits longest. A clock that seemed right
+ * and was set back by less than the time between the looks cannot be told from an API server that ended earlier: the duration
+ * ends too early by as much. That leaves out no API server that lives, since a watch of {@link STANDS_STILL_MS} sees it renew
+ * its Lease, but one that hangs is waited for less long. Only two stamps in a row are compared, so that a rate which is
+ * slightly off does not add up.
  *
  * One for a whole process spares each run the wait between the two looks.
  */
@@ -64,18 +67,21 @@ export class LeaseSightings {
   }
 
   #sighted(lease: IdentityLease, { askedAt, answeredAt }: Pick<LeaseLook, "askedAt" | "answeredAt">): Sighting {
-    const { renewTime } = lease;
+    const { isOver, renewTime } = lease;
     const before = this.#seen.get(keyOf(lease));
     if (before !== undefined && before.renewTime === renewTime) {
       return { ...before, shownAt: askedAt };
     }
     const renewedBy = before && latestRenewal(before, renewTime, answeredAt);
-    return { renewTime, seenAt: answeredAt, shownAt: askedAt, renewedBy };
+    return { renewTime, wasOver: isOver, seenAt: answeredAt, shownAt: askedAt, renewedBy };
   }
 }
 
 /** When at the latest a renewal came that an answer showed at `seenAt`, and none before. */
 function latestRenewal(before: Sighting, renewTime: string | undefined, seenAt: number): number {
+  if (before.wasOver) {
+    return seenAt;
+  }
   const byStamps = before.seenAt + Date.parse(renewTime ?? "") - Date.parse(before.renewTime ?? "");
   // It came after the last look that did not show it: else the clock was set back. NaN is no time either.
   return byStamps >= before.shownAt ? Math.min(byStamps, seenAt) : seenAt;

@@ -8,7 +8,7 @@ import { TransportError } from "../kube/errors.ts";
 import { LEASES } from "../kube/resources.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
-import { acquireLease, type RunLeaseOptions } from "./lease-acquire.ts";
+import { acquireLease, type AnnotationsFor, type RunLeaseOptions } from "./lease-acquire.ts";
 import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
@@ -44,10 +44,11 @@ export class HeldLease {
 
   /**
    * Takes the Lease and keeps renewing it.
+   * @param annotationsFor as {@link acquireLease} has it
    * @throws {KsvmError} AlreadyMigrating where its holder lives.
    */
-  static async acquire(options: RunLeaseOptions): Promise<HeldLease> {
-    const { lease, confirmedAt } = await acquireLease(options);
+  static async acquire(options: RunLeaseOptions, annotationsFor?: AnnotationsFor): Promise<HeldLease> {
+    const { lease, confirmedAt } = await acquireLease(options, annotationsFor);
     const held = new HeldLease(options, lease, confirmedAt);
     held.#renewing = held.#renewUntilStopped();
     return held;

@@ -25,6 +25,9 @@ export interface RunLeaseOptions {
   readonly isDead?: (holder: string) => boolean;
 }
 
+/** What taking a Lease that is there writes into its annotations. */
+export type AnnotationsFor = (found: Lease) => Readonly<Record<string, string>>;
+
 /** After this many seconds without a renewal a Lease may be taken over; client-go's default. */
 const DURATION_SECONDS = 15;
 /** No run asks for more; whatever a Lease says, no run waits longer. */
@@ -46,12 +49,14 @@ export function leaseNameOf(resource: string): string {
  * Creates the Lease or takes it over from a holder that released it or stopped renewing it. Whether a holder lives is
  * judged by watching the Lease for its whole duration, never by comparing clocks.
  *
+ * @param annotationsFor what is written into the annotations of the Lease as it is taken. @default nothing
  * @returns the Lease, and when it was confirmed
  * @throws {KsvmError} AlreadyMigrating where its holder lives; NotFound where the namespace does not exist; Conflict where
  *   other clients write the Lease again and again.
  */
 export async function acquireLease(
   options: RunLeaseOptions,
+  annotationsFor: AnnotationsFor = () => ({}),
 ): Promise<{ readonly lease: Lease; readonly confirmedAt: Moment }> {
   const { client, clock, namespace, name, retrier, signal } = options;
   const pace = new LoopPace({ clock, minMs: MIN_RACE_MS, maxMs: MAX_RACE_MS });
@@ -63,7 +68,7 @@ export async function acquireLease(
       await waitUntilFree(found, holder, options);
     }
     const confirmedAt = momentOf(clock);
-    const lease = await takeLease(found, options);
+    const lease = await takeLease(found, options, annotationsFor);
     if (lease !== undefined) {
       return { lease, confirmedAt };
     }
@@ -99,7 +104,11 @@ export function observedMsOf(lease: Lease | undefined): number {
 }
 
 /** `undefined` if another client was quicker. */
-async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Promise<Lease | undefined> {
+async function takeLease(
+  found: Lease | undefined,
+  options: RunLeaseOptions,
+  annotationsFor: AnnotationsFor,
+): Promise<Lease | undefined> {
   const { client, clock, identity, namespace, name, retrier, signal } = options;
   const now = microTime(clock);
   const spec = {
@@ -114,7 +123,8 @@ async function takeLease(found: Lease | undefined, options: RunLeaseOptions): Pr
       const metadata = { namespace, name, labels: MANAGED_LABELS };
       return client.create<Lease>(LEASES, { ...LEASE_KIND, metadata, spec }, { signal });
     }
-    return client.patch<Lease>(LEASES, { namespace, name }, leasePatch(found, { spec }), { signal });
+    const patch = leasePatch(found, { spec, annotations: annotationsFor(found) });
+    return client.patch<Lease>(LEASES, { namespace, name }, patch, { signal });
   };
   try {
     return await retrier.run(take, signal);

@@ -22,8 +22,8 @@ interface LeaseWaits {
 
 /**
  * The uids of the Leases whose checkpoint is void and may still be there: no run of this process resumes there, and the next
- * one on such a Lease overwrites it by its own, or deletes the Lease. Whichever text is there: a write whose answer was lost
- * may have arrived.
+ * one that takes such a Lease takes the checkpoint back. Whichever text is there: a write whose answer was lost may have
+ * arrived.
  */
 const voided = new Set<string>();
 
@@ -63,11 +63,16 @@ export class RunLease {
   }
 
   /**
-   * Takes the Lease and keeps renewing it.
+   * Takes the Lease and keeps renewing it. A void checkpoint is taken back by the same write: no write that still waits can
+   * arrive after it.
    * @throws {KsvmError} AlreadyMigrating where its holder lives.
    */
   static async acquire(options: RunLeaseOptions): Promise<RunLease> {
-    return new RunLease(options, await HeldLease.acquire(options));
+    const held = await HeldLease.acquire(options, ({ metadata: { uid } }) =>
+      voided.has(uid) ? { [CHECKPOINT_ANNOTATION]: "" } : {},
+    );
+    voided.delete(held.metadata.uid);
+    return new RunLease(options, held);
   }
 
   /** `namespace/name` of the Lease. */
@@ -77,7 +82,8 @@ export class RunLease {
 
   /** What an earlier run left, unless it is void. */
   get checkpoint(): string | undefined {
-    return this.isVoid ? undefined : this.#held.metadata.annotations?.[CHECKPOINT_ANNOTATION];
+    const checkpoint = this.#held.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
+    return this.isVoid || checkpoint === "" ? undefined : checkpoint;
   }
 
   /** Whether a checkpoint that is void may still be on the Lease. */
