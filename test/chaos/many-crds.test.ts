@@ -27,7 +27,7 @@ const OBJECTS = 3;
 /** 200 MB, in KiB as /proc has them. */
 const RSS_LIMIT_KIB = 200_000_000 / 1_024;
 const CHANGES_PER_SECOND = 4;
-const PRUNED_TIMEOUT_MS = IS_LONG ? 600_000 : 120_000;
+const PRUNED_TIMEOUT_MS = IS_LONG ? 1_800_000 : 400_000;
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
