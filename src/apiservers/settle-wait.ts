@@ -33,6 +33,8 @@ export interface SettleOptions {
    * which a change is long past, and a write that was under way has as much left to go as before. @default as it is now
    */
   readonly wallOffset?: number | undefined;
+  /** Milliseconds for which a freeze may still be held where the clock keeps jumping. @default no freeze is held */
+  readonly freezeMs?: number | undefined;
 }
 
 /** What an API server is asked, and what makes something of its answer. */
@@ -61,7 +63,10 @@ export async function settle(context: SettleContext, options: SettleOptions): Pr
 class Settling {
   readonly #context: SettleContext;
   readonly #options: SettleOptions;
-  readonly #deadline: number;
+  /** When an API server that does not answer has been waited for long enough, on the monotonic clock. */
+  #deadline: number;
+  /** The same of a clock that keeps jumping. */
+  readonly #jumpsDeadline: number;
   /** By what tells one change from another. */
   readonly #changes = new Map<string, SeenChange>();
   /** The time of day less the monotonic time: it jumps where this machine was suspended. */
@@ -72,8 +77,14 @@ class Settling {
     this.#context = context;
     this.#options = options;
     const { clock, options: settings } = context;
+    const limitMs = settings.settleMs + settings.convergenceTimeoutMs;
+    this.#deadline = clock.monotonic() + limitMs;
+    this.#jumpsDeadline = clock.monotonic() + Math.min(limitMs, options.freezeMs ?? limitMs);
     this.#wallOffset = options.wallOffset ?? wallOffsetOf(clock);
-    this.#deadline = clock.monotonic() + settings.settleMs + settings.convergenceTimeoutMs;
+    if (this.#hasJumped()) {
+      // Before the wait: it is waited through, and is none of those that end the wait.
+      this.#saw("suspension before");
+    }
     if (options.newestJoin !== undefined) {
       this.#saw("join", options.newestJoin);
     }
@@ -129,20 +140,28 @@ class Settling {
   /**
    * Machines that are suspended together have their clocks jump: by those the wait would be over, and a write that was under
    * way has as much left to go as before. One jump is waited through, however late it is noticed.
-   * @throws {KsvmError} ClockJumps where the clock keeps jumping until the time is up.
+   * @throws {KsvmError} ClockJumps where the clock keeps jumping and the time would be up before the wait is over.
    */
   #noticeSuspension(): void {
-    const { clock } = this.#context;
-    const offset = wallOffsetOf(clock);
-    if (Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS) {
-      this.#wallOffset = offset;
+    const { clock, options: settings } = this.#context;
+    if (this.#hasJumped()) {
       this.#jumps++;
-      if (this.#jumps >= MANY_JUMPS && clock.monotonic() > this.#deadline) {
+      // The end of the wait moves by as much: an API server that was silent once has not kept standing still.
+      this.#deadline += settings.settleMs + SLOW_ANSWER_MS;
+      if (this.#jumps >= MANY_JUMPS && clock.monotonic() + settings.settleMs > this.#jumpsDeadline) {
         const reason = `the clock of the machine that ksvm runs on keeps jumping by more than 5 s, ${this.#jumps} times while it waited`;
         throw new KsvmError("ClockJumps", `Cannot wait for late writes to land: ${reason}`);
       }
       this.#saw(`suspension ${this.#changes.size}`);
     }
+  }
+
+  /** Whether the clock jumped since this was last asked. */
+  #hasJumped(): boolean {
+    const offset = wallOffsetOf(this.#context.clock);
+    const hasJumped = Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS;
+    this.#wallOffset = hasJumped ? offset : this.#wallOffset;
+    return hasJumped;
   }
 
   /** Asks all the while: an API server that stands still, and what is under way on it, has that much longer to go. */

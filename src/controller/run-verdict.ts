@@ -46,8 +46,6 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   Conflict: WAITS,
   // The run begins again, and looks at every object again.
   WatchFailed: WAITS,
-  // A time service that corrects the clock of its machine comes to an end, or that machine is repaired.
-  ClockJumps: WAITS,
 
   KubeconfigInvalid: GRACE_MS,
   Unauthorized: GRACE_MS,
@@ -56,6 +54,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   VersionNotServed: GRACE_MS,
   PruneFailed: GRACE_MS,
   CleanupFailed: GRACE_MS,
+  // A time service may have ended correcting the clock by then. Each attempt freezes the CRD for most of its time.
+  ClockJumps: GRACE_MS,
   StorageMigratingStuck: STUCK_GRACE_MS,
   // Proven by the CRD, which is read from etcd, and by discovery, which an API server that has just started fills.
   ResourceNotFound: DENIAL_PATIENCE_MS,

@@ -84,7 +84,7 @@ export class FreezeEvidence {
    * @throws {KsvmError} NotConverged, naming the API server that lags.
    */
   async settle(apiServers: ApiServers, silent: boolean, crd: CustomResourceDefinition): Promise<void> {
-    const { client, emit, options } = this.#context;
+    const { budget, client, emit, options } = this.#context;
     this.#atStart = await this.#fingerprint(apiServers);
     const result = await this.#converge(apiServers, crd, options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
@@ -94,6 +94,7 @@ export class FreezeEvidence {
       newestJoin: apiServers.newestJoin,
       lagged: silent || result.lagged || result.silent,
       wallOffset: this.#wallOffset,
+      freezeMs: options.maxFreezeIdleMs - (budget?.frozenMs ?? 0),
     });
   }
 

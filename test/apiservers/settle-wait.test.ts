@@ -178,17 +178,19 @@ await tap.test(
   },
 );
 
-/** Jumps by 6 s every 10 s of the first ones. */
+/** Jumps by 6 s every 10 s, or as often as `everyMs` says, of the first ones. */
 class JumpingClock extends FakeClock {
   readonly #jumps: number;
+  readonly #everyMs: number;
 
-  constructor(jumps: number) {
+  constructor(jumps: number, everyMs = 10_000) {
     super();
     this.#jumps = jumps;
+    this.#everyMs = everyMs;
   }
 
   override now(): number {
-    return super.now() + Math.min(this.#jumps, Math.floor(this.monotonic() / 10_000)) * 6_000;
+    return super.now() + Math.min(this.#jumps, Math.floor(this.monotonic() / this.#everyMs)) * 6_000;
   }
 }
 
@@ -208,4 +210,30 @@ await tap.test("settle() gives up where the clock of this machine keeps jumping"
   const { settle: run } = setting(QUICK, 10_000, new JumpingClock(Number.POSITIVE_INFINITY));
   const jumped = /clock of the machine .* keeps jumping by more than 5 s, [3-9] times while it waited/;
   await t.rejects(run(OPTIONS), { code: "ClockJumps", message: jumped });
+});
+
+await tap.test("settle() holds a freeze for no longer than it may where the clock keeps jumping", async (t) => {
+  const clock = new JumpingClock(Number.POSITIVE_INFINITY, 60_000);
+  const { settle: run } = setting(QUICK, 10_000, clock);
+  await t.rejects(run({ ...OPTIONS, freezeMs: 300_000 }), { code: "ClockJumps" });
+  t.ok(clock.monotonic() <= 300_000, `${clock.monotonic()} ms`);
+});
+
+await tap.test("settle() counts no jump of the clock that was before it waited", async (t) => {
+  // A jump before, and two that are noticed in the wait, which has no time left at the second one.
+  const clock = new JumpingClock(2, 60_000);
+  const { settle: run } = setting(QUICK, 10_000, clock, 0);
+  await run({ ...OPTIONS, wallOffset: clock.now() - clock.monotonic() - 3_600_000 });
+  t.ok(clock.monotonic() >= 3 * SETTLE_MS, `${clock.monotonic()} ms`);
+});
+
+await tap.test("settle() waits through one slow answer after a jump of the clock has moved its end", async (t) => {
+  const clock = new JumpingClock(1);
+  const { events, settle: run } = setting((n) => (n === 40 ? 6_000 : 10), 10_000, clock, 0);
+  await run(OPTIONS);
+  t.ok(clock.monotonic() >= 2 * SETTLE_MS, `${clock.monotonic()} ms`);
+  t.match(
+    events.map(({ type }) => type),
+    ["settling", "settling", "lagging", "settling"],
+  );
 });

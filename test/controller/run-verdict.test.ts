@@ -77,7 +77,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   OwnershipLost: "always",
   Conflict: "always",
   WatchFailed: "always",
-  ClockJumps: "always",
+  ClockJumps: "grace",
   RetryBudgetExceeded: "always",
   KubeconfigInvalid: "grace",
   Unauthorized: "grace",
@@ -170,6 +170,11 @@ await tap.test(
     t.same(phasesOf(...inTurn), [...Array.from({ length: 15 }, () => "Waiting"), "Failed"]);
   },
 );
+
+await tap.test("Failing ends a migration where PruneFailed and ClockJumps take turns", async (t) => {
+  const [prune, jumps] = [new KsvmError("PruneFailed", "x"), new KsvmError("ClockJumps", "y")];
+  t.same(phasesOf([0, prune], [7, jumps], [14, prune], [21, jumps]), ["Waiting", "Waiting", "Waiting", "Failed"]);
+});
 
 await tap.test("Failing counts no attempt that worked for long before the first error of its kind", async (t) => {
   const [forbidden, prune] = [new KsvmError("Forbidden", "x"), new KsvmError("PruneFailed", "y")];

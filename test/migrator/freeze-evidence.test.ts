@@ -39,7 +39,12 @@ function evidenceWith(
     clock,
     emit: () => undefined,
     findApiServers: async () => apiServers,
-    options: { proofTimeoutMs: 600_000, convergenceTimeoutMs: 600_000, settleMs: 1_000 },
+    options: {
+      proofTimeoutMs: 600_000,
+      convergenceTimeoutMs: 600_000,
+      settleMs: 1_000,
+      maxFreezeIdleMs: MAX_FREEZE_IDLE_MS,
+    },
     retrier: new Retrier({ clock, random: () => 0.5, budget, maxFreezeIdleMs: MAX_FREEZE_IDLE_MS }),
     signal: new AbortController().signal,
   } as unknown as RunContext;
@@ -134,6 +139,13 @@ class SuspendedClock extends FakeClock {
   }
 }
 
+/** Jumps by 6 s every 1.5 s. */
+class JumpingClock extends FakeClock {
+  override now(): number {
+    return super.now() + Math.floor(this.monotonic() / 1_500) * 6_000;
+  }
+}
+
 /** An API server that denies a storage change, and shows the storage version. */
 function answerTo({ body, method, path }: ApiRequest, time: string): unknown {
   const isStorageChange = JSON.stringify(body ?? "").includes("/spec/versions");
@@ -180,6 +192,19 @@ for (const [when, isSuspended] of [
     t.ok(clock.monotonic() >= 1_000, `${clock.monotonic()} ms`);
   });
 }
+
+await tap.test("FreezeEvidence holds no freeze beyond its budget where the clock keeps jumping", async (t) => {
+  const clock = new JumpingClock();
+  const time = new Date(clock.now()).toISOString();
+  const run = evidenceWith(
+    async (request) => ({ status: 200, body: answerTo(request, time), serverTime: clock.now() }),
+    clock,
+  );
+  run.budget.heldFreeze(-100_000, 0);
+  const { apiServers } = await run.evidence.prove();
+  await t.rejects(run.evidence.settle(apiServers, false, frozenCrd(time)), { code: "ClockJumps" });
+  t.ok(clock.monotonic() <= MAX_FREEZE_IDLE_MS - 100_000, `${clock.monotonic()} ms`);
+});
 
 await tap.test("FreezeEvidence takes failed requests for no other storage version", async (t) => {
   const run = evidenceOf(unavailable);
