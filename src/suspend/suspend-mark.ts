@@ -1,13 +1,16 @@
 import { holderOf, type Lease, LEASE_KIND } from "../api/lease.ts";
 import { SUSPEND_LEASE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, SUSPEND_ALL_ANNOTATION } from "../api/names.ts";
+import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
-import { listNamed } from "../kube/list-named.ts";
+import { listNamed, type NamedList } from "../kube/list-named.ts";
 import { LEASES, MERGE_PATCH } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
+import { withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 
 /** What suspends all migrations, those that come later too. */
@@ -120,6 +123,8 @@ export interface FollowSuspendMarkOptions {
 
 /** A watch that hears nothing is not trusted for longer than this, in milliseconds: a run that is suspended stops within seconds. */
 const RELIST_MS = 10_000;
+/** Milliseconds that an API server may take for a list while a watch is open: one that hangs would take more than a minute. */
+const RELIST_TIMEOUT_MS = 5_000;
 const MIN_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 10_000;
 
@@ -140,26 +145,80 @@ export async function followSuspendMark(options: FollowSuspendMarkOptions): Prom
 }
 
 async function listAndWatch(options: FollowSuspendMarkOptions, onListed: () => void): Promise<void> {
+  const { onMark, signal } = options;
+  let listed: NamedList<Lease> | undefined = await listMark(options, signal);
+  while (listed !== undefined) {
+    onMark(markOf(listed.object));
+    onListed();
+    listed = await watchUntilListed(options, listed.resourceVersion);
+  }
+}
+
+/** Watches until a later list has answered: while one hangs, the watch may still tell. @returns that list */
+async function watchUntilListed(
+  options: FollowSuspendMarkOptions,
+  resourceVersion: string,
+): Promise<NamedList<Lease> | undefined> {
   const { client, clock, namespace, onError, onMark, signal } = options;
-  const ref = { namespace, name: SUSPEND_LEASE };
-  const { object, resourceVersion } = await listNamed<Lease>(client.transport, LEASES, ref, { signal });
-  onMark(markOf(object));
-  onListed();
   const ended = new AbortController();
   const watching = AbortSignal.any([signal, ended.signal]);
-  const limit = clock.sleep(RELIST_MS, watching).then(
-    () => ended.abort(),
-    () => undefined,
-  );
+  let newest = resourceVersion;
+  let later: NamedList<Lease> | undefined;
+  const relisted = relist(options, watching, (answer) => {
+    // A watch that told of a later change is right, and the list was read before that change.
+    if (!watching.aborted && !isNewer(newest, answer.resourceVersion)) {
+      later = answer;
+      ended.abort();
+    }
+  });
   try {
-    const watch = { ...ref, resourceVersion, signal: watching, clock, onFailure: onError };
+    const watch = { namespace, name: SUSPEND_LEASE, resourceVersion, signal: watching, clock, onFailure: onError };
     for await (const event of watchObject<Lease>(client.transport, LEASES, watch)) {
-      if ("object" in event) {
+      if (!watching.aborted && "object" in event) {
+        newest = event.object.metadata.resourceVersion ?? newest;
         onMark(event.type === "DELETED" ? undefined : markOf(event.object));
       }
     }
   } finally {
     ended.abort();
-    await limit;
+    await relisted;
   }
+  return later;
+}
+
+/** Lists every few seconds until the signal is aborted. A list that fails, or hangs, changes nothing. */
+async function relist(
+  options: FollowSuspendMarkOptions,
+  signal: AbortSignal,
+  onAnswer: (answer: NamedList<Lease>) => void,
+): Promise<void> {
+  const { clock, onError } = options;
+  const pace = new LoopPace({ clock, minMs: RELIST_MS });
+  try {
+    // The first turn does not wait: it stands for the list that the watch began with.
+    await pace.turn(signal);
+    for (;;) {
+      await pace.turn(signal);
+      try {
+        const limit = { clock, ms: RELIST_TIMEOUT_MS, signal, errorOf: noAnswer };
+        onAnswer(await withDeadline(limit, (within) => listMark(options, within)));
+      } catch (error) {
+        signal.throwIfAborted();
+        onError(error);
+      }
+    }
+  } catch (error) {
+    if (!signal.aborted) {
+      throw error;
+    }
+  }
+}
+
+function noAnswer(): Error {
+  const seconds = RELIST_TIMEOUT_MS / 1_000;
+  return new KsvmError("ServerUnreachable", `Cannot look for Lease "${SUSPEND_LEASE}": no answer in ${seconds} s`);
+}
+
+function listMark({ client, namespace }: FollowSuspendMarkOptions, signal: AbortSignal): Promise<NamedList<Lease>> {
+  return listNamed<Lease>(client.transport, LEASES, { namespace, name: SUSPEND_LEASE }, { signal });
 }

@@ -1,10 +1,12 @@
+import { Readable } from "node:stream";
 import tap from "tap";
 import { SUSPEND_LEASE } from "../../src/api/migration.ts";
 import { SUSPEND_ALL_ANNOTATION } from "../../src/api/names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
-import { setSuspendMark } from "../../src/suspend/suspend-mark.ts";
+import { followSuspendMark, setSuspendMark } from "../../src/suspend/suspend-mark.ts";
+import { ManualClock } from "../manual-clock.ts";
 
 interface Lease {
   readonly metadata: { readonly name: string; readonly uid: string; readonly annotations?: Record<string, string> };
@@ -61,4 +63,111 @@ await tap.test("setSuspendMark() sets the mark also while others take it away", 
   const gone = Object.fromEntries(Array.from({ length: 20 }, (_, index) => [index * 2 + 1, undefined]));
   const contended = standIn(undefined, { ...names, ...gone });
   await t.rejects(setSuspendMark(contended.client, wanted), { code: "Conflict" });
+});
+
+/** An API server with one Lease, or none, whose lists a test can make hang; it remembers the watches that are open. */
+class FollowedStandIn {
+  readonly clock = new ManualClock();
+  readonly told: boolean[] = [];
+  readonly errors: unknown[] = [];
+  readonly watches = new Map<Readable, string>();
+  readonly answers: (() => void)[] = [];
+  resourceVersion = 1;
+  isMarked = false;
+  hangs = false;
+
+  follow(signal: AbortSignal): Promise<void> {
+    const transport = {
+      server: "https://stand-in",
+      request: (request: ApiRequest) => this.#list(request),
+      stream: (request: ApiRequest) => this.#watch(request),
+    };
+    return followSuspendMark({
+      client: new ApiClient(transport as unknown as Transport),
+      clock: this.clock,
+      namespace: "ns",
+      onMark: (mark) => void this.told.push(mark !== undefined),
+      onError: (error) => void this.errors.push(error),
+      signal,
+    });
+  }
+
+  /** Another client writes the mark, and the watches that are open tell of it. */
+  mark(): void {
+    this.isMarked = true;
+    this.resourceVersion++;
+    const event = { type: "MODIFIED", object: this.#lease() };
+    for (const watch of this.watches.keys()) watch.push(`${JSON.stringify(event)}\n`);
+  }
+
+  async #list({ signal }: ApiRequest): Promise<{ body: unknown }> {
+    const resourceVersion = String(this.resourceVersion);
+    const body = { kind: "LeaseList", metadata: { resourceVersion }, items: this.isMarked ? [this.#lease()] : [] };
+    if (this.hangs) {
+      await new Promise<void>((resolve, reject) => {
+        this.answers.push(resolve);
+        signal?.addEventListener("abort", () => reject(new Error("given up")));
+      });
+    }
+    return { body };
+  }
+
+  async #watch({ query, signal }: ApiRequest): Promise<Readable> {
+    const stream = new Readable({ read: () => undefined });
+    this.watches.set(stream, String(query?.["resourceVersion"]));
+    signal?.addEventListener("abort", () => {
+      this.watches.delete(stream);
+      stream.destroy();
+    });
+    return stream;
+  }
+
+  #lease(): object {
+    const lease = leaseWith(MARKED);
+    return { ...lease, metadata: { ...lease.metadata, resourceVersion: String(this.resourceVersion) } };
+  }
+}
+
+// A stand-in: its lists hang while its watch works, as where a load balancer leads them to API servers of which one hangs.
+await tap.test("followSuspendMark() hears its watch while a list hangs, and gives that list up", async (t) => {
+  const api = new FollowedStandIn();
+  const stop = new AbortController();
+  const ended = api.follow(stop.signal);
+  await api.clock.advance(1_000);
+  const [watch] = api.watches.keys();
+  t.same(api.told, [false]);
+  api.hangs = true;
+  await api.clock.advance(10_000);
+  t.equal(api.answers.length, 1, "it lists again");
+  api.mark();
+  await api.clock.advance(1_000);
+  t.same(api.told, [false, true], "the watch tells of the mark");
+  await api.clock.advance(5_000);
+  t.equal(api.errors.length, 1, "the list is given up");
+  t.same(api.told, [false, true], "and changes nothing");
+  t.same([...api.watches.keys()], [watch], "nor does it end the watch");
+  api.hangs = false;
+  await api.clock.advance(10_000);
+  t.same(api.told, [false, true, true], "it lists again");
+  t.same([...api.watches.values()], ["2"], "and watches from there, once");
+  stop.abort();
+  await ended;
+  t.equal(api.watches.size, 0);
+});
+
+await tap.test("followSuspendMark() does not believe a list that is older than what its watch told", async (t) => {
+  const api = new FollowedStandIn();
+  const stop = new AbortController();
+  const ended = api.follow(stop.signal);
+  await api.clock.advance(1_000);
+  api.hangs = true;
+  await api.clock.advance(10_000);
+  api.mark();
+  await api.clock.advance(1_000);
+  for (const answer of api.answers) answer();
+  await api.clock.advance(1_000);
+  t.same(api.told, [false, true]);
+  t.same([...api.watches.values()], ["1"]);
+  stop.abort();
+  await ended;
 });
