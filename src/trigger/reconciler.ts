@@ -1,12 +1,9 @@
 import type { Logger } from "pino";
 import { HEARTBEAT_LIMIT_MS, type CrdMode } from "../api/migration.ts";
-import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
-import { listProjected } from "../kube/list-projected.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
-import { ToldOnce } from "../told-once.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { type Decision, decide } from "./decide.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -15,7 +12,7 @@ import type { Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
 import { retireStorageState } from "./retire.ts";
 import type { SharedClock } from "./server-clock.ts";
-import { STATE_FIELDS, stateFactsOf } from "./state-facts.ts";
+import { StateReader } from "./state-reader.ts";
 import type { Observed } from "./survey.ts";
 import { goneBy, isOptedOut, orphansBy } from "./what-is-gone.ts";
 import { logDecision, SurveyLog } from "./trigger-log.ts";
@@ -43,7 +40,6 @@ interface Seen {
   readonly state: StateFacts | undefined;
 }
 
-const STATE_PAGE_SIZE = 100;
 /** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
 const CRD_LOOKS = 15;
 const CRD_LOOK_MS = 200;
@@ -54,6 +50,7 @@ const LAST_RETRY_MS = 60_000;
 /** Brings StorageStates and migrations in line with what the API servers show, one resource after the other. */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
+  readonly #states: StateReader;
   readonly #surveyLog: SurveyLog;
   /** What the last poll saw and has not been looked at since. */
   readonly #polled = new Map<string, Seen>();
@@ -61,7 +58,6 @@ export class Reconciler {
   /** How often API servers were seen not to have followed a CRD, in a row. */
   readonly #crdLooks = new Map<string, number>();
   readonly #waiting = new Map<string, string>();
-  readonly #told = new ToldOnce();
   #shared: ReadonlySet<string> = new Set();
   /** What there is to look after: it was in the last poll, or in a look since. */
   #known = new Set<string>();
@@ -69,6 +65,7 @@ export class Reconciler {
 
   constructor(options: ReconcilerOptions) {
     this.#options = options;
+    this.#states = new StateReader(options);
     this.#surveyLog = new SurveyLog(options.logger);
   }
 
@@ -86,7 +83,7 @@ export class Reconciler {
     const { clock, observer } = this.#options;
     await this.#options.sharedClock.refresh(signal);
     const observation = await observer.everything(signal);
-    const states = await this.#allStates(signal);
+    const states = await this.#states.all(signal);
     this.#surveyLog.write(observation);
     this.#shared = new Set(observation.leftOut.filter(({ isShared }) => isShared).map(({ name }) => name));
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
@@ -154,7 +151,7 @@ export class Reconciler {
     const { client, index, logger, observer } = this.#options;
     // Read first, so that the write fails if anybody writes between this and the look at the API servers.
     const found = await client.find<unknown>(STORAGE_STATES, { name }, { signal });
-    const state = found === undefined ? undefined : this.#read(found);
+    const state = found === undefined ? undefined : this.#states.read(found);
     await this.#options.sharedClock.refresh(signal);
     const observation = await observer.resource(name, signal);
     const observed = observation.observed.find((one) => one.name === name);
@@ -253,38 +250,6 @@ export class Reconciler {
       }
       queue.add(name, delayMs);
     }
-  }
-
-  async #allStates(signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
-    const states = new Map<string, StateFacts>();
-    const uids = new Set<string>();
-    const options = { limit: STATE_PAGE_SIZE, projection: STATE_FIELDS, signal };
-    const { items } = await listProjected(this.#options.client.transport, STORAGE_STATES, options);
-    for (const value of items) {
-      const { object, uid } = parseStorageState(value);
-      uids.add(uid);
-      const facts = this.#read(value);
-      if (object !== undefined && facts !== undefined) {
-        states.set(object.metadata.name, facts);
-      }
-    }
-    this.#told.keepOnly(uids);
-    return states;
-  }
-
-  /** Says once what cannot be read. A status that cannot be read counts as never written, and is written again. */
-  #read(value: unknown): StateFacts | undefined {
-    const { object, ignored, uid, unreadable } = parseStorageState(value);
-    const problem = unreadable?.problem ?? ignored.join(" ");
-    if (problem === "") {
-      this.#told.forget(uid);
-    } else if (this.#told.isNews(uid, problem)) {
-      this.#options.logger.warn(
-        { storageState: object?.metadata.name ?? unreadable?.name, problem },
-        "a StorageState cannot be read as a whole",
-      );
-    }
-    return object === undefined ? undefined : stateFactsOf(object);
   }
 }
 

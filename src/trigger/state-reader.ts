@@ -1,0 +1,62 @@
+import type { Logger } from "pino";
+import { parseStorageState } from "../api/parse-storage-state.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { listProjected } from "../kube/list-projected.ts";
+import { STORAGE_STATES } from "../kube/resources.ts";
+import { ToldOnce } from "../told-once.ts";
+import type { StateFacts } from "./next-status.ts";
+import { STATE_FIELDS, stateFactsOf } from "./state-facts.ts";
+
+/** What a {@link StateReader} works with. */
+export interface StateReaderOptions {
+  readonly client: ApiClient;
+  readonly logger: Logger;
+}
+
+const STATE_PAGE_SIZE = 100;
+
+/** Reads StorageStates, and says of each once what cannot be read of it. */
+export class StateReader {
+  readonly #options: StateReaderOptions;
+  readonly #told = new ToldOnce();
+
+  constructor(options: StateReaderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Every StorageState that can be read, by name.
+   * @throws {ApiError | TransportError | KsvmError} where they cannot be listed.
+   */
+  async all(signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
+    const states = new Map<string, StateFacts>();
+    const uids = new Set<string>();
+    const options = { limit: STATE_PAGE_SIZE, projection: STATE_FIELDS, signal };
+    const { items } = await listProjected(this.#options.client.transport, STORAGE_STATES, options);
+    for (const value of items) {
+      const { object, uid } = parseStorageState(value);
+      uids.add(uid);
+      const facts = this.read(value);
+      if (object !== undefined && facts !== undefined) {
+        states.set(object.metadata.name, facts);
+      }
+    }
+    this.#told.keepOnly(uids);
+    return states;
+  }
+
+  /** Says once what cannot be read. A status that cannot be read counts as never written, and is written again. */
+  read(value: unknown): StateFacts | undefined {
+    const { object, ignored, uid, unreadable } = parseStorageState(value);
+    const problem = unreadable?.problem ?? ignored.join(" ");
+    if (problem === "") {
+      this.#told.forget(uid);
+    } else if (this.#told.isNews(uid, problem)) {
+      this.#options.logger.warn(
+        { storageState: object?.metadata.name ?? unreadable?.name, problem },
+        "a StorageState cannot be read as a whole",
+      );
+    }
+    return object === undefined ? undefined : stateFactsOf(object);
+  }
+}
