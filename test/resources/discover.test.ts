@@ -1,10 +1,10 @@
 import tap from "tap";
-import { systemClock } from "../../src/clock.ts";
 import { discoverMigratable } from "../../src/resources/discover.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 /** A group as /apis lists it. */
 function groupOf(name: string) {
@@ -51,10 +51,11 @@ function startHung(onAsked: () => void): ApiClient {
 await tap.test("discoverMigratable() names a group that hangs, and finds the others", async (t) => {
   let asked = 0;
   const client = startHung(() => asked++);
-  const retrier = new Retrier({ clock: systemClock, random: Math.random });
+  const clock = new FakeClock();
+  const retrier = new Retrier({ clock, random: () => 0.5 });
   const { signal } = new AbortController();
-  const limits = { discoveryPatienceMs: 200, answerTimeoutMs: 50 };
-  const found = await discoverMigratable({ client, clock: systemClock, retrier, signal, ...limits });
+  const limits = { discoveryPatienceMs: 30_000, answerTimeoutMs: 50 };
+  const found = await discoverMigratable({ client, clock, retrier, signal, ...limits });
   t.same(
     found.migratable.map(({ resource }) => resource),
     ["secrets", "widgets"],
