@@ -25,6 +25,7 @@ export interface Phase {
 const LOOK_EVERY_MS = 5_000;
 const QUIET_PER_SECOND = 8;
 const REQUESTS = "ksvm_request_duration_seconds_count";
+const STATES = "ksvm_migrations";
 const WATCHED = new Set(["storageversionmigrations", "customresourcedefinitions"]);
 const WRITES = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 
@@ -64,13 +65,16 @@ export class PhaseMeter {
     };
   }
 
-  /** Waits until the controller sends next to nothing. */
-  async untilQuiet(signal: AbortSignal): Promise<void> {
+  /** Waits until the controller knows that many migrations, and sends next to nothing. */
+  async untilQuiet(migrations: number, signal: AbortSignal): Promise<void> {
     let last = Number.NEGATIVE_INFINITY;
     for (let quiet = 0; quiet < 2; ) {
       await delay(LOOK_EVERY_MS, undefined, { signal });
-      const sent = (await this.#scrape()).sum(REQUESTS);
-      quiet = sent - last < (QUIET_PER_SECOND * LOOK_EVERY_MS) / 1_000 ? quiet + 1 : 0;
+      const own = await this.#scrape();
+      const sent = own.sum(REQUESTS);
+      // A first list that takes long is no quiet.
+      const isQuiet = sent - last < (QUIET_PER_SECOND * LOOK_EVERY_MS) / 1_000 && own.sum(STATES) >= migrations;
+      quiet = isQuiet ? quiet + 1 : 0;
       last = sent;
     }
   }
@@ -105,5 +109,5 @@ function eventsIn(server: ScrapedMetrics): number {
 }
 
 function endedIn(own: ScrapedMetrics): number {
-  return own.sum("ksvm_migrations", ({ state }) => state === "Succeeded" || state === "Failed");
+  return own.sum(STATES, ({ state }) => state === "Succeeded" || state === "Failed");
 }

@@ -16,7 +16,8 @@ export interface ScaleResource {
 
 /** CRDs of one group. */
 const PER_GROUP = 50;
-const SERVED_TIMEOUT_MS = 600_000;
+/** An API server takes some five minutes for 5,000 CRDs. */
+const SERVED_TIMEOUT_MS = 1_800_000;
 const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 const STATE_PREFIX = "/registry/migration.k8s.io/storagestates/";
 const MIGRATION_PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";

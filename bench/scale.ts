@@ -40,7 +40,10 @@ await runScript(async (interrupted) => {
     const held = await prepare(cluster, { crds, migrations });
     for (const program of programs) {
       say(program);
-      measured.push({ program, phases: await measureProgram(cluster, { program, held, crds, seconds, signal }) });
+      measured.push({
+        program,
+        phases: await measureProgram(cluster, { program, held, crds, migrations, seconds, signal }),
+      });
       console.log(values.output === "json" ? JSON.stringify(measured.at(-1)) : render(measured.at(-1)?.phases ?? []));
     }
   });
@@ -51,19 +54,20 @@ interface Measurement {
   /** The plural of the resource whose migration holds the only slot. */
   readonly held: string;
   readonly crds: number;
+  readonly migrations: number;
   readonly seconds: number;
   readonly signal: AbortSignal;
 }
 
 async function measureProgram(cluster: Cluster, measurement: Measurement): Promise<readonly Phase[]> {
-  const { crds, held, program, seconds, signal } = measurement;
+  const { crds, held, migrations, program, seconds, signal } = measurement;
   const ms = seconds * 1_000;
   await addFirstMigration(cluster, HELD, { group: "example.com", resource: held });
   const replica = await startReplica(cluster, program, signal);
   const meter = new PhaseMeter(cluster, replica);
   const load = { name: `load${replica.pid}`, perSecond: LOAD_PER_SECOND, seconds, crds, signal };
   const phases = [
-    await meter.measure("start", () => meter.untilQuiet(signal)),
+    await meter.measure("start", () => meter.untilQuiet(migrations, signal)),
     await meter.measure("idle", () => delay(ms, undefined, { signal })),
     await meter.measure("busy", () => loadCluster(cluster, load)),
   ];
