@@ -164,13 +164,20 @@ async function watchUntilListed(
   const watching = AbortSignal.any([signal, ended.signal]);
   let newest = resourceVersion;
   let later: NamedList<Lease> | undefined;
-  const relisted = relist(options, watching, (answer) => {
-    // A watch that told of a later change is right, and the list was read before that change.
-    if (!watching.aborted && !isNewer(newest, answer.resourceVersion)) {
-      later = answer;
-      ended.abort();
-    }
-  });
+  const relisted = relist(
+    options,
+    watching,
+    () => newest,
+    (answer, newestWhenAsked) => {
+      // Where the watch told of a change since the list was asked for, the list may be older. Else it is newer, although its
+      // resourceVersion is lower, as after etcd was restored from a backup.
+      const isOlder = newest !== newestWhenAsked && isNewer(newest, answer.resourceVersion);
+      if (!watching.aborted && !isOlder) {
+        later = answer;
+        ended.abort();
+      }
+    },
+  );
   try {
     const watch = { namespace, name: SUSPEND_LEASE, resourceVersion, signal: watching, clock, onFailure: onError };
     for await (const event of watchObject<Lease>(client.transport, LEASES, watch)) {
@@ -190,7 +197,8 @@ async function watchUntilListed(
 async function relist(
   options: FollowSuspendMarkOptions,
   signal: AbortSignal,
-  onAnswer: (answer: NamedList<Lease>) => void,
+  newestOf: () => string,
+  onAnswer: (answer: NamedList<Lease>, newestWhenAsked: string) => void,
 ): Promise<void> {
   const { clock, onError } = options;
   const pace = new LoopPace({ clock, minMs: RELIST_MS });
@@ -201,7 +209,8 @@ async function relist(
       await pace.turn(signal);
       try {
         const limit = { clock, ms: RELIST_TIMEOUT_MS, signal, errorOf: noAnswer };
-        onAnswer(await withDeadline(limit, (within) => listMark(options, within)));
+        const newestWhenAsked = newestOf();
+        onAnswer(await withDeadline(limit, (within) => listMark(options, within)), newestWhenAsked);
       } catch (error) {
         signal.throwIfAborted();
         onError(error);

@@ -171,3 +171,21 @@ await tap.test("followSuspendMark() does not believe a list that is older than w
   stop.abort();
   await ended;
 });
+
+await tap.test(
+  "followSuspendMark() believes a list with a lower resourceVersion, as after etcd was restored",
+  async (t) => {
+    const api = new FollowedStandIn();
+    api.resourceVersion = 100_000;
+    const stop = new AbortController();
+    const ended = api.follow(stop.signal);
+    await api.clock.advance(1_000);
+    t.same(api.told, [false]);
+    api.resourceVersion = 90_000;
+    api.isMarked = true;
+    await api.clock.advance(11_000);
+    t.same(api.told, [false, true]);
+    stop.abort();
+    await ended;
+  },
+);
