@@ -143,24 +143,28 @@ export class FreezeEvidence {
     };
   }
 
-  #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
+  async #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
     const { clock, emit, options, signal } = this.#context;
     const { convergenceTimeoutMs: timeoutMs } = options;
     const target = targetOf(crd);
     const check = convergenceCheck(target, signal);
     let told: Promise<void> | undefined;
+    let isTold = false;
     const converged: Check = async (client) => {
       const failure = await check(client);
-      if (failure !== undefined && !failure.silent && failure.cause === undefined) {
-        told ??= this.#onDifference();
-        await told;
+      if (isTold || failure === undefined || failure.silent || failure.cause !== undefined) {
+        return failure;
       }
-      return failure;
+      told ??= this.#onDifference();
+      await told;
+      isTold = true;
+      // That may have taken long: what the API server showed before is no reason to give it up.
+      return check(client);
     };
     const proven = freezeCheck(this.#proof);
     const stuck = this.#stuck();
     const both: Check = async (client) => (await proven(client)) ?? (await converged(client));
-    return askAll(apiServers, apiServers.mode === "each" ? converged : both, {
+    const result = await askAll(apiServers, apiServers.mode === "each" ? converged : both, {
       clock,
       signal,
       spreadMs,
@@ -174,6 +178,7 @@ export class FreezeEvidence {
         (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
         notConverged(target, timeoutMs, server, reason),
     });
+    return told === undefined ? result : { lagged: true, silent: result.silent };
   }
 }
 

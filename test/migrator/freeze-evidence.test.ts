@@ -206,6 +206,32 @@ await tap.test("FreezeEvidence holds no freeze beyond its budget where the clock
   t.ok(clock.monotonic() <= MAX_FREEZE_IDLE_MS - 100_000, `${clock.monotonic()} ms`);
 });
 
+for (const tookMs of [0, 3_600_000]) {
+  await tap.test(
+    `FreezeEvidence asks again once what another storage version calls for is done: ${tookMs} ms`,
+    async (t) => {
+      const clock = new FakeClock();
+      const changed = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+      const hashes = ["old"];
+      const run = evidenceWith(
+        async ({ path }) => {
+          const storageVersionHash = hashes.shift() ?? storageVersionHashOf("example.com", "v2", "Widget");
+          const resources = [{ ...OLD_HASH, storageVersionHash }];
+          const list = { kind: "APIResourceList", groupVersion: "example.com/v2", resources };
+          const body =
+            path === "/apis/example.com/v2" ? list : path === "/version" ? { gitVersion: "v1.36.3" } : changed;
+          return { status: 200, body, serverTime: clock.now() };
+        },
+        clock,
+        async () => clock.advance(tookMs),
+      );
+      await run.evidence.settle(run.apiServers, false, changed);
+      t.equal(run.seen.differences, 1);
+      t.ok(clock.monotonic() >= tookMs + 1_000, "the API server lagged, so late writes are waited for");
+    },
+  );
+}
+
 await tap.test("FreezeEvidence takes failed requests for no other storage version", async (t) => {
   const run = evidenceOf(unavailable);
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
