@@ -11,8 +11,8 @@ export interface Clock {
 }
 
 /**
- * The time of day less the monotonic time, in milliseconds. It jumps where the clock was set or the machine was suspended: the
- * monotonic clock stands still then.
+ * The time of day less the monotonic time, in milliseconds. It jumps where the clock was set or the machine was suspended: on
+ * Linux the monotonic clock stands still then. On macOS it goes on, and a suspension does not show here.
  */
 export function wallOffsetOf(clock: Clock): number {
   return clock.now() - clock.monotonic();

@@ -72,6 +72,8 @@ class Settling {
   /** The time of day less the monotonic time: it jumps where this machine was suspended. */
   #wallOffset: number;
   #jumps = 0;
+  /** Whether this process stood still in a wait of its own, since that was last asked. */
+  #stoodStill = false;
 
   constructor(context: SettleContext, options: SettleOptions) {
     this.#context = context;
@@ -149,19 +151,22 @@ class Settling {
       // The end of the wait moves by as much: an API server that was silent once has not kept standing still.
       this.#deadline += settings.settleMs + SLOW_ANSWER_MS;
       if (this.#jumps >= MANY_JUMPS && clock.monotonic() + settings.settleMs > this.#jumpsDeadline) {
-        const reason = `the clock of the machine that ksvm runs on keeps jumping by more than 5 s, ${this.#jumps} times while it waited`;
+        const machine = "the machine that ksvm runs on keeps standing still, or its clock keeps jumping";
+        const reason = `${machine}, by more than 5 s, ${this.#jumps} times while it waited`;
         throw new KsvmError("ClockJumps", `Cannot wait for late writes to land: ${reason}`);
       }
       this.#saw(`suspension ${this.#changes.size}`);
     }
   }
 
-  /** Whether the clock jumped since this was last asked. */
+  /** Whether the clock jumped since this was last asked, or a monotonic clock that goes on in a suspension shows one. */
   #hasJumped(): boolean {
     const offset = wallOffsetOf(this.#context.clock);
     const hasJumped = Math.abs(offset - this.#wallOffset) > SLOW_ANSWER_MS;
     this.#wallOffset = hasJumped ? offset : this.#wallOffset;
-    return hasJumped;
+    const stoodStill = this.#stoodStill;
+    this.#stoodStill = false;
+    return hasJumped || stoodStill;
   }
 
   /** Asks all the while: an API server that stands still, and what is under way on it, has that much longer to go. */
@@ -169,7 +174,10 @@ class Settling {
     const { clock, signal } = this.#context;
     const end = clock.monotonic() + ms;
     for (let leftMs = ms; leftMs > 0; leftMs = end - clock.monotonic()) {
-      await clock.sleep(Math.min(POLL_MS, leftMs), signal);
+      const pollMs = Math.min(POLL_MS, leftMs);
+      const startedAt = clock.monotonic();
+      await clock.sleep(pollMs, signal);
+      this.#stoodStill ||= clock.monotonic() - startedAt > pollMs + SLOW_ANSWER_MS;
       await this.#ask(VERSION);
     }
   }
