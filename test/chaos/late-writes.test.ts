@@ -16,7 +16,7 @@ const HELD_WRITES = 20;
 /** How often the storage version changes again under late writes. */
 const ROUNDS = IS_LONG ? 3 : 0;
 /** Even, so that v1 is the storage version in the end. */
-const FLIPS = IS_LONG ? 100 : 16;
+const FLIPS = IS_LONG ? 40 : 16;
 /** A run follows each change to v1, or some of them. */
 const FLIPS_PER_RUN = IS_LONG ? 2 : 8;
 const FLAGS = ["--convergence-timeout", "60s", "--proof-timeout", "60s"];
