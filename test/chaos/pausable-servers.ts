@@ -85,9 +85,14 @@ export class PausableServers {
   /** Lets the second one go on: its writes begin before it learns of what changed. */
   async resume(): Promise<void> {
     this.second.resume();
-    const begun = (): boolean => this.#calls() >= this.#callsBefore + HELD_WRITES;
-    await eventually(async () => begun(), "the writes that were held have begun");
-    this.#relay.letGo();
+    const begun = (): number => this.#calls() - this.#callsBefore;
+    try {
+      await eventually(async () => begun() > 0, "a write that was held has begun");
+      // On a busy machine some of them time out before; those that have begun are held for longer than this.
+      for (let tries = 0; begun() < HELD_WRITES && tries < 15; tries++) await delay(200);
+    } finally {
+      this.#relay.letGo();
+    }
   }
 
   /** How many of those writes landed in the old version, whatever a run rewrote since. */
