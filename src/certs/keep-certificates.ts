@@ -1,5 +1,6 @@
 import { LoopPace } from "../retry/loop-pace.ts";
-import { ensureCertificates, type EnsureOptions, type EnsureResult } from "./ensure.ts";
+import { ensureCertificates } from "./ensure.ts";
+import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 
 /** The certificates are looked at this often, in milliseconds. */
 export const KEEP_INTERVAL_MS = 3_600_000;

@@ -1,4 +1,4 @@
-import type { CertificateSettings } from "../certs/ensure.ts";
+import type { CertificateSettings } from "../certs/ensure-options.ts";
 import type { RunSettings } from "../migrator/assemble-run.ts";
 
 /** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */

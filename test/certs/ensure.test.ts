@@ -1,12 +1,14 @@
 import { pino } from "pino";
 import tap from "tap";
-import { ensureCertificates, type EnsureOptions } from "../../src/certs/ensure.ts";
+import { ensureCertificates } from "../../src/certs/ensure.ts";
+import type { EnsureOptions } from "../../src/certs/ensure-options.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { keepCertificates } from "../../src/certs/keep-certificates.ts";
 import { dnsNamesOf } from "../../src/certs/service-names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 

@@ -4,12 +4,8 @@ import { pino } from "pino";
 import type { Test } from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { caBundleOf } from "../../src/certs/ca-bundle.ts";
-import {
-  type CertificateSettings,
-  ensureCertificates,
-  type EnsureOptions,
-  type EnsureResult,
-} from "../../src/certs/ensure.ts";
+import { ensureCertificates } from "../../src/certs/ensure.ts";
+import type { CertificateSettings, EnsureOptions, EnsureResult } from "../../src/certs/ensure-options.ts";
 import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { SecretSource } from "../../src/certs/secret-source.ts";
 import { systemClock } from "../../src/clock.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { WEBHOOK_NAME } from "../../api/names.ts";
-import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
 import { serve } from "../../controller/serve.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";

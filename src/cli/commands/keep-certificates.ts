@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
-import { DEFAULT_FOLLOW_TIMEOUT_MS, ensureCertificates, type EnsureResult } from "../../certs/ensure.ts";
+import { ensureCertificates } from "../../certs/ensure.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";

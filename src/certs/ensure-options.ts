@@ -1,0 +1,45 @@
+import type { Logger } from "pino";
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import type { Clock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { Retrier } from "../retry/retrier.ts";
+import type { ReplicaAddress } from "./replicas.ts";
+import type { RotationTiming } from "./rotation-plan.ts";
+import type { IssueOptions } from "./rotation-writes.ts";
+
+/** How long API servers and replicas may take to follow by default, in milliseconds. */
+export const DEFAULT_FOLLOW_TIMEOUT_MS = 300_000;
+
+/** What is kept, and how. */
+export interface CertificateSettings extends IssueOptions, RotationTiming {
+  /** Name of the Secret, in the namespace of the Service. */
+  readonly secret: string;
+  /** Name of the ValidatingWebhookConfiguration. */
+  readonly webhookConfiguration: string;
+  /** Milliseconds that API servers and replicas may take to follow, where they are waited for. */
+  readonly timeoutMs: number;
+  /** Where the replicas listen. @default they are found by the Service's EndpointSlices */
+  readonly replicaEndpoints?: readonly ReplicaAddress[] | undefined;
+}
+
+/** What the certificates are kept with. */
+export interface EnsureOptions {
+  readonly settings: CertificateSettings;
+  readonly client: ApiClient;
+  readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+  /** Rotates the CA and the serving certificate even where nothing is due. @default false */
+  readonly rotateNow?: boolean;
+  /** Waits where a step has to, and goes on; else it ends there and the next call goes on. @default false */
+  readonly wait?: boolean;
+  /** Told of every step that was taken. */
+  readonly onStep?: (text: string) => void;
+}
+
+/** How far the certificates are. Times are milliseconds since the Unix epoch. */
+export type EnsureResult =
+  | { readonly state: "current"; readonly nextRenewal: number }
+  | { readonly state: "waiting"; readonly reason: string; readonly until: number };

@@ -1,0 +1,229 @@
+import { KsvmError } from "../errors.ts";
+import { proveBundleSeen } from "./bundle-proof.ts";
+import {
+  type BundleHolder,
+  bundleOf,
+  findConfiguration,
+  publishBundle,
+  publishedBundleOf,
+  trustsAll,
+} from "./ca-bundle.ts";
+import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
+import { askReplicas, findReplicas } from "./replicas.ts";
+import { nextStep, type RotationStep } from "./rotation-plan.ts";
+import { changeOf, type WritingStep } from "./rotation-writes.ts";
+import {
+  contentsOf,
+  factsOf,
+  isIssuedBy,
+  type SecretContents,
+  type SecretObject,
+  SEEN_ANNOTATION,
+  SWITCHED_ANNOTATION,
+} from "./secret-contents.ts";
+import { readSecret, type SecretChange, writeSecret } from "./secret-store.ts";
+import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
+
+/** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
+const ONE_LOOK_MS = 10_000;
+const POLL_MS = 1_000;
+/** When it is worth while to look at replicas again that did not follow, in milliseconds. */
+const LOOK_AGAIN_MS = 60_000;
+
+interface Read {
+  readonly secret: SecretObject | undefined;
+  readonly contents: SecretContents | undefined;
+  readonly configuration: BundleHolder | undefined;
+  readonly serverNow: number;
+  /** The configuration had lost part of the bundle. */
+  readonly drifted: boolean;
+}
+
+/**
+ * One turn after the other: each reads everything again and takes the step that is due. What `rotateNow` replaces is what the
+ * first one reads.
+ */
+export class RotationTurns {
+  readonly #options: EnsureOptions;
+  readonly #names: readonly string[];
+  /** What `rotateNow` replaces, once the Secret has been read. */
+  #replaceSigner: { readonly fingerprint: string | undefined } | undefined;
+
+  constructor(options: EnsureOptions) {
+    this.#options = options;
+    this.#names = [...dnsNamesOf(options.settings), ...ipAddressesOf(options.settings)];
+  }
+
+  /**
+   * Reads everything again and takes one step.
+   * @returns `undefined` where another step may be due
+   * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in; a conflict where another client
+   *   wrote in between.
+   */
+  async next(): Promise<EnsureResult | undefined> {
+    const read = await this.#read();
+    const step = this.#plan(read, false);
+    const result = await this.#take(step, read);
+    this.#options.retrier.progressed();
+    return result;
+  }
+
+  async #read(): Promise<Read> {
+    const { client, clock, settings, signal } = this.#options;
+    // In this order: see publishBundle().
+    const configuration = await findConfiguration(client, settings.webhookConfiguration, signal);
+    const { secret, serverTime } = await readSecret(client, this.#secretRef, signal);
+    const read = secret && contentsOf(secret);
+    const contents = read?.bundle.length === 0 && read.serving === undefined ? undefined : read;
+    this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
+    const drifted = await this.#publish(configuration, contents);
+    return { secret, contents, configuration, serverNow: serverTime ?? clock.now(), drifted };
+  }
+
+  #plan({ contents, serverNow, drifted }: Read, served: boolean): RotationStep {
+    const { settings, clock, rotateNow } = this.#options;
+    return nextStep({
+      ...settings,
+      stored: contents && factsOf(contents, this.#names),
+      now: clock.now(),
+      serverNow,
+      drifted,
+      served,
+      replaceSigner: rotateNow === true ? this.#replaceSigner?.fingerprint : undefined,
+    });
+  }
+
+  async #take(step: RotationStep, read: Read): Promise<EnsureResult | undefined> {
+    switch (step.type) {
+      case "nothing":
+        return { state: "current", nextRenewal: step.until };
+      case "wait":
+        return this.#wait(step, read.serverNow);
+      case "proveSeen":
+        return this.#proveSeen(read);
+      case "proveServed":
+        return this.#proveServed(read);
+      case "noteSwitched":
+        await this.#write(read, { data: {}, annotations: { [SWITCHED_ANNOTATION]: stampOf(read.serverNow) } });
+        return undefined;
+      default:
+        await this.#issue(step.type, read, "reason" in step ? step.reason : undefined);
+        return undefined;
+    }
+  }
+
+  async #issue(step: WritingStep, read: Read, reason: string | undefined): Promise<void> {
+    const { settings, clock } = this.#options;
+    await this.#write(read, await changeOf(step, read.contents, { ...settings, now: new Date(clock.now()) }));
+    this.#tell(`${DONE[step]}${reason === undefined ? "" : `: ${reason}`}`);
+  }
+
+  async #publish(configuration: BundleHolder | undefined, contents: SecretContents | undefined): Promise<boolean> {
+    const { client, signal } = this.#options;
+    const published = publishedBundleOf(configuration);
+    if (configuration === undefined || published === undefined || contents === undefined) {
+      return false;
+    }
+    const wanted = bundleOf(contents.bundle);
+    if (contents.bundle.length === 0 || published === wanted) {
+      return false;
+    }
+    await publishBundle(client, configuration, wanted, signal);
+    this.#tell(`wrote the caBundle of webhook configuration "${configuration.metadata.name}"`);
+    return !trustsAll(published, contents.bundle);
+  }
+
+  async #wait(step: Extract<RotationStep, { type: "wait" }>, serverNow: number): Promise<EnsureResult | undefined> {
+    const { clock, signal, wait } = this.#options;
+    const reason = `the ${step.for} have until then to follow`;
+    if (wait !== true) {
+      return { state: "waiting", reason, until: step.until };
+    }
+    this.#tell(`waiting ${Math.ceil((step.until - serverNow) / 1_000)} s for the ${step.for}`);
+    await clock.sleep(step.until - serverNow, signal);
+    return undefined;
+  }
+
+  async #proveSeen(read: Read): Promise<EnsureResult | undefined> {
+    const { client, settings, signal, wait } = this.#options;
+    // Without a webhook configuration there is no API server that trusts anything.
+    if (publishedBundleOf(read.configuration) !== undefined) {
+      const timeoutMs = wait === true ? settings.timeoutMs : Math.min(settings.timeoutMs, ONE_LOOK_MS);
+      const name = settings.webhookConfiguration;
+      await proveBundleSeen(read.contents?.bundle ?? [], { ...this.#options, name, timeoutMs });
+    }
+    // The moment must lie after the proof, so the clock is read again. The write rests on what was read before.
+    const { serverTime } = await readSecret(client, this.#secretRef, signal);
+    const seenAt = stampOf(serverTime ?? this.#options.clock.now());
+    await this.#write(read, { data: {}, annotations: { [SEEN_ANNOTATION]: seenAt } });
+    this.#tell("every API server shows the new CA");
+    return undefined;
+  }
+
+  async #proveServed(read: Read): Promise<EnsureResult | undefined> {
+    const { clock, logger, settings, signal, wait } = this.#options;
+    const deadline = clock.monotonic() + settings.timeoutMs;
+    for (;;) {
+      const others = await this.#othersThan(read.contents);
+      if (others.length === 0) {
+        const step = this.#plan(read, true);
+        return this.#take(step, read);
+      }
+      const reason = `${others.join(", ")} serve a certificate of the old CA`;
+      if (wait !== true) {
+        return { state: "waiting", reason, until: clock.now() + LOOK_AGAIN_MS };
+      }
+      if (clock.monotonic() >= deadline) {
+        const text = `Cannot drop the old CA: ${reason}; both CAs stay trusted, run again`;
+        throw new KsvmError("RotationStuck", text);
+      }
+      logger.debug({ others }, "Waiting for replicas");
+      await clock.sleep(POLL_MS, signal);
+    }
+  }
+
+  /** The replicas that are known to serve another CA's certificate. For those that cannot be asked the dwell time stands. */
+  async #othersThan(contents: SecretContents | undefined): Promise<readonly string[]> {
+    const { client, logger, settings, signal } = this.#options;
+    const addresses = settings.replicaEndpoints ?? (await findReplicas(client, settings, signal));
+    const ca = contents?.signer?.certificate;
+    if (addresses === undefined || ca === undefined) {
+      logger.warn("Cannot list the replicas of the webhook, so only the dwell time stands for them");
+      return [];
+    }
+    const isCurrent = (certificate: Parameters<typeof isIssuedBy>[0]): boolean => isIssuedBy(certificate, ca);
+    const { others, unasked } = await askReplicas(addresses, { names: settings, isCurrent, signal });
+    if (unasked.length > 0) {
+      logger.warn({ unasked }, "Cannot ask some replicas of the webhook, so only the dwell time stands for them");
+    }
+    return others;
+  }
+
+  async #write({ secret }: Read, change: SecretChange): Promise<void> {
+    const { client, signal } = this.#options;
+    await writeSecret(client, this.#secretRef, { before: secret, change }, signal);
+  }
+
+  #tell(text: string): void {
+    this.#options.logger.info({ step: text }, "Took a step of the certificate rotation");
+    this.#options.onStep?.(text);
+  }
+
+  get #secretRef(): { namespace: string; name: string } {
+    const { namespace, secret } = this.#options.settings;
+    return { namespace, name: secret };
+  }
+}
+
+const DONE: Readonly<Record<WritingStep, string>> = {
+  create: "created a CA and a serving certificate",
+  introduceCa: "added a new CA to the bundle",
+  switchCa: "issued the serving certificate from the new CA",
+  renewServing: "renewed the serving certificate",
+  dropOldCas: "dropped the old CA from the bundle",
+};
+
+/** The API server's clock comes cut to the second: the next one is late enough for certain. */
+function stampOf(serverNow: number): string {
+  return new Date(serverNow + 1_000).toISOString();
+}
