@@ -2,7 +2,8 @@ import { setImmediate } from "node:timers/promises";
 import type { KubeConfig } from "@kubernetes/client-node";
 import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "../kube/errors.ts";
-import { type ApiRequest, type ApiResponse, isStored, Transport } from "../kube/transport.ts";
+import { type ApiRequest, type ApiResponse, isStored } from "../kube/api-request.ts";
+import { Transport } from "../kube/transport.ts";
 import { isInstanceForbidden, readServerInstance } from "./server-instance.ts";
 
 /** How connections are opened. */

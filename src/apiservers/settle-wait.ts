@@ -4,7 +4,7 @@ import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { versionIn } from "../kube/discovery.ts";
 import { CRDS, objectPath } from "../kube/resources.ts";
-import type { ApiResponse } from "../kube/transport.ts";
+import type { ApiResponse } from "../kube/api-request.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type Clock, wallOffsetOf } from "../clock.ts";

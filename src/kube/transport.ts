@@ -4,6 +4,7 @@ import { type Dispatcher, request as undiciRequest } from "undici";
 import { type Clock, systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { parsedAnswer, serverTimeOf, statusOf } from "./answer.ts";
+import { type ApiRequest, type ApiResponse, headersOf, isStored, methodAndPath, urlOf } from "./api-request.ts";
 import { boundedText } from "./bounded-body.ts";
 import { ApiError, TransportError } from "./errors.ts";
 import type { CredentialSource } from "./connect/credentials.ts";
@@ -11,31 +12,6 @@ import { isAdmissionDenial } from "./failure.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { RequestDeadline } from "./request-deadline.ts";
 import { type Session, Sessions } from "./connect/sessions.ts";
-
-/** One request to an API server. */
-export interface ApiRequest {
-  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** The path without a query, each segment encoded. */
-  readonly path: string;
-  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
-  /** Sent as JSON. */
-  readonly body?: unknown;
-  /** @default application/json */
-  readonly contentType?: string;
-  /** @default application/json */
-  readonly accept?: string;
-  readonly signal?: AbortSignal | undefined;
-  /** Milliseconds for this request as a whole. @default those of the transport */
-  readonly timeoutMs?: number | undefined;
-}
-
-/** An answer with a status of 200 to 299. */
-export interface ApiResponse<T> {
-  readonly status: number;
-  readonly body: T;
-  /** The API server's clock (`Date` header), in milliseconds since the Unix epoch, cut to the second. */
-  readonly serverTime: number | undefined;
-}
 
 /** The body of an answer. */
 export type Body = Dispatcher.ResponseData["body"];
@@ -140,7 +116,7 @@ export class Transport {
    * @throws the signal's reason where it was aborted.
    */
   async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
-    const what = `${describe(request)}: the answer of ${this.server}`;
+    const what = `${methodAndPath(request)}: the answer of ${this.server}`;
     // An answer to a DELETE may be empty: its status says all.
     const mayBeEmpty = request.method === "DELETE";
     return this.#sessions.track(this.#whole(request, (answer) => parsedAnswer<T>(answer, { what, mayBeEmpty })));
@@ -156,7 +132,7 @@ export class Transport {
 
   async #whole<T>(request: ApiRequest, read: (answer: Dispatcher.ResponseData) => Promise<T>): Promise<ApiResponse<T>> {
     const deadline = new RequestDeadline(request.signal, request.timeoutMs ?? this.#timeoutMs);
-    const ended = this.#options.pending?.begin(describe(request));
+    const ended = this.#options.pending?.begin(methodAndPath(request));
     try {
       const answer = await this.#send(request, deadline);
       const body = await this.#stage(request, deadline, read(answer));
@@ -177,7 +153,7 @@ export class Transport {
 
   async #open(request: ApiRequest): Promise<Readable> {
     const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
-    const ended = this.#options.pending?.begin(describe(request));
+    const ended = this.#options.pending?.begin(methodAndPath(request));
     try {
       const { body } = await this.#send(request, deadline);
       deadline.stopTimer();
@@ -247,7 +223,7 @@ export class Transport {
     const sent = undiciRequest(urlOf(this.server, request), {
       method: request.method,
       dispatcher: session.dispatcher,
-      headers: headersOf(request, session),
+      headers: headersOf(request, session.headers),
       body: request.body === undefined ? null : JSON.stringify(request.body),
       signal: deadline.signal,
       headersTimeout: 0,
@@ -262,7 +238,7 @@ export class Transport {
     const status = statusOf(said);
     const isRedirect = answer.statusCode < 400 && typeof location === "string";
     const text = isRedirect ? `it redirects to ${location}` : said;
-    return new ApiError(describe(request), answer.statusCode, {
+    return new ApiError(methodAndPath(request), answer.statusCode, {
       ...(status === undefined ? { text } : { answer: status }),
       ...(typeof retryAfter === "string" ? { retryAfter } : {}),
       serverTime: serverTimeOf(answer) ?? this.#clock.now(),
@@ -277,39 +253,7 @@ export class Transport {
     } catch (error) {
       // The caller's own reason goes before what followed from it.
       request.signal?.throwIfAborted();
-      throw error instanceof KsvmError ? error : new TransportError(describe(request), this.server, error);
+      throw error instanceof KsvmError ? error : new TransportError(methodAndPath(request), this.server, error);
     }
   }
-}
-
-/** Whether a request may change what is in etcd. */
-export function isStored({ method, query }: ApiRequest): boolean {
-  return method !== "GET" && query?.["dryRun"] === undefined;
-}
-
-function urlOf(server: string, request: ApiRequest): string {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(request.query ?? {})) {
-    if (value !== undefined) {
-      query.set(name, String(value));
-    }
-  }
-  const search = query.size === 0 ? "" : `?${query.toString()}`;
-  return `${server}${request.path}${search}`;
-}
-
-function headersOf(request: ApiRequest, session: Session): Record<string, string | string[]> {
-  const headers: Record<string, string | string[]> = {
-    ...session.headers,
-    accept: request.accept ?? "application/json",
-    "user-agent": "ksvm",
-  };
-  if (request.body !== undefined) {
-    headers["content-type"] = request.contentType ?? "application/json";
-  }
-  return headers;
-}
-
-function describe(request: ApiRequest): string {
-  return `${request.method} ${request.path}`;
 }

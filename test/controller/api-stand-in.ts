@@ -2,7 +2,8 @@ import { Readable } from "node:stream";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import type { ApiRequest, ApiResponse, Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest, ApiResponse } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
 import { groupList } from "../kube/local-server.ts";
 
 type Body = {

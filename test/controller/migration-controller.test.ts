@@ -6,7 +6,7 @@ import { MigrationController } from "../../src/controller/migration-controller.t
 import type { OpenRun } from "../../src/controller/run-factory.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import type { ApiRequest } from "../../src/kube/transport.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Retrier } from "../../src/retry/retrier.ts";

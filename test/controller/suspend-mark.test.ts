@@ -4,7 +4,8 @@ import { SUSPEND_LEASE } from "../../src/api/migration.ts";
 import { SUSPEND_ALL_ANNOTATION } from "../../src/api/names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
 import { followSuspendMark, setSuspendMark } from "../../src/suspend/suspend-mark.ts";
 import { ManualClock } from "../manual-clock.ts";
 

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../../src/kube/errors.ts";
 import { isReinitializing } from "../../src/kube/failure.ts";
-import { type ApiRequest, type ApiResponse, Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest, ApiResponse } from "../../src/kube/api-request.ts";
+import { Transport } from "../../src/kube/transport.ts";
 
 const PATIENCE_MS = 10_000;
 const PAUSE_MS = 200;

@@ -1,7 +1,8 @@
 import tap from "tap";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
 import { migrate } from "../../src/migrator/migrate.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";

@@ -2,7 +2,8 @@ import tap from "tap";
 import { discoverMigratable } from "../../src/resources/discover.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import type { ApiRequest, Transport } from "../../src/kube/transport.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 

@@ -3,7 +3,8 @@ import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
 import { boundedBytes } from "../../kube/bounded-body.ts";
 import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES, type ObjectIdentity } from "../../kube/listed-object.ts";
 import { ACCEPT_METADATA, APPLY_PATCH, apiVersionOf, objectPath, type Resource } from "../../kube/resources.ts";
-import type { ApiRequest, Transport } from "../../kube/transport.ts";
+import type { ApiRequest } from "../../kube/api-request.ts";
+import type { Transport } from "../../kube/transport.ts";
 
 /** How a no-op write is sent. */
 export interface NoOpWriteOptions {
