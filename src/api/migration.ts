@@ -1,10 +1,13 @@
 import type { ObjectMeta } from "./meta.ts";
 
-/** The API group of seed 000 and of kubernetes-sigs/kube-storage-version-migrator. */
+/**
+ * The API group of the migrator's proposal ("Migrating API objects to latest storage version") and of
+ * kubernetes-sigs/kube-storage-version-migrator.
+ */
 export const MIGRATION_GROUP = "migration.k8s.io";
 export const MIGRATION_API_VERSION = "migration.k8s.io/v1alpha1";
 
-/** The namespace that everything installed lives in (seed 000). */
+/** The namespace that everything installed lives in, named by the migrator's proposal. */
 export const SYSTEM_NAMESPACE = "kube-storage-migration";
 
 /** The Lease in {@link SYSTEM_NAMESPACE} that the controller which migrates holds. */
@@ -102,7 +105,10 @@ export interface StorageVersionMigration {
   readonly status?: MigrationStatus;
 }
 
-/** What is known of how the objects of one resource are stored (seed 001). Cluster-scoped, `<resource>.<group>`. */
+/**
+ * What is known of how the objects of one resource are stored, as in the proposal "Storage migration triggering controller".
+ * Cluster-scoped, `<resource>.<group>`.
+ */
 export interface StorageState {
   readonly apiVersion: string;
   readonly kind: string;
@@ -118,8 +124,8 @@ export interface StorageState {
 }
 
 /**
- * Milliseconds after which the heartbeat of a StorageState is too old, so that changes may have been missed (seed 001,
- * "10 minutes").
+ * Milliseconds after which the heartbeat of a StorageState is too old, so that changes may have been missed: ten minutes in
+ * the proposal "Storage migration triggering controller".
  */
 export const HEARTBEAT_LIMIT_MS = 600_000;
 

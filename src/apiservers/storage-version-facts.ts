@@ -4,7 +4,8 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { Projection } from "../json/json-projection.ts";
 
 /**
- * A StorageVersion (seed 003) as it was built: the seed's agreedEncodingVersion is commonEncodingVersion.
+ * A StorageVersion as Kubernetes built it: the agreedEncodingVersion of the proposal "StorageVersion API for HA API servers"
+ * is commonEncodingVersion.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/api/apiserverinternal/v1alpha1/types.go
  */

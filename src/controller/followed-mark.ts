@@ -12,7 +12,7 @@ export interface FollowedMarkOptions {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Where the Lease is that suspends all migrations. @default the namespace of seed 000 */
+  /** Where the Lease is that suspends all migrations. @default {@link SYSTEM_NAMESPACE} */
   readonly namespace?: string;
   /** Told whenever the mark has changed, and about once a minute. */
   readonly onChange: () => void;

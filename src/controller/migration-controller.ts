@@ -28,7 +28,7 @@ export interface MigrationControllerOptions {
   readonly identity: string;
   /** The Lease of the leader, see {@link LeaderElector}. */
   readonly leadership: Pick<LeaderElector, "assertLeading" | "key" | "replaced">;
-  /** Where the Lease is that suspends all migrations. @default the namespace of seed 000 */
+  /** Where the Lease is that suspends all migrations. @default {@link SYSTEM_NAMESPACE} */
   readonly namespace?: string;
   /** How many resources are migrated at once. @default 1 */
   readonly maxConcurrent?: number;

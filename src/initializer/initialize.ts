@@ -65,8 +65,8 @@ export interface InitResult {
 }
 
 /**
- * The initializer of seed 000: installs the CRDs and creates one migration for each resource there is. Whatever ended an
- * earlier one, running it again comes to the same.
+ * The initializer of the migrator's proposal ("Migrating API objects to latest storage version"): installs the CRDs and
+ * creates one migration for each resource there is. Whatever ended an earlier one, running it again comes to the same.
  * @throws {KsvmError} OtherMigratorActive, before anything was changed.
  */
 export async function initialize(context: InitContext, options: InitOptions): Promise<InitResult> {

@@ -89,7 +89,7 @@ export const CLUSTER_ROLES: Resource = {
 };
 /** What the API server serves itself, and which API servers it passes requests on to. */
 export const API_SERVICES: Resource = { group: "apiregistration.k8s.io", version: "v1", resource: "apiservices" };
-/** The StorageVersion API of seed 003, which is alpha and rarely served. */
+/** The StorageVersion API, which is alpha and rarely served. */
 export const STORAGE_VERSIONS: Resource = {
   group: "internal.apiserver.k8s.io",
   version: "v1alpha1",

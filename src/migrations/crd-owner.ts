@@ -10,7 +10,7 @@ import { TokenTrail } from "../kube/token-trail.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 
-/** The ClusterRole of seed 000. Earlier versions of this program made it the owner of the migrations that they created. */
+/** The migrator's ClusterRole. Earlier versions of this program made it the owner of the migrations that they created. */
 export const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";
 
 /** What {@link ownMigrationsByCrd} needs. */

@@ -9,8 +9,8 @@ import {
 } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
-import type { Projection } from "../json/json-projection.ts";
 import type { Resource } from "../kube/resources.ts";
+import { crdProjection } from "../resources/crd-projection.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import type { StoredEncoding } from "../resources/storage-states.ts";
 
@@ -40,37 +40,23 @@ export interface PlanEntry {
   readonly note?: string;
 }
 
-/** What {@link planCrd} reads: the schemas, which are nearly all of a CRD, are not in it. */
-export const PLAN_FIELDS: Projection = {
-  fields: {
-    metadata: {
+/** What {@link planCrd} reads of a CRD. */
+export const PLAN_FIELDS = crdProjection({
+  name: "all",
+  annotations: { fields: { [MIGRATING_ANNOTATION]: "all", [OWNER_ANNOTATION]: "all" } },
+  managedFields: {
+    items: {
       fields: {
-        name: "all",
-        annotations: { fields: { [MIGRATING_ANNOTATION]: "all", [OWNER_ANNOTATION]: "all" } },
-        managedFields: {
-          items: {
-            fields: {
-              manager: "all",
-              fieldsV1: {
-                fields: {
-                  "f:metadata": { fields: { "f:annotations": { fields: { [`f:${MIGRATING_ANNOTATION}`]: "all" } } } },
-                },
-              },
-            },
+        manager: "all",
+        fieldsV1: {
+          fields: {
+            "f:metadata": { fields: { "f:annotations": { fields: { [`f:${MIGRATING_ANNOTATION}`]: "all" } } } },
           },
         },
       },
     },
-    spec: {
-      fields: {
-        group: "all",
-        names: { fields: { plural: "all", kind: "all" } },
-        versions: { items: { fields: { name: "all", served: "all", storage: "all" } } },
-      },
-    },
-    status: { fields: { storedVersions: "all" } },
   },
-};
+});
 
 /** What a migration of this CRD would do. */
 export function planCrd(crd: CustomResourceDefinition): PlanEntry {

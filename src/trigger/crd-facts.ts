@@ -9,8 +9,8 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { TRIGGER_ANNOTATION } from "../api/names.ts";
-import type { Projection } from "../json/json-projection.ts";
 import { MAX_ANNOTATION_LENGTH } from "../migrations/migration-fields.ts";
+import { crdProjection } from "../resources/crd-projection.ts";
 
 /** What the trigger keeps of a CRD: a few words, never the object. */
 export interface CrdFacts {
@@ -33,28 +33,14 @@ export interface CrdFacts {
   readonly isOptedOut: boolean;
 }
 
-/** What {@link crdFactsOf} reads: the schemas, which are nearly all of a CRD, are not in it. */
-export const CRD_FIELDS: Projection = {
-  fields: {
-    metadata: {
-      fields: {
-        name: "all",
-        uid: "all",
-        resourceVersion: "all",
-        generation: "all",
-        annotations: { fields: { [TRIGGER_ANNOTATION]: "all" } },
-      },
-    },
-    spec: {
-      fields: {
-        group: "all",
-        names: { fields: { plural: "all", kind: "all" } },
-        versions: { items: { fields: { name: "all", served: "all", storage: "all" } } },
-      },
-    },
-    status: { fields: { storedVersions: "all" } },
-  },
-};
+/** What {@link crdFactsOf} reads of a CRD. */
+export const CRD_FIELDS = crdProjection({
+  name: "all",
+  uid: "all",
+  resourceVersion: "all",
+  generation: "all",
+  annotations: { fields: { [TRIGGER_ANNOTATION]: "all" } },
+});
 
 /** What a StorageState remembers of its CRD. */
 export interface CrdRecord {

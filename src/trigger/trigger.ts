@@ -36,7 +36,8 @@ const POLL_RETRY_MS = 10_000;
 
 /**
  * Creates StorageVersionMigrations where objects may be stored in another version than the current one, and keeps
- * StorageStates (seeds 001 and 003). One runs at a time: who leads.
+ * StorageStates, as in the proposals "Storage migration triggering controller" and "StorageVersion API for HA API servers".
+ * One runs at a time: who leads.
  */
 export class Trigger {
   readonly #options: TriggerOptions;

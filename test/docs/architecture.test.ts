@@ -71,6 +71,20 @@ await tap.test("no directory holds more than an eighth of the code", async (t) =
   );
 });
 
+await tap.test("no file of src is longer than 300 lines", async (t) => {
+  t.same(
+    files.filter(({ lines }) => lines > 300).map(({ path, lines }) => `${path}: ${lines}`),
+    [],
+  );
+});
+
+await tap.test("proposals are named by their titles, not by a number that only we know", async (t) => {
+  const named = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".ts"))
+    .filter((path) => /\bseeds? \d/i.test(readFileSync(join(root, "src", path), "utf8")));
+  t.same(named, []);
+});
+
 await tap.test("no two files of the tests have the same name", async (t) => {
   const paths = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" });
   const names = paths.filter((path) => path.endsWith(".ts")).map((path) => basename(path));

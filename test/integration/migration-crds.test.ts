@@ -49,7 +49,7 @@ await t.test("the shipped CRDs are accepted as they are, with every condition in
   }
 });
 
-await t.test("kubectl finds migrations by the name that seed 000 gives them", async (t) => {
+await t.test("kubectl finds migrations by their short names", async (t) => {
   const { body } = await api.transport.request<{ resources: readonly { name: string; shortNames?: string[] }[] }>({
     method: "GET",
     path: "/apis/migration.k8s.io/v1alpha1",

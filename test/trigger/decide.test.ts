@@ -100,7 +100,7 @@ await tap.test("decide() trusts no built-in resource that no replica looked at f
 await tap.test(
   "a StorageState is stale after ten minutes without a look, and looks come at less than half of that",
   async (t) => {
-    t.equal(HEARTBEAT_LIMIT_MS, 10 * MINUTE, "the limit of seed 001");
+    t.equal(HEARTBEAT_LIMIT_MS, 10 * MINUTE, "the limit of the proposal");
     t.ok(DEFAULT_INTERVAL_MS < HEARTBEAT_LIMIT_MS / 2);
     t.ok(MAX_INTERVAL_MS < HEARTBEAT_LIMIT_MS / 2);
     for (const [minutes, cause] of [
