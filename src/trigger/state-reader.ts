@@ -34,11 +34,11 @@ export class StateReader {
     const options = { limit: STATE_PAGE_SIZE, projection: STATE_FIELDS, signal };
     const { items } = await listProjected(this.#options.client.transport, STORAGE_STATES, options);
     for (const value of items) {
-      const { object, uid } = parseStorageState(value);
-      uids.add(uid);
-      const facts = this.read(value);
-      if (object !== undefined && facts !== undefined) {
-        states.set(object.metadata.name, facts);
+      const parsed = parseStorageState(value);
+      uids.add(parsed.uid);
+      const facts = this.#factsOf(parsed);
+      if (parsed.object !== undefined && facts !== undefined) {
+        states.set(parsed.object.metadata.name, facts);
       }
     }
     this.#told.keepOnly(uids);
@@ -47,7 +47,10 @@ export class StateReader {
 
   /** Says once what cannot be read. A status that cannot be read counts as never written, and is written again. */
   read(value: unknown): StateFacts | undefined {
-    const { object, ignored, uid, unreadable } = parseStorageState(value);
+    return this.#factsOf(parseStorageState(value));
+  }
+
+  #factsOf({ object, ignored, uid, unreadable }: ReturnType<typeof parseStorageState>): StateFacts | undefined {
     const problem = unreadable?.problem ?? ignored.join(" ");
     if (problem === "") {
       this.#told.forget(uid);
