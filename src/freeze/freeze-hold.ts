@@ -4,13 +4,11 @@ import { type FreezeOwner, isSameOwner } from "../api/owner.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { freeze, unfreeze } from "./freeze.ts";
-import type { GuardIdentity } from "./guard.ts";
+import type { GuardedCrd, GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
 
 /** Whose freeze it is, and of what. */
-export interface FreezeHoldOptions {
-  readonly crdName: string;
-  readonly guard: GuardIdentity;
+export interface FreezeHoldOptions extends GuardedCrd {
   readonly owner: FreezeOwner;
   /**
    * Releases the freeze, without the fence of a Lease. A release touches only what names this owner, and every write has
@@ -55,7 +53,7 @@ export class FreezeHold {
         (signal) => this.#removePolicy(signal),
       );
     }
-    await installGuard(context, crdName, guard, owner);
+    await installGuard(context, this.#options, owner);
     cleanup.defer(
       `lift the freeze of "${crdName}"`,
       `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,

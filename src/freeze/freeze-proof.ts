@@ -8,7 +8,7 @@ import { ACCEPT_METADATA, CRDS, JSON_PATCH } from "../kube/resources.ts";
 import { type Check, type CheckFailure, checkFailureOf } from "../apiservers/ask-all.ts";
 import { labelChangePatch, storageChangePatch } from "./freeze-probe.ts";
 import { freezeLifted } from "./crd-expectation.ts";
-import { type GuardIdentity, isDenialBy } from "./guard.ts";
+import { type GuardedCrd, isDenialBy } from "./guard.ts";
 
 /** The default of `--proof-timeout`, in milliseconds. */
 export const DEFAULT_PROOF_TIMEOUT_MS = 30_000;
@@ -20,9 +20,7 @@ export type ProofResult =
   | ({ readonly proven: false; readonly unfrozen?: true } & CheckFailure);
 
 /** What is proven. */
-export interface ProofOptions {
-  readonly crdName: string;
-  readonly guard: GuardIdentity;
+export interface ProofOptions extends GuardedCrd {
   readonly signal: AbortSignal;
 }
 

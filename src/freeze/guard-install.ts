@@ -6,7 +6,7 @@ import { APPLY_PATCH, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGUR
 import { freezePolicyOf, type PolicyObject } from "./freeze-policy.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { CONFLICT_PACE, MAX_CONFLICTS } from "./freeze.ts";
-import { type GuardChoice, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
+import { type GuardChoice, type GuardedCrd, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
 
 /** Which guard a run on this CRD relies on. `auto` is the webhook where its configuration is installed. */
 export async function chooseGuard(context: CallContext, crdName: string, choice: GuardChoice): Promise<GuardIdentity> {
@@ -29,8 +29,7 @@ export function policyGuardOf(crdName: string): GuardIdentity {
  */
 export async function installGuard(
   context: CallContext,
-  crdName: string,
-  guard: GuardIdentity,
+  { crdName, guard }: GuardedCrd,
   owner: FreezeOwner,
 ): Promise<void> {
   if (guard.kind === "webhook") {

@@ -15,6 +15,12 @@ export interface GuardIdentity {
   readonly name: string;
 }
 
+/** A CRD that a run freezes, and the guard that enforces it: chosen once for a run. */
+export interface GuardedCrd {
+  readonly crdName: string;
+  readonly guard: GuardIdentity;
+}
+
 /** The labels of every object that this program creates in a cluster. */
 export const MANAGED_LABELS: Readonly<Record<string, string>> = { [MANAGED_BY_LABEL]: MANAGED_BY };
 

@@ -1,11 +1,11 @@
 import { KsvmError } from "../errors.ts";
 import { type Access, describeAccess, isAllowed } from "../kube/access.ts";
 import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
-import type { GuardIdentity } from "../freeze/guard.ts";
+import type { GuardedCrd } from "../freeze/guard.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** What a run on a CRD does to the cluster besides rewriting objects. */
-export function accessForFreeze(crdName: string, guard: GuardIdentity): readonly Access[] {
+export function accessForFreeze({ crdName, guard }: GuardedCrd): readonly Access[] {
   const crd: readonly Access[] = [
     { verb: "get", resource: CRDS, name: crdName },
     { verb: "patch", resource: CRDS, name: crdName },

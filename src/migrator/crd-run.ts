@@ -18,7 +18,7 @@ import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
-import type { GuardIdentity } from "../freeze/guard.ts";
+import type { GuardedCrd } from "../freeze/guard.ts";
 import { FreezeHold } from "../freeze/freeze-hold.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
@@ -46,10 +46,9 @@ export interface RunMemory {
 export interface CrdRunParts {
   readonly context: RunContext;
   readonly lease: RunLease;
-  readonly guard: GuardIdentity;
+  readonly guarded: GuardedCrd;
   /** Releases the freeze and the guard; the caller runs it when the attempt ends. */
   readonly cleanup: Cleanup;
-  readonly crdName: string;
   /**
    * Where the run is forced, the restarts that its attempts have seen: a forced run re-encrypts, and an API server that
    * restarts may encrypt otherwise. What another one writes is in the storage version of the CRD in any case.
@@ -62,25 +61,26 @@ export interface CrdRunParts {
 /** One attempt to migrate one CRD, by the holder of its Lease: steps 1 to 7. The cleanup is step 8. */
 export class CrdRun {
   /** Without the context that they came with: it is not fenced by the Lease. */
-  readonly #parts: Omit<CrdRunParts, "context" | "guard">;
+  readonly #parts: Omit<CrdRunParts, "context" | "guarded">;
+  readonly #crdName: string;
   readonly #context: RunContext;
   readonly #abort = new AbortController();
   #tally = new Tally();
   readonly #hold: FreezeHold;
   readonly #evidence: FreezeEvidence;
 
-  constructor({ context, guard, ...parts }: CrdRunParts) {
-    const { cleanup, crdName, lease, restarts } = parts;
+  constructor({ context, guarded, ...parts }: CrdRunParts) {
+    const { cleanup, lease, restarts } = parts;
     const { client, clock, emit, identity, retrier } = context;
     this.#parts = parts;
+    this.#crdName = guarded.crdName;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = { ...context, client: client.fencedBy(() => lease.confirm(signal, retrier)), signal };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     const onDifference = (): Promise<void> => lease.voidCheckpoint(this.#context);
-    this.#evidence = new FreezeEvidence(this.#context, { crdName, guard }, restarts, onDifference);
+    this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, onDifference);
     this.#hold = new FreezeHold({
-      crdName,
-      guard,
+      ...guarded,
       owner: { lease: lease.key, identity, since: new Date(clock.now()).toISOString() },
       releasing: { client, retrier },
       cleanup,
@@ -97,7 +97,7 @@ export class CrdRun {
     const frozen = await this.#hold.take(this.#context);
     emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#hold.guard });
     const { apiServers, silent } = await this.#evidence.prove();
-    const crd = await readCrd(this.#context, this.#parts.crdName);
+    const crd = await readCrd(this.#context, this.#crdName);
     const expected = this.#expectationOf(crd, frozen);
     const monitor = this.#monitor(expected, crd);
     await this.#evidence.settle(apiServers, silent, crd);
@@ -110,7 +110,7 @@ export class CrdRun {
       emit({ type: "pruned", storedVersions, removed });
     }
     return {
-      resource: this.#parts.crdName,
+      resource: this.#crdName,
       outcome: outcomeOf(this.#tally, "migrated"),
       storageVersion: expected.storageVersion,
       ...pruned,
@@ -122,7 +122,7 @@ export class CrdRun {
   /** From the proof on the storage version cannot change unseen, so this is where the expectation is taken from. */
   #expectationOf(crd: CustomResourceDefinition, frozen: CustomResourceDefinition): CrdExpectation {
     const expected: CrdExpectation = {
-      name: this.#parts.crdName,
+      name: this.#crdName,
       uid: frozen.metadata.uid,
       storageVersion: storageVersionOf(crd),
       requestVersion: crdResourceOf(crd).version,
@@ -198,10 +198,9 @@ export class CrdRun {
   /** Nothing of this run rests on storedVersions, so it continues; but that prune rested on less. */
   async #reportForeignPrune(before: CustomResourceDefinition): Promise<void> {
     const { client, emit, retrier, signal } = this.#context;
-    const { crdName } = this.#parts;
-    const after = await retrier.run(() => findCrd(client, crdName, { signal }), signal);
+    const after = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
     if (!isClean(before) && after !== undefined && isClean(after)) {
-      const message = `another client pruned storedVersions of "${crdName}" while objects were being rewritten`;
+      const message = `another client pruned storedVersions of "${this.#crdName}" while objects were being rewritten`;
       emit({ type: "warning", message });
     }
   }
@@ -210,7 +209,7 @@ export class CrdRun {
     return pruneStoredVersions(this.#context, {
       expected,
       monitor,
-      proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#parts.crdName)),
+      proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#crdName)),
     });
   }
 }

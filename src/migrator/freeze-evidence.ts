@@ -3,6 +3,7 @@ import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-ser
 import { type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
 import { type ConvergenceTarget, convergenceCheck, notConverged } from "../apiservers/converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "../freeze/freeze-proof.ts";
+import type { GuardedCrd } from "../freeze/guard.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
@@ -31,13 +32,13 @@ export class FreezeEvidence {
    */
   constructor(
     context: RunContext,
-    proof: Omit<ProofOptions, "signal">,
+    guarded: GuardedCrd,
     restarts: ServerRestarts | undefined,
     onDifference: () => Promise<void> = async () => undefined,
   ) {
     this.#onDifference = onDifference;
     this.#context = context;
-    this.#proof = { ...proof, signal: context.signal };
+    this.#proof = { ...guarded, signal: context.signal };
     this.#restarts = restarts;
   }
 

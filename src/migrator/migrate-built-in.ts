@@ -4,13 +4,13 @@ import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";
-import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
-import { deferRelease, RunLease } from "../lease/run-lease.ts";
+import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { StartAgain } from "../retry/start-again.ts";
+import { takeLease } from "./take-lease.ts";
 import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
@@ -29,12 +29,7 @@ export async function migrateBuiltIn(
   await assertAccess(context, name, accessForRewrite(resource, context.options.leaseNamespace));
   const cleanup = new Cleanup(context);
   return cleanup.after(async () => {
-    const lease = await RunLease.acquire({
-      ...context,
-      namespace: context.options.leaseNamespace,
-      name: leaseNameOf(name),
-      onContended: (holder) => context.emit({ type: "contended", holder }),
-    });
+    const lease = await takeLease(context, name);
     deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
     return runAttempts({ context, lease, resource, crdName });
   });

@@ -1,21 +1,20 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
-import { freezeOwnerOf, hasFreezeAnnotation, ownerAnnotationOf } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
-import { POLICIES } from "../kube/resources.ts";
 import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
-import { assertNotForeign, unfreeze } from "../freeze/freeze.ts";
-import { chooseGuard, policyGuardOf, removePolicyGuard } from "../freeze/guard-install.ts";
-import { readCrd } from "../resources/read-crd.ts";
+import { assertNotForeign } from "../freeze/freeze.ts";
+import type { GuardedCrd } from "../freeze/guard.ts";
+import { chooseGuard } from "../freeze/guard-install.ts";
+import { hasLeftovers, removeLeftovers } from "../freeze/leftovers.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
-import { leaseNameOf } from "../lease/lease-acquire.ts";
-import { deferRelease, RunLease } from "../lease/run-lease.ts";
+import { deferRelease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
+import { takeLease } from "./take-lease.ts";
 import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
@@ -24,37 +23,36 @@ import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
  *
  * @throws {KsvmError} with the reason where the run failed; storedVersions is untouched then.
  */
-export async function migrateCrd(context: RunContext, crdName: string): Promise<MigrationResult> {
-  const crd = await readCrd(context, crdName);
+export async function migrateCrd(context: RunContext, crd: CustomResourceDefinition): Promise<MigrationResult> {
   if (!isDue(context, crd) && !(await hasLeftovers(context, crd))) {
     return nothingToDo(crd);
   }
-  const resource = crdResourceOf(crd);
-  const guard = await chooseGuard(context, crdName, context.options.guard);
-  await assertAccess(context, crdName, [
-    ...accessForFreeze(crdName, guard),
-    ...accessForRewrite(resource, context.options.leaseNamespace),
-  ]);
+  const { guard: choice, leaseNamespace } = context.options;
+  const { name: crdName } = crd.metadata;
+  const guarded: GuardedCrd = { crdName, guard: await chooseGuard(context, crdName, choice) };
+  const access = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), leaseNamespace)];
+  await assertAccess(context, crdName, access);
   const cleanup = new Cleanup(context);
   return cleanup.after(async () => {
-    const lease = await acquireLease(context, crdName);
+    const lease = await takeLease(context, crdName);
     let keepCheckpoint = true;
     deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
     const client = context.client.fencedBy(() => lease.confirm(context.signal));
-    const current = await sweep({ ...context, client }, crdName, lease);
+    const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
     if (!isDue(context, current)) {
       keepCheckpoint = false;
       return nothingToDo(current);
     }
     assertNotForeign(current, lease.key);
-    const result = await runCrd({ context, lease, guard, crdName });
+    const result = await runCrd({ context, lease, guarded });
     keepCheckpoint = result.outcome === "incomplete";
     return result;
   });
 }
 
 function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Promise<MigrationResult> {
-  const { context, crdName, lease } = parts;
+  const { context, guarded, lease } = parts;
+  const { crdName } = guarded;
   const memory: CrdRunParts["memory"] = {};
   const restarts = context.options.force ? new ServerRestarts() : undefined;
   return runUntilDone({
@@ -94,32 +92,4 @@ export function nothingToDo(crd: CustomResourceDefinition): MigrationResult {
     failures: [],
     changedObjects: [],
   };
-}
-
-function acquireLease(context: RunContext, crdName: string): Promise<RunLease> {
-  return RunLease.acquire({
-    ...context,
-    namespace: context.options.leaseNamespace,
-    name: leaseNameOf(crdName),
-    onContended: (holder) => context.emit({ type: "contended", holder }),
-  });
-}
-
-async function hasLeftovers(context: RunContext, crd: CustomResourceDefinition): Promise<boolean> {
-  if (hasFreezeAnnotation(crd)) {
-    return freezeOwnerOf(crd) !== undefined;
-  }
-  const { client, retrier, signal } = context;
-  const policy = policyGuardOf(crd.metadata.name);
-  return (await retrier.run(() => client.find(POLICIES, policy, { signal }), signal)) !== undefined;
-}
-
-/** Takes off what a dead run on this Lease left behind. The holder of the Lease knows that it is dead. */
-async function sweep(context: RunContext, crdName: string, lease: RunLease): Promise<CustomResourceDefinition> {
-  const owner = ownerAnnotationOf(await readCrd(context, crdName));
-  if (owner?.lease === lease.key) {
-    await unfreeze(context, crdName, owner);
-  }
-  await removePolicyGuard(context, crdName, (found) => found?.lease === lease.key);
-  return readCrd(context, crdName);
 }

@@ -27,5 +27,7 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   if (options.dryRun) {
     return options.force || !isClean(crd) ? dryRun(context, resource()) : nothingToDo(crd);
   }
-  return options.crdMode === "rewrite" ? migrateBuiltIn(context, resource(), name) : migrateCrd(context, name);
+  return options.crdMode === "rewrite"
+    ? migrateBuiltIn(context, resource(), crd.metadata.name)
+    : migrateCrd(context, crd);
 }

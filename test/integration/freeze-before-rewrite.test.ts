@@ -61,7 +61,7 @@ for (const { title, shape } of SHAPES) {
     t.match(await prove(), { proven: false, reason: "the CRD is not frozen" });
     await freeze(context, kind.name, owner);
     t.match(await prove(), { proven: false, reason: /was accepted/ }, "frozen, and nobody guards it");
-    await installGuard(context, kind.name, guard, owner);
+    await installGuard(context, { crdName: kind.name, guard }, owner);
     await eventually(async () => (await prove()).proven, "the freeze is proven");
 
     const reader = cluster.clientFor("reader");
@@ -108,8 +108,12 @@ parallel("The policy guard is one for each CRD, and is removed only by its owner
   const [kind, other] = [new TestKind("owned"), new TestKind("other")];
   const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
   const [guard, otherGuard] = [policyGuardOf(kind.name), policyGuardOf(other.name)];
-  await installGuard(context, kind.name, guard, owner);
-  await installGuard(context, other.name, otherGuard, { ...owner, lease: `kube-system/${other.name}` });
+  await installGuard(context, { crdName: kind.name, guard }, owner);
+  await installGuard(
+    context,
+    { crdName: other.name, guard: otherGuard },
+    { ...owner, lease: `kube-system/${other.name}` },
+  );
   await removePolicyGuard(context, kind.name, (found) => found?.identity === "another");
   t.same(await areThere(guard), [true, true]);
   await removePolicyGuard(context, kind.name, (found) => found !== undefined && isSameOwner(found, owner));

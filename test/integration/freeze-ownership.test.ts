@@ -76,7 +76,7 @@ function deadOwner(kind: TestKind, namespace = SYSTEM_NAMESPACE, name = leaseNam
 /** What a run that was killed leaves behind: a freeze with its policy. */
 async function leaveFreeze(kind: TestKind, owner: FreezeOwner): Promise<void> {
   await cluster.createCrd(kind, { storage: "v1" });
-  await installGuard(context, kind.name, policyGuardOf(kind.name), owner);
+  await installGuard(context, { crdName: kind.name, guard: policyGuardOf(kind.name) }, owner);
   await freeze(context, kind.name, owner);
 }
 

@@ -137,7 +137,14 @@ async function runUntilTakenOver(t: Test, next: (server: ObjectServer) => void) 
     },
   } as unknown as RunContext;
   const cleanup = new Cleanup(context);
-  const run = new CrdRun({ context, lease, guard: GUARD, cleanup, crdName: CRD, restarts: undefined, memory: {} });
+  const run = new CrdRun({
+    context,
+    lease,
+    guarded: { crdName: CRD, guard: GUARD },
+    cleanup,
+    restarts: undefined,
+    memory: {},
+  });
   await t.rejects(
     cleanup.after(() => run.run()),
     { code: "OwnershipLost", message: /held by "run-b"/ },
