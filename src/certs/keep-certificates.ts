@@ -25,7 +25,7 @@ export async function keepCertificates(
     await pace.turn(signal).catch(() => undefined);
     const result = await ensureCertificates(options).catch((error: unknown) => {
       if (!signal.aborted) {
-        logger.error({ err: error }, "Cannot see to the certificates; trying again");
+        logger.error({ err: error }, "Cannot keep the certificates current; trying again");
       }
       return undefined;
     });

@@ -72,7 +72,7 @@ export class EventRecorder {
     try {
       await this.#client.create(EVENTS, event, { signal: AbortSignal.timeout(WRITE_TIMEOUT_MS) });
     } catch (error) {
-      this.#logger.debug({ reason: text.reason, message: messageOf(error) }, "an Event could not be written");
+      this.#logger.debug({ reason: text.reason, message: messageOf(error) }, "Cannot write an Event");
     }
   }
 }

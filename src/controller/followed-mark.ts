@@ -34,8 +34,8 @@ export class FollowedMark {
     this.#options = options;
     this.#failures = new FailureLog({
       ...options,
-      failing: "cannot see whether all migrations are suspended; trying again",
-      working: "seeing again whether all migrations are suspended",
+      failing: "Cannot see whether all migrations are suspended; trying again",
+      working: "Can see again whether all migrations are suspended",
     });
   }
 
@@ -64,9 +64,9 @@ export class FollowedMark {
     const { clock, logger, onChange } = this.#options;
     const isNew = !this.isKnown || !isSameMark(this.mark, mark);
     if (mark !== undefined && this.mark?.since !== mark.since) {
-      logger.warn({ ...mark }, "all migrations are suspended");
+      logger.warn({ ...mark }, "Suspended all migrations");
     } else if (mark === undefined && this.mark !== undefined) {
-      logger.info("migrations are no longer suspended all together");
+      logger.info("Resumed all migrations");
     }
     this.#mark = mark;
     if (isNew || clock.monotonic() - this.#toldAt >= TELL_EVERY_MS) {

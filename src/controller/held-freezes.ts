@@ -79,7 +79,7 @@ export class HeldFreezes {
         this.lifted(crdName);
       }
     } catch (error) {
-      logger.debug({ crd: crdName, reason: messageOf(error) }, "cannot see whether a freeze was lifted; trying again");
+      logger.debug({ crd: crdName, reason: messageOf(error) }, "Cannot see whether a freeze was lifted; trying again");
     }
   }
 }

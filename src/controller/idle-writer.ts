@@ -92,7 +92,7 @@ export class IdleWriter {
       }
       this.#told.delete(uid);
       const isNew = state !== phase.type || migration.conditions.length === 0;
-      const what = phase.type === "Suspended" ? "a migration is suspended" : "a migration is in the queue";
+      const what = phase.type === "Suspended" ? "A migration is suspended" : "A migration is in the queue";
       logger[isNew ? "info" : "debug"]({ migration: name, resource, reason: phase.message }, what);
       return true;
     } catch (error) {
@@ -113,7 +113,7 @@ export class IdleWriter {
     const isRefused = failureKindOf(error) === "rejected";
     logger[this.#told.get(uid) === reason ? "debug" : "warn"](
       { migration: name, reason },
-      "cannot write the status of a migration; trying again",
+      "Cannot write the status of a migration; trying again",
     );
     this.#told.set(uid, reason);
     if (!isRefused) {

@@ -141,7 +141,7 @@ export class MigrationJobs {
     try {
       record = await this.#claim(migration, observer.pulse, signal);
       if (record !== undefined) {
-        log.info("began a migration");
+        log.info("Started a migration");
         await this.#runOf(record, { log, observer, slot, signal }).run();
       }
       this.#over(uid, record);
@@ -190,7 +190,7 @@ export class MigrationJobs {
     const [times, reason] = [(before?.times ?? 0) + 1, messageOf(error)];
     this.#brokenOff.set(uid, { times, reason });
     const level = before?.reason === reason ? "debug" : "error";
-    log[level]({ err: error }, "a migration was broken off; trying again");
+    log[level]({ err: error }, "A migration was broken off; trying again");
     return Math.min(MAX_RETRY_AFTER_MS, RETRY_AFTER_MS * 2 ** (times - 1));
   }
 

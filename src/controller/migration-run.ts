@@ -110,7 +110,7 @@ export class MigrationRun {
         await this.#status.enter({ type: "Running" });
         return this.#migrate(running);
       });
-      logger.info({ outcome: result.outcome, counts: result.counts }, "a migration ended");
+      logger.info({ outcome: result.outcome, counts: result.counts }, "A migration ended");
       await this.#status.finish(phaseAfter(result), result);
       return undefined;
     } catch (error) {
@@ -121,7 +121,7 @@ export class MigrationRun {
       // Whether the object is still there, and still ours, decides over whatever went wrong.
       await record.check();
       const { isNew, phase } = this.#failing.failed(error, clock.monotonic());
-      logger.warn({ err: error, phase: phase.type }, "a migration did not get through");
+      logger.warn({ err: error, phase: phase.type }, "An attempt to migrate ended with an error");
       if (phase.type === "Waiting") {
         if (isNew) {
           recorder.record(record.migration, waitTextOf(phase));
@@ -207,7 +207,7 @@ export class MigrationRun {
       this.#status.note(event.counts);
       return;
     }
-    logger.debug({ event }, "run event");
+    logger.debug({ event }, "Run event");
     const text = eventTextOf(event);
     if (text !== undefined) {
       recorder.record(record.migration, text);
@@ -222,7 +222,7 @@ export class MigrationRun {
     }
     const { waitsFor, webhook, reason } = event;
     const stall = waitsFor === undefined ? stallOf(webhook, reason) : { reason: waitsFor, message: reason };
-    this.#options.logger.warn({ ...stall, budgetMs: event.budgetMs }, "a migration waits, without a freeze");
+    this.#options.logger.warn({ ...stall, budgetMs: event.budgetMs }, "A migration waits, without a freeze");
     this.#stall = undefined;
     const entered = this.#status.enter({ type: "Waiting", ...stall });
     // One that waits on says so again.
@@ -265,9 +265,9 @@ export class MigrationRun {
     }
     this.#stall = stall;
     if (stall === undefined) {
-      logger.info("a migration gets further again");
+      logger.info("A migration makes progress again");
     } else {
-      logger.warn({ ...stall }, "a migration gets no further; its CRD stays frozen for a while");
+      logger.warn({ ...stall }, "A migration makes no progress; its CRD stays frozen for a while");
     }
     await this.#status.enter({ type: "Running", ...stall });
   }

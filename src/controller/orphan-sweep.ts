@@ -59,7 +59,7 @@ export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): P
   while (!signal.aborted) {
     await sweepOrphans({ ...options, told }).catch((error: unknown) => {
       if (!signal.aborted) {
-        logger.warn({ reason: messageOf(error) }, "cannot look for freezes of dead runs; trying again later");
+        logger.warn({ reason: messageOf(error) }, "Cannot look for freezes of dead runs; trying again later");
       }
     });
     await clock.sleep(SWEEP_EVERY_MS, signal).catch(() => undefined);
@@ -147,7 +147,7 @@ async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: Le
   } finally {
     await lease.release({ keepCheckpoint }, AbortSignal.timeout(RELEASE_TIMEOUT_MS)).catch((error: unknown) => {
       const facts = { crd: orphan.crdName, lease: lease.key, reason: messageOf(error) };
-      options.logger.warn(facts, "cannot release a Lease; it expires by itself");
+      options.logger.warn(facts, "Cannot release a Lease; it expires by itself");
     });
   }
 }
@@ -157,13 +157,13 @@ async function lift(context: CallContext & Pick<OrphanSweepOptions, "logger">, o
   const { crdName, owner } = orphan;
   const facts = { crd: crdName, owner };
   if (await unfreeze(context, crdName, owner)) {
-    logger.info(facts, "lifted the freeze that a dead run left behind");
+    logger.info(facts, "Lifted the freeze that a dead run left behind");
   }
   try {
     await removePolicyGuard(context, crdName, (found) => found !== undefined && isSameRun(found, owner));
   } catch (error) {
     signal.throwIfAborted();
-    logger.warn({ ...facts, reason: messageOf(error) }, "cannot remove the policy that a dead run left behind");
+    logger.warn({ ...facts, reason: messageOf(error) }, "Cannot remove the policy that a dead run left behind");
   }
 }
 
@@ -173,5 +173,5 @@ function tellLeft({ logger, told }: OrphanSweepOptions, orphan: Orphan, error: u
   const isAlive = error instanceof KsvmError && error.code === "AlreadyMigrating";
   const what = error instanceof ApiError ? `${error.status} ${error.reason ?? ""}` : messageOf(error);
   const isNews = !isAlive && told.isNews(subjectOf(orphan), what);
-  logger[isNews ? "warn" : "debug"]({ crd: crdName, owner, reason: messageOf(error) }, "left a freeze in place");
+  logger[isNews ? "warn" : "debug"]({ crd: crdName, owner, reason: messageOf(error) }, "Left a freeze in place");
 }

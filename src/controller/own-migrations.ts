@@ -23,8 +23,8 @@ export async function ownMigrations({ client, clock, logger, random, signal }: O
   const failures = new FailureLog({
     clock,
     logger,
-    failing: "cannot see whether a ClusterRole owns migrations; trying again",
-    working: "reading the owners of migrations again",
+    failing: "Cannot see whether a ClusterRole owns migrations; trying again",
+    working: "Reading the owners of migrations again",
   });
   const onRetry = (error: unknown): void => failures.failed(error);
   const retrier = new Retrier({ clock, random, maxIdleMs: Number.POSITIVE_INFINITY, onRetry });
@@ -32,11 +32,11 @@ export async function ownMigrations({ client, clock, logger, random, signal }: O
     const { changed, refused } = await ownMigrationsByCrd({ client, clock, retrier, signal });
     failures.worked();
     if (changed + refused.length > 0) {
-      logger.info({ changed, refused }, "gave migrations that a ClusterRole owned to the CRD");
+      logger.info({ changed, refused }, "Made the CRD the owner of migrations that a ClusterRole owned");
     }
   } catch (error) {
     if (!signal.aborted) {
-      logger.warn({ reason: messageOf(error) }, "cannot see whether a ClusterRole owns migrations");
+      logger.warn({ reason: messageOf(error) }, "Cannot see whether a ClusterRole owns migrations");
     }
   }
 }

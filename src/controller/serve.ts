@@ -132,7 +132,7 @@ class Replica {
       (leading) => leader.run(leading),
       (isLeading) => {
         metrics.leader.set(isLeading ? 1 : 0);
-        logger.info({ identity }, isLeading ? "Leading: this replica migrates" : "Stopped leading");
+        logger.info({ identity }, isLeading ? "Started leading: this replica migrates" : "Stopped leading");
       },
     );
   }

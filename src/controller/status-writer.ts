@@ -74,7 +74,7 @@ export class StatusWriter {
     } catch (error) {
       if (error instanceof MigrationOver) {
         const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };
-        logger.warn(late, "the result of a run came too late: its migration is over already");
+        logger.warn(late, "The result of a run came too late: its migration is over already");
       }
       throw error;
     }

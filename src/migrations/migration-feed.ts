@@ -190,7 +190,7 @@ export class MigrationFeed {
       } catch (error) {
         this.#options.logger.error(
           { err: error, change: change.type },
-          "cannot take in a change of StorageVersionMigrations",
+          "Cannot take in a change of StorageVersionMigrations",
         );
       }
     }
@@ -208,13 +208,13 @@ export class MigrationFeed {
     if (object === undefined) {
       const { name: migration, problem } = unreadable;
       if (this.#told.isNews(uid, problem)) {
-        logger.warn({ migration, problem }, "left a StorageVersionMigration out: it cannot be read");
+        logger.warn({ migration, problem }, "Left a StorageVersionMigration out: it cannot be read");
       }
     } else if (ignored.length === 0) {
       this.#told.forget(uid);
     } else if (this.#told.isNews(uid, ignored.join(" "))) {
       const migration = object.metadata.name;
-      logger.warn({ migration, paths: ignored }, "parts of a status cannot be read and count as never written");
+      logger.warn({ migration, paths: ignored }, "Parts of a status cannot be read and count as never written");
     }
     return object;
   }

@@ -6,7 +6,9 @@ import { messageOf } from "../errors.ts";
 export interface FailureLogOptions {
   readonly clock: Clock;
   readonly logger: Pick<Logger, "info" | "warn">;
-  /** The message while it fails, such as `cannot watch CRDs; trying again`. */
+  /** What each line names besides. @default nothing */
+  readonly facts?: Readonly<Record<string, string>>;
+  /** The message while it fails, such as `Cannot read discovery; trying again`. */
   readonly failing: string;
   /** The message when it works again. */
   readonly working: string;
@@ -36,7 +38,7 @@ export class FailureLog {
 
   /** It failed. */
   failed(error: unknown): void {
-    const { clock, failing, logger } = this.#options;
+    const { clock, facts, failing, logger } = this.#options;
     const now = clock.monotonic();
     if (now - this.#lastAt > this.#intervalMs) {
       this.#since = now;
@@ -49,7 +51,7 @@ export class FailureLog {
     if (now < this.#nextAt) {
       return;
     }
-    logger.warn({ reason: messageOf(error), ...this.#outage(now) }, failing);
+    logger.warn({ ...facts, reason: messageOf(error), ...this.#outage(now) }, failing);
     this.#isTold = true;
     this.#nextAt = now + this.#intervalMs;
     this.#intervalMs = Math.min(MAX_INTERVAL_MS, this.#intervalMs * 2);
@@ -57,10 +59,10 @@ export class FailureLog {
 
   /** It works. */
   worked(): void {
-    const { clock, logger, working } = this.#options;
+    const { clock, facts, logger, working } = this.#options;
     if (this.#isTold) {
       this.#isTold = false;
-      logger.info(this.#outage(clock.monotonic()), working);
+      logger.info({ ...facts, ...this.#outage(clock.monotonic()) }, working);
     }
   }
 

@@ -39,8 +39,13 @@ export class FollowPace {
     this.#options = options;
     this.#pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
     this.#slow = new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_SLOW_INTERVAL_MS });
-    const failing = `cannot follow ${what}; trying again`;
-    this.#failures = new FailureLog({ clock, logger, failing, working: `following ${what} again` });
+    this.#failures = new FailureLog({
+      clock,
+      logger,
+      facts: { resource: what },
+      failing: "Cannot follow a resource; trying again",
+      working: "Following a resource again",
+    });
   }
 
   /**
@@ -55,7 +60,7 @@ export class FollowPace {
   opened(): void {
     this.#failures.worked();
     if (this.#told !== undefined) {
-      this.#options.logger.info({}, `may list and watch ${this.#options.what} now`);
+      this.#options.logger.info({ resource: this.#options.what }, "Can list and watch a resource now");
     }
     this.#told = undefined;
     this.#isSlow = false;
@@ -82,8 +87,8 @@ export class FollowPace {
     } else if (this.#told !== reason) {
       this.#told = reason;
       logger.warn(
-        { reason },
-        `may not list and watch ${what}: ${this.#costOf(error)}; trying again every ${MAX_SLOW_INTERVAL_MS / 1_000} s`,
+        { resource: what, reason, effect: this.#costOf(error) },
+        "Not allowed to list and watch a resource; trying again about once a minute",
       );
     }
   }

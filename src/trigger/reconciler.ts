@@ -163,7 +163,7 @@ export class Reconciler {
       // Nothing looks after it any more, and its last value would be believed.
       await retireStorageState(client, { name, uid: state.uid }, signal);
       this.#waiting.delete(name);
-      logger.info({ resource: name }, "StorageState deleted: the trigger is off for this resource");
+      logger.info({ resource: name }, "Deleted a StorageState: the trigger is off for this resource");
     } else if (state !== undefined && orphansBy(observation)(name, state)) {
       await forget(this.#context(signal), name, { state, migrations: index.of(name) });
       this.#waiting.delete(name);
@@ -245,7 +245,7 @@ export class Reconciler {
       const delayMs = isConflict(error) && failures === 1 ? CONFLICT_RETRY_MS : retryDelayMs(failures);
       if (delayMs !== CONFLICT_RETRY_MS) {
         const isNews = this.#waiting.get(name) !== messageOf(error);
-        logger[isNews ? "warn" : "debug"]({ err: error, resource: name }, "cannot look after a resource; trying again");
+        logger[isNews ? "warn" : "debug"]({ err: error, resource: name }, "Cannot look after a resource; trying again");
         this.#waiting.set(name, messageOf(error));
       }
       queue.add(name, delayMs);

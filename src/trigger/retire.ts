@@ -41,14 +41,14 @@ export async function retireStorageStates({ client, clock, logger, signal }: Ret
       await pace.turn(signal);
       const deleted = await deleteAll(client, signal);
       if (deleted > 0) {
-        logger.info({ deleted }, "deleted the StorageStates: the trigger is off, and nothing keeps them true");
+        logger.info({ deleted }, "Deleted the StorageStates: the trigger is off, and nothing keeps them true");
       }
       return;
     } catch (error) {
       if (!signal.aborted) {
         logger.warn(
           { reason: messageOf(error) },
-          "cannot delete the StorageStates of a trigger that is off; trying again",
+          "Cannot delete the StorageStates of a trigger that is off; trying again",
         );
       }
     }

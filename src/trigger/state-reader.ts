@@ -57,7 +57,7 @@ export class StateReader {
     } else if (this.#told.isNews(uid, problem)) {
       this.#options.logger.warn(
         { storageState: object?.metadata.name ?? unreadable?.name, problem },
-        "a StorageState cannot be read as a whole",
+        "Cannot read a StorageState as a whole",
       );
     }
     return object === undefined ? undefined : stateFactsOf(object);

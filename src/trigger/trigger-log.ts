@@ -15,14 +15,14 @@ export class SurveyLog {
 
   /** Logs what is different from the last time. */
   write({ leftOut, observed, unavailable }: Survey): void {
-    this.#logger.debug({ resources: observed.length, leftOut: leftOut.length }, "read discovery");
+    this.#logger.debug({ resources: observed.length, leftOut: leftOut.length }, "Read discovery");
     // There are about a hundred subresources, which are no loss.
     const resources = leftOut
       .filter(({ name }) => !name.includes("/"))
       .map(({ name, reason }) => ({ resource: name, reason }));
     if (JSON.stringify(resources) !== this.#leftOut) {
       this.#leftOut = JSON.stringify(resources);
-      this.#logger.info({ resources, subresources: leftOut.length - resources.length }, "resources are left out");
+      this.#logger.info({ resources, subresources: leftOut.length - resources.length }, "Left resources out");
     }
     const versions = unavailable.map((version) => ({
       groupVersion: nameOfVersion(version),
@@ -41,15 +41,15 @@ export function logDecision(logger: Logger, resource: string, decision: Decision
   const { cause, create, remove, status, waiting } = decision;
   if (status !== undefined) {
     const { current, persisted } = status;
-    logger.info({ resource, cause, current, persisted }, "StorageState written");
+    logger.info({ resource, cause, current, persisted }, "Wrote a StorageState");
   }
   if (remove.length > 0) {
-    logger.info({ resource, cause, migrations: remove.map(({ name }) => name) }, "migrations deleted");
+    logger.info({ resource, cause, migrations: remove.map(({ name }) => name) }, "Deleted migrations");
   }
   if (create !== undefined) {
-    logger.info({ resource, cause, hash: create.hash, attempt: create.attempt }, "migration created");
+    logger.info({ resource, cause, hash: create.hash, attempt: create.attempt }, "Created a migration");
   }
   if (waiting !== undefined && waiting !== before) {
-    logger.warn({ resource, reason: waiting }, "a migration waits");
+    logger.warn({ resource, reason: waiting }, "A migration waits");
   }
 }

@@ -62,8 +62,8 @@ export class Trigger {
     this.#failures = new FailureLog({
       clock,
       logger,
-      failing: "cannot read discovery; trying again",
-      working: "reading discovery again",
+      failing: "Cannot read discovery; trying again",
+      working: "Reading discovery again",
     });
     this.#queue = new WorkQueue(clock);
     this.#index = new MigrationIndex((name) => this.#reconciler.onMigration(name));

@@ -82,8 +82,9 @@ export class ObjectKeeper {
     const failures = new FailureLog({
       clock,
       logger,
-      failing: `cannot watch ${resource.resource}/${name}; trying again`,
-      working: `watching ${resource.resource}/${name} again`,
+      facts: { resource: resource.resource, name },
+      failing: "Cannot watch an object; trying again",
+      working: "Watching an object again",
     });
     const onFailure = (error: unknown): void => failures.failed(error);
     const onOpen = (): void => failures.worked();

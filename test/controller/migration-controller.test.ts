@@ -64,12 +64,12 @@ await tap.test("MigrationController has others go on while one cannot even be be
     await clock.advance(60_000);
     t.ok(api.get("other").metadata.annotations?.[OWNER_ANNOTATION], `${status}: the other one had its turn`);
     t.equal(stateOf(api.get("other")), "Failed", `${status}: and ended`);
-    t.match(lines.join(""), /a migration was broken off/);
+    t.match(lines.join(""), /A migration was broken off/);
     const { length } = api.writes;
     await clock.advance(600_000);
     t.ok(api.writes.length - length < 300, `${status}: ${api.writes.length - length} writes in ten minutes`);
     const said = lines.filter(
-      (line) => line.includes("a migration was broken off") && line.includes('"broken"'),
+      (line) => line.includes("A migration was broken off") && line.includes('"broken"'),
     ).length;
     t.ok(status !== 422 || said === 1, `${status}: said ${said} times`);
     api.refusal = () => undefined;
@@ -134,7 +134,7 @@ await tap.test("MigrationController writes the status of others where that of on
   await clock.advance(20_000);
   t.equal(stateOf(api.get("other")), "Suspended");
   await clock.advance(600_000);
-  t.equal(lines.filter((line) => line.includes("cannot write the status")).length, 1, "said once");
+  t.equal(lines.filter((line) => line.includes("Cannot write the status")).length, 1, "said once");
   t.ok(api.writes.filter((write) => write.includes("/broken/")).length < 60, "and not tried all the time");
 });
 
@@ -148,7 +148,7 @@ await tap.test("MigrationController leaves one without a spec out, names it, and
   t.equal(stateOf(api.get("other")), "Failed", "it had its turn");
   t.match(
     lines.join(""),
-    /"migration":"nothing","problem":"spec is missing","msg":"left a StorageVersionMigration out/,
+    /"migration":"nothing","problem":"spec is missing","msg":"Left a StorageVersionMigration out/,
   );
 });
 
@@ -161,12 +161,12 @@ await tap.test(
     const { clock, lines } = startController(t, api);
     const saying = (text: string): number => lines.filter((line) => line.includes(text)).length;
     await clock.advance(600_000);
-    const said = saying("cannot follow StorageVersionMigrations");
+    const said = saying("Cannot follow a resource");
     t.ok(said > 0 && said <= 7, lines.join(""));
-    t.equal(saying("following StorageVersionMigrations again"), 0);
+    t.equal(saying("Following a resource again"), 0);
     api.refusal = () => undefined;
     await clock.advance(60_000);
-    t.equal(saying("following StorageVersionMigrations again"), 1);
+    t.equal(saying("Following a resource again"), 1);
     t.equal(stateOf(api.get("one")), "Failed", "it had its turn");
   },
 );

@@ -21,8 +21,8 @@ await tap.test("ownMigrations() says that it waits for an outage, and when that 
   const { signal } = new AbortController();
   await ownMigrations({ client, clock: new FakeClock(), logger, random: () => 0.5, signal });
   t.equal(gets, 4);
-  t.match(lines[0], /cannot see whether a ClusterRole owns migrations; trying again/);
+  t.match(lines[0], /Cannot see whether a ClusterRole owns migrations; trying again/);
   t.match(lines[0], /503/);
-  t.match(lines.at(-1), /reading the owners of migrations again/);
+  t.match(lines.at(-1), /Reading the owners of migrations again/);
   t.equal(lines.length, 2, "not one for each try");
 });

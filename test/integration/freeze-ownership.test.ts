@@ -142,7 +142,7 @@ parallel("the sweep does not touch a Lease that a user has named in the annotati
     renewTime: "2020-01-01T00:00:00.000000Z",
   });
   await leaveFreeze(kind, deadOwner(kind, SYSTEM_NAMESPACE, `victim-${kind.plural}`));
-  t.same(await sweep(shipped, kind), ["left a freeze in place"]);
+  t.same(await sweep(shipped, kind), ["Left a freeze in place"]);
   t.same(await api.get(LEASES, { namespace: SYSTEM_NAMESPACE, name: `victim-${kind.plural}` }), victim);
   t.ok(await isFrozen(kind));
 });
@@ -177,7 +177,7 @@ parallel("the rights of deploy/ are enough to sweep what a killed command-line r
     await run.ended;
     const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
     if (!isLeaseThere) await api.delete(LEASES, lease);
-    t.same(await sweep(shipped, kind), ["lifted the freeze that a dead run left behind"]);
+    t.same(await sweep(shipped, kind), ["Lifted the freeze that a dead run left behind"]);
     t.notOk(await isFrozen(kind));
     t.equal(await api.find(POLICIES, policyGuardOf(kind.name)), undefined);
     t.equal(await api.find(POLICY_BINDINGS, policyGuardOf(kind.name)), undefined);
@@ -213,8 +213,8 @@ parallel("the log never says that a freeze was left after it was lifted", async 
   const kind = new TestKind("denied");
   await leaveFreeze(kind, deadOwner(kind, "kube-system"));
   t.same(await sweep(clientOf(cluster.controlPlane.kubeconfigFor("helper")), kind), [
-    "lifted the freeze that a dead run left behind",
-    "cannot remove the policy that a dead run left behind",
+    "Lifted the freeze that a dead run left behind",
+    "Cannot remove the policy that a dead run left behind",
   ]);
   t.notOk(await isFrozen(kind));
 });

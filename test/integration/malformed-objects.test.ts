@@ -142,7 +142,7 @@ await t.test(
     const lines = replica
       .log()
       .split("\n")
-      .filter((line) => line.includes("left a StorageVersionMigration out"));
+      .filter((line) => line.includes("Left a StorageVersionMigration out"));
     const told = lines.map((line) => (JSON.parse(line) as { migration: string }).migration);
     t.same(told.toSorted(), unreadable.toSorted(), "each is named once");
     t.equal((await replica.health("/livez")).status, 200);

@@ -71,8 +71,8 @@ await t.test(
     );
     const status = await cluster.ksvm(["status"]);
     t.match(status.stdout, /stuck.* WaitingForWebhook: webhook "conversion webhook for example.com/);
-    t.match(replica.log(), /"msg":"a migration (gets no further|waits)/);
-    t.match(replica.log(), /"msg":"a migration is in the queue"/);
+    t.match(replica.log(), /"msg":"A migration (makes no progress|waits)/);
+    t.match(replica.log(), /"msg":"A migration is in the queue"/);
 
     await untilState(cluster, third, ["Succeeded"], 120_000);
     const { code, stdout, stderr } = await run.ended;

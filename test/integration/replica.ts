@@ -94,7 +94,7 @@ export async function spawnController(
       return { status: 0, text: "" };
     }
   };
-  const isLeading = (): boolean => log().lastIndexOf('"Leading:') > log().lastIndexOf('"Stopped leading');
+  const isLeading = (): boolean => log().lastIndexOf('"Started leading:') > log().lastIndexOf('"Stopped leading');
   const identity = (): string => /"identity":"([^"]+)"/.exec(log())?.[1] ?? "";
   return {
     pid: program.pid ?? 0,

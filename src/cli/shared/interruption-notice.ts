@@ -3,9 +3,6 @@ import { Interruption } from "./interruption.ts";
 import type { CliIo } from "../render/io.ts";
 import { loggerOf } from "./logger-of.ts";
 
-/** What a second signal may cost if this command has frozen CRDs. */
-const FREEZE = "may leave a freeze behind";
-
 /** Reports on stderr that a signal was received, and what a second one does. */
 export class InterruptionNotice {
   readonly #io: CliIo;
@@ -31,10 +28,11 @@ export class InterruptionNotice {
       return;
     }
     const { signal } = reason;
-    const risk = this.#mayFreeze ? `, which ${FREEZE}` : "";
     if (flags.logFormat === "json") {
-      loggerOf(this.#io, flags).warn({ signal }, `Received a signal, shutting down; a second signal forces it${risk}`);
+      const facts = { signal, forcingMayLeaveFreeze: this.#mayFreeze };
+      loggerOf(this.#io, flags).warn(facts, "Received a signal, shutting down; a second signal forces it");
     } else {
+      const risk = this.#mayFreeze ? ", which may leave a freeze behind" : "";
       const again = signal === "SIGINT" ? "press Ctrl-C again" : `send ${signal} again`;
       this.#io.stderr.write(`Received ${signal}, shutting down (${again} to force${risk})\n`);
     }
