@@ -1,0 +1,186 @@
+import type { Status } from "../../../src/api/meta.ts";
+import type { ModelAnswer } from "./types.ts";
+
+/** A resource as errors name it. */
+export interface NamedResource {
+  readonly group: string;
+  readonly resource: string;
+}
+
+type Details = NonNullable<Status["details"]>;
+
+/** Ends a request with a Status. The words are those of k8s.io/apimachinery/pkg/api/errors at v0.36.3. */
+export class Refusal extends Error {
+  override readonly name = "Refusal";
+  readonly status: Status & { readonly apiVersion: "v1"; readonly code: number };
+
+  constructor(status: Pick<Status, "message" | "reason" | "metadata" | "details"> & { readonly code: number }) {
+    super(status.message ?? "");
+    const { code, details, message, metadata = {}, reason } = status;
+    this.status = {
+      kind: "Status",
+      apiVersion: "v1",
+      metadata,
+      status: "Failure",
+      ...(message === undefined ? {} : { message }),
+      ...(reason === undefined ? {} : { reason }),
+      ...(details === undefined ? {} : { details }),
+      code,
+    };
+  }
+}
+
+/** The path is not served: the answer is plain text. */
+export class PathNotServed extends Error {
+  override readonly name = "PathNotServed";
+}
+
+/** `widgets.example.com`; `secrets` in the core group. */
+export function resourceText({ group, resource }: NamedResource): string {
+  return group === "" ? resource : `${resource}.${group}`;
+}
+
+export function notFound(of: NamedResource, name: string): Refusal {
+  return new Refusal({
+    code: 404,
+    reason: "NotFound",
+    details: detailsOf(of, name),
+    message: `${resourceText(of)} ${JSON.stringify(name)} not found`,
+  });
+}
+
+export function alreadyExists(of: NamedResource, name: string, suffix = ""): Refusal {
+  return new Refusal({
+    code: 409,
+    reason: "AlreadyExists",
+    details: detailsOf(of, name),
+    message: `${resourceText(of)} ${JSON.stringify(name)} already exists${suffix}`,
+  });
+}
+
+export function conflict(of: NamedResource, name: string, why: string): Refusal {
+  return new Refusal({
+    code: 409,
+    reason: "Conflict",
+    details: detailsOf(of, name),
+    message: `Operation cannot be fulfilled on ${resourceText(of)} ${JSON.stringify(name)}: ${why}`,
+  });
+}
+
+/** What a write answers whose resourceVersion is not that of the object. */
+export function modified(of: NamedResource, name: string): Refusal {
+  return conflict(
+    of,
+    name,
+    "the object has been modified; please apply your changes to the latest version and try again",
+  );
+}
+
+export function forbidden(of: NamedResource, name: string, why: string): Refusal {
+  const subject = name === "" ? "" : ` ${JSON.stringify(name)}`;
+  return new Refusal({
+    code: 403,
+    reason: "Forbidden",
+    details: detailsOf(of, name),
+    message: `${resourceText(of)}${subject} is forbidden: ${why}`,
+  });
+}
+
+/** One thing that is wrong with an object. */
+export interface InvalidField {
+  readonly field: string;
+  /** Such as `Invalid value: "x": field is immutable`. */
+  readonly body: string;
+  /** @default FieldValueInvalid */
+  readonly reason?: string;
+}
+
+export function invalid(
+  of: { readonly group: string; readonly kind: string },
+  name: string,
+  causes: readonly InvalidField[],
+): Refusal {
+  const kind = of.group === "" ? of.kind : `${of.kind}.${of.group}`;
+  const texts = causes.map(({ body, field }) => `${field}: ${body}`);
+  const all = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
+  return new Refusal({
+    code: 422,
+    reason: "Invalid",
+    details: {
+      name,
+      ...(of.group === "" ? {} : { group: of.group }),
+      kind: of.kind,
+      causes: causes.map(({ body, field, reason = "FieldValueInvalid" }) => ({ reason, message: body, field })),
+    },
+    message: `${kind} ${JSON.stringify(name)} is invalid: ${all}`,
+  });
+}
+
+export function badRequest(message: string): Refusal {
+  return new Refusal({ code: 400, reason: "BadRequest", message });
+}
+
+export function internalError(message: string): Refusal {
+  return new Refusal({
+    code: 500,
+    reason: "InternalError",
+    details: { causes: [{ message }] },
+    message: `Internal error occurred: ${message}`,
+  });
+}
+
+/** A plain error of Go, which has neither reason nor details. */
+export function plainError(message: string): Refusal {
+  return new Refusal({ code: 500, message });
+}
+
+/** @param continueToken to go on with, from the state of now */
+export function expired(message: string, continueToken?: string): Refusal {
+  const metadata = continueToken === undefined ? {} : { continue: continueToken };
+  return new Refusal({ code: 410, reason: "Expired", message, metadata });
+}
+
+export function methodNotAllowed(of: NamedResource, action: string): Refusal {
+  const { resource: kind, group } = of;
+  return new Refusal({
+    code: 405,
+    reason: "MethodNotAllowed",
+    details: group === "" ? { kind } : { group, kind },
+    message: `${action} is not supported on resources of kind ${JSON.stringify(resourceText(of))}`,
+  });
+}
+
+function detailsOf({ group, resource }: NamedResource, name: string): Details {
+  return { ...(name === "" ? {} : { name }), ...(group === "" ? {} : { group }), kind: resource };
+}
+
+/** An answer in JSON. @param now milliseconds since the Unix epoch */
+export function jsonAnswer(status: number, body: ModelAnswer["body"], now: number): ModelAnswer {
+  return { status, headers: { "content-type": "application/json", date: httpDate(now) }, body };
+}
+
+/** An answer to a request that ended with an error. @throws the error, where it is a fault of the model */
+export function errorAnswer(error: unknown, now: number): ModelAnswer {
+  if (error instanceof Refusal) {
+    const { status } = error;
+    const { retryAfterSeconds } = status.details ?? {};
+    const answer = jsonAnswer(status.code, JSON.stringify(status), now);
+    return retryAfterSeconds === undefined
+      ? answer
+      : { ...answer, headers: { ...answer.headers, "retry-after": String(retryAfterSeconds) } };
+  }
+  if (error instanceof PathNotServed) return textAnswer(404, "404 page not found\n", now);
+  throw error;
+}
+
+export function textAnswer(status: number, body: string, now: number): ModelAnswer {
+  return { status, headers: { "content-type": "text/plain; charset=utf-8", date: httpDate(now) }, body };
+}
+
+let [lastSecond, lastText] = [Number.NaN, ""];
+
+function httpDate(now: number): string {
+  const second = Math.floor(now / 1_000);
+  if (second !== lastSecond) [lastSecond, lastText] = [second, new Date(second * 1_000).toUTCString()];
+  return lastText;
+}
