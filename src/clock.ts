@@ -8,6 +8,10 @@ export interface Clock {
   now(): number;
   /** Resolves after `ms` milliseconds; rejects with the signal's reason as soon as it is aborted. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Calls `onDue` once, after `ms` milliseconds. @returns what cancels it */
+  timer(ms: number, onDue: () => void): () => void;
+  /** A signal that is aborted after `ms` milliseconds. It keeps no process alive. */
+  timeout(ms: number): AbortSignal;
 }
 
 /**
@@ -38,4 +42,9 @@ export const systemClock: Clock = {
       throw error;
     }
   },
+  timer(ms, onDue) {
+    const timer = setTimeout(onDue, ms);
+    return () => clearTimeout(timer);
+  },
+  timeout: (ms) => AbortSignal.timeout(ms),
 };

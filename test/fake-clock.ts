@@ -1,6 +1,9 @@
-import type { Clock } from "../src/clock.ts";
+import { type Clock, systemClock } from "../src/clock.ts";
 
-/** A clock that stands still until code sleeps: a sleep is over at once and moves it by what was asked for. */
+/**
+ * A clock that stands still until code sleeps: a sleep is over at once and moves it by what was asked for. Its timers and time
+ * limits are real ones, since no test waits for them.
+ */
 export class FakeClock implements Clock {
   /** Every sleep, in milliseconds. */
   readonly sleeps: number[] = [];
@@ -26,6 +29,14 @@ export class FakeClock implements Clock {
     // Others get their turn, as they would during a real sleep.
     await new Promise((resolve) => setImmediate(resolve));
     signal?.throwIfAborted();
+  }
+
+  timer(ms: number, onDue: () => void): () => void {
+    return systemClock.timer(ms, onDue);
+  }
+
+  timeout(ms: number): AbortSignal {
+    return systemClock.timeout(ms);
   }
 
   /** Moves the clock as if time had passed elsewhere. */

@@ -1,12 +1,15 @@
 import { setImmediate as turn } from "node:timers/promises";
-import type { Clock } from "../src/clock.ts";
+import { type Clock, systemClock } from "../src/clock.ts";
 
 interface Sleeper {
   readonly until: number;
   readonly wake: () => void;
 }
 
-/** A clock that stands still until a test moves it: code that sleeps wakes up when it gets there, in order. */
+/**
+ * A clock that stands still until a test moves it: code that sleeps wakes up when it gets there, in order. Its timers and time
+ * limits are real ones.
+ */
 export class ManualClock implements Clock {
   #elapsed = 0;
   #asleep = 0;
@@ -37,6 +40,14 @@ export class ManualClock implements Clock {
     signal?.removeEventListener("abort", wake);
     this.#sleepers.delete(sleeper);
     signal?.throwIfAborted();
+  }
+
+  timer(ms: number, onDue: () => void): () => void {
+    return systemClock.timer(ms, onDue);
+  }
+
+  timeout(ms: number): AbortSignal {
+    return systemClock.timeout(ms);
   }
 
   /** Moves the clock, and lets code that wakes up do what comes next. */

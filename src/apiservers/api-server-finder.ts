@@ -1,9 +1,6 @@
-import type { KubeConfig } from "@kubernetes/client-node";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { ApiClient } from "../kube/client.ts";
-import { withServer } from "../kube/connect/config.ts";
-import { Transport } from "../kube/transport.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
@@ -16,7 +13,6 @@ import { StandingLeases } from "./standing-leases.ts";
 
 /** What an {@link ApiServerFinder} needs. */
 export interface ApiServerFinderOptions {
-  readonly config: KubeConfig;
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly retrier: Retrier;
@@ -53,7 +49,7 @@ export class ApiServerFinder {
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
     this.#leases = new StandingLeases({ ...options, sightings: options.seen.sightings });
-    this.#roll = new ServerRoll({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
+    this.#roll = new ServerRoll({ ...options, transport: options.client.transport, timeoutMs: REQUEST_TIMEOUT_MS });
   }
 
   /**
@@ -167,7 +163,7 @@ export class ApiServerFinder {
   }
 
   #sampled(leases: readonly LiveLease[] | undefined): ApiServers {
-    const { client, config, strict } = this.#options;
+    const { client, strict } = this.#options;
     const { server } = client.transport;
     if (strict) {
       const found = leases === undefined ? "identity Leases cannot be read" : `${leases.length} identity Leases live`;
@@ -177,7 +173,7 @@ export class ApiServerFinder {
           "name each with --apiserver-endpoints",
       );
     }
-    const open = (): ApiClient => new ApiClient(new Transport(config, { timeoutMs: REQUEST_TIMEOUT_MS }));
+    const open = (): ApiClient => new ApiClient(client.transport.another({ timeoutMs: REQUEST_TIMEOUT_MS }));
     return { mode: "sampled", server, open };
   }
 
@@ -195,7 +191,7 @@ export class ApiServerFinder {
 
   async #areReachable(urls: readonly string[], signal: AbortSignal): Promise<boolean> {
     const answers = urls.map(async (url) => {
-      const timeout = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+      const timeout = AbortSignal.any([signal, this.#options.clock.timeout(ANSWER_TIMEOUT_MS)]);
       const ask = (): Promise<unknown> =>
         this.#clientAt(url).transport.request({ method: "GET", path: "/version", signal: timeout });
       await this.#options.retrier.run(ask, timeout);
@@ -210,8 +206,9 @@ export class ApiServerFinder {
     if (known !== undefined) {
       return known;
     }
-    const transport = new Transport(withServer(this.#options.config, url), { timeoutMs: REQUEST_TIMEOUT_MS });
-    const client = new ApiClient(transport);
+    const client = new ApiClient(
+      this.#options.client.transport.another({ server: url, timeoutMs: REQUEST_TIMEOUT_MS }),
+    );
     this.#clients.set(url, client);
     return client;
   }

@@ -54,7 +54,7 @@ async function look({ client, clock }: Omit<Context, "emit">, ended: AbortSignal
     return [];
   }
   try {
-    const within = AbortSignal.any([ended, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+    const within = AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]);
     return (await identityLeases(client, clock, within)) ?? [];
   } catch {
     // The attempt has the same failures, and says so.

@@ -1,14 +1,16 @@
 import { setImmediate } from "node:timers/promises";
-import type { KubeConfig } from "@kubernetes/client-node";
+import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "../kube/errors.ts";
 import { type ApiRequest, type ApiResponse, isStored } from "../kube/api-request.ts";
 import { Transport } from "../kube/transport.ts";
 import { isInstanceForbidden, readServerInstance } from "./server-instance.ts";
 
-/** How connections are opened. */
+/** How a connection is opened. */
 export interface LinkOptions {
-  readonly config: KubeConfig;
+  /** Leads to the same address. */
+  readonly transport: Transport;
+  readonly clock: Clock;
   /** Milliseconds to wait for an answer to a request. */
   readonly timeoutMs: number;
   /** Milliseconds that an API server may take to say which one it is. */
@@ -24,7 +26,7 @@ export class ServerLink {
 
   constructor(options: LinkOptions) {
     this.#options = options;
-    this.transport = new Transport(options.config, {
+    this.transport = options.transport.another({
       timeoutMs: options.timeoutMs,
       onConnect: () => {
         this.#connections++;
@@ -60,7 +62,7 @@ export class ServerLink {
 
   async #readInstance(signal: AbortSignal): Promise<string> {
     await freeConnection();
-    const within = AbortSignal.any([signal, AbortSignal.timeout(this.#options.instanceTimeoutMs)]);
+    const within = AbortSignal.any([signal, this.#options.clock.timeout(this.#options.instanceTimeoutMs)]);
     try {
       return await readServerInstance(this.transport, within);
     } catch (error) {
@@ -87,7 +89,6 @@ export type FindLink = (instance: string, signal: AbortSignal | undefined) => Pr
 
 /** What a {@link PinnedTransport} needs. */
 export interface PinnedTransportOptions {
-  readonly config: KubeConfig;
   /** The API server that it leads to. */
   readonly instance: string;
   readonly find: FindLink;
@@ -107,7 +108,7 @@ export class PinnedTransport extends Transport {
   #link: ServerLink | undefined;
 
   constructor(link: ServerLink, options: PinnedTransportOptions) {
-    super(options.config);
+    super(link.transport.config);
     this.#options = options;
     this.#link = link;
   }
@@ -176,6 +177,11 @@ export class PinnedTransport extends Transport {
   /** @throws {KsvmError} Internal, always. */
   override pendingIn(): never {
     throw notPinned("another transport on its connections");
+  }
+
+  /** @throws {KsvmError} Internal, always. */
+  override another(): never {
+    throw notPinned("another connection");
   }
 
   override async close(): Promise<void> {

@@ -146,7 +146,7 @@ type Told = Pick<Seen, "instance" | "reason">;
 async function instanceOf({ clock, signal }: LookContext, { transport }: ApiClient): Promise<Told> {
   for (let tries = 1; ; tries++) {
     try {
-      const within = AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]);
+      const within = AbortSignal.any([signal, clock.timeout(READ_TIMEOUT_MS)]);
       return { instance: await readServerInstance(transport, within) };
     } catch (error) {
       signal.throwIfAborted();

@@ -1,4 +1,3 @@
-import type { KubeConfig } from "@kubernetes/client-node";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { ApiClient } from "../kube/client.ts";
@@ -6,12 +5,14 @@ import { failureKindOf } from "../kube/failure.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import { MissingApiServer } from "./missing-api-server.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
+import type { Transport } from "../kube/transport.ts";
 import { type FindLink, PinnedTransport, ServerLink } from "./pinned-transport.ts";
 import { isInstanceForbidden } from "./server-instance.ts";
 
 /** What a {@link ServerRoll} needs. */
 export interface ServerRollOptions {
-  readonly config: KubeConfig;
+  /** Leads to their address. */
+  readonly transport: Transport;
   readonly clock: Clock;
   /** Milliseconds that a request to one of them may take. */
   readonly timeoutMs: number;
@@ -130,7 +131,7 @@ export class ServerRoll {
 
   #pinned(link: ServerLink, instance: string, signal: AbortSignal): PinnedTransport {
     const find: FindLink = (wanted, within) => this.#find(wanted, within ?? signal);
-    return new PinnedTransport(link, { config: this.#options.config, instance, find });
+    return new PinnedTransport(link, { instance, find });
   }
 
   /** @throws {MissingApiServer} where none of many connections ends at it: it hangs, it restarted, or it is gone. */
@@ -154,7 +155,7 @@ export class ServerRoll {
       }
       await link.transport.close();
     }
-    const server = this.#options.config.getCurrentCluster()?.server ?? "";
+    const { server } = this.#options.transport;
     throw new MissingApiServer(notFoundAgain({ server, wanted, tries, denial }));
   }
 

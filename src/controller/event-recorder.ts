@@ -70,7 +70,7 @@ export class EventRecorder {
       count: 1,
     };
     try {
-      await this.#client.create(EVENTS, event, { signal: AbortSignal.timeout(WRITE_TIMEOUT_MS) });
+      await this.#client.create(EVENTS, event, { signal: this.#clock.timeout(WRITE_TIMEOUT_MS) });
     } catch (error) {
       this.#logger.debug({ reason: text.reason, message: messageOf(error) }, "Cannot write an Event");
     }

@@ -76,12 +76,12 @@ export class IdleWriter {
 
   /** @returns whether to go on with the others */
   async #write({ migration, conditions, phase, queuePosition }: IdleStatus, signal: AbortSignal): Promise<boolean> {
-    const { assertLeading, client, logger, onWritten } = this.#options;
+    const { assertLeading, client, clock, logger, onWritten } = this.#options;
     const { name, resource, resourceVersion, state, uid } = migration;
     // One that was written since, or that has begun, says by a conflict that this is out of date.
     const metadata = { uid, resourceVersion };
     const body = { metadata, status: { conditions, queuePosition: queuePosition ?? null } };
-    const within = AbortSignal.any([signal, AbortSignal.timeout(WRITE_TIMEOUT_MS)]);
+    const within = AbortSignal.any([signal, clock.timeout(WRITE_TIMEOUT_MS)]);
     try {
       assertLeading();
       const options = { subresource: "status", signal: within };

@@ -80,10 +80,9 @@ export class LeaderPart {
   }
 
   async #migrate(signal: AbortSignal): Promise<void> {
-    const { config, client, clock, metrics, seen, settings } = this.#options;
+    const { client, clock, metrics, seen, settings } = this.#options;
     const openRun = runFactory({
       ...settings.runs,
-      config,
       client,
       clock,
       seen,

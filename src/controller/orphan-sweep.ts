@@ -145,7 +145,7 @@ async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: Le
   try {
     await lift({ ...options, client: options.client.fencedBy(() => lease.confirm(options.signal)) }, orphan);
   } finally {
-    await lease.release({ keepCheckpoint }, AbortSignal.timeout(RELEASE_TIMEOUT_MS)).catch((error: unknown) => {
+    await lease.release({ keepCheckpoint }, options.clock.timeout(RELEASE_TIMEOUT_MS)).catch((error: unknown) => {
       const facts = { crd: orphan.crdName, lease: lease.key, reason: messageOf(error) };
       options.logger.warn(facts, "Cannot release a Lease; it expires by itself");
     });

@@ -1,4 +1,3 @@
-import type { KubeConfig } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -7,7 +6,6 @@ import type { ControllerSettings } from "./settings.ts";
 
 /** What the parts of a replica share. */
 export interface ReplicaOptions {
-  readonly config: KubeConfig;
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly logger: Logger;

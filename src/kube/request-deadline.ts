@@ -1,3 +1,5 @@
+import type { Clock } from "../clock.ts";
+
 /** The time was up before the answer was whole. */
 export class DeadlineExceeded extends Error {
   override readonly name = "DeadlineExceeded";
@@ -18,10 +20,12 @@ export class RequestDeadline {
   readonly #forward = (): void => this.#controller.abort(this.#caller?.reason);
   #leftMs: number;
   #startedAt = 0;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #clock: Clock;
+  #cancelTimer: (() => void) | undefined;
 
   /** @param timeoutMs counts from now, in milliseconds */
-  constructor(caller: AbortSignal | undefined, timeoutMs: number) {
+  constructor(clock: Clock, caller: AbortSignal | undefined, timeoutMs: number) {
+    this.#clock = clock;
     this.#caller = caller;
     this.#timeoutMs = timeoutMs;
     this.#leftMs = timeoutMs;
@@ -60,7 +64,7 @@ export class RequestDeadline {
   /** Like {@link race}, and the time that `work` takes does not count: only the caller's signal ends the wait. */
   async uncounted<T>(work: Promise<T>): Promise<T> {
     this.stopTimer();
-    this.#leftMs = Math.max(0, this.#leftMs - (performance.now() - this.#startedAt));
+    this.#leftMs = Math.max(0, this.#leftMs - (this.#clock.monotonic() - this.#startedAt));
     try {
       return await this.race(work);
     } finally {
@@ -70,7 +74,7 @@ export class RequestDeadline {
 
   /** From now on only the caller's signal counts. */
   stopTimer(): void {
-    clearTimeout(this.#timer);
+    this.#cancelTimer?.();
   }
 
   /** The request is over, or its stream is. */
@@ -80,7 +84,8 @@ export class RequestDeadline {
   }
 
   #start(): void {
-    this.#startedAt = performance.now();
-    this.#timer = setTimeout(() => this.#controller.abort(new DeadlineExceeded(this.#timeoutMs)), this.#leftMs);
+    this.#startedAt = this.#clock.monotonic();
+    const onDue = (): void => this.#controller.abort(new DeadlineExceeded(this.#timeoutMs));
+    this.#cancelTimer = this.#clock.timer(this.#leftMs, onDue);
   }
 }

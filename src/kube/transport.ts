@@ -11,7 +11,8 @@ import type { CredentialSource } from "./connect/credentials.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { RequestDeadline } from "./request-deadline.ts";
-import { type Session, Sessions } from "./connect/sessions.ts";
+import { withServer } from "./connect/config.ts";
+import { type Carrier, type Session, Sessions } from "./connect/sessions.ts";
 
 /** The body of an answer. */
 export type Body = Dispatcher.ResponseData["body"];
@@ -43,6 +44,14 @@ export interface TransportOptions {
   readonly pending?: PendingRequests | undefined;
   /** Called whenever a connection was made; then there is one at a time. @default none, and there may be many connections */
   readonly onConnect?: (() => void) | undefined;
+  /** What carries requests to a base URL, in place of connections of its own. @default connections by the configuration */
+  readonly carrier?: Carrier | undefined;
+}
+
+/** Which API server a {@link Transport.another} leads to, and how. */
+export interface AnotherOptions extends Pick<TransportOptions, "timeoutMs" | "onConnect"> {
+  /** Its base URL. @default the same */
+  readonly server?: string;
 }
 
 /** Bytes of an answer that tells an error. A message may quote an object, of which etcd takes 1.5 MiB. */
@@ -52,7 +61,8 @@ const MAX_ERROR_BYTES = 4 * 2 ** 20;
 export class Transport {
   /** The API server's base URL, without a slash at its end. */
   readonly server: string;
-  readonly #config: KubeConfig;
+  /** Cluster and user. */
+  readonly config: KubeConfig;
   readonly #options: TransportOptions;
   readonly #timeoutMs: number;
   readonly #clock: Clock;
@@ -61,7 +71,7 @@ export class Transport {
   #fence: Fence | undefined;
 
   constructor(config: KubeConfig, options: TransportOptions = {}) {
-    this.#config = config;
+    this.config = config;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#observer = options.observer;
@@ -71,7 +81,15 @@ export class Transport {
       clock: this.#clock,
       credentials: options.credentials,
       onConnect: options.onConnect,
+      carrier: options.carrier,
     });
+  }
+
+  /** Connections of their own to another API server of the cluster, or to the same address. No fence, and no observer. */
+  another({ server, ...options }: AnotherOptions): Transport {
+    const config = server === undefined ? this.config : withServer(this.config, server);
+    const { carrier, clock } = this.#options;
+    return new Transport(config, { ...options, carrier, ...(clock === undefined ? {} : { clock }) });
   }
 
   /**
@@ -79,7 +97,7 @@ export class Transport {
    * Closing this one closes both.
    */
   fencedBy(fence: Fence): Transport {
-    const fenced = new Transport(this.#config, this.#options);
+    const fenced = new Transport(this.config, this.#options);
     fenced.#sessions = this.#sessions;
     fenced.#fence = fence;
     return fenced;
@@ -87,7 +105,7 @@ export class Transport {
 
   /** The same connections, and `pending` is told of each request. Closing this one closes both. */
   pendingIn(pending: PendingRequests): Transport {
-    const told = new Transport(this.#config, { ...this.#options, pending });
+    const told = new Transport(this.config, { ...this.#options, pending });
     told.#sessions = this.#sessions;
     told.#fence = this.#fence;
     return told;
@@ -99,7 +117,7 @@ export class Transport {
    * @throws the signal's reason where it was aborted.
    */
   async authenticate(signal: AbortSignal): Promise<void> {
-    const deadline = new RequestDeadline(signal, this.#timeoutMs);
+    const deadline = new RequestDeadline(this.#clock, signal, this.#timeoutMs);
     try {
       await deadline.uncounted(this.#sessions.get());
     } finally {
@@ -131,7 +149,7 @@ export class Transport {
   }
 
   async #whole<T>(request: ApiRequest, read: (answer: Dispatcher.ResponseData) => Promise<T>): Promise<ApiResponse<T>> {
-    const deadline = new RequestDeadline(request.signal, request.timeoutMs ?? this.#timeoutMs);
+    const deadline = new RequestDeadline(this.#clock, request.signal, request.timeoutMs ?? this.#timeoutMs);
     const ended = this.#options.pending?.begin(methodAndPath(request));
     try {
       const answer = await this.#send(request, deadline);
@@ -152,7 +170,7 @@ export class Transport {
   }
 
   async #open(request: ApiRequest): Promise<Readable> {
-    const deadline = new RequestDeadline(request.signal, this.#timeoutMs);
+    const deadline = new RequestDeadline(this.#clock, request.signal, this.#timeoutMs);
     const ended = this.#options.pending?.begin(methodAndPath(request));
     try {
       const { body } = await this.#send(request, deadline);

@@ -143,7 +143,7 @@ async function* openWatch<T extends KubeObject>(
     signal: options.signal,
   });
   options.onOpen?.();
-  const silence = new SilenceLimit(stream, options.maxSilenceMs ?? MAX_SILENCE_MS);
+  const silence = new SilenceLimit(options.clock ?? systemClock, stream, options.maxSilenceMs ?? MAX_SILENCE_MS);
   try {
     for await (const line of linesOf(stream)) {
       // The caller may take its time with an event: that is no silence of the API server.
@@ -162,34 +162,37 @@ async function* openWatch<T extends KubeObject>(
 
 /** Ends a stream with an error when nothing comes for too long, or when it is too old. */
 class SilenceLimit {
+  readonly #clock: Clock;
   readonly #stream: Readable;
   readonly #maxSilenceMs: number;
-  readonly #age: NodeJS.Timeout;
-  #silence: NodeJS.Timeout | undefined;
+  readonly #cancelAge: () => void;
+  #cancelSilence: (() => void) | undefined;
 
-  constructor(stream: Readable, maxSilenceMs: number) {
+  constructor(clock: Clock, stream: Readable, maxSilenceMs: number) {
+    this.#clock = clock;
     this.#stream = stream;
     this.#maxSilenceMs = maxSilenceMs;
-    this.#age = this.#endIn(MAX_WATCH_MS);
+    this.#cancelAge = this.#endIn(MAX_WATCH_MS);
     this.wait();
   }
 
   /** From here on something has to come. */
   wait(): void {
-    this.#silence = this.#endIn(this.#maxSilenceMs);
+    this.#cancelSilence = this.#endIn(this.#maxSilenceMs);
   }
 
   pause(): void {
-    clearTimeout(this.#silence);
+    this.#cancelSilence?.();
   }
 
   end(): void {
     this.pause();
-    clearTimeout(this.#age);
+    this.#cancelAge();
   }
 
-  #endIn(ms: number): NodeJS.Timeout {
-    return setTimeout(() => this.#stream.destroy(new Error(`the watch was silent or open for ${ms / 1_000} s`)), ms);
+  #endIn(ms: number): () => void {
+    const end = (): void => void this.#stream.destroy(new Error(`the watch was silent or open for ${ms / 1_000} s`));
+    return this.#clock.timer(ms, end);
   }
 }
 

@@ -279,7 +279,7 @@ export class LeaderElector {
     const { lease } = this.#observed;
     const now = microTime(clock);
     const spec = { holderIdentity: "", leaseDurationSeconds: 1, acquireTime: now, renewTime: now };
-    const signal = AbortSignal.timeout(this.#renewDeadlineMs);
+    const signal = clock.timeout(this.#renewDeadlineMs);
     try {
       this.#observe(await client.patch<Lease>(LEASES, { namespace, name }, leasePatch(lease, { spec }), { signal }));
     } catch (error) {

@@ -1,4 +1,3 @@
-import type { KubeConfig } from "@kubernetes/client-node";
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
 import type { SeenServers } from "../apiservers/seen-servers.ts";
 import type { Clock } from "../clock.ts";
@@ -30,7 +29,6 @@ export interface RunSettings {
 
 /** What all runs of a process share. */
 export interface RunEnvironment {
-  readonly config: KubeConfig;
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly seen: SeenServers;
@@ -75,7 +73,6 @@ export function assembleRun(
     },
   });
   const finder = new ApiServerFinder({
-    config: shared.config,
     client,
     clock,
     retrier,

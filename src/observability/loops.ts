@@ -44,6 +44,8 @@ export class Loop implements Pulse {
           this.beat();
         }
       },
+      timer: (ms, onDue) => clock.timer(ms, onDue),
+      timeout: (ms) => clock.timeout(ms),
     };
   }
 

@@ -85,8 +85,8 @@ async function readInto(
 }
 
 async function readVersion(groupVersion: GroupVersion, context: DiscoverContext): Promise<DiscoveredVersion | Failure> {
-  const { answerTimeoutMs = DEFAULT_ANSWER_TIMEOUT_MS, client, signal } = context;
-  const limit = AbortSignal.timeout(answerTimeoutMs);
+  const { answerTimeoutMs = DEFAULT_ANSWER_TIMEOUT_MS, client, clock, signal } = context;
+  const limit = clock.timeout(answerTimeoutMs);
   const within = AbortSignal.any([signal, limit]);
   try {
     return { ...groupVersion, resources: await resourcesOf(client.transport, groupVersion, { signal: within }) };

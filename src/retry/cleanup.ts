@@ -81,7 +81,7 @@ export class Cleanup {
   }
 
   async #undoAll(): Promise<readonly string[]> {
-    const limit = limitOf(this.#context.cleanupPatience);
+    const limit = limitOf(this.#context);
     const problems: string[] = [];
     for (const step of this.#steps.toReversed()) {
       try {
@@ -136,20 +136,23 @@ function isRefusal(error: unknown): boolean {
 }
 
 /** A signal that is aborted when the patience is over, or a while after an interruption. */
-function limitOf(patience: CleanupPatience | undefined): { readonly signal: AbortSignal; end: () => void } {
+function limitOf({ clock, cleanupPatience: patience }: CleanupContext): {
+  readonly signal: AbortSignal;
+  end: () => void;
+} {
   const limit = new AbortController();
   const timeUp = (): void => limit.abort(new KsvmError("ServerUnreachable", "no time is left for cleaning up"));
-  let timer = setTimeout(timeUp, patience?.ms ?? INTERRUPTED_MS);
+  let cancel = clock.timer(patience?.ms ?? INTERRUPTED_MS, timeUp);
   const hurry = (): void => {
-    clearTimeout(timer);
-    timer = setTimeout(timeUp, INTERRUPTED_MS);
+    cancel();
+    cancel = clock.timer(INTERRUPTED_MS, timeUp);
   };
   if (patience?.interrupted.aborted === true) {
     hurry();
   }
   patience?.interrupted.addEventListener("abort", hurry, { once: true });
   const end = (): void => {
-    clearTimeout(timer);
+    cancel();
     patience?.interrupted.removeEventListener("abort", hurry);
   };
   return { signal: limit.signal, end };

@@ -33,7 +33,7 @@ export async function discover(transport: Transport, options: DiscoverOptions): 
   const pacer = new Pacer({ clock: options.clock, maxInFlight: IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
   const readAt = async ([index, groupVersion]: readonly [number, GroupVersion]): Promise<void> => {
     try {
-      const resources = await resourcesOf(transport, groupVersion, { signal: answerWithin(options.signal) });
+      const resources = await resourcesOf(transport, groupVersion, { signal: answerWithin(options) });
       found[index] = resources.map(({ name, kind, verbs, storageVersionHash }) => ({
         ...groupVersion,
         resource: name,
@@ -72,12 +72,12 @@ async function answered<T>({ server }: Transport, { signal }: DiscoverOptions, a
 
 /** The versions that the API server lists, the preferred one of each group first. */
 async function groupVersionsOf(transport: Transport, options: DiscoverOptions): Promise<readonly GroupVersion[]> {
-  const signal = answerWithin(options.signal);
+  const signal = answerWithin(options);
   const listed = await listedVersions(transport, { signal });
   // Of one group, too, the list of all groups says whether it is served: a 404 for the group alone could be a proxy's.
   return listed.filter(({ group }) => options.group === undefined || group === options.group);
 }
 
-function answerWithin(signal: AbortSignal): AbortSignal {
-  return AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+function answerWithin({ clock, signal }: DiscoverOptions): AbortSignal {
+  return AbortSignal.any([signal, clock.timeout(ANSWER_TIMEOUT_MS)]);
 }

@@ -113,7 +113,7 @@ export class Observer {
   }
 
   async #find(signal: AbortSignal): Promise<ApiServers> {
-    const limit = AbortSignal.timeout(FIND_TIMEOUT_MS);
+    const limit = this.#options.clock.timeout(FIND_TIMEOUT_MS);
     try {
       return await this.#options.findApiServers(AbortSignal.any([signal, limit]));
     } catch (error) {

@@ -112,7 +112,6 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
   const clock = seen.earlier?.clock ?? new SleepClock();
   const servers = seen.earlier?.servers ?? new SeenServers(clock);
   const finder = new ApiServerFinder({
-    config,
     client: new ApiClient(new Transport(config)),
     clock,
     seen: servers,
@@ -161,7 +160,6 @@ await tap.test("ApiServerFinder samples where an address does not answer, unless
 await tap.test("ApiServerFinder asks no API server which there are where they are named", async (t) => {
   const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
   const finder = new ApiServerFinder({
-    config,
     client: new ApiClient(new Transport(config)),
     clock: new FakeClock(),
     seen: new SeenServers(new FakeClock()),
@@ -232,7 +230,6 @@ await tap.test("findAll() counts a suspension as a silence also where the API se
   const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
   const clock = new SleepClock();
   const finder = new ApiServerFinder({
-    config,
     client: new ApiClient(new Transport(config)),
     clock,
     seen: new SeenServers(clock),

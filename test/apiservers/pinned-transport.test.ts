@@ -30,7 +30,9 @@ async function pinnedToFirst(t: Test) {
     response.end(path === "/metrics" ? `process_start_time_seconds ${instance}\n` : JSON.stringify({ instance }));
   });
   const config = configFor(kubeconfigFor(server.url));
-  const open = () => new ServerLink({ config, timeoutMs: 5_000, instanceTimeoutMs: 5_000 });
+  const address = new Transport(config);
+  const open = () =>
+    new ServerLink({ transport: address, clock: systemClock, timeoutMs: 5_000, instanceTimeoutMs: 5_000 });
   const link = open();
   await link.askInstance(signal);
   const find = async (): Promise<ServerLink> => {
@@ -42,7 +44,7 @@ async function pinnedToFirst(t: Test) {
       await found.transport.close();
     }
   };
-  const transport = new PinnedTransport(link, { config, instance: "1", find });
+  const transport = new PinnedTransport(link, { instance: "1", find });
   t.teardown(() => transport.close());
   const loseConnections = async (): Promise<void> => {
     for (const socket of instances.keys()) {
@@ -92,6 +94,7 @@ await tap.test("PinnedTransport refuses everything that it cannot pin, and sends
   await t.rejects(transport.request({ ...request, method: "PUT", body: {} }), refused, "a write may be sent twice");
   t.throws(() => client.fencedBy(() => Promise.resolve()), refused);
   t.throws(() => client.pendingIn(new PendingRequests(systemClock)), refused);
+  t.throws(() => asked.another({}), refused);
   t.equal(server.seen.length, sent);
 });
 

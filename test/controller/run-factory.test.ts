@@ -13,7 +13,6 @@ const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" 
 /** What makes the runs of one leadership: the API servers are named, so no run asks one which there are. */
 function leadership(clock: ManualClock, seen: SeenServers) {
   const openRun = runFactory({
-    config,
     client: new ApiClient(new Transport(config)),
     clock,
     seen,

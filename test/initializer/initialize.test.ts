@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
+import { type Clock, systemClock } from "../../src/clock.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { initialize } from "../../src/initializer/initialize.ts";
@@ -50,7 +51,8 @@ await tap.test("initialize() adds no second migration where one version of a gro
       return Promise.resolve(created);
     },
   } as unknown as ApiClient;
-  const clock = {
+  const clock: Clock = {
+    ...systemClock,
     monotonic: () => now,
     now: () => now,
     sleep: (ms: number) => {

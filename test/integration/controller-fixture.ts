@@ -14,7 +14,6 @@ import { MigrationController, type MigrationControllerOptions } from "../../src/
 import { runFactory } from "../../src/controller/run-factory.ts";
 
 import type { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { MigrationOptions } from "../../src/migrator/run-context.ts";
@@ -41,19 +40,16 @@ export interface ControllerSettings {
   readonly maxIdleMs?: number;
   /** @default they are found */
   readonly apiserverEndpoints?: readonly string[];
-  /** Where runs find the API servers. @default the cluster's */
-  readonly kubeconfig?: string;
 }
 
 /** Flags of a slow run: a hundred objects take some five seconds. */
 export const SLOW: ControllerSettings = { maxQps: 20, pageSize: 10 };
 
 /** How runs are made in tests. */
-export function openRunFor(client: ApiClient, kubeconfig: string, settings: ControllerSettings) {
+export function openRunFor(client: ApiClient, settings: ControllerSettings) {
   const { apiserverEndpoints, crdMode = "manage", maxIdleMs = 900_000, ...others } = settings;
   const { maxQps = Number.POSITIVE_INFINITY, ...rest } = others;
   return runFactory({
-    config: loadKubeConfig({ kubeconfig }),
     client,
     clock: systemClock,
     seen: new SeenServers(systemClock),
@@ -91,14 +87,7 @@ export function startController(
     Partial<Pick<MigrationControllerOptions, "client">> &
     Pick<MigrationControllerOptions, "maxConcurrent" | "observe" | "onStates"> = {},
 ) {
-  const {
-    client = cluster.api,
-    kubeconfig = cluster.kubeconfig,
-    maxConcurrent = 1,
-    observe,
-    onStates,
-    ...rest
-  } = settings;
+  const { client = cluster.api, maxConcurrent = 1, observe, onStates, ...rest } = settings;
   const abort = new AbortController();
   const logger = pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" });
   const controller = new MigrationController({
@@ -106,7 +95,7 @@ export function startController(
     clock: systemClock,
     logger,
     feed: new MigrationFeed({ client, clock: systemClock, logger }),
-    openRun: openRunFor(client, kubeconfig, rest),
+    openRun: openRunFor(client, rest),
     identity: `test_${Math.random()}`,
     leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },
     maxConcurrent,

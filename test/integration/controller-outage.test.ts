@@ -56,7 +56,7 @@ await t.test(
     const { kubeconfig } = await ChaosProxy.start(t, cluster.controlPlane, { disturb });
     const transport = new Transport(loadKubeConfig({ kubeconfig }));
     t.teardown(() => transport.close());
-    startController(t, cluster, { ...SLOW, kubeconfig, client: new ApiClient(transport), maxIdleMs: 3_000 });
+    startController(t, cluster, { ...SLOW, client: new ApiClient(transport), maxIdleMs: 3_000 });
     const created = await createMigration(cluster, kind);
     await untilRewriting(cluster, kind);
     isOverloaded = true;

@@ -27,7 +27,7 @@ const migrate = (signal: AbortSignal): Promise<void> =>
     clock: systemClock,
     logger,
     feed,
-    openRun: openRunFor(client, kubeconfig, JSON.parse(settings) as ControllerSettings),
+    openRun: openRunFor(client, JSON.parse(settings) as ControllerSettings),
     identity,
     leadership: elector,
   }).run(signal);

@@ -1,7 +1,10 @@
 import type { Lease } from "../../src/api/lease.ts";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { Transport } from "../../src/kube/transport.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -181,7 +184,9 @@ await t.test("a migration waits for a hung API server with reason ApiServerMissi
   await cluster.createStale(kind, 5);
   second.pause();
   t.teardown(() => second.resume());
-  startController(t, cluster, { guard: "policy", kubeconfig: balancer.kubeconfig });
+  const transport = new Transport(loadKubeConfig({ kubeconfig: balancer.kubeconfig }));
+  t.teardown(() => transport.close());
+  startController(t, cluster, { guard: "policy", client: new ApiClient(transport) });
   const created = await createMigration(cluster, kind);
   const waiting = await untilState(cluster, created, ["Waiting"], 120_000);
   const condition = waiting.status?.conditions?.find(({ type }) => type === "Waiting");

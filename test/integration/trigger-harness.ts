@@ -11,7 +11,6 @@ import {
 } from "../../src/api/migration.ts";
 import { type CustomResourceDefinition, specKeyOf } from "../../src/api/crd.ts";
 import { type Clock, systemClock } from "../../src/clock.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
@@ -76,7 +75,6 @@ export function startTrigger(t: Test, cluster: Cluster, options: HarnessOptions 
   });
   const client = cluster.clientFor(user);
   const finder = new ApiServerFinder({
-    config: loadKubeConfig({ kubeconfig: cluster.kubeconfig }),
     client,
     clock: systemClock,
     seen: new SeenServers(systemClock),

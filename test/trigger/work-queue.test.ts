@@ -1,4 +1,5 @@
 import tap from "tap";
+import { systemClock } from "../../src/clock.ts";
 import { WorkQueue } from "../../src/trigger/work-queue.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -61,7 +62,7 @@ await tap.test("WorkQueue.wait() ends when a name is due, is added, or the time 
   await queue.wait(1_000, signal);
   t.same(clock.sleeps, [100, 1_000]);
 
-  const stuck = new WorkQueue({ monotonic: () => 0, now: () => 0, sleep: sleepForever });
+  const stuck = new WorkQueue({ ...systemClock, monotonic: () => 0, now: () => 0, sleep: sleepForever });
   const waiting = stuck.wait(1_000, signal);
   stuck.add("b");
   await waiting;

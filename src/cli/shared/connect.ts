@@ -1,5 +1,4 @@
 import { isatty } from "node:tty";
-import type { KubeConfig } from "@kubernetes/client-node";
 import { systemClock } from "../../clock.ts";
 import { ApiClient } from "../../kube/client.ts";
 import { loadKubeConfig } from "../../kube/connect/config.ts";
@@ -10,7 +9,6 @@ import type { ConnectionFlags } from "../flags/global-flags.ts";
 
 /** A connection to a cluster that this program can work with. */
 export interface Connection {
-  readonly config: KubeConfig;
   readonly client: ApiClient;
   close(): Promise<void>;
 }
@@ -42,7 +40,7 @@ export async function connect(
     await first.close();
   }
   const transport = new Transport(config, { observer });
-  return { config, client: new ApiClient(transport), close: () => transport.close() };
+  return { client: new ApiClient(transport), close: () => transport.close() };
 }
 
 /**

@@ -17,6 +17,9 @@ export interface Session {
   readonly since: number;
 }
 
+/** Makes what carries requests to an API server. @param onConnect as {@link SessionsOptions} has it */
+export type Carrier = (server: string, onConnect: (() => void) | undefined) => Dispatcher;
+
 /** How {@link Sessions} behave. */
 export interface SessionsOptions {
   readonly clock: Clock;
@@ -24,6 +27,8 @@ export interface SessionsOptions {
   readonly credentials?: CredentialSource | undefined;
   /** Called whenever a connection was made; then there is one at a time. @default none */
   readonly onConnect?: (() => void) | undefined;
+  /** @default connections by the configuration */
+  readonly carrier?: Carrier | undefined;
 }
 
 /**
@@ -43,6 +48,7 @@ export class Sessions {
   readonly #config: KubeConfig;
   readonly #credentials: CredentialSource;
   readonly #onConnect: (() => void) | undefined;
+  readonly #carrier: Carrier | undefined;
   readonly #connecting = new AbortController();
   readonly #underWay = new Set<Promise<unknown>>();
   #isHolding = false;
@@ -51,7 +57,8 @@ export class Sessions {
   #retired: Dispatcher | undefined;
   #ca: string[] | Buffer | undefined;
 
-  constructor(config: KubeConfig, server: string, { clock, credentials, onConnect }: SessionsOptions) {
+  constructor(config: KubeConfig, server: string, { carrier, clock, credentials, onConnect }: SessionsOptions) {
+    this.#carrier = carrier;
     this.#config = config;
     this.#server = server;
     this.#clock = clock;
@@ -147,10 +154,10 @@ export class Sessions {
   async #open(): Promise<OpenSession> {
     try {
       const credentials = await this.#credentials.get();
-      const spec = await this.#connectionSpec(credentials);
+      const dispatcher = this.#carrier?.(this.#server, this.#onConnect) ?? (await this.#connections(credentials));
       this.#retire();
       const { headers } = credentials;
-      this.#current = { credentials, headers, dispatcher: this.#dispatcher(spec), since: this.#clock.monotonic() };
+      this.#current = { credentials, headers, dispatcher, since: this.#clock.monotonic() };
       return this.#current;
     } catch (error) {
       if (error instanceof CredentialsError && error.isTransient) {
@@ -197,7 +204,8 @@ export class Sessions {
     }
   }
 
-  #dispatcher(spec: ConnectionSpec): Dispatcher {
+  async #connections(credentials: Credentials): Promise<Dispatcher> {
+    const spec = await this.#connectionSpec(credentials);
     const server = new URL(this.#server);
     // undici would agree on HTTP/2 with any API server. One stream that ends badly there can take the session down, and
     // with it all requests on their way; and sixteen connections are no slower than sixteen streams.
