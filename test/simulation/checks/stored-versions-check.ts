@@ -1,0 +1,103 @@
+import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
+import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import type { SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+
+/** Where the API server keeps CRDs. */
+const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+
+/** What is known of the objects of one CRD: how many are stored in each version. */
+interface Stored {
+  crd: CustomResourceDefinition | undefined;
+  readonly byVersion: Map<string, number>;
+}
+
+/**
+ * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD. It reads etcd
+ * and nothing else.
+ */
+export class StoredVersionsCheck {
+  readonly #etcd: SimEtcd;
+  readonly #report: (violation: string) => void;
+  /** By `/registry/GROUP/PLURAL/`. */
+  readonly #stored = new Map<string, Stored>();
+
+  constructor(etcd: SimEtcd, report: (violation: string) => void) {
+    this.#etcd = etcd;
+    this.#report = report;
+    etcd.onRevision((entry) => this.#written(entry));
+    etcd.onRestore(() => this.#readAll());
+    this.#readAll();
+  }
+
+  /** How many objects of a CRD are stored in each version. */
+  countsOf(crd: CustomResourceDefinition): ReadonlyMap<string, number> {
+    return this.#of(prefixOf(crd)).byVersion;
+  }
+
+  #readAll(): void {
+    this.#stored.clear();
+    for (const entry of this.#etcd.range("/registry/")) this.#take(entry, 1);
+    for (const [prefix, stored] of this.#stored) this.#judge(prefix, stored, "a restore");
+  }
+
+  #written(entry: EtcdEntry): void {
+    if (entry.before !== undefined && !entry.before.isDeleted) this.#take(entry.before, -1);
+    const prefix = entry.isDeleted ? this.#dropped(entry) : this.#take(entry, 1);
+    if (prefix !== undefined) {
+      this.#judge(prefix, this.#of(prefix), `revision ${entry.modRevision} (${entry.key})`);
+    }
+  }
+
+  /** @returns what it belongs to, where that is a CRD or one of its objects */
+  #take(entry: EtcdEntry, count: 1 | -1): string | undefined {
+    if (entry.key.startsWith(CRD_PREFIX)) {
+      const crd = entry.object as unknown as CustomResourceDefinition;
+      const prefix = prefixOf(crd);
+      this.#of(prefix).crd = count === 1 ? crd : undefined;
+      return prefix;
+    }
+    const prefix = objectPrefixOf(entry.key);
+    if (prefix === undefined) return undefined;
+    const { byVersion } = this.#of(prefix);
+    const version = entry.object.apiVersion.split("/")[1] ?? "";
+    byVersion.set(version, (byVersion.get(version) ?? 0) + count);
+    return prefix;
+  }
+
+  #dropped(entry: EtcdEntry): string | undefined {
+    return entry.key.startsWith(CRD_PREFIX) ? undefined : objectPrefixOf(entry.key);
+  }
+
+  #judge(prefix: string, { crd, byVersion }: Stored, when: string): void {
+    if (crd === undefined) return;
+    const listed = storedVersionsOf(crd);
+    for (const [version, count] of byVersion) {
+      if (count > 0 && !listed.includes(version)) {
+        this.#report(
+          `S1: ${count} objects under ${prefix} are stored as ${version}, and storedVersions is [${listed.join(", ")}], ` +
+            `storage version ${storageVersionOf(crd)}, since ${when}`,
+        );
+      }
+    }
+  }
+
+  #of(prefix: string): Stored {
+    let stored = this.#stored.get(prefix);
+    if (stored === undefined) {
+      stored = { crd: undefined, byVersion: new Map() };
+      this.#stored.set(prefix, stored);
+    }
+    return stored;
+  }
+}
+
+function prefixOf({ spec }: CustomResourceDefinition): string {
+  return `/registry/${spec.group}/${spec.names.plural}/`;
+}
+
+/** Of a custom resource the group is a part of the key; built-in resources have none, or no dot in it. */
+function objectPrefixOf(key: string): string | undefined {
+  const [, , group = "", plural = "", name] = key.split("/");
+  return group.includes(".") && name !== undefined ? `/registry/${group}/${plural}/` : undefined;
+}

@@ -1,0 +1,122 @@
+import type { Random } from "../../chaos/random.ts";
+
+interface Due {
+  readonly at: number;
+  /** Orders events of the same millisecond: by chance, so that each order occurs. */
+  readonly turn: number;
+  readonly seq: number;
+  readonly run: () => void;
+  isCancelled: boolean;
+}
+
+/**
+ * The one queue of everything that happens in a simulated world, in the order of simulated time. Code that waits is woken by an
+ * event and runs until it waits again; then the next event is taken. The same seed gives the same order.
+ */
+export class Schedule {
+  readonly #random: Random;
+  readonly #heap: Due[] = [];
+  #now = 0;
+  #seq = 0;
+  #events = 0;
+
+  constructor(random: Random) {
+    this.#random = random;
+  }
+
+  /** Milliseconds of simulated time since the world began. */
+  get now(): number {
+    return this.#now;
+  }
+
+  /** How many events there were. */
+  get events(): number {
+    return this.#events;
+  }
+
+  /** Has `run` called after `ms` milliseconds, 0 or more. It must not throw. @returns what cancels it */
+  in(ms: number, run: () => void): () => void {
+    const due: Due = {
+      at: this.#now + Math.max(0, ms),
+      turn: this.#random(),
+      seq: this.#seq++,
+      run,
+      isCancelled: false,
+    };
+    this.#push(due);
+    return () => {
+      due.isCancelled = true;
+    };
+  }
+
+  /** Resolves after `ms` milliseconds. */
+  wait(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.in(ms, resolve);
+    });
+  }
+
+  /**
+   * Lets the world go on until `isOver`, or until nothing is left to happen, or until `limitMs` of simulated time have passed.
+   * @returns whether `isOver` became true
+   */
+  async run(isOver: () => boolean, limitMs: number): Promise<boolean> {
+    const end = this.#now + limitMs;
+    await settled();
+    while (!isOver()) {
+      const next = this.#pop();
+      if (next === undefined || next.at > end) {
+        return false;
+      }
+      if (!next.isCancelled) {
+        this.#now = next.at;
+        this.#events++;
+        next.run();
+        await settled();
+      }
+    }
+    return true;
+  }
+
+  #push(due: Due): void {
+    const heap = this.#heap;
+    let index = heap.push(due) - 1;
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
+      if (!isBefore(due, heap[parent] as Due)) break;
+      heap[index] = heap[parent] as Due;
+      index = parent;
+    }
+    heap[index] = due;
+  }
+
+  #pop(): Due | undefined {
+    const heap = this.#heap;
+    const [first] = heap;
+    const last = heap.pop();
+    if (last === undefined || heap.length === 0) return first;
+    let index = 0;
+    for (;;) {
+      let child = 2 * index + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && isBefore(heap[child + 1] as Due, heap[child] as Due)) child++;
+      if (!isBefore(heap[child] as Due, last)) break;
+      heap[index] = heap[child] as Due;
+      index = child;
+    }
+    heap[index] = last;
+    return first;
+  }
+}
+
+function isBefore(a: Due, b: Due): boolean {
+  if (a.at !== b.at) return a.at < b.at;
+  return a.turn === b.turn ? a.seq < b.seq : a.turn < b.turn;
+}
+
+/** Waits until all code waits for an event: promises, and the ticks that streams take, come before the next immediate. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}

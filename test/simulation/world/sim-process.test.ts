@@ -1,0 +1,98 @@
+import tap from "tap";
+import { randomFrom } from "../../chaos/random.ts";
+import { Schedule } from "./schedule.ts";
+import { SimProcess } from "./sim-process.ts";
+
+const NEVER = (): boolean => false;
+
+function world(seed = 1) {
+  const schedule = new Schedule(randomFrom(seed));
+  return { schedule, process: new SimProcess(schedule, "p") };
+}
+
+await tap.test(
+  "Schedule takes events by their time, and those of one moment in an order that the seed decides",
+  async (t) => {
+    const orderOf = async (seed: number): Promise<string> => {
+      const { schedule } = world(seed);
+      const seen: string[] = [];
+      for (const name of "abcdef") schedule.in(5, () => seen.push(name));
+      schedule.in(1, () => seen.push("first"));
+      await schedule.run(NEVER, 10);
+      return seen.join("");
+    };
+    t.equal(await orderOf(1), await orderOf(1));
+    t.match(await orderOf(1), /^first/);
+    t.not(await orderOf(1), await orderOf(2));
+  },
+);
+
+await tap.test("a day of sleeping takes no time", async (t) => {
+  const { schedule, process } = world();
+  let slept = 0;
+  const work = async (): Promise<void> => {
+    for (; slept < 1_440; slept++) await process.clock.sleep(60_000);
+  };
+  void work();
+  t.notOk(await schedule.run(NEVER, 86_400_000));
+  t.equal(slept, 1_440);
+  t.equal(process.clock.monotonic(), 86_400_000);
+});
+
+await tap.test(
+  "a process that stands still goes on later; one whose machine is suspended notices no time",
+  async (t) => {
+    const { schedule, process } = world();
+    const woken: number[] = [];
+    const work = async (): Promise<void> => {
+      for (;;) {
+        await process.clock.sleep(10);
+        woken.push(schedule.now);
+      }
+    };
+    void work();
+    schedule.in(25, () => process.pause());
+    schedule.in(100, () => process.wake());
+    schedule.in(125, () => process.suspend());
+    schedule.in(1_000, () => process.wake());
+    await schedule.run(NEVER, 1_030);
+    t.same(woken, [10, 20, 100, 110, 120, 1_005, 1_015, 1_025]);
+    t.equal(
+      process.clock.now() - process.clock.monotonic() - Date.UTC(2026, 0, 1),
+      875,
+      "the clock of the day went on",
+    );
+  },
+);
+
+await tap.test("a process that has crashed does nothing any more", async (t) => {
+  const { schedule, process } = world();
+  let woken = 0;
+  const work = async (): Promise<void> => {
+    for (;;) {
+      await process.clock.sleep(10);
+      woken++;
+    }
+  };
+  void work();
+  let ended = 0;
+  process.onCrash(() => ended++);
+  schedule.in(25, () => process.crash());
+  await schedule.run(NEVER, 1_000);
+  t.equal(woken, 2);
+  t.equal(ended, 1);
+});
+
+await tap.test("sleeps and time limits end with their signals, as those of a real clock", async (t) => {
+  const { schedule, process } = world();
+  const stop = new AbortController();
+  const ends: unknown[] = [];
+  void process.clock.sleep(1_000, stop.signal).catch((error: unknown) => ends.push(error));
+  const limit = process.clock.timeout(50);
+  limit.addEventListener("abort", () => ends.push((limit.reason as Error).name));
+  const cancel = process.clock.timer(40, () => ends.push("cancelled"));
+  schedule.in(30, () => cancel());
+  schedule.in(60, () => stop.abort("stopped"));
+  await schedule.run(NEVER, 2_000);
+  t.same(ends, ["TimeoutError", "stopped"]);
+});

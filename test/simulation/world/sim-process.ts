@@ -1,0 +1,146 @@
+import type { Clock } from "../../../src/clock.ts";
+import type { Schedule } from "./schedule.ts";
+
+/** 2026-01-01T00:00:00Z: when each simulated world begins. */
+const EPOCH_MS = Date.UTC(2026, 0, 1);
+
+/**
+ * One process of a simulated world: what happens to it happens at its pace. It may stand still and go on, and it may crash; then
+ * nothing reaches it any more. Its clock of the day may be wrong, and its machine may be suspended.
+ */
+export class SimProcess {
+  readonly name: string;
+  readonly #schedule: Schedule;
+  #isAlive = true;
+  #isPaused = false;
+  /** What came while it stood still, in order. */
+  #held: (() => void)[] = [];
+  /** How far its clock of the day is off, in milliseconds. */
+  #offMs = 0;
+  /** How long its machine was suspended: its monotonic clock stood still. */
+  #suspendedMs = 0;
+  #suspendedAt: number | undefined;
+  readonly #onCrash: (() => void)[] = [];
+
+  constructor(schedule: Schedule, name: string) {
+    this.#schedule = schedule;
+    this.name = name;
+  }
+
+  get isAlive(): boolean {
+    return this.#isAlive;
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  /** Calls `run` in this process: now, once it goes on, or never where it has crashed. */
+  reach(run: () => void): void {
+    if (!this.#isAlive) return;
+    if (this.#isPaused) {
+      this.#held.push(run);
+    } else {
+      run();
+    }
+  }
+
+  /** Ends it at this moment: it does nothing any more, and whatever it sent is on its way. */
+  crash(): void {
+    if (!this.#isAlive) return;
+    this.#isAlive = false;
+    this.#held = [];
+    for (const run of this.#onCrash.splice(0)) run();
+  }
+
+  /** Has `run` called when it crashes, as connections end then. @returns what cancels it */
+  onCrash(run: () => void): () => void {
+    this.#onCrash.push(run);
+    return () => {
+      const index = this.#onCrash.indexOf(run);
+      if (index >= 0) this.#onCrash.splice(index, 1);
+    };
+  }
+
+  /** Has it stand still, as by SIGSTOP: its clocks go on. */
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  /** Suspends its machine: its monotonic clock stands still as well. */
+  suspend(): void {
+    this.#suspendedAt ??= this.#monotonic();
+    this.pause();
+  }
+
+  /** Has it go on: what came in between comes now. */
+  wake(): void {
+    if (this.#suspendedAt !== undefined) {
+      this.#suspendedMs = this.#schedule.now - this.#suspendedAt;
+      this.#suspendedAt = undefined;
+    }
+    this.#isPaused = false;
+    const held = this.#held;
+    this.#held = [];
+    for (const run of held) {
+      this.#schedule.in(0, () => this.reach(run));
+    }
+  }
+
+  /** Moves its clock of the day, by milliseconds. */
+  jump(ms: number): void {
+    this.#offMs += ms;
+  }
+
+  #monotonic(): number {
+    return this.#suspendedAt ?? this.#schedule.now - this.#suspendedMs;
+  }
+
+  readonly clock: Clock = {
+    monotonic: () => this.#monotonic(),
+    now: () => EPOCH_MS + this.#schedule.now + this.#offMs,
+    sleep: (ms, signal) => this.#sleep(ms, signal),
+    timer: (ms, onDue) => this.#timer(ms, onDue),
+    timeout: (ms) => {
+      const limit = new AbortController();
+      this.#timer(ms, () => limit.abort(new DOMException("The operation was aborted due to timeout", "TimeoutError")));
+      return limit.signal;
+    },
+  };
+
+  /** Timers go by the monotonic clock: a suspension makes them late. */
+  #timer(ms: number, onDue: () => void): () => void {
+    let isCancelled = false;
+    const dueAt = this.#monotonic() + Math.max(0, ms);
+    const check = (): void => {
+      const leftMs = dueAt - this.#monotonic();
+      if (isCancelled) return;
+      if (leftMs > 0) {
+        cancel = this.#schedule.in(leftMs, () => this.reach(check));
+      } else {
+        onDue();
+      }
+    };
+    let cancel = this.#schedule.in(ms, () => this.reach(check));
+    return () => {
+      isCancelled = true;
+      cancel();
+    };
+  }
+
+  async #sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+    signal?.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const cancel = this.#timer(ms, resolve);
+    const onAbort = (): void => {
+      cancel();
+      reject(signal?.reason as Error);
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+    try {
+      await promise;
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+}
