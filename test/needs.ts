@@ -3,6 +3,7 @@ import { unlessAtLeast } from "./control-plane/features.ts";
 
 /** Files of tests whose cluster an older Kubernetes cannot make. Single tests say so by their `skip`. */
 const NEEDS = [
+  { files: "test/simulation/fidelity/*.test.ts", minor: 36, what: "the model of the simulation is of that version" },
   { files: "test/integration/in-tree-*.test.ts", minor: 36, what: "the in-tree controller as it is now" },
   {
     files: "test/integration/{trigger-upgrade,trigger-disagreement,built-in}.test.ts",

@@ -11,7 +11,7 @@ import { endWithThisProcess } from "./processes/watchdog.ts";
 import { needOf } from "./needs.ts";
 
 const ROOT = join(import.meta.dirname, "..");
-const CLUSTER = "test/{control-plane,contract,integration,chaos}/**/*.test.ts";
+const CLUSTER = "test/{control-plane,contract,integration,chaos,simulation/fidelity}/**/*.test.ts";
 
 /** Named tests: those directly in a file. What they nest is part of them. */
 interface Counts {

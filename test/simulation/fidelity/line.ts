@@ -1,0 +1,89 @@
+/** A request of the script. */
+export interface LineRequest {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** Without a query. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** @default application/json */
+  readonly contentType?: string;
+  /** @default application/json */
+  readonly accept?: string;
+  /** @default "admin", who may do everything */
+  readonly user?: string;
+  /** Which API server is asked. @default 0 */
+  readonly server?: number;
+}
+
+/** An answer, whatever its status. */
+export interface Answer {
+  readonly status: number;
+  /** By names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Parsed where it is JSON. */
+  readonly body: Json;
+}
+
+/** A value of JSON: a script reads whatever an answer has, and a wrong path shows in the comparison. */
+// oxlint-disable-next-line typescript/no-explicit-any
+export type Json = any;
+
+/** One event of a watch, or that it ended. */
+export type Told = { readonly event: Json } | { readonly ended: true };
+
+/** A watch that was opened. */
+export interface OpenWatch {
+  /** What comes next; rejects where nothing comes in time. */
+  next(): Promise<Told>;
+  stop(): void;
+}
+
+/** What etcd holds under one key. */
+export interface StoredEntry {
+  /** The revision of its last write. */
+  readonly revision: number;
+  /** The version that it is encoded in, or what encrypted it; for what is stored as JSON alone, else empty. */
+  readonly encoding: string;
+}
+
+/** Which object. */
+export interface ObjectKey {
+  readonly group: string;
+  readonly resource: string;
+  readonly namespace: string | undefined;
+  readonly name: string;
+}
+
+/** What a webhook of the script does with a call. */
+export type WebhookDeed =
+  /** It answers with this body and status 200, or with the one given. */
+  | { readonly answer: unknown; readonly status?: number }
+  /** It takes the call and never answers. */
+  | "hang"
+  /** It breaks the connection off. */
+  | "reset";
+
+/** Decides about one call. The body is what the API server sent. */
+export type WebhookBehavior = (review: Json) => WebhookDeed | Promise<WebhookDeed>;
+
+/** How a webhook configuration names a webhook. */
+export interface WebhookClient {
+  readonly url: string;
+  readonly caBundle: string;
+}
+
+/** Where the script runs: on real API servers, or on the model of them. */
+export interface World {
+  readonly name: "real" | "model";
+  send(request: LineRequest): Promise<Answer>;
+  /** Opens a watch, or says how it was refused. */
+  watch(request: LineRequest): Promise<OpenWatch | Answer>;
+  stored(key: ObjectKey): Promise<StoredEntry | undefined>;
+  /** Forgets in etcd everything before now. */
+  compact(): Promise<void>;
+  /** Lets what goes on by itself go on for a moment. */
+  pause(ms: number): Promise<void>;
+  /** A webhook that API servers can call at the URL. */
+  webhook(name: string, behavior: WebhookBehavior): Promise<WebhookClient>;
+}

@@ -1,0 +1,12 @@
+import type { Json, LineRequest, ObjectKey } from "./line.ts";
+
+const PATH =
+  /^\/(?:api|apis\/(?<group>[^/]+))\/[^/]+(?:\/namespaces\/(?<namespace>[^/]+))?\/(?<resource>[^/]+)(?:\/(?<name>[^/]+))?(?:\/[^/]+)?$/;
+
+/** The object that a request is about; of a create, the one that its body or its answer names. `undefined` where there is none. */
+export function objectKeyOf({ body, method, path }: LineRequest, answer?: Json): ObjectKey | undefined {
+  const { group = "", namespace, resource, name } = PATH.exec(path)?.groups ?? {};
+  const { metadata } = (answer ?? body ?? {}) as { readonly metadata?: { readonly name?: string } };
+  const found = name ?? (method === "POST" ? metadata?.name : undefined);
+  return resource === undefined || found === undefined ? undefined : { group, resource, namespace, name: found };
+}

@@ -1,0 +1,125 @@
+import {
+  ACCEPT_METADATA,
+  ACCEPT_METADATA_LIST,
+  EVENTS,
+  SECRETS,
+  collectionPath,
+  objectPath,
+} from "../../../../src/kube/resources.ts";
+import type { Json, LineRequest } from "../line.ts";
+import type { Scenario } from "../scenario.ts";
+import type { Play } from "../play.ts";
+import { apply, get, metadataOf, post, stateOf } from "../requests.ts";
+
+export const events: Scenario = {
+  name: "Events",
+  async play(play) {
+    const time = "2026-01-02T03:04:05Z";
+    const event = {
+      apiVersion: "v1",
+      kind: "Event",
+      metadata: { namespace: "default", generateName: "generated." },
+      involvedObject: {
+        apiVersion: "migration.k8s.io/v1alpha1",
+        kind: "StorageVersionMigration",
+        name: "balls",
+        uid: "11111111-2222-3333-4444-555555555555",
+      },
+      type: "Normal",
+      reason: "Tested",
+      message: "some words",
+      source: { component: "ksvm" },
+      firstTimestamp: time,
+      lastTimestamp: time,
+      count: 1,
+    };
+    const path = collectionPath(EVENTS, "default");
+    const facts = ({ kind, message, metadata, reason, type }: Json): unknown => ({
+      kind,
+      message,
+      reason,
+      type,
+      metadata,
+    });
+    await play.line("create one with a generated name", post(path, event), { pick: facts, anyStored: true });
+    await play.line(
+      "create one in another namespace than that of its object",
+      post(collectionPath(EVENTS, "kube-system"), {
+        ...event,
+        metadata: { ...event.metadata, namespace: "kube-system" },
+      }),
+      { anyMessage: true },
+    );
+  },
+};
+
+function rewrite(name: string, state: object, server: number): LineRequest {
+  const identity = { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default", ...state } };
+  return { ...apply(objectPath(SECRETS, { namespace: "default", name }), identity), accept: ACCEPT_METADATA, server };
+}
+
+async function createSecret(play: Play, name: string, server: number) {
+  const secret = { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default" }, stringData: { a: "b" } };
+  return play.line(
+    `create ${name} through API server ${server}`,
+    { ...post(collectionPath(SECRETS, "default"), secret), server },
+    { pick: ({ metadata, type }) => ({ metadata, type }) },
+  );
+}
+
+/** The first API server writes with the old key and knows the new one; the second one writes with the new key. */
+export const encryption: Scenario = {
+  name: "a key rotation",
+  async play(play) {
+    const created = await createSecret(play, "old", 0);
+    await createSecret(play, "new", 1);
+    await play.line("the API server with the old key writes nothing", rewrite("old", stateOf(created), 0));
+    const rewritten = await play.line(
+      "the API server with the new key writes it with that",
+      rewrite("old", stateOf(created), 1),
+    );
+    await play.line("a second time it writes nothing", rewrite("old", stateOf(rewritten), 1));
+    await play.line("a dry-run writes nothing", {
+      ...rewrite("old", stateOf(rewritten), 0),
+      query: { fieldManager: "ksvm-rewrite", dryRun: "All" },
+    });
+    const list = get(collectionPath(SECRETS, "default"), { accept: ACCEPT_METADATA_LIST, server: 1 });
+    await play.line("both are listed", list, {
+      pick: ({ items, kind }) => ({ kind, names: items.map((one: Json) => metadataOf({ body: one } as never).name) }),
+    });
+    await play.line("the API server with the old key writes it with that again", rewrite("old", stateOf(rewritten), 0));
+  },
+};
+
+export const twoServers: Scenario = {
+  name: "two API servers",
+  async play(play) {
+    const path = collectionPath(SECRETS, "default");
+    const secret = (name: string): Json => ({
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { name, namespace: "default" },
+    });
+    const created = await play.line("what one creates", post(path, secret("shared")), {
+      pick: ({ metadata }) => metadata as unknown,
+    });
+    await play.line(
+      "the other reads at once",
+      get(objectPath(SECRETS, { namespace: "default", name: "shared" }), { server: 1 }),
+      { pick: ({ metadata }) => metadata as unknown },
+    );
+    await play.line(
+      "and lists at once",
+      get(path, { server: 1, query: { fieldSelector: "metadata.name=shared" }, accept: ACCEPT_METADATA_LIST }),
+    );
+    await play.line(
+      "a write through the other, with what the first answered",
+      { ...rewrite("shared", stateOf(created), 1) },
+      { anyStored: true },
+    );
+    await play.line(
+      "a conflict, whichever is asked",
+      rewrite("shared", { ...stateOf(created), uid: "11111111-2222-3333-4444-555555555555" }, 0),
+    );
+  },
+};

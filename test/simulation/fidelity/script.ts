@@ -1,0 +1,46 @@
+import type { Scenario } from "./scenario.ts";
+import { access } from "./scenarios/access.ts";
+import { hangingWebhook, mutatingWebhook, policies, webhooks } from "./scenarios/admission.ts";
+import { encryption, events, twoServers } from "./scenarios/built-ins.ts";
+import { conversions } from "./scenarios/conversion.ts";
+import { crdByApply, crdDeletion, crdLife } from "./scenarios/crd-life.ts";
+import { discovery } from "./scenarios/discovery.ts";
+import { freezeByPolicy, freezeByWebhook } from "./scenarios/freezes.ts";
+import { lateWrites } from "./scenarios/late-writes.ts";
+import { identityLeases, leases } from "./scenarios/leases.ts";
+import { expiredTokens, lists } from "./scenarios/lists.ts";
+import { migrations } from "./scenarios/migrations.ts";
+import { clusterScoped, deletions, edits, noOpWrites } from "./scenarios/objects.ts";
+import { watches, watchesAcrossChanges, watchesOfCrds } from "./scenarios/watches.ts";
+
+/** Every scenario in which the model has to behave as real API servers do. */
+export const SCRIPT: readonly Scenario[] = [
+  discovery,
+  crdLife,
+  crdByApply,
+  crdDeletion,
+  noOpWrites,
+  edits,
+  deletions,
+  clusterScoped,
+  lists,
+  watches,
+  watchesOfCrds,
+  watchesAcrossChanges,
+  leases,
+  identityLeases,
+  policies,
+  webhooks,
+  hangingWebhook,
+  mutatingWebhook,
+  freezeByPolicy,
+  conversions,
+  access,
+  migrations,
+  lateWrites,
+  events,
+  encryption,
+  twoServers,
+  freezeByWebhook,
+  expiredTokens,
+];
