@@ -3,7 +3,7 @@ import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-
 
 /**
  * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another client
- * else writes it, such as cert-manager's cainjector: a field that is not applied is not owned.
+ * writes it, such as cert-manager's cainjector: a field that is not applied is not owned.
  */
 export type WebhookClientConfig =
   | { readonly url: string; readonly caBundle?: string }
