@@ -31,6 +31,7 @@ export type RevisionListener = (entry: EtcdEntry) => void;
 export class SimEtcd {
   #timeline = new Timeline();
   #compactedRevision = 0;
+  #ids = 0;
   readonly #listeners = new Set<RevisionListener>();
   readonly #restoreListeners = new Set<() => void>();
 
@@ -47,6 +48,11 @@ export class SimEtcd {
   /** All that happened. A restore begins another one, so who keeps this sees the past that was undone. */
   get timeline(): Timeline {
     return this.#timeline;
+  }
+
+  /** A UUID that no other object of this cluster has, also not of a past that a restore has undone. */
+  nextId(): string {
+    return `00000000-0000-4000-8000-${(++this.#ids).toString(16).padStart(12, "0")}`;
   }
 
   /** @throws {EtcdError} for a revision that was compacted, or has not come. */

@@ -1,0 +1,122 @@
+import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
+import { storageVersionHashOf } from "../../../src/api/crd.ts";
+import { apiVersionOf } from "../../../src/kube/resources.ts";
+import { isSame, type ModelObject } from "./model-object.ts";
+import type { CrdFacts, CrdNames, CrdStorage, CrdVersionFacts, ServedKind } from "./served-kinds.ts";
+import type { EtcdEntry } from "./timeline.ts";
+
+/** Where etcd has the CRDs. */
+export const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+
+/** What one part of one API server knows of the CRDs. It follows when it is told to. */
+export class CrdRegistry {
+  readonly #byName = new Map<string, CrdStorage>();
+
+  /** By `plural.group`. */
+  get(name: string): CrdStorage | undefined {
+    return this.#byName.get(name);
+  }
+
+  all(): Iterable<CrdStorage> {
+    return this.#byName.values();
+  }
+
+  /**
+   * Takes a CRD as it is now, `undefined` where it is gone.
+   * @returns the handler that is no longer used, whose watches end
+   */
+  follow(name: string, entry: EtcdEntry | undefined, revision: number): CrdStorage | undefined {
+    const before = this.#byName.get(name);
+    if (entry === undefined) {
+      this.#byName.delete(name);
+      return before;
+    }
+    const facts = crdFactsOf(entry);
+    if (before?.facts === facts) return undefined;
+    const isKept = before !== undefined && before.facts.uid === facts.uid && isSame(before.facts.spec, facts.spec);
+    const fresh = { since: revision, converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>() };
+    this.#byName.set(name, isKept ? { ...before, facts } : { facts, ...fresh });
+    return isKept ? undefined : before;
+  }
+}
+
+const factsOfEntries = new WeakMap<EtcdEntry, CrdFacts>();
+
+/** Read once for all API servers. */
+export function crdFactsOf(entry: EtcdEntry): CrdFacts {
+  let facts = factsOfEntries.get(entry);
+  if (facts === undefined) {
+    facts = readFacts(entry.object as unknown as CustomResourceDefinition);
+    factsOfEntries.set(entry, facts);
+  }
+  return facts;
+}
+
+function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFacts {
+  const names = spec.names as unknown as CrdNames;
+  const versions = spec.versions.map(({ name, served, subresources }) => ({
+    name,
+    served,
+    hasStatus: (subresources as { status?: unknown } | undefined)?.status !== undefined,
+  }));
+  const isTrue = (type: string): boolean =>
+    (status?.conditions ?? []).some((condition) => condition.type === type && condition.status === "True");
+  const facts = {
+    name: metadata.name,
+    uid: metadata.uid,
+    group: spec.group,
+    names,
+    versions,
+    spec,
+    namespaced: spec.scope === "Namespaced",
+    storageVersion: spec.versions.find(({ storage }) => storage)?.name ?? "",
+    isEstablished: isTrue("Established") || isTrue("NamesAccepted"),
+    isTerminating: isTrue("Terminating"),
+    conversionUrl: conversionUrlOf(spec.conversion),
+  };
+  return { ...facts, kinds: new Map(versions.map((version) => [version.name, kindOf(facts, version)])) };
+}
+
+function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name }: CrdVersionFacts): Omit<ServedKind, "crd"> {
+  const { group, names, namespaced, storageVersion } = facts;
+  return {
+    group,
+    version: name,
+    resource: names.plural,
+    kind: names.kind,
+    listKind: names.listKind,
+    namespaced,
+    hasStatus,
+    singular: names.singular,
+    shortNames: names.shortNames,
+    apiVersion: apiVersionOf(group, name),
+    hasGeneration: true,
+    prefix: `/registry/${group}/${names.plural}/`,
+    storedApiVersion: apiVersionOf(group, storageVersion),
+    storageVersionHash: storageVersionHashOf(group, storageVersion, names.kind),
+  };
+}
+
+function conversionUrlOf(conversion: CustomResourceDefinition["spec"]["conversion"]): string | undefined {
+  if (conversion?.strategy !== "Webhook") return undefined;
+  const { clientConfig } = conversion["webhook"] as { clientConfig: HookClientConfig };
+  return hookUrlOf(clientConfig);
+}
+
+/** Where a webhook is. */
+export interface HookClientConfig {
+  readonly url?: string;
+  readonly service?: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly path?: string;
+    readonly port?: number;
+  };
+}
+
+/** The URL of a webhook, as errors name it. */
+export function hookUrlOf({ service, url }: HookClientConfig): string {
+  if (url !== undefined || service === undefined) return url ?? "";
+  const { name, namespace, path = "/", port = 443 } = service;
+  return `https://${name}.${namespace}.svc:${port}${path}`;
+}

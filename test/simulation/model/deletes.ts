@@ -1,0 +1,80 @@
+import { conflict, notFound } from "./answers.ts";
+import { isAnythingAsked, validate } from "./admission.ts";
+import { CRD_FINALIZER, isCrdKind, withTerminating } from "./crd-strategy.ts";
+import type { ModelObject } from "./model-object.ts";
+import type { ServedKind } from "./served-kinds.ts";
+import { type ServerContext, timeText } from "./server-context.ts";
+import { decode, encode, isNoOp, keyFor, viewOf } from "./stored-objects.ts";
+import type { EtcdEntry } from "./timeline.ts";
+import { admittedOf, keyOf, type Write } from "./write-request.ts";
+
+/** Deletes an object, or marks it where it has finalizers. @returns what to answer @throws {Refusal} */
+export async function remove(
+  context: ServerContext,
+  write: Write,
+  preconditions: { readonly uid?: string; readonly resourceVersion?: string },
+): Promise<object> {
+  const { isDryRun, kind, name } = write;
+  for (;;) {
+    const entry = context.etcd.get(keyOf(write));
+    if (entry === undefined) throw notFound(kind, name);
+    const object = await decode(context, kind, entry);
+    assertPreconditions(write, object, preconditions);
+    const attributes = admittedOf(write, "DELETE", { object: undefined, oldObject: object });
+    if (isAnythingAsked(context, attributes)) await validate(context, attributes);
+    await context.io.hold("admitted");
+    const marked = markedForDeletion(context, kind, object);
+    const { group, resource } = kind;
+    const details = { name, ...(group === "" ? {} : { group }), kind: resource, uid: object.metadata.uid };
+    const success = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success", details };
+    if (isDryRun) return marked ?? success;
+    const written =
+      marked === undefined
+        ? context.etcd.delete(entry.key, entry.modRevision)
+        : await putMarked(context, kind, entry, marked);
+    if (written === undefined) continue;
+    await context.io.hold("written");
+    return marked === undefined ? success : viewOf(written, kind.apiVersion);
+  }
+}
+
+async function putMarked(
+  context: ServerContext,
+  kind: ServedKind,
+  entry: EtcdEntry,
+  marked: ModelObject,
+): Promise<EtcdEntry | undefined> {
+  const stored = await encode(context, kind, marked);
+  if (isNoOp(entry, stored, keyFor(context, kind))) return entry;
+  return context.etcd.put(entry.key, { object: stored, encryptionKey: keyFor(context, kind) }, entry.modRevision);
+}
+
+function markedForDeletion({ clock }: ServerContext, kind: ServedKind, object: ModelObject): ModelObject | undefined {
+  const isCrd = isCrdKind(kind);
+  const { deletionTimestamp = timeText(clock.now()), finalizers = [], generation } = object.metadata;
+  if (finalizers.length === 0 && (!isCrd || object.metadata.deletionTimestamp !== undefined)) return undefined;
+  if (object.metadata.deletionTimestamp !== undefined) return object;
+  const all = isCrd && !finalizers.includes(CRD_FINALIZER) ? [...finalizers, CRD_FINALIZER] : finalizers;
+  const counted = isCrd || generation === undefined ? {} : { generation: generation + 1 };
+  const grace = isCrd ? {} : { deletionGracePeriodSeconds: 0 };
+  const marked = {
+    ...object,
+    metadata: { ...object.metadata, deletionTimestamp, ...grace, ...counted, finalizers: all },
+  };
+  return isCrd ? withTerminating(marked, clock.now()) : marked;
+}
+
+function assertPreconditions(
+  { kind, name }: Write,
+  { metadata }: ModelObject,
+  { resourceVersion, uid }: { readonly uid?: string; readonly resourceVersion?: string },
+): void {
+  if (uid !== undefined && uid !== metadata.uid) {
+    const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${metadata.uid ?? ""}`;
+    throw conflict(kind, name, why);
+  }
+  if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
+    const found = `ResourceVersion in object meta: ${metadata.resourceVersion ?? ""}`;
+    throw conflict(kind, name, `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ${found}`);
+  }
+}

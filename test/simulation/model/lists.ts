@@ -1,0 +1,204 @@
+import { badRequest, expired, Refusal } from "./answers.ts";
+import { isConvertedByWebhook } from "./conversion.ts";
+import { EtcdError } from "./etcd.ts";
+import type { ModelObject } from "./model-object.ts";
+import type { ServedKind } from "./served-kinds.ts";
+import type { ServerContext } from "./server-context.ts";
+import { selectorOf } from "./selectors.ts";
+import { decode, decodeNow, partialTextOf, textOf } from "./stored-objects.ts";
+import type { EtcdEntry } from "./timeline.ts";
+
+/** What a list is asked for. */
+export interface ListRequest {
+  readonly kind: ServedKind;
+  readonly namespace: string | undefined;
+  readonly query: URLSearchParams;
+  readonly isMetadata: boolean;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/etcd3/errors.go */
+const INCONSISTENT_CONTINUE =
+  "The provided continue parameter is too old to display a consistent list result. You can start a new list without " +
+  "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+  "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or " +
+  "deleted between the time the first chunk was returned and now may show up in the list.";
+
+/** Answers a list. @returns the JSON text @throws {Refusal} */
+export async function list(context: ServerContext, request: ListRequest): Promise<string> {
+  const { kind, query } = request;
+  const selector = selectorOf(query);
+  const limit = Number(query.get("limit") ?? 0);
+  const { entries, isCached, revision } = range(context, request);
+  const items: ModelObject[] = [];
+  let [rest, last] = [0, ""];
+  for (const entry of entries) {
+    const isFull = limit > 0 && items.length >= limit;
+    // Without a selector what remains is counted, and with one it is only asked whether there is more.
+    if (isFull) {
+      rest++;
+      continue;
+    }
+    const object = decodeNow(context, kind, entry) ?? (await convertedItem(context, request, entry, isCached));
+    last = entry.key;
+    if (selector === undefined || selector(object)) items.push(object);
+  }
+  const more =
+    rest === 0
+      ? ""
+      : continueFields({ kind: request, last, revision, rest: selector === undefined ? rest : undefined });
+  return listText(request, items, `{"resourceVersion":"${revision}"${more}}`);
+}
+
+/** A list without a limit comes from the watch cache, which cannot be filled while the webhook cannot convert all of it. */
+async function convertedItem(
+  context: ServerContext,
+  { kind, query }: ListRequest,
+  entry: EtcdEntry,
+  isCached: boolean,
+): Promise<ModelObject> {
+  try {
+    return await decode(context, kind, entry, true);
+  } catch (error) {
+    const isOfCache = isCached || !query.has("limit");
+    throw isOfCache && isConvertedByWebhook(kind) && error instanceof Refusal ? reinitializing() : error;
+  }
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go */
+export function reinitializing(): Refusal {
+  return new Refusal({
+    code: 429,
+    reason: "TooManyRequests",
+    details: { retryAfterSeconds: 1 },
+    message: "storage is (re)initializing",
+  });
+}
+
+interface Range {
+  readonly entries: readonly EtcdEntry[];
+  readonly revision: number;
+  readonly isCached: boolean;
+}
+
+function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
+  const { query } = request;
+  const prefix = prefixOf(request);
+  const token = query.get("continue") ?? "";
+  const resourceVersion = query.get("resourceVersion") ?? "";
+  if (token !== "") return continued(etcd, { prefix, token });
+  if (resourceVersion === "") {
+    const { revision } = etcd;
+    return { entries: etcd.range(prefix), revision, isCached: false };
+  }
+  const asked = revisionOf(resourceVersion);
+  if (query.get("resourceVersionMatch") === "Exact") {
+    try {
+      return { entries: etcd.range(prefix, asked), revision: asked, isCached: false };
+    } catch (error) {
+      if (!(error instanceof EtcdError) || asked > etcd.revision) throw tooLarge(asked, etcd.revision);
+      throw expired("The resourceVersion for the provided list is too old.");
+    }
+  }
+  if (asked > cache.revision) throw tooLarge(asked, cache.revision);
+  return { entries: cache.timeline.range(prefix, cache.revision), revision: cache.revision, isCached: true };
+}
+
+function continued(
+  etcd: ServerContext["etcd"],
+  { prefix, token }: { readonly prefix: string; readonly token: string },
+): Range {
+  const { revision: asked, start } = decodeToken(token);
+  const from = `${prefix}${start}`;
+  const revision = asked < 0 ? etcd.revision : asked;
+  try {
+    return { entries: etcd.range(prefix, revision, from), revision, isCached: false };
+  } catch (error) {
+    if (!(error instanceof EtcdError)) throw error;
+    if (revision > etcd.revision) throw tooLarge(revision, etcd.revision);
+    throw expired(INCONSISTENT_CONTINUE, encodeToken(-1, start));
+  }
+}
+
+/** Where the objects of a list lie. */
+export function prefixOf({ kind, namespace }: Pick<ListRequest, "kind" | "namespace">): string {
+  return namespace === undefined ? kind.prefix : `${kind.prefix}${namespace}/`;
+}
+
+/** @throws {Refusal} 400 */
+export function revisionOf(text: string): number {
+  const revision = Number(text);
+  if (!Number.isInteger(revision) || revision < 0) {
+    throw badRequest(
+      `resourceVersion: Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`,
+    );
+  }
+  return revision;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/errors.go */
+export function tooLarge(asked: number, current: number): Refusal {
+  return new Refusal({
+    code: 504,
+    reason: "Timeout",
+    details: {
+      retryAfterSeconds: 1,
+      causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }],
+    },
+    message: `Timeout: Too large resource version: ${asked}, current: ${current}`,
+  });
+}
+
+function continueFields({
+  kind,
+  last,
+  rest,
+  revision,
+}: {
+  readonly kind: ListRequest;
+  readonly last: string;
+  readonly revision: number;
+  readonly rest: number | undefined;
+}): string {
+  const token = encodeToken(revision, `${last.slice(prefixOf(kind).length)}\0`);
+  return `,"continue":"${token}"${rest === undefined ? "" : `,"remainingItemCount":${rest}`}`;
+}
+
+function encodeToken(rv: number, start: string): string {
+  return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv, start })).toString("base64url");
+}
+
+/** @throws {Refusal} 400 */
+function decodeToken(token: string): { readonly revision: number; readonly start: string } {
+  try {
+    const { rv, start, v } = JSON.parse(Buffer.from(token, "base64url").toString()) as {
+      v: string;
+      rv: number;
+      start: string;
+    };
+    if (v === "meta.k8s.io/v1" && rv !== 0 && start !== "") return { revision: rv, start };
+  } catch {
+    // Whatever it is, it is no token.
+  }
+  throw badRequest("continue key is not valid");
+}
+
+function listText({ isMetadata, kind }: ListRequest, items: readonly ModelObject[], metadata: string): string {
+  if (isMetadata) {
+    const texts = items.map(partialTextOf).join(",");
+    return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":${metadata},"items":[${texts}]}`;
+  }
+  // Items of built-in lists have neither apiVersion nor kind.
+  const texts = items.map((item) => (kind.crd === undefined ? typelessTextOf(item) : textOf(item))).join(",");
+  return `{"kind":"${kind.listKind}","apiVersion":"${kind.apiVersion}","metadata":${metadata},"items":[${texts}]}`;
+}
+
+const typeless = new WeakMap<ModelObject, string>();
+
+function typelessTextOf(item: ModelObject): string {
+  let text = typeless.get(item);
+  if (text === undefined) {
+    const { apiVersion: _apiVersion, kind: _kind, ...rest } = item;
+    typeless.set(item, (text = JSON.stringify(rest)));
+  }
+  return text;
+}

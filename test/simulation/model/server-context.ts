@@ -1,0 +1,50 @@
+import type { CrdRegistry } from "./crd-registry.ts";
+import type { Release } from "./resource-table.ts";
+import type { SimEtcd } from "./etcd.ts";
+import type { Timeline } from "./timeline.ts";
+import type { ModelIo, ServerClock } from "./types.ts";
+import type { AdmissionRegistry } from "./admission-registry.ts";
+
+/** Which keys an API server encrypts with. */
+export interface Encryption {
+  /** 0 is plain text. */
+  readonly writes: number;
+  readonly reads: ReadonlySet<number>;
+  /** The resources that are encrypted, by `resource.group`. */
+  readonly resources: ReadonlySet<string>;
+}
+
+/** No value is encrypted. */
+export const PLAIN_TEXT: Encryption = { writes: 0, reads: new Set([0]), resources: new Set() };
+
+/** The watch cache of an API server: an older state of etcd. */
+export interface WatchCacheState {
+  readonly timeline: Timeline;
+  /** What it has followed up to. */
+  readonly revision: number;
+  /** What it began with, or still has: who watches from before it gets 410. */
+  readonly since: number;
+}
+
+/** What the parts of one API server share. */
+export interface ServerContext {
+  readonly etcd: SimEtcd;
+  readonly io: ModelIo;
+  readonly clock: ServerClock;
+  readonly release: Release;
+  readonly encryption: Encryption;
+  readonly handlers: CrdRegistry;
+  readonly discovery: CrdRegistry;
+  readonly admission: AdmissionRegistry;
+  readonly cache: WatchCacheState;
+}
+
+/** `metav1.Time`. */
+export function timeText(now: number): string {
+  return `${new Date(now).toISOString().slice(0, 19)}Z`;
+}
+
+/** `metav1.MicroTime`. */
+export function microTimeText(now: number): string {
+  return new Date(now).toISOString().replace("Z", "000Z");
+}

@@ -1,0 +1,100 @@
+import { internalError, plainError, resourceText } from "./answers.ts";
+import { convert, isConvertedByWebhook } from "./conversion.ts";
+import { isSame, type ModelObject, without } from "./model-object.ts";
+import { isDecodable, type ServedKind } from "./served-kinds.ts";
+import type { ServerContext } from "./server-context.ts";
+import type { EtcdEntry } from "./timeline.ts";
+
+/** Objects as they were read, by version: whoever reads the same entry gets the same object. */
+const views = new WeakMap<EtcdEntry, Map<string, ModelObject>>();
+
+/** What an entry is in the version that is served, with its resourceVersion; `undefined` where a webhook has to convert it. */
+export function decodeNow(context: ServerContext, kind: ServedKind, entry: EtcdEntry): ModelObject | undefined {
+  assertReadable(context, entry);
+  const { apiVersion } = entry.object;
+  if (apiVersion === kind.apiVersion) return viewOf(entry, apiVersion);
+  if (!isDecodable(kind, apiVersion)) {
+    throw plainError(`request to convert CR from an invalid group/version: ${apiVersion}`);
+  }
+  return isConvertedByWebhook(kind) ? undefined : viewOf(entry, kind.apiVersion);
+}
+
+/**
+ * The same, and asks the webhook where it has to be asked.
+ * @param isCached whether an answer that the watch cache holds will do
+ */
+export async function decode(
+  context: ServerContext,
+  kind: ServedKind,
+  entry: EtcdEntry,
+  isCached = false,
+): Promise<ModelObject> {
+  const now = decodeNow(context, kind, entry);
+  if (now !== undefined) return now;
+  const memo = isCached ? kind.crd?.converted.get(entry)?.get(kind.apiVersion) : undefined;
+  if (memo !== undefined) return memo;
+  const object = await convert(context, kind, viewOf(entry, entry.object.apiVersion), kind.apiVersion);
+  if (kind.crd !== undefined) {
+    const byVersion = kind.crd.converted.get(entry) ?? new Map<string, ModelObject>();
+    kind.crd.converted.set(entry, byVersion.set(kind.apiVersion, object));
+  }
+  return object;
+}
+
+/** What is to be written for an object in the version that is served. */
+export async function encode(context: ServerContext, kind: ServedKind, object: ModelObject): Promise<ModelObject> {
+  const { storedApiVersion } = kind;
+  const isAsked = object.apiVersion !== storedApiVersion && isConvertedByWebhook(kind);
+  const converted = isAsked ? await convert(context, kind, object, storedApiVersion) : object;
+  const metadata = without(converted.metadata, "resourceVersion");
+  return { ...converted, apiVersion: storedApiVersion, metadata };
+}
+
+/** The encryption key that objects of a kind are written with. */
+export function keyFor({ encryption }: ServerContext, kind: ServedKind): number {
+  return encryption.resources.has(resourceText(kind)) ? encryption.writes : 0;
+}
+
+/** Whether a write would leave etcd as it is, so that it is left out. */
+export function isNoOp(entry: EtcdEntry, object: ModelObject, encryptionKey: number): boolean {
+  return entry.encryptionKey === encryptionKey && isSame(entry.object, object);
+}
+
+/** An entry in a version to which it is converted by its name alone. */
+export function viewOf(entry: EtcdEntry, apiVersion: string): ModelObject {
+  let byVersion = views.get(entry);
+  if (byVersion === undefined) views.set(entry, (byVersion = new Map()));
+  let view = byVersion.get(apiVersion);
+  if (view === undefined) {
+    const { object, modRevision } = entry;
+    view = { ...object, apiVersion, metadata: { ...object.metadata, resourceVersion: String(modRevision) } };
+    byVersion.set(apiVersion, view);
+  }
+  return view;
+}
+
+const texts = new WeakMap<ModelObject, string>();
+
+/** The JSON text of an object. */
+export function textOf(object: ModelObject): string {
+  let text = texts.get(object);
+  if (text === undefined) texts.set(object, (text = JSON.stringify(object)));
+  return text;
+}
+
+const partials = new WeakMap<object, string>();
+
+/** The JSON text of its metadata alone (`as=PartialObjectMetadata`). */
+export function partialTextOf({ metadata }: ModelObject): string {
+  let text = partials.get(metadata);
+  if (text === undefined) {
+    text = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":${JSON.stringify(metadata)}}`;
+    partials.set(metadata, text);
+  }
+  return text;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/value/transformer.go */
+function assertReadable({ encryption }: ServerContext, { encryptionKey }: EtcdEntry): void {
+  if (encryptionKey !== 0 && !encryption.reads.has(encryptionKey)) throw internalError("no matching prefix found");
+}
