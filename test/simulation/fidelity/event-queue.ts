@@ -13,6 +13,10 @@ export class EventQueue implements OpenWatch {
     this.#onStop = onStop;
   }
 
+  get isEmpty(): boolean {
+    return this.#told.length === 0;
+  }
+
   push(told: Told): void {
     this.#told.push(told);
     this.#wake?.();

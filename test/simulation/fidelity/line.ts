@@ -73,6 +73,13 @@ export interface WebhookClient {
   readonly caBundle: string;
 }
 
+/** What a user may do with a resource. */
+export interface Grant {
+  readonly group: string;
+  readonly resource: string;
+  readonly verbs: readonly string[];
+}
+
 /** Where the script runs: on real API servers, or on the model of them. */
 export interface World {
   readonly name: "real" | "model";
@@ -86,4 +93,6 @@ export interface World {
   pause(ms: number): Promise<void>;
   /** A webhook that API servers can call at the URL. */
   webhook(name: string, behavior: WebhookBehavior): Promise<WebhookClient>;
+  /** A user may do this from now on, and nothing beside it but what every user may. */
+  grant(user: string, grants: readonly Grant[]): Promise<void>;
 }

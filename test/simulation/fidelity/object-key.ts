@@ -10,3 +10,23 @@ export function objectKeyOf({ body, method, path }: LineRequest, answer?: Json):
   const found = name ?? (method === "POST" ? metadata?.name : undefined);
   return resource === undefined || found === undefined ? undefined : { group, resource, namespace, name: found };
 }
+
+/** Prefixes in etcd of resources that are not below their group. */
+const PREFIXED = new Set([
+  "clusterrolebindings",
+  "clusterroles",
+  "configmaps",
+  "events",
+  "leases",
+  "mutatingwebhookconfigurations",
+  "secrets",
+  "validatingadmissionpolicies",
+  "validatingadmissionpolicybindings",
+  "validatingwebhookconfigurations",
+]);
+
+/** Where etcd has an object. */
+export function etcdKeyOf({ group, name, namespace, resource }: ObjectKey): string {
+  const prefix = PREFIXED.has(resource) ? `/registry/${resource}` : `/registry/${group}/${resource}`;
+  return [prefix, ...(namespace === undefined ? [] : [namespace]), name].join("/");
+}

@@ -6,12 +6,14 @@ import type { Readable } from "node:stream";
 import { Agent, request as undiciRequest } from "undici";
 import { parse } from "yaml";
 import { issueSelfSigned } from "../../../src/certs/self-signed.ts";
+import { APPLY_PATCH } from "../../../src/kube/resources.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { typeMetaOf } from "../../control-plane/stored-value.ts";
 import { EventQueue } from "./event-queue.ts";
 import type {
   Answer,
   LineRequest,
+  Grant,
   ObjectKey,
   OpenWatch,
   StoredEntry,
@@ -19,19 +21,7 @@ import type {
   WebhookClient,
   World,
 } from "./line.ts";
-
-/** Prefixes in etcd of resources that are not below their group. */
-const PREFIXES: Readonly<Record<string, string>> = {
-  leases: "/registry/leases",
-  events: "/registry/events",
-  secrets: "/registry/secrets",
-  configmaps: "/registry/configmaps",
-  clusterroles: "/registry/clusterroles",
-  validatingadmissionpolicies: "/registry/validatingadmissionpolicies",
-  validatingadmissionpolicybindings: "/registry/validatingadmissionpolicybindings",
-  validatingwebhookconfigurations: "/registry/validatingwebhookconfigurations",
-  mutatingwebhookconfigurations: "/registry/mutatingwebhookconfigurations",
-};
+import { etcdKeyOf } from "./object-key.ts";
 
 /** For a moment after a CRD was changed an API server answers so for its objects; such a request has done nothing. */
 const IS_BEING_REPLACED = /\(re\)initializing|apiserver is shutting down/;
@@ -77,14 +67,12 @@ export class RealWorld implements World {
     return queue;
   }
 
-  async stored({ group, name, namespace, resource }: ObjectKey): Promise<StoredEntry | undefined> {
-    const prefix = PREFIXES[resource] ?? `/registry/${group}/${resource}`;
-    const key = [prefix, ...(namespace === undefined ? [] : [namespace]), name].join("/");
-    const entry = await this.#controlPlane.stored.readKey(key);
+  async stored(key: ObjectKey): Promise<StoredEntry | undefined> {
+    const entry = await this.#controlPlane.stored.readKey(etcdKeyOf(key));
     if (entry === undefined) return undefined;
     const { apiVersion, encryptedWith } = typeMetaOf(entry.value);
     // A CRD is stored in v1beta1, and what is not JSON in its only version: of no consequence.
-    const isCustom = entry.value.toString("latin1", 0, 1) === "{" && group !== "apiextensions.k8s.io";
+    const isCustom = entry.value.toString("latin1", 0, 1) === "{" && key.group !== "apiextensions.k8s.io";
     return { revision: entry.modRevision, encoding: encryptedWith ?? (isCustom ? apiVersion : "") };
   }
 
@@ -102,6 +90,28 @@ export class RealWorld implements World {
     this.#server ??= await this.#serveWebhooks();
     const { port } = this.#server.server.address() as AddressInfo;
     return { url: `https://127.0.0.1:${port}/${name}`, caBundle: this.#server.caBundle };
+  }
+
+  async grant(user: string, grants: readonly Grant[]): Promise<void> {
+    const metadata = { name: user };
+    const group = "rbac.authorization.k8s.io";
+    const rules = grants.map((grant) => ({
+      apiGroups: [grant.group],
+      resources: [grant.resource],
+      verbs: grant.verbs,
+    }));
+    const roleRef = { apiGroup: group, kind: "ClusterRole", name: user };
+    const subjects = [{ kind: "User", apiGroup: group, name: user }];
+    const base = { apiVersion: `${group}/v1`, metadata };
+    for (const [resource, body] of [
+      ["clusterroles", { ...base, kind: "ClusterRole", rules }],
+      ["clusterrolebindings", { ...base, kind: "ClusterRoleBinding", roleRef, subjects }],
+    ] as const) {
+      const query = { fieldManager: "script", force: true };
+      const path = `/apis/${group}/v1/${resource}/${user}`;
+      const { status } = await this.send({ method: "PATCH", path, query, body, contentType: APPLY_PATCH });
+      if (status >= 300) throw new Error(`Cannot grant rights to ${user}: the API server answered ${status}`);
+    }
   }
 
   /** Ends what this began; the control plane is for its owner to end. */

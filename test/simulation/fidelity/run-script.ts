@@ -10,7 +10,7 @@ export interface Played {
   readonly error?: unknown;
 }
 
-/** Plays scenarios in a world: side by side, and then one by one those that run alone. */
+/** Plays scenarios in one world: side by side, and then one by one those that run alone. */
 export async function playAll(world: World, scenarios: readonly Scenario[]): Promise<ReadonlyMap<string, Played>> {
   const played = new Map<string, Played>();
   const run = async (scenario: Scenario): Promise<void> => {
@@ -21,7 +21,8 @@ export async function playAll(world: World, scenarios: readonly Scenario[]): Pro
   return played;
 }
 
-async function playOne(world: World, scenario: Scenario): Promise<Played> {
+/** Plays one scenario in a world. */
+export async function playOne(world: World, scenario: Scenario): Promise<Played> {
   const play = new Play(world);
   try {
     await scenario.play(play);

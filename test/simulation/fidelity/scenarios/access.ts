@@ -2,7 +2,6 @@ import type { Json } from "../line.ts";
 import type { Scenario } from "../scenario.ts";
 import { createSubject } from "../prepare.ts";
 import { crdPath, CRD_COLLECTION, get, merge, post, remove } from "../requests.ts";
-import { CLUSTER_ROLES, collectionPath } from "../../../../src/kube/resources.ts";
 
 const REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /** A user that the world knows, and who may do what roles say. */
@@ -18,6 +17,7 @@ export const access: Scenario = {
   name: "what a user may do",
   async play(play) {
     const keys = await createSubject(play, "key", { storage: "v1" });
+    await play.world.grant(USER, []);
     const as = { user: USER };
     await play.line("create one", post(keys.own("v1"), keys.object("v1", "a")), {
       pick: ({ metadata }) => metadata.name as unknown,
@@ -41,29 +41,8 @@ export const access: Scenario = {
     await play.line("the version, which all may read", get("/version", as), { pick: () => "a version" });
     await play.line("a resource that is not there", get("/apis/example.com/v1/nothings", as));
 
-    const role = {
-      apiVersion: "rbac.authorization.k8s.io/v1",
-      kind: "ClusterRole",
-      metadata: { name: "limited-keys" },
-      rules: [{ apiGroups: ["example.com"], resources: [keys.plural], verbs: ["list", "get"] }],
-    };
-    const metadataAlone = {
-      pick: ({ metadata: { name, resourceVersion, uid } }: Json) => ({ metadata: { name, resourceVersion, uid } }),
-    };
-    await play.line("create a ClusterRole", post(collectionPath(CLUSTER_ROLES), role), metadataAlone);
-    const binding = {
-      apiVersion: "rbac.authorization.k8s.io/v1",
-      kind: "ClusterRoleBinding",
-      metadata: { name: "limited-keys" },
-      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "limited-keys" },
-      subjects: [{ kind: "User", apiGroup: "rbac.authorization.k8s.io", name: USER }],
-    };
-    await play.line(
-      "bind it",
-      post(collectionPath({ ...CLUSTER_ROLES, resource: "clusterrolebindings" }), binding),
-      metadataAlone,
-    );
-    await play.wait("it is in force", get(keys.all("v1"), as), ({ status }) => status === 200);
+    await play.world.grant(USER, [{ group: "example.com", resource: keys.plural, verbs: ["list", "get"] }]);
+    await play.wait("the role is in force", get(keys.all("v1"), as), ({ status }) => status === 200);
     await play.line("a review of what the role grants", { ...post(REVIEWS, review(list)), ...as }, isAllowed);
     await play.line(
       "a review of what it does not grant",

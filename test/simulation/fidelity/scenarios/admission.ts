@@ -12,6 +12,9 @@ import type { Play } from "../play.ts";
 import { changeStorage, createObjects, createSubject } from "../prepare.ts";
 import { apply, get, merge, metadataOf, post, remove, stateOf, type Subject } from "../requests.ts";
 
+/** What the policy of another owner asks for. */
+export const DENIED_EXPRESSION = 'object.metadata.name != "denied"';
+
 const ADMISSION = "admissionregistration.k8s.io/v1";
 
 function ruleOf(subject: Subject, operations: readonly string[] = ["UPDATE"]): Json {
@@ -34,14 +37,13 @@ export const policies: Scenario = {
     await changeStorage(play, bells, { storage: "v1" });
     const name = "bells";
     const metadata = { name };
-    const expression = 'object.metadata.name != "denied"';
     const policy = {
       apiVersion: ADMISSION,
       kind: "ValidatingAdmissionPolicy",
       metadata,
       spec: {
         matchConstraints: { resourceRules: [ruleOf(bells)] },
-        validations: [{ expression, message: "this one stays as it is" }],
+        validations: [{ expression: DENIED_EXPRESSION, message: "this one stays as it is" }],
       },
     };
     const binding = {

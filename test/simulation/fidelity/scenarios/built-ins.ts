@@ -9,7 +9,7 @@ import {
 import type { Json, LineRequest } from "../line.ts";
 import type { Scenario } from "../scenario.ts";
 import type { Play } from "../play.ts";
-import { apply, get, metadataOf, post, stateOf } from "../requests.ts";
+import { apply, get, post, stateOf } from "../requests.ts";
 
 export const events: Scenario = {
   name: "Events",
@@ -59,7 +59,12 @@ function rewrite(name: string, state: object, server: number): LineRequest {
 }
 
 async function createSecret(play: Play, name: string, server: number) {
-  const secret = { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default" }, stringData: { a: "b" } };
+  const secret = {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name, namespace: "default", labels: { scenario: "keys" } },
+    stringData: { a: "b" },
+  };
   return play.line(
     `create ${name} through API server ${server}`,
     { ...post(collectionPath(SECRETS, "default"), secret), server },
@@ -83,9 +88,9 @@ export const encryption: Scenario = {
       ...rewrite("old", stateOf(rewritten), 0),
       query: { fieldManager: "ksvm-rewrite", dryRun: "All" },
     });
-    const list = get(collectionPath(SECRETS, "default"), { accept: ACCEPT_METADATA_LIST, server: 1 });
+    const list = get(collectionPath(SECRETS, "default"), { server: 1, query: { labelSelector: "scenario=keys" } });
     await play.line("both are listed", list, {
-      pick: ({ items, kind }) => ({ kind, names: items.map((one: Json) => metadataOf({ body: one } as never).name) }),
+      pick: ({ items, kind }) => ({ kind, names: items.map(({ metadata }: Json) => metadata.name) }),
     });
     await play.line("the API server with the old key writes it with that again", rewrite("old", stateOf(rewritten), 0));
   },
