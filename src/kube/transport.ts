@@ -61,8 +61,7 @@ const MAX_ERROR_BYTES = 4 * 2 ** 20;
 export class Transport {
   /** The API server's base URL, without a slash at its end. */
   readonly server: string;
-  /** Cluster and user. */
-  readonly config: KubeConfig;
+  readonly #config: KubeConfig;
   readonly #options: TransportOptions;
   readonly #timeoutMs: number;
   readonly #clock: Clock;
@@ -71,7 +70,7 @@ export class Transport {
   #fence: Fence | undefined;
 
   constructor(config: KubeConfig, options: TransportOptions = {}) {
-    this.config = config;
+    this.#config = config;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#observer = options.observer;
@@ -85,11 +84,24 @@ export class Transport {
     });
   }
 
-  /** Connections of their own to another API server of the cluster, or to the same address. No fence, and no observer. */
+  /** Cluster and user. It may hold secrets: as a getter it is in no output of a transport. */
+  get config(): KubeConfig {
+    return this.#config;
+  }
+
+  /**
+   * Connections of their own to another API server of the cluster, or to the same address, with the same credentials and clock.
+   * No fence, and nobody is told of its requests.
+   */
   another({ server, ...options }: AnotherOptions): Transport {
-    const config = server === undefined ? this.config : withServer(this.config, server);
-    const { carrier, clock } = this.#options;
-    return new Transport(config, { ...options, carrier, ...(clock === undefined ? {} : { clock }) });
+    const config = server === undefined ? this.#config : withServer(this.#config, server);
+    const { carrier, clock, credentials } = this.#options;
+    return new Transport(config, {
+      ...options,
+      carrier,
+      ...(clock === undefined ? {} : { clock }),
+      ...(credentials === undefined ? {} : { credentials }),
+    });
   }
 
   /**
@@ -97,7 +109,7 @@ export class Transport {
    * Closing this one closes both.
    */
   fencedBy(fence: Fence): Transport {
-    const fenced = new Transport(this.config, this.#options);
+    const fenced = new Transport(this.#config, this.#options);
     fenced.#sessions = this.#sessions;
     fenced.#fence = fence;
     return fenced;
@@ -105,7 +117,7 @@ export class Transport {
 
   /** The same connections, and `pending` is told of each request. Closing this one closes both. */
   pendingIn(pending: PendingRequests): Transport {
-    const told = new Transport(this.config, { ...this.#options, pending });
+    const told = new Transport(this.#config, { ...this.#options, pending });
     told.#sessions = this.#sessions;
     told.#fence = this.#fence;
     return told;

@@ -1,8 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { inspect } from "node:util";
 
 import tap from "tap";
 
 import { KsvmError } from "../../src/errors.ts";
+import { ApiClient } from "../../src/kube/client.ts";
 import { CredentialsError } from "../../src/kube/connect/credentials.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { failureKindOf } from "../../src/kube/failure.ts";
@@ -272,6 +274,30 @@ await tap.test("Transport asks for credentials once for many requests, and again
   await Promise.all([transport.request(GET), transport.request(GET)]);
   const used = server.seen.map(({ headers }) => headers.authorization?.at(-1));
   t.same(used, ["1", "1", "1", "1", "2", "2"]);
+});
+
+await tap.test("Transport.another() leads elsewhere with the same credentials and clock", async (t) => {
+  const [first, second] = [
+    await startServer(t, (_, response) => sendJson(response, 200, {})),
+    await startServer(t, (_, response) => sendJson(response, 200, {})),
+  ];
+  const clock = new FakeClock();
+  const transport = countingTransport(t, first.url, { clock });
+  const [same, other] = [transport.another({}), transport.another({ server: second.url })];
+  t.teardown(() => Promise.all([same.close(), other.close()]));
+  await same.request(GET);
+  await other.request(GET);
+  clock.advance(60_000);
+  await other.request(GET);
+  const usedAt = ({ seen }: typeof first): unknown => seen.map(({ headers }) => headers.authorization);
+  t.same([usedAt(first), usedAt(second)], [["Bearer token-1"], ["Bearer token-2", "Bearer token-3"]]);
+});
+
+await tap.test("Transport shows no credentials where something prints it", async (t) => {
+  const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "very-secret" }));
+  const transport = new Transport(config);
+  const printed = [inspect(new ApiClient(transport), { depth: 20 }), JSON.stringify({ transport })];
+  t.notMatch(printed.join("\n"), /very-secret/);
 });
 
 await tap.test("Transport keeps a stream open when it asks for credentials again", async (t) => {
