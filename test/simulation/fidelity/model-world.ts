@@ -2,6 +2,7 @@ import { SimApiServer } from "../model/api-server.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import { defineExpression } from "../model/expressions.ts";
 import type { ModelAnswer, ModelIo, ModelRequest } from "../model/types.ts";
+import { answerOf } from "./answer.ts";
 import { EventQueue } from "./event-queue.ts";
 import type {
   Answer,
@@ -51,13 +52,12 @@ export class ModelWorld implements World {
   async send(request: LineRequest): Promise<Answer> {
     const { body, headers, status } = await this.#handle(request);
     if (typeof body !== "string") throw new Error("The answer to a request that is no watch is one");
-    const isJson = headers["content-type"]?.startsWith("application/json") === true;
-    return { status, headers, body: isJson ? (JSON.parse(body) as unknown) : body };
+    return answerOf({ status, headers, body });
   }
 
   async watch(request: LineRequest): Promise<OpenWatch | Answer> {
     const { body, headers, status } = await this.#handle({ ...request, query: { ...request.query, watch: true } });
-    if (typeof body === "string") return { status, headers, body: JSON.parse(body) as unknown };
+    if (typeof body === "string") return answerOf({ status, headers, body });
     const ends: (() => void)[] = [];
     const queue = new EventQueue(() => ends.forEach((end) => end()));
     const end = body({

@@ -87,10 +87,14 @@ export class Play {
   }
 
   /** Opens a watch; a refusal is compared, and so is that there is none. */
-  async watch(title: string, request: LineRequest): Promise<OpenWatch> {
+  async watch(
+    title: string,
+    request: LineRequest,
+    { anyMessage = false }: Pick<LineOptions, "anyMessage"> = {},
+  ): Promise<OpenWatch> {
     const opened = await this.world.watch(request);
     const isRefused = "status" in opened;
-    this.lines.push({ title, told: isRefused ? toldOf(opened, {}) : "a watch is open", anyMessage: false });
+    this.lines.push({ title, told: isRefused ? toldOf(opened, {}) : "a watch is open", anyMessage });
     return isRefused ? { next: () => Promise.resolve({ ended: true }), stop: () => undefined } : opened;
   }
 
@@ -114,15 +118,15 @@ export class Play {
   }
 }
 
-/** Headers that ksvm's code reads. */
-const HEADERS = ["content-type", "retry-after"] as const;
-
 function toldOf({ body, headers, status }: Answer, { pick }: LineOptions): unknown {
-  const read = Object.fromEntries(
-    HEADERS.flatMap((name) => (headers[name] === undefined ? [] : [[name, headers[name]]])),
-  );
   const isPicked = pick !== undefined && status < 300;
-  return { status, headers: { ...read, date: headers["date"] !== undefined }, body: isPicked ? pick(body) : body };
+  return { status, headers: headersOf(headers), body: isPicked ? pick(body) : body };
+}
+
+/** Those that ksvm's code reads, and the media type. */
+function headersOf(headers: Answer["headers"]): unknown {
+  const type = headers["content-type"]?.split(";")[0];
+  return { type, retryAfter: headers["retry-after"], hasDate: headers["date"] !== undefined };
 }
 
 function effectOf(before: StoredEntry | undefined, after: StoredEntry | undefined): unknown {

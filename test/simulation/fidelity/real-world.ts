@@ -21,6 +21,7 @@ import type {
   WebhookClient,
   World,
 } from "./line.ts";
+import { answerOf } from "./answer.ts";
 import { etcdKeyOf } from "./object-key.ts";
 
 /** For a moment after a CRD was changed an API server answers so for its objects; such a request has done nothing. */
@@ -44,26 +45,18 @@ export class RealWorld implements World {
     const deadline = performance.now() + REPLACED_MS;
     for (;;) {
       const { body, headers, status } = await this.#open(request);
-      let text = "";
-      for await (const chunk of body.setEncoding("utf8")) text += String(chunk);
-      const isJson = headers["content-type"]?.startsWith("application/json") === true;
+      const text = await textOf(body);
       const isReplaced = (status === 429 || status === 503) && IS_BEING_REPLACED.test(text);
-      if (!isReplaced || performance.now() > deadline) {
-        return { status, headers, body: isJson ? (JSON.parse(text) as unknown) : text };
-      }
+      if (!isReplaced || performance.now() > deadline) return answerOf({ status, headers, body: text });
       await delay(50);
     }
   }
 
   async watch(request: LineRequest): Promise<OpenWatch | Answer> {
-    const opened = await this.#open({ ...request, query: { ...request.query, watch: true } });
-    if (opened.status !== 200) {
-      let text = "";
-      for await (const chunk of opened.body.setEncoding("utf8")) text += String(chunk);
-      return { status: opened.status, headers: opened.headers, body: JSON.parse(text) as unknown };
-    }
-    const queue = new EventQueue(() => opened.body.destroy());
-    void this.#readEvents(opened.body, queue);
+    const { body, headers, status } = await this.#open({ ...request, query: { ...request.query, watch: true } });
+    if (status !== 200) return answerOf({ status, headers, body: await textOf(body) });
+    const queue = new EventQueue(() => body.destroy());
+    void this.#readEvents(body, queue);
     return queue;
   }
 
@@ -196,4 +189,10 @@ export class RealWorld implements World {
     response.writeHead(status, { "content-type": isText ? "text/plain" : "application/json" });
     response.end(isText ? answer : JSON.stringify(answer));
   }
+}
+
+async function textOf(body: Readable): Promise<string> {
+  let text = "";
+  for await (const chunk of body.setEncoding("utf8")) text += String(chunk);
+  return text;
 }

@@ -152,7 +152,7 @@ export class SimApiServer implements RequestContext {
   }
 
   renewLease(): void {
-    renewIdentityLease(this.etcd, this.name, { holder: `${this.name}_${this.startedAt}`, now: this.clock.now() });
+    renewIdentityLease(this.etcd, this.name, { holder: String(this.startedAt), now: this.clock.now() });
   }
 
   deleteLease(): void {

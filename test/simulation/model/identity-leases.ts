@@ -29,7 +29,11 @@ export function renewIdentityLease(
   const name = identityOf(host);
   const key = `/registry/leases/kube-system/${name}`;
   const found = etcd.get(key);
-  const spec = { holderIdentity: holder, leaseDurationSeconds: DURATION_SECONDS, renewTime: microTimeText(now) };
+  const spec = {
+    holderIdentity: `${name}_${holder}`,
+    leaseDurationSeconds: DURATION_SECONDS,
+    renewTime: microTimeText(now),
+  };
   const object: ModelObject = found === undefined ? newLease(etcd, { host, name, now }) : found.object;
   etcd.put(key, { object: { ...object, spec } }, found?.modRevision ?? 0);
 }

@@ -42,9 +42,13 @@ export async function list(context: ServerContext, request: ListRequest): Promis
     last = entry.key;
     if (selector === undefined || selector(object)) items.push(object);
   }
+  // A list of whole custom resources says that nothing follows, and no other list does.
+  const isSaid = kind.crd !== undefined && !request.isMetadata;
   const more =
     rest === 0
-      ? ""
+      ? isSaid
+        ? ',"continue":""'
+        : ""
       : continueFields({ kind: request, last, revision, rest: selector === undefined ? rest : undefined });
   return listText(request, items, `{"resourceVersion":"${revision}"${more}}`);
 }
@@ -85,7 +89,12 @@ function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
   const prefix = prefixOf(request);
   const token = query.get("continue") ?? "";
   const resourceVersion = query.get("resourceVersion") ?? "";
-  if (token !== "") return continued(etcd, { prefix, token });
+  if (token !== "") {
+    if (resourceVersion !== "" && resourceVersion !== "0") {
+      throw badRequest("specifying resource version is not allowed when using continue");
+    }
+    return continued(etcd, { prefix, token });
+  }
   if (resourceVersion === "") {
     const { revision } = etcd;
     return { entries: etcd.range(prefix), revision, isCached: false };
@@ -184,8 +193,8 @@ function decodeToken(token: string): { readonly revision: number; readonly start
 
 function listText({ isMetadata, kind }: ListRequest, items: readonly ModelObject[], metadata: string): string {
   if (isMetadata) {
-    const texts = items.map(partialTextOf).join(",");
-    return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":${metadata},"items":[${texts}]}`;
+    const texts = items.length === 0 ? "null" : `[${items.map(partialTextOf).join(",")}]`;
+    return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":${metadata},"items":${texts}}`;
   }
   // Items of built-in lists have neither apiVersion nor kind.
   const texts = items.map((item) => (kind.crd === undefined ? typelessTextOf(item) : textOf(item))).join(",");

@@ -16,6 +16,7 @@ import type { ModelObject } from "./model-object.ts";
 import { type ResourcePath, resourcePathOf } from "./paths.ts";
 import { isMetadataAsked, patchOf, preconditionsOf, replacementOf, writeOptionsOf } from "./requests.ts";
 import type { Release } from "./resource-table.ts";
+import { selectorOf } from "./selectors.ts";
 import { kindKey, type ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import { decode, partialTextOf, textOf } from "./stored-objects.ts";
@@ -55,8 +56,9 @@ async function answerPath(server: RequestContext, { method, path, user }: ModelR
 async function answerResource(server: RequestContext, request: ModelRequest, path: ResourcePath): Promise<ModelAnswer> {
   const { method, query, user } = request;
   const isWatch = isTrue(query.get("watch"));
-  assertAllowed(server.denied, { ...path, user, verb: verbOf(method, path, isWatch) });
+  // Everyone who is known may ask what they may do (ClusterRole system:basic-user).
   if (path.resource === "selfsubjectaccessreviews") return reviewAccess(server, request);
+  assertAllowed(server.denied, { ...path, user, verb: verbOf(method, path, isWatch) });
   const kind = kindAt(server, path);
   await server.io.hold("bound");
   assertSubresource(kind, path);
@@ -70,6 +72,8 @@ async function answerResource(server: RequestContext, request: ModelRequest, pat
   }
   const asked = { kind, namespace: path.namespace, query, isMetadata: isMetadataAsked(request) };
   if (!isWatch) return json(server, 200, await list(server, asked));
+  // What is wrong with a selector is said before the watch is open.
+  selectorOf(query);
   return jsonAnswer(200, (sink) => server.open(asked, sink), server.clock.now());
 }
 

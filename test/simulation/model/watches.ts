@@ -52,6 +52,7 @@ export class OpenWatch {
       const [timeline, revision] = isCurrent ? [etcd.timeline, etcd.revision] : [cache.timeline, cache.revision];
       this.#revision = revision;
       for (const entry of timeline.range(this.prefix, revision)) this.#send("ADDED", entry);
+      this.bookmark({ "k8s.io/initial-events-end": "true" });
       return;
     }
     const since = Math.max(cache.since, this.kind.crd?.since ?? 0);
@@ -80,8 +81,11 @@ export class OpenWatch {
     else if (now >= this.#bookmarkAt) this.bookmark();
   }
 
-  /** Tells how far the watch is. */
-  bookmark(): void {
+  /**
+   * Tells how far the watch is.
+   * @param annotations of the bookmark that ends what was there when the watch began
+   */
+  bookmark(annotations?: Readonly<Record<string, string>>): void {
     this.#bookmarkAt = this.#context.clock.now() + BOOKMARK_MS;
     if (!this.#hasBookmarks || this.#isEnded) return;
     const { apiVersion, kind } = this.kind;
@@ -89,7 +93,8 @@ export class OpenWatch {
       ? '"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
       : `"kind":"${kind}","apiVersion":"${apiVersion}"`;
     const revision = Math.max(this.#revision, this.#context.cache.revision);
-    const line = `{"type":"BOOKMARK","object":{${type},"metadata":{"resourceVersion":"${revision}"}}}`;
+    const metadata = JSON.stringify({ annotations, resourceVersion: String(revision) });
+    const line = `{"type":"BOOKMARK","object":{${type},"metadata":${metadata}}}`;
     this.#inOrder(() => this.#sink.event(line));
   }
 

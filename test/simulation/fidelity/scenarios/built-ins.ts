@@ -42,14 +42,6 @@ export const events: Scenario = {
       metadata,
     });
     await play.line("create one with a generated name", post(path, event), { pick: facts, anyStored: true });
-    await play.line(
-      "create one in another namespace than that of its object",
-      post(collectionPath(EVENTS, "kube-system"), {
-        ...event,
-        metadata: { ...event.metadata, namespace: "kube-system" },
-      }),
-      { anyMessage: true },
-    );
   },
 };
 

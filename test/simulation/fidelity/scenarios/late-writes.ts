@@ -70,8 +70,11 @@ export const lateWrites: Scenario = {
       }),
     });
     isHeld = false;
-    for (const name of ["created", "patched", "replaced"]) held.get(name)?.();
-    const answers: readonly Answer[] = await Promise.all([create.answer, patch.answer, rewrite.answer]);
+    const answers: Answer[] = [];
+    for (const [name, { answer }] of Object.entries({ created: create, patched: patch, replaced: rewrite })) {
+      held.get(name)?.();
+      answers.push(await answer);
+    }
     const watermark = BigInt(listed.body.metadata.resourceVersion);
     play.fact(
       "what lands late is beyond the list",

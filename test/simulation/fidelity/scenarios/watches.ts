@@ -64,15 +64,9 @@ export const watches: Scenario = {
     await play.event("it ends", short);
     for (const watch of [since, one, alone, now, short]) watch.stop();
 
-    await play.line(
-      "a watch of a resource that is not there",
-      get("/apis/example.com/v1/nothings", { query: { watch: true } }),
-    );
-    await play.line(
-      "a watch from a resourceVersion that is none",
-      get(all, { query: { watch: true, resourceVersion: "abc" } }),
-      { anyMessage: true },
-    );
+    await play.watch("a watch of a resource that is not there", get("/apis/example.com/v1/nothings"));
+    const wrong = get(all, { query: { fieldSelector: "spec.size=1" } });
+    await play.watch("a watch by a field that cannot be selected", wrong, { anyMessage: true });
   },
 };
 
