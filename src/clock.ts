@@ -8,9 +8,9 @@ export interface Clock {
   now(): number;
   /** Resolves after `ms` milliseconds; rejects with the signal's reason as soon as it is aborted. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** Calls `onDue` once, after `ms` milliseconds. @returns what cancels it */
+  /** Calls `onDue` once, after `ms` milliseconds. It keeps the process alive until then. @returns what cancels it */
   timer(ms: number, onDue: () => void): () => void;
-  /** A signal that is aborted after `ms` milliseconds. It keeps no process alive. */
+  /** A signal that is aborted after `ms` milliseconds, at most 24.8 days. It keeps no process alive. */
   timeout(ms: number): AbortSignal;
 }
 
@@ -43,8 +43,13 @@ export const systemClock: Clock = {
     }
   },
   timer(ms, onDue) {
-    const timer = setTimeout(onDue, ms);
+    let timer: NodeJS.Timeout;
+    const wait = (left: number): void => {
+      const onEnd = left > LONGEST_TIMER_MS ? () => wait(left - LONGEST_TIMER_MS) : onDue;
+      timer = setTimeout(onEnd, Math.min(left, LONGEST_TIMER_MS));
+    };
+    wait(ms);
     return () => clearTimeout(timer);
   },
-  timeout: (ms) => AbortSignal.timeout(ms),
+  timeout: (ms) => AbortSignal.timeout(Math.min(ms, LONGEST_TIMER_MS)),
 };

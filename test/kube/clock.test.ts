@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import tap from "tap";
 import { systemClock } from "../../src/clock.ts";
@@ -15,4 +16,35 @@ await tap.test("systemClock.sleep() waits for durations that are too long for a 
   await t.rejects(sleep, { message: "enough" });
   await systemClock.sleep(0);
   await systemClock.sleep(1);
+});
+
+await tap.test("systemClock.timer() and timeout() wait for durations that are too long for a timer", async (t) => {
+  let calls = 0;
+  const cancels = [2 ** 31, 2 * (2 ** 31 - 1) + 1, Number.POSITIVE_INFINITY].map((ms) =>
+    systemClock.timer(ms, () => calls++),
+  );
+  const limits = [2 ** 31, 2 ** 40].map((ms) => systemClock.timeout(ms));
+  const short = Promise.withResolvers<void>();
+  systemClock.timer(1, short.resolve);
+  await short.promise;
+  await delay(500);
+  cancels.forEach((cancel) => cancel());
+  t.equal(calls, 0);
+  t.notOk(limits.some(({ aborted }) => aborted));
+});
+
+// In a process of its own: nothing else may keep it alive.
+await tap.test("systemClock.timer() keeps the process alive until it is over, and timeout() does not", async (t) => {
+  const module = JSON.stringify(new URL("../../src/clock.ts", import.meta.url));
+  const run = (text: string): string =>
+    execFileSync(
+      process.execPath,
+      ["--input-type=module", "-e", `const { systemClock } = await import(${module}); ${text}`],
+      {
+        encoding: "utf8",
+      },
+    );
+  t.equal(run('systemClock.timer(300, () => console.log("due"))'), "due\n");
+  t.equal(run('systemClock.timer(600_000, () => undefined)(); console.log("cancelled")'), "cancelled\n");
+  t.equal(run('systemClock.timeout(600_000); console.log("no longer")'), "no longer\n");
 });
