@@ -64,9 +64,9 @@ export class FollowedMark {
     const { clock, logger, onChange } = this.#options;
     const isNew = !this.isKnown || !isSameMark(this.mark, mark);
     if (mark !== undefined && this.mark?.since !== mark.since) {
-      logger.warn({ ...mark }, "Suspended all migrations");
+      logger.warn({ ...mark }, "All migrations are suspended");
     } else if (mark === undefined && this.mark !== undefined) {
-      logger.info("Resumed all migrations");
+      logger.info("Migrations are no longer suspended all together");
     }
     this.#mark = mark;
     if (isNew || clock.monotonic() - this.#toldAt >= TELL_EVERY_MS) {

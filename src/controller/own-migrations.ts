@@ -31,8 +31,11 @@ export async function ownMigrations({ client, clock, logger, random, signal }: O
   try {
     const { changed, refused } = await ownMigrationsByCrd({ client, clock, retrier, signal });
     failures.worked();
-    if (changed + refused.length > 0) {
-      logger.info({ changed, refused }, "Made the CRD the owner of migrations that a ClusterRole owned");
+    if (changed > 0) {
+      logger.info({ changed }, "Made the CRD the owner of migrations that a ClusterRole owned");
+    }
+    if (refused.length > 0) {
+      logger.warn({ refused }, "Cannot make the CRD the owner of some migrations that a ClusterRole owns");
     }
   } catch (error) {
     if (!signal.aborted) {

@@ -103,7 +103,7 @@ export function addProcessMetrics(registry: Registry): void {
 export async function startHealthServer(options: HealthServerOptions): Promise<HealthServer> {
   const { host, port, ...appOptions } = options;
   const app = buildHealthApp(appOptions);
-  await app.listen({ host, port });
+  await app.listen({ host, port, listenTextResolver: () => "Listening for probes" });
   const { port: actualPort } = app.server.address() as AddressInfo;
   return {
     url: `http://${host.includes(":") ? `[${host}]` : host}:${actualPort}`,

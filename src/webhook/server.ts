@@ -118,7 +118,7 @@ class DrainingServer implements WebhookServer {
   async listen(): Promise<void> {
     const { host, port } = this.#options;
     try {
-      await this.#app.listen({ host, port });
+      await this.#app.listen({ host, port, listenTextResolver: () => "Listening for reviews" });
     } catch (error) {
       this.#unsubscribe();
       throw error;

@@ -1,3 +1,4 @@
+import pino from "pino";
 import tap from "tap";
 import { request } from "undici";
 
@@ -68,6 +69,17 @@ await tap.test("startHealthServer() serves metrics over HTTP, those of the proce
   t.match(answer.headers["content-type"], /^text\/plain; version=/);
   t.match(text, /^ksvm_leader 1$/m);
   t.match(text, /^process_resident_memory_bytes \d+$/m);
+});
+
+await tap.test("startHealthServer() logs a constant: Fastify's own message has the address in it", async (t) => {
+  const lines: string[] = [];
+  const logger = pino(
+    { level: "info", base: null, timestamp: false },
+    { write: (line: string) => void lines.push(line) },
+  );
+  const server = await startHealthServer({ host: "127.0.0.1", port: 0, liveness, readiness, registry, logger });
+  await server.close();
+  t.same(lines, ['{"level":30,"msg":"Listening for probes"}\n']);
 });
 
 await tap.test("startHealthServer() closes although a probe keeps its connection", async (t) => {

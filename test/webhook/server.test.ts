@@ -54,6 +54,13 @@ await tap.test("startWebhookServer() reviews over TLS on a free port, and counts
   t.match(await metrics.registry.metrics(), /^ksvm_certificate_reloads_total\{result="loaded"\} 1$/m);
 });
 
+await tap.test("startWebhookServer() logs constants: Fastify's own message has the address in it", async (t) => {
+  const messages: unknown[] = [];
+  const write = (line: string): void => void messages.push((JSON.parse(line) as { msg: unknown }).msg);
+  await serve(t, { logger: pino({ level: "info" }, { write }) });
+  t.same(messages, ["Took a serving certificate into use", "Listening for reviews"]);
+});
+
 await tap.test("startWebhookServer() speaks nothing older than TLS 1.2, also after a reload", async (t) => {
   const { server, certificate } = await serve(t);
   for (const { caPem, pair } of [first, second]) {
