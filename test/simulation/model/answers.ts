@@ -101,13 +101,13 @@ export function invalid(
   causes: readonly InvalidField[],
 ): Refusal {
   const kind = of.group === "" ? of.kind : `${of.kind}.${of.group}`;
-  const texts = causes.map(({ body, field }) => `${field}: ${body}`);
+  const texts = [...new Set(causes.map(({ body, field }) => `${field}: ${body}`))];
   const all = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
   return new Refusal({
     code: 422,
     reason: "Invalid",
     details: {
-      name,
+      ...(name === "" ? {} : { name }),
       ...(of.group === "" ? {} : { group: of.group }),
       kind: of.kind,
       causes: causes.map(({ body, field, reason = "FieldValueInvalid" }) => ({ reason, message: body, field })),
@@ -169,12 +169,18 @@ export function errorAnswer(error: unknown, now: number): ModelAnswer {
       ? answer
       : { ...answer, headers: { ...answer.headers, "retry-after": String(retryAfterSeconds) } };
   }
-  if (error instanceof PathNotServed) return textAnswer(404, "404 page not found\n", now);
+  if (error instanceof PathNotServed) return textAnswer(404, "404 page not found\n", { now });
   throw error;
 }
 
-export function textAnswer(status: number, body: string, now: number): ModelAnswer {
-  return { status, headers: { "content-type": "text/plain; charset=utf-8", date: httpDate(now) }, body };
+/** @param version of the format of metrics, such as `0.0.4` */
+export function textAnswer(
+  status: number,
+  body: string,
+  { now, version }: { readonly now: number; readonly version?: string },
+): ModelAnswer {
+  const type = `text/plain; ${version === undefined ? "" : `version=${version}; `}charset=utf-8${version === undefined ? "" : "; escaping=underscores"}`;
+  return { status, headers: { "content-type": type, date: httpDate(now) }, body };
 }
 
 let [lastSecond, lastText] = [Number.NaN, ""];

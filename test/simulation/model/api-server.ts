@@ -1,7 +1,8 @@
 import type { DenyRule } from "./access-table.ts";
 import { AdmissionRegistry, ADMISSION_PREFIXES } from "./admission-registry.ts";
 import { runCrdControllers } from "./crd-controllers.ts";
-import { CRD_PREFIX, CrdRegistry } from "./crd-registry.ts";
+import { convertAhead } from "./conversion-ahead.ts";
+import { CRD_PREFIX, CrdRegistry, prefixOfCrd } from "./crd-registry.ts";
 import type { SimEtcd } from "./etcd.ts";
 import { deleteIdentityLease, renewIdentityLease } from "./identity-leases.ts";
 import type { ListRequest } from "./lists.ts";
@@ -48,6 +49,7 @@ export class SimApiServer implements RequestContext {
   denied: readonly DenyRule[] = [];
   isPrompt: boolean;
   cache: WatchCacheState;
+  readonly initializing = new Set<string>();
   readonly #watches = new Set<OpenWatch>();
   /** When its process started, in milliseconds since the Unix epoch. */
   startedAt: number;
@@ -88,7 +90,12 @@ export class SimApiServer implements RequestContext {
   /** Has the request handler follow CRDs: all, or those with these names. */
   followCrds(...names: readonly string[]): void {
     for (const name of names.length > 0 ? names : this.#crdNames(this.handlers)) {
+      const before = this.handlers.get(name);
       const ended = this.handlers.follow(name, this.etcd.get(`${CRD_PREFIX}${name}`), this.etcd.revision);
+      const handler = this.handlers.get(name);
+      if (handler !== undefined && handler.since !== before?.since) {
+        convertAhead(this, handler, this.etcd.range(prefixOfCrd(handler)));
+      }
       if (ended === undefined) continue;
       for (const watch of this.#watches) {
         if (watch.kind.crd?.facts.uid === ended.facts.uid) watch.end();
@@ -152,7 +159,7 @@ export class SimApiServer implements RequestContext {
   }
 
   renewLease(): void {
-    renewIdentityLease(this.etcd, this.name, { holder: String(this.startedAt), now: this.clock.now() });
+    renewIdentityLease(this.etcd, this.name, { process: String(this.startedAt), now: this.clock.now() });
   }
 
   deleteLease(): void {
@@ -178,7 +185,8 @@ export class SimApiServer implements RequestContext {
 
   /** Called after each write through this API server. */
   wrote(kind: ServedKind): void {
-    if (this.isPrompt && kind.prefix === CRD_PREFIX) this.runControllers();
+    const isAwaited = kind.prefix === CRD_PREFIX || kind.crd?.facts.isTerminating === true;
+    if (this.isPrompt && isAwaited) this.runControllers();
   }
 
   #freshCache(): WatchCacheState {
@@ -211,5 +219,7 @@ export class SimApiServer implements RequestContext {
   #advance(entry: EtcdEntry): void {
     this.cache = { ...this.cache, revision: entry.modRevision };
     for (const watch of this.#watches) watch.deliver(entry);
+    const handler = this.handlers.ofKey(entry.key);
+    if (handler !== undefined) convertAhead(this, handler, [entry]);
   }
 }

@@ -34,6 +34,6 @@ function kindsOf(builtIn: BuiltIn, release: Release): readonly ServedKind[] {
     namespaced: builtIn.namespaced,
     prefix: builtIn.prefix,
     storedApiVersion: apiVersionOf(stored.group, stored.version),
-    storageVersionHash: storageVersionHashOf(stored.group, stored.version, kind),
+    storageVersionHash: storageVersionHashOf(stored.group, builtIn.hashedAs ?? stored.version, kind),
   }));
 }

@@ -30,7 +30,8 @@ export async function convert(
   const review = { kind: "ConversionReview", apiVersion: "apiextensions.k8s.io/v1", request };
   const answer = await context.io.callWebhook(`${url}?timeout=30s`, JSON.stringify(review), TIMEOUT_MS);
   const of = `conversion webhook for ${object.apiVersion}, Kind=${kind.kind}`;
-  const converted = convertedObjects(of, uid, answer);
+  const said = "error" in answer ? { error: `Post ${JSON.stringify(`${url}?timeout=30s`)}: ${answer.error}` } : answer;
+  const converted = convertedObjects(of, uid, said);
   if (converted.length !== 1) throw plainError(`${of} returned ${converted.length} objects, expected 1`);
   const result = converted[0] as ModelObject;
   const problem = problemWith(object, result, apiVersion);

@@ -3,6 +3,7 @@ import { storageVersionHashOf } from "../../../src/api/crd.ts";
 import { apiVersionOf } from "../../../src/kube/resources.ts";
 import { isSame, type ModelObject } from "./model-object.ts";
 import type { CrdFacts, CrdNames, CrdStorage, CrdVersionFacts, ServedKind } from "./served-kinds.ts";
+import type { Schema } from "./schemas.ts";
 import type { EtcdEntry } from "./timeline.ts";
 
 /** Where etcd has the CRDs. */
@@ -11,10 +12,17 @@ export const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefiniti
 /** What one part of one API server knows of the CRDs. It follows when it is told to. */
 export class CrdRegistry {
   readonly #byName = new Map<string, CrdStorage>();
+  #withWebhook: readonly CrdStorage[] = [];
 
   /** By `plural.group`. */
   get(name: string): CrdStorage | undefined {
     return this.#byName.get(name);
+  }
+
+  /** Of the objects that a key of etcd is about, where a webhook converts them. */
+  ofKey(key: string): CrdStorage | undefined {
+    for (const crd of this.#withWebhook) if (key.startsWith(prefixOfCrd(crd))) return crd;
+    return undefined;
   }
 
   all(): Iterable<CrdStorage> {
@@ -29,6 +37,7 @@ export class CrdRegistry {
     const before = this.#byName.get(name);
     if (entry === undefined) {
       this.#byName.delete(name);
+      this.#findWebhooks();
       return before;
     }
     const facts = crdFactsOf(entry);
@@ -36,8 +45,18 @@ export class CrdRegistry {
     const isKept = before !== undefined && before.facts.uid === facts.uid && isSame(before.facts.spec, facts.spec);
     const fresh = { since: revision, converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>() };
     this.#byName.set(name, isKept ? { ...before, facts } : { facts, ...fresh });
+    this.#findWebhooks();
     return isKept ? undefined : before;
   }
+
+  #findWebhooks(): void {
+    this.#withWebhook = [...this.#byName.values()].filter(({ facts }) => facts.conversionUrl !== undefined);
+  }
+}
+
+/** Where etcd has the objects of a CRD. */
+export function prefixOfCrd({ facts: { group, names } }: CrdStorage): string {
+  return `/registry/${group}/${names.plural}/`;
 }
 
 const factsOfEntries = new WeakMap<EtcdEntry, CrdFacts>();
@@ -54,10 +73,11 @@ export function crdFactsOf(entry: EtcdEntry): CrdFacts {
 
 function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFacts {
   const names = spec.names as unknown as CrdNames;
-  const versions = spec.versions.map(({ name, served, subresources }) => ({
+  const versions = spec.versions.map(({ name, schema, served, subresources }) => ({
     name,
     served,
     hasStatus: (subresources as { status?: unknown } | undefined)?.status !== undefined,
+    schema: (schema as { openAPIV3Schema?: Schema } | undefined)?.openAPIV3Schema,
   }));
   const isTrue = (type: string): boolean =>
     (status?.conditions ?? []).some((condition) => condition.type === type && condition.status === "True");
@@ -77,7 +97,7 @@ function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFac
   return { ...facts, kinds: new Map(versions.map((version) => [version.name, kindOf(facts, version)])) };
 }
 
-function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name }: CrdVersionFacts): Omit<ServedKind, "crd"> {
+function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name, schema }: CrdVersionFacts): Omit<ServedKind, "crd"> {
   const { group, names, namespaced, storageVersion } = facts;
   return {
     group,
@@ -90,6 +110,7 @@ function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name }: CrdVersionF
     singular: names.singular,
     shortNames: names.shortNames,
     apiVersion: apiVersionOf(group, name),
+    schema,
     hasGeneration: true,
     prefix: `/registry/${group}/${names.plural}/`,
     storedApiVersion: apiVersionOf(group, storageVersion),

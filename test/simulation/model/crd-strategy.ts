@@ -15,18 +15,54 @@ interface CrdSpec extends Fields {
   readonly conversion?: Fields;
 }
 
-interface CrdStatus extends Fields {
+/** `status` of a CRD. */
+export interface CrdStatus extends Fields {
   readonly storedVersions?: readonly string[];
+  readonly conditions?: readonly CrdCondition[] | null;
+  readonly acceptedNames?: unknown;
 }
 
-/** A CRD as its defaults make it. */
-function crdDefaulted(crd: ModelObject): ModelObject {
-  const spec = crd["spec"] as CrdSpec;
-  const { conversion, names } = spec;
-  if (conversion !== undefined && names.singular !== undefined && names.listKind !== undefined) return crd;
+/** One of its conditions. */
+export interface CrdCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly lastTransitionTime?: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** The status with a condition in the place of the one that it has of this type. */
+export function withCondition(status: CrdStatus, condition: CrdCondition): CrdStatus {
+  const conditions = status.conditions ?? [];
+  const at = conditions.findIndex(({ type }) => type === condition.type);
+  return { ...status, conditions: at === -1 ? [...conditions, condition] : conditions.with(at, condition) };
+}
+
+/**
+ * A CRD as its defaults make it.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/defaults.go
+ */
+export function crdDefaulted(crd: ModelObject): ModelObject {
+  const { conversion, names } = crd["spec"] as CrdSpec;
   const { listKind = `${names.kind}List`, singular = names.kind.toLowerCase() } = names as Partial<CrdNames>;
-  const full = { ...names, listKind, singular };
-  return { ...crd, spec: { ...spec, names: full, conversion: conversion ?? { strategy: "None" } } };
+  const isWhole = conversion !== undefined && names.singular === singular && names.listKind === listKind;
+  const spec = { ...(crd["spec"] as CrdSpec), names: { ...names, listKind, singular }, conversion: conversion ?? NONE };
+  const status = crd["status"] as CrdStatus | undefined;
+  const whole = isWhole ? crd : { ...crd, spec };
+  if (status === undefined) return whole;
+  const conditions = status.conditions?.map(withoutEmptyTexts);
+  const isSaid = conditions?.every((condition, at) => condition === status.conditions?.[at]) ?? true;
+  const said = isSaid ? whole : { ...whole, status: { ...status, conditions } };
+  return (status.storedVersions ?? []).length === 0 ? withStoredVersion(said) : said;
+}
+
+const NONE = { strategy: "None" };
+
+function withoutEmptyTexts(condition: CrdCondition): CrdCondition {
+  const { message, reason, ...rest } = condition;
+  if (message !== "" && reason !== "") return condition;
+  return { ...rest, ...(reason ? { reason } : {}), ...(message ? { message } : {}) };
 }
 
 /**
@@ -88,23 +124,12 @@ function assertCrd(crd: ModelObject): void {
     throw invalid({ group: "apiextensions.k8s.io", kind: "CustomResourceDefinition" }, name, causes);
 }
 
-/** What the strategy of a CRD makes of it; any other object stays as it is. @throws {Refusal} 422 */
-export function prepared(
-  kind: ServedKind,
-  before: ModelObject | undefined,
-  after: ModelObject,
-  subresource: string | undefined,
-): ModelObject {
-  if (!isCrdKind(kind) || subresource !== undefined) return after;
+/** What the strategy of a CRD makes of it. @throws {Refusal} 422 */
+export function crdPrepared(before: ModelObject | undefined, after: ModelObject): ModelObject {
   const crd = withStoredVersion(after);
-  if (before === undefined || !isSame(before["spec"], crd["spec"]) || before["status"] !== crd["status"])
-    assertCrd(crd);
+  const isChecked = before === undefined || !isSame(before["spec"], crd["spec"]) || before["status"] !== crd["status"];
+  if (isChecked) assertCrd(crd);
   return crd;
-}
-
-/** An object with its defaults: the model knows those of CRDs. */
-export function defaulted(kind: ServedKind, object: ModelObject): ModelObject {
-  return isCrdKind(kind) ? crdDefaulted(object) : object;
 }
 
 /** Whether a resource is that of the CRDs. */
@@ -117,7 +142,6 @@ export const CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io";
 
 /** A CRD that is marked for deletion. */
 export function withTerminating(crd: ModelObject, now: number): ModelObject {
-  const status = (crd["status"] ?? {}) as { readonly conditions?: readonly object[] | null };
   const condition = {
     type: "Terminating",
     status: "True",
@@ -125,5 +149,5 @@ export function withTerminating(crd: ModelObject, now: number): ModelObject {
     reason: "InstanceDeletionPending",
     message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
   };
-  return { ...crd, status: { ...status, conditions: [...(status.conditions ?? []), condition] } };
+  return { ...crd, status: withCondition((crd["status"] ?? {}) as CrdStatus, condition) };
 }

@@ -1,6 +1,6 @@
 import { alreadyExists, conflict, invalid, Refusal } from "./answers.ts";
 import { assertNamespace, isAnythingAsked, mutated, validate } from "./admission.ts";
-import { defaulted, prepared } from "./crd-strategy.ts";
+import { decoded, prepared } from "./strategies.ts";
 import { managedByUpdate } from "./managed-fields.ts";
 import { type ModelObject, without } from "./model-object.ts";
 import { asCreated, assertKind, cleaned, placed, withManaged, writerOf } from "./object-meta.ts";
@@ -20,7 +20,7 @@ import {
 export async function create(context: ServerContext, write: Omit<Write, "name">, body: unknown): Promise<Written> {
   const { kind, manager, namespace } = write;
   assertKind(body, kind);
-  assertNotTerminating(kind);
+  assertNotTerminating(kind, body.metadata.name ?? "");
   const sent = placed(cleaned(body), namespace);
   if (sent.metadata.name === undefined && sent.metadata.generateName === undefined) {
     const cause = {
@@ -31,12 +31,9 @@ export async function create(context: ServerContext, write: Omit<Write, "name">,
     throw invalid(kind, "", [cause]);
   }
   const wiped = { ...sent, metadata: without(sent.metadata, "uid", "creationTimestamp", "deletionTimestamp") };
-  const managed = managedByUpdate(
-    undefined,
-    defaulted(kind, wiped),
-    writerOf(context, kind, { manager, subresource: undefined }),
-  );
-  const object = await admittedCreate(context, { ...write, name: "" }, withManaged(wiped, managed));
+  const whole = decoded(kind, wiped);
+  const managed = managedByUpdate(undefined, whole, writerOf(context, kind, { manager, subresource: undefined }));
+  const object = await admittedCreate(context, { ...write, name: "" }, withManaged(whole, managed));
   return { object: await store(context, { ...write, name: object.metadata.name ?? "" }, object), wasCreated: true };
 }
 
@@ -56,7 +53,7 @@ export async function createByApply(
       `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`,
     );
   }
-  assertNotTerminating(kind);
+  assertNotTerminating(kind, name);
   const object = await admittedCreate(context, write, changed);
   try {
     return await store(context, write, object);
@@ -73,7 +70,7 @@ async function admittedCreate(context: ServerContext, write: Write, object: Mode
   assertNamespace(context, attributes);
   const isAsked = isAnythingAsked(context, attributes);
   const wanted = isAsked ? ((await mutated(context, attributes)) ?? object) : object;
-  const created = prepared(kind, undefined, asCreated(context, kind, cleaned(defaulted(kind, wanted))), undefined);
+  const created = prepared(kind, undefined, asCreated(context, kind, cleaned(decoded(kind, wanted))), undefined);
   if (isAsked) await validate(context, { ...attributes, name: created.metadata.name ?? "", object: created });
   return withManaged(created, created.metadata.managedFields);
 }

@@ -1,4 +1,5 @@
 import { conflict, notFound } from "./answers.ts";
+import type { Preconditions } from "./requests.ts";
 import { isAnythingAsked, validate } from "./admission.ts";
 import { CRD_FINALIZER, isCrdKind, withTerminating } from "./crd-strategy.ts";
 import type { ModelObject } from "./model-object.ts";
@@ -9,11 +10,7 @@ import type { EtcdEntry } from "./timeline.ts";
 import { admittedOf, keyOf, type Write } from "./write-request.ts";
 
 /** Deletes an object, or marks it where it has finalizers. @returns what to answer @throws {Refusal} */
-export async function remove(
-  context: ServerContext,
-  write: Write,
-  preconditions: { readonly uid?: string; readonly resourceVersion?: string },
-): Promise<object> {
+export async function remove(context: ServerContext, write: Write, preconditions: Preconditions): Promise<object> {
   const { isDryRun, kind, name } = write;
   for (;;) {
     const entry = context.etcd.get(keyOf(write));
@@ -23,7 +20,7 @@ export async function remove(
     const attributes = admittedOf(write, "DELETE", { object: undefined, oldObject: object });
     if (isAnythingAsked(context, attributes)) await validate(context, attributes);
     await context.io.hold("admitted");
-    const marked = markedForDeletion(context, kind, object);
+    const marked = markedForDeletion(kind, object, context.clock.now());
     const { group, resource } = kind;
     const details = { name, ...(group === "" ? {} : { group }), kind: resource, uid: object.metadata.uid };
     const success = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success", details };
@@ -49,9 +46,10 @@ async function putMarked(
   return context.etcd.put(entry.key, { object: stored, encryptionKey: keyFor(context, kind) }, entry.modRevision);
 }
 
-function markedForDeletion({ clock }: ServerContext, kind: ServedKind, object: ModelObject): ModelObject | undefined {
+/** An object that has finalizers, or a CRD, as a DELETE marks it; `undefined` for one that goes at once. */
+export function markedForDeletion(kind: ServedKind, object: ModelObject, now: number): ModelObject | undefined {
   const isCrd = isCrdKind(kind);
-  const { deletionTimestamp = timeText(clock.now()), finalizers = [], generation } = object.metadata;
+  const { deletionTimestamp = timeText(now), finalizers = [], generation } = object.metadata;
   if (finalizers.length === 0 && (!isCrd || object.metadata.deletionTimestamp !== undefined)) return undefined;
   if (object.metadata.deletionTimestamp !== undefined) return object;
   const all = isCrd && !finalizers.includes(CRD_FINALIZER) ? [...finalizers, CRD_FINALIZER] : finalizers;
@@ -61,20 +59,29 @@ function markedForDeletion({ clock }: ServerContext, kind: ServedKind, object: M
     ...object,
     metadata: { ...object.metadata, deletionTimestamp, ...grace, ...counted, finalizers: all },
   };
-  return isCrd ? withTerminating(marked, clock.now()) : marked;
+  return isCrd ? withTerminating(marked, now) : marked;
 }
 
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/registry/rest/delete.go */
 function assertPreconditions(
   { kind, name }: Write,
   { metadata }: ModelObject,
-  { resourceVersion, uid }: { readonly uid?: string; readonly resourceVersion?: string },
+  { resourceVersion, uid }: Preconditions,
 ): void {
+  const isCrd = isCrdKind(kind);
+  const of = isCrd ? kind : { group: kind.group, resource: kind.kind };
   if (uid !== undefined && uid !== metadata.uid) {
-    const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${metadata.uid ?? ""}`;
-    throw conflict(kind, name, why);
+    const found = metadata.uid ?? "";
+    const why = isCrd
+      ? `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${found}`
+      : `the UID in the precondition (${uid}) does not match the UID in record (${found}). The object might have been deleted and then recreated`;
+    throw conflict(of, name, why);
   }
   if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
-    const found = `ResourceVersion in object meta: ${metadata.resourceVersion ?? ""}`;
-    throw conflict(kind, name, `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ${found}`);
+    const found = metadata.resourceVersion ?? "";
+    const why = isCrd
+      ? `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ResourceVersion in object meta: ${found}`
+      : `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${found}). The object might have been modified`;
+    throw conflict(of, name, why);
   }
 }

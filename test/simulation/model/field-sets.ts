@@ -38,7 +38,8 @@ const NOTHING: Difference = { written: undefined, removed: undefined };
 /** Compares two values of a field, which is named without its `f:`. */
 export function differenceOf(field: string, before: unknown, after: unknown): Difference {
   if (before === after) return NOTHING;
-  if (before === undefined) return { written: everythingIn(field, after), removed: undefined };
+  if (before === after) return NOTHING;
+  if (before === undefined || before === null) return { written: everythingIn(field, after), removed: undefined };
   if (after === undefined) return { written: undefined, removed: everythingIn(field, before) };
   const [left, right] = [childrenOf(field, before), childrenOf(field, after)];
   if (left === undefined || right === undefined)

@@ -24,13 +24,13 @@ export function identityOf(host: string): string {
 export function renewIdentityLease(
   etcd: SimEtcd,
   host: string,
-  { holder, now }: { readonly holder: string; readonly now: number },
+  { process, now }: { readonly process: string; readonly now: number },
 ): void {
   const name = identityOf(host);
   const key = `/registry/leases/kube-system/${name}`;
   const found = etcd.get(key);
   const spec = {
-    holderIdentity: `${name}_${holder}`,
+    holderIdentity: `${name}_${process}`,
     leaseDurationSeconds: DURATION_SECONDS,
     renewTime: microTimeText(now),
   };

@@ -1,5 +1,4 @@
 import { badRequest, expired, Refusal } from "./answers.ts";
-import { isConvertedByWebhook } from "./conversion.ts";
 import { EtcdError } from "./etcd.ts";
 import type { ModelObject } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
@@ -26,51 +25,40 @@ const INCONSISTENT_CONTINUE =
 /** Answers a list. @returns the JSON text @throws {Refusal} */
 export async function list(context: ServerContext, request: ListRequest): Promise<string> {
   const { kind, query } = request;
+  assertInitialized(context, request);
   const selector = selectorOf(query);
   const limit = Number(query.get("limit") ?? 0);
-  const { entries, isCached, revision } = range(context, request);
+  const name = /^metadata\.name=([^,]+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
+  const { entries, revision } = range(context, request);
   const items: ModelObject[] = [];
   let [rest, last] = [0, ""];
   for (const entry of entries) {
+    // By name, no other object is looked at: nor is it converted.
+    if (name !== undefined && !entry.key.endsWith(`/${name}`)) continue;
     const isFull = limit > 0 && items.length >= limit;
     // Without a selector what remains is counted, and with one it is only asked whether there is more.
     if (isFull) {
       rest++;
       continue;
     }
-    const object = decodeNow(context, kind, entry) ?? (await convertedItem(context, request, entry, isCached));
+    const object = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry, true));
     last = entry.key;
     if (selector === undefined || selector(object)) items.push(object);
   }
-  // A list of whole custom resources says that nothing follows, and no other list does.
-  const isSaid = kind.crd !== undefined && !request.isMetadata;
   const more =
     rest === 0
-      ? isSaid
-        ? ',"continue":""'
-        : ""
+      ? ""
       : continueFields({ kind: request, last, revision, rest: selector === undefined ? rest : undefined });
-  return listText(request, items, `{"resourceVersion":"${revision}"${more}}`);
-}
-
-/** A list without a limit comes from the watch cache, which cannot be filled while the webhook cannot convert all of it. */
-async function convertedItem(
-  context: ServerContext,
-  { kind, query }: ListRequest,
-  entry: EtcdEntry,
-  isCached: boolean,
-): Promise<ModelObject> {
-  try {
-    return await decode(context, kind, entry, true);
-  } catch (error) {
-    const isOfCache = isCached || !query.has("limit");
-    throw isOfCache && isConvertedByWebhook(kind) && error instanceof Refusal ? reinitializing() : error;
-  }
+  return listText(request, items, { revision, more });
 }
 
 /** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go */
-export function reinitializing(): Refusal {
-  return new Refusal({
+export function assertInitialized({ initializing }: ServerContext, { kind, query }: ListRequest): void {
+  if (kind.crd === undefined || !initializing.has(kind.crd.facts.name)) return;
+  const isSelective = query.has("labelSelector") || query.has("fieldSelector");
+  // Pages of everything are read from etcd as long as the watch cache is not there.
+  if (query.get("watch") === null && query.has("limit") && !isSelective) return;
+  throw new Refusal({
     code: 429,
     reason: "TooManyRequests",
     details: { retryAfterSeconds: 1 },
@@ -81,7 +69,6 @@ export function reinitializing(): Refusal {
 interface Range {
   readonly entries: readonly EtcdEntry[];
   readonly revision: number;
-  readonly isCached: boolean;
 }
 
 function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
@@ -89,27 +76,25 @@ function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
   const prefix = prefixOf(request);
   const token = query.get("continue") ?? "";
   const resourceVersion = query.get("resourceVersion") ?? "";
-  if (token !== "") {
-    if (resourceVersion !== "" && resourceVersion !== "0") {
-      throw badRequest("specifying resource version is not allowed when using continue");
-    }
-    return continued(etcd, { prefix, token });
+  if (token !== "" && resourceVersion !== "" && resourceVersion !== "0") {
+    throw badRequest("specifying resource version is not allowed when using continue");
   }
+  if (token !== "") return continued(etcd, { prefix, token });
   if (resourceVersion === "") {
     const { revision } = etcd;
-    return { entries: etcd.range(prefix), revision, isCached: false };
+    return { entries: etcd.range(prefix), revision };
   }
   const asked = revisionOf(resourceVersion);
   if (query.get("resourceVersionMatch") === "Exact") {
     try {
-      return { entries: etcd.range(prefix, asked), revision: asked, isCached: false };
+      return { entries: etcd.range(prefix, asked), revision: asked };
     } catch (error) {
       if (!(error instanceof EtcdError) || asked > etcd.revision) throw tooLarge(asked, etcd.revision);
       throw expired("The resourceVersion for the provided list is too old.");
     }
   }
   if (asked > cache.revision) throw tooLarge(asked, cache.revision);
-  return { entries: cache.timeline.range(prefix, cache.revision), revision: cache.revision, isCached: true };
+  return { entries: cache.timeline.range(prefix, cache.revision), revision: cache.revision };
 }
 
 function continued(
@@ -120,7 +105,7 @@ function continued(
   const from = `${prefix}${start}`;
   const revision = asked < 0 ? etcd.revision : asked;
   try {
-    return { entries: etcd.range(prefix, revision, from), revision, isCached: false };
+    return { entries: etcd.range(prefix, revision, from), revision };
   } catch (error) {
     if (!(error instanceof EtcdError)) throw error;
     if (revision > etcd.revision) throw tooLarge(revision, etcd.revision);
@@ -191,14 +176,22 @@ function decodeToken(token: string): { readonly revision: number; readonly start
   throw badRequest("continue key is not valid");
 }
 
-function listText({ isMetadata, kind }: ListRequest, items: readonly ModelObject[], metadata: string): string {
+function listText(
+  { isMetadata, kind }: ListRequest,
+  items: readonly ModelObject[],
+  { more, revision }: { readonly more: string; readonly revision: number },
+): string {
+  const metadata = `{"resourceVersion":"${revision}"${more}}`;
   if (isMetadata) {
     const texts = items.length === 0 ? "null" : `[${items.map(partialTextOf).join(",")}]`;
     return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":${metadata},"items":${texts}}`;
   }
-  // Items of built-in lists have neither apiVersion nor kind.
-  const texts = items.map((item) => (kind.crd === undefined ? typelessTextOf(item) : textOf(item))).join(",");
-  return `{"kind":"${kind.listKind}","apiVersion":"${kind.apiVersion}","metadata":${metadata},"items":[${texts}]}`;
+  const start = `{"kind":"${kind.listKind}","apiVersion":"${kind.apiVersion}"`;
+  // Items of built-in lists have neither apiVersion nor kind; lists of custom resources always have a continue token.
+  if (kind.crd === undefined)
+    return `${start},"metadata":${metadata},"items":[${items.map(typelessTextOf).join(",")}]}`;
+  const full = more === "" ? `{"continue":"","resourceVersion":"${revision}"}` : metadata;
+  return `${start},"metadata":${full},"items":[${items.map(textOf).join(",")}]}`;
 }
 
 const typeless = new WeakMap<ModelObject, string>();

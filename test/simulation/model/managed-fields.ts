@@ -93,7 +93,8 @@ export function applied(
     ...others.flatMap((other) => withFields(other, minus(other.fieldsV1, taken))),
     ...withFields(isChanged ? entry : withoutNewTime(entry, self), own),
   ]);
-  return { ...pruned, metadata: { ...pruned.metadata, managedFields } };
+  const metadata = without(pruned.metadata, "managedFields");
+  return { ...pruned, metadata: managedFields.length === 0 ? metadata : { ...metadata, managedFields } };
 }
 
 /** What `managedFields` hold is not compared. */

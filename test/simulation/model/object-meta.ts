@@ -56,12 +56,25 @@ function ignoredFields({ crd, hasStatus }: ServedKind, subresource: string | und
 /** What a create fills in. A writer cannot choose it. */
 export function asCreated(context: ServerContext, kind: ServedKind, object: ModelObject): ModelObject {
   const { generateName = "" } = object.metadata;
-  const name = object.metadata.name ?? `${generateName.slice(0, 58)}${context.etcd.nextId().slice(-5)}`;
+  const name = object.metadata.name ?? `${generateName.slice(0, 58)}${suffixOf(context.etcd.nextId())}`;
   const metadata = without(object.metadata, "resourceVersion", "selfLink", "deletionTimestamp", "generation");
   const system = { name, uid: context.etcd.nextId(), creationTimestamp: timeText(context.clock.now()) };
   const fresh = { ...metadata, ...system, ...(kind.hasGeneration ? { generation: 1 } : {}) };
   const created = { ...object, metadata: fresh };
   return kind.hasStatus ? without(created, "status") : created;
+}
+
+/** The letters of k8s.io/apimachinery/pkg/util/rand. */
+const LETTERS = "bcdfghjklmnpqrstvwxz2456789";
+
+function suffixOf(id: string): string {
+  let number = Number.parseInt(id.slice(-12), 16);
+  let suffix = "";
+  while (suffix.length < 5) {
+    suffix += LETTERS.charAt(number % LETTERS.length);
+    number = Math.floor(number / LETTERS.length);
+  }
+  return suffix;
 }
 
 /** @throws {Refusal} 400 where the object names another namespace, or another name, than the path */
@@ -135,7 +148,15 @@ function assertImmutable({ group, kind }: ServedKind, before: ModelObject, metad
       });
     }
   }
-  if (causes.length > 0) throw invalid({ group, kind }, before.metadata.name ?? "", causes);
+  const known = before.metadata.finalizers ?? [];
+  const added = (metadata.finalizers ?? []).filter((name) => !known.includes(name));
+  if (before.metadata.deletionTimestamp !== undefined && added.length > 0) {
+    const found = `[]string{${added.map((name) => JSON.stringify(name)).join(", ")}}`;
+    const why = `no new finalizers can be added if the object is being deleted, found new finalizers ${found}`;
+    causes.push({ field: "metadata.finalizers", body: `Forbidden: ${why}`, reason: "FieldValueForbidden" });
+  }
+  // Common validation and that of the strategy both say it.
+  if (causes.length > 0) throw invalid({ group, kind }, before.metadata.name ?? "", [...causes, ...causes]);
 }
 
 function isSpecChanged({ crd, hasStatus }: ServedKind, before: ModelObject, after: ModelObject): boolean {

@@ -16,12 +16,12 @@ import type { ModelObject } from "./model-object.ts";
 import { type ResourcePath, resourcePathOf } from "./paths.ts";
 import { isMetadataAsked, patchOf, preconditionsOf, replacementOf, writeOptionsOf } from "./requests.ts";
 import type { Release } from "./resource-table.ts";
-import { selectorOf } from "./selectors.ts";
 import { kindKey, type ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import { decode, partialTextOf, textOf } from "./stored-objects.ts";
 import type { ModelAnswer, ModelRequest, WatchSink } from "./types.ts";
 import { update } from "./updates.ts";
+import { assertWatchable } from "./watches.ts";
 import { keyOf, named, parsedBody, type Write, type Written } from "./write-request.ts";
 
 /** What requests need of their API server, beside what its parts share. */
@@ -49,14 +49,14 @@ async function answerPath(server: RequestContext, { method, path, user }: ModelR
   await server.io.hold("bound");
   if (method !== "GET") throw new PathNotServed();
   if (path === "/version") return json(server, 200, JSON.stringify(versionOf(server.release)));
-  if (path === "/metrics") return textAnswer(200, metricsOf(server), server.clock.now());
+  if (path === "/metrics") return textAnswer(200, metricsOf(server), { now: server.clock.now(), version: "0.0.4" });
   return json(server, 200, JSON.stringify(discoveryAnswer(server, path)));
 }
 
 async function answerResource(server: RequestContext, request: ModelRequest, path: ResourcePath): Promise<ModelAnswer> {
   const { method, query, user } = request;
   const isWatch = isTrue(query.get("watch"));
-  // Everyone who is known may ask what they may do (ClusterRole system:basic-user).
+  // Every user may ask what the user may do.
   if (path.resource === "selfsubjectaccessreviews") return reviewAccess(server, request);
   assertAllowed(server.denied, { ...path, user, verb: verbOf(method, path, isWatch) });
   const kind = kindAt(server, path);
@@ -72,8 +72,7 @@ async function answerResource(server: RequestContext, request: ModelRequest, pat
   }
   const asked = { kind, namespace: path.namespace, query, isMetadata: isMetadataAsked(request) };
   if (!isWatch) return json(server, 200, await list(server, asked));
-  // What is wrong with a selector is said before the watch is open.
-  selectorOf(query);
+  assertWatchable(server, asked);
   return jsonAnswer(200, (sink) => server.open(asked, sink), server.clock.now());
 }
 
@@ -176,7 +175,8 @@ function isTrue(value: string | null): boolean {
 function metricsOf({ startedAt }: RequestContext): string {
   const name = "process_start_time_seconds";
   const help = "Start time of the process since unix epoch in seconds.";
-  return `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${startedAt / 1_000}\n`;
+  const seconds = (startedAt / 1_000).toExponential().replace("e+9", "e+09");
+  return `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${seconds}\n`;
 }
 
 function versionOf({ gitVersion }: Release): object {

@@ -3,6 +3,7 @@ import { applied, managedByUpdate } from "./managed-fields.ts";
 import { isFields, type ModelObject } from "./model-object.ts";
 import { assertKind, withManaged, writerOf } from "./object-meta.ts";
 import { jsonPatched, mergePatched } from "./patches.ts";
+import { decoded } from "./strategies.ts";
 import type { ServerContext } from "./server-context.ts";
 import type { ModelRequest } from "./types.ts";
 import { type Change, parsedBody, type Write } from "./write-request.ts";
@@ -47,10 +48,16 @@ export function patchOf(
   }
   const patch = type === "application/json-patch+json" ? jsonPatched : mergePatched;
   if (patch === mergePatched && type !== "application/merge-patch+json") throw unsupported();
+  if (request.query.has("force")) {
+    const body = "Forbidden: may not be specified for non-apply patch";
+    throw invalid({ group: "meta.k8s.io", kind: "PatchOptions" }, "", [
+      { field: "force", body, reason: "FieldValueForbidden" },
+    ]);
+  }
   const body = parsedBody(request.body);
   if (patch === mergePatched && !isFields(body)) throw badRequest("error decoding patch: expected an object");
   const change: Change = (current) => {
-    const patched = patch(current, body) as ModelObject;
+    const patched = decoded(kind, patch(current, body) as ModelObject);
     return withManaged(patched, managedByUpdate(current, patched, writer));
   };
   return { change, mayCreate: false };
@@ -97,7 +104,8 @@ export function replacementOf(context: ServerContext, write: Write, request: Mod
       const cause = { field: "metadata.resourceVersion", body: "Invalid value: 0: must be specified for an update" };
       throw invalid({ group: kind.group, kind: kind.resource }, name, [cause]);
     }
-    return withManaged(body, managedByUpdate(current, body, writer));
+    const replacement = decoded(kind, body);
+    return withManaged(replacement, managedByUpdate(current, replacement, writer));
   };
 }
 

@@ -14,6 +14,8 @@ export interface BuiltIn {
   readonly hasGeneration?: boolean;
   /** Group and version that it is stored in, where it is not one of its own. */
   readonly storedAs?: { readonly group: string; readonly version: string };
+  /** The version that the storageVersionHash shows, where the model stores another one. */
+  readonly hashedAs?: string;
   readonly shortNames?: readonly string[];
 }
 
@@ -125,6 +127,8 @@ export const BUILT_INS: readonly BuiltIn[] = [
     versions: ["v1"],
     hasStatus: true,
     hasGeneration: true,
+    // They are stored as v1beta1, which the model spares itself: only its hash is seen.
+    hashedAs: "v1beta1",
     shortNames: ["crd", "crds"],
     prefix: "/registry/apiextensions.k8s.io/customresourcedefinitions/",
   },

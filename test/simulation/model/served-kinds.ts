@@ -1,5 +1,6 @@
 import { apiVersionOf } from "../../../src/kube/resources.ts";
 import type { ModelObject } from "./model-object.ts";
+import type { Schema } from "./schemas.ts";
 import type { EtcdEntry } from "./timeline.ts";
 
 /** One version of a resource, as one API server serves it at one moment: what a request is bound to. */
@@ -16,6 +17,8 @@ export interface ServedKind {
   readonly namespaced: boolean;
   readonly hasStatus: boolean;
   readonly hasGeneration: boolean;
+  /** Of a custom resource, where not anything goes. */
+  readonly schema?: Schema | undefined;
   /** Where etcd has its objects. */
   readonly prefix: string;
   /** What the API server writes. */
@@ -53,6 +56,8 @@ export interface CrdVersionFacts {
   readonly name: string;
   readonly served: boolean;
   readonly hasStatus: boolean;
+  /** `undefined` where anything goes. */
+  readonly schema: Schema | undefined;
 }
 
 /** `spec.names`. */

@@ -37,6 +37,8 @@ export interface ServerContext {
   readonly discovery: CrdRegistry;
   readonly admission: AdmissionRegistry;
   readonly cache: WatchCacheState;
+  /** The CRDs whose watch cache is not filled: their lists and watches get 429. */
+  readonly initializing: ReadonlySet<string>;
 }
 
 /** `metav1.Time`. */

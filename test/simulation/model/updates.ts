@@ -1,7 +1,7 @@
 import { modified, notFound } from "./answers.ts";
 import { assertNamespace, isAnythingAsked, mutated, validate } from "./admission.ts";
 import { createByApply } from "./creates.ts";
-import { defaulted, prepared } from "./crd-strategy.ts";
+import { decoded, prepared } from "./strategies.ts";
 import type { ModelObject } from "./model-object.ts";
 import { asUpdated, cleaned, placed, withOldTimes } from "./object-meta.ts";
 import type { ServerContext } from "./server-context.ts";
@@ -53,7 +53,7 @@ async function updateOnce(
   if ((wanted.metadata.resourceVersion ?? resourceVersion) !== resourceVersion) throw modified(kind, name);
   const after = withOldTimes(
     before,
-    prepared(kind, before, asUpdated(kind, before, cleaned(defaulted(kind, wanted)), subresource), subresource),
+    prepared(kind, before, asUpdated(kind, before, cleaned(decoded(kind, wanted)), subresource), subresource),
   );
   if (isAsked) await validate(context, { ...attributes, object: after });
   const isLast = after.metadata.deletionTimestamp !== undefined && after.metadata.finalizers === undefined;

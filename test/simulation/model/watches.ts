@@ -1,6 +1,6 @@
-import { expired, Refusal } from "./answers.ts";
+import { expired, plainError, Refusal } from "./answers.ts";
 import type { ModelObject } from "./model-object.ts";
-import { type ListRequest, prefixOf, revisionOf } from "./lists.ts";
+import { assertInitialized, type ListRequest, prefixOf, revisionOf } from "./lists.ts";
 import { type Selector, selectorOf } from "./selectors.ts";
 import type { ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
@@ -10,6 +10,17 @@ import type { WatchSink } from "./types.ts";
 
 /** API servers send a bookmark about once a minute. */
 const BOOKMARK_MS = 60_000;
+
+/** @throws {Refusal} where a watch is refused before it is open */
+export function assertWatchable(context: ServerContext, request: ListRequest): void {
+  assertInitialized(context, request);
+  selectorOf(request.query);
+  const asked = request.query.get("resourceVersion") ?? "";
+  if (!/^\d*$/.test(asked)) {
+    const text = JSON.stringify(asked);
+    throw plainError(`resourceVersion: Invalid value: ${text}: strconv.ParseUint: parsing ${text}: invalid syntax`);
+  }
+}
 
 /** A watch that a client has open. */
 export class OpenWatch {
@@ -51,8 +62,10 @@ export class OpenWatch {
       const isCurrent = resourceVersion === "";
       const [timeline, revision] = isCurrent ? [etcd.timeline, etcd.revision] : [cache.timeline, cache.revision];
       this.#revision = revision;
-      for (const entry of timeline.range(this.prefix, revision)) this.#send("ADDED", entry);
-      this.bookmark({ "k8s.io/initial-events-end": "true" });
+      for (const entry of timeline.range(this.prefix, revision)) {
+        if (this.#isSelected(entry)) this.#send("ADDED", entry);
+      }
+      this.bookmark('"annotations":{"k8s.io/initial-events-end":"true"},');
       return;
     }
     const since = Math.max(cache.since, this.kind.crd?.since ?? 0);
@@ -81,11 +94,8 @@ export class OpenWatch {
     else if (now >= this.#bookmarkAt) this.bookmark();
   }
 
-  /**
-   * Tells how far the watch is.
-   * @param annotations of the bookmark that ends what was there when the watch began
-   */
-  bookmark(annotations?: Readonly<Record<string, string>>): void {
+  /** Tells how far the watch is. @param more fields of its metadata */
+  bookmark(more = ""): void {
     this.#bookmarkAt = this.#context.clock.now() + BOOKMARK_MS;
     if (!this.#hasBookmarks || this.#isEnded) return;
     const { apiVersion, kind } = this.kind;
@@ -93,8 +103,7 @@ export class OpenWatch {
       ? '"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
       : `"kind":"${kind}","apiVersion":"${apiVersion}"`;
     const revision = Math.max(this.#revision, this.#context.cache.revision);
-    const metadata = JSON.stringify({ annotations, resourceVersion: String(revision) });
-    const line = `{"type":"BOOKMARK","object":{${type},"metadata":${metadata}}}`;
+    const line = `{"type":"BOOKMARK","object":{${type},"metadata":{${more}"resourceVersion":"${revision}"}}}`;
     this.#inOrder(() => this.#sink.event(line));
   }
 

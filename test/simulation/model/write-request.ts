@@ -1,4 +1,4 @@
-import { badRequest, methodNotAllowed, PathNotServed } from "./answers.ts";
+import { badRequest, forbidden, PathNotServed } from "./answers.ts";
 import type { Admitted } from "./admission.ts";
 import type { ModelObject } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
@@ -40,9 +40,10 @@ export function answered({ apiVersion, crd }: ServedKind, written: EtcdEntry, ob
   return { ...object, metadata: { ...object.metadata, resourceVersion: String(written.modRevision) } };
 }
 
-/** @throws {Refusal} 405 where the CRD is being deleted */
-export function assertNotTerminating(kind: ServedKind): void {
-  if (kind.crd?.facts.isTerminating === true) throw methodNotAllowed(kind, "create");
+/** @throws {Refusal} 403 where the CRD is being deleted */
+export function assertNotTerminating(kind: ServedKind, name: string): void {
+  if (kind.crd?.facts.isTerminating !== true) return;
+  throw forbidden(kind, name, "create not allowed while custom resource definition is terminating");
 }
 
 /** What admission is asked about a write. */
