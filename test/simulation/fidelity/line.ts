@@ -14,6 +14,8 @@ export interface LineRequest {
   readonly user?: string;
   /** Which API server is asked. @default 0 */
   readonly server?: number;
+  /** That the API server sets up the storage of a custom resource is the answer, and not waited out. @default false */
+  readonly mayInitialize?: boolean;
 }
 
 /** An answer, whatever its status. */

@@ -120,6 +120,12 @@ export class Play {
 
 function toldOf({ body, headers, status }: Answer, { pick }: LineOptions): unknown {
   const isPicked = pick !== undefined && status < 300;
+  if (status === 429 && String(body.message).includes("(re)initializing")) {
+    // When to try again depends on how long it has lasted.
+    const { retryAfterSeconds, ...details } = body.details;
+    const said = { ...body, details: { ...details, saysWhen: retryAfterSeconds > 0 } };
+    return { status, headers: { saysWhen: Number(headers["retry-after"]) > 0 }, body: said };
+  }
   return { status, headers: headersOf(headers), body: isPicked ? pick(body) : body };
 }
 

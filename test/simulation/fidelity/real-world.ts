@@ -47,7 +47,8 @@ export class RealWorld implements World {
       const { body, headers, status } = await this.#open(request);
       const text = await textOf(body);
       const isReplaced = (status === 429 || status === 503) && IS_BEING_REPLACED.test(text);
-      if (!isReplaced || performance.now() > deadline) return answerOf({ status, headers, body: text });
+      if (!isReplaced || request.mayInitialize === true || performance.now() > deadline)
+        return answerOf({ status, headers, body: text });
       await delay(50);
     }
   }

@@ -1,6 +1,7 @@
 import type { Scenario } from "./scenario.ts";
 import { access } from "./scenarios/access.ts";
 import { hangingWebhook, mutatingWebhook, policies, webhooks } from "./scenarios/admission.ts";
+import { builtIns, certificates } from "./scenarios/built-in-requests.ts";
 import { encryption, events, twoServers } from "./scenarios/built-ins.ts";
 import { conversions } from "./scenarios/conversion.ts";
 import { crdByApply, crdDeletion, crdLife } from "./scenarios/crd-life.ts";
@@ -10,6 +11,7 @@ import { lateWrites } from "./scenarios/late-writes.ts";
 import { identityLeases, leases } from "./scenarios/leases.ts";
 import { expiredTokens, lists } from "./scenarios/lists.ts";
 import { migrations } from "./scenarios/migrations.ts";
+import { lostVersions } from "./scenarios/missing-versions.ts";
 import { clusterScoped, deletions, edits, noOpWrites } from "./scenarios/objects.ts";
 import { watches, watchesAcrossChanges, watchesOfCrds } from "./scenarios/watches.ts";
 
@@ -38,6 +40,9 @@ export const SCRIPT: readonly Scenario[] = [
   access,
   migrations,
   lateWrites,
+  lostVersions,
+  builtIns,
+  certificates,
   events,
   encryption,
   twoServers,

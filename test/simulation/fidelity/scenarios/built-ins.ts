@@ -9,7 +9,8 @@ import {
 import type { Json, LineRequest } from "../line.ts";
 import type { Scenario } from "../scenario.ts";
 import type { Play } from "../play.ts";
-import { apply, get, post, stateOf } from "../requests.ts";
+import { createObjects, createSubject } from "../prepare.ts";
+import { apply, get, merge, post, stateOf } from "../requests.ts";
 
 export const events: Scenario = {
   name: "Events",
@@ -114,6 +115,25 @@ export const twoServers: Scenario = {
       { ...rewrite("shared", stateOf(created), 1) },
       { anyStored: true },
     );
+    const objects = await createSubject(play, "twin", { storage: "v1alpha1" });
+    await createObjects(play, objects, "v1alpha1", ["a", "b", "c"]);
+    const page = (server: number, token?: string): LineRequest =>
+      get(objects.all("v1"), { server, accept: ACCEPT_METADATA_LIST, query: { limit: 1, continue: token } });
+    await play.wait("the second one serves the CRD", page(1), ({ status }) => status === 200);
+    const names = {
+      pick: ({ items, ...list }: Json) => ({ ...list, items: items.map(({ metadata }: Json) => metadata.name) }),
+    };
+    const first = await play.line("a page of the first one", page(0), names);
+    await play.line("the next page, of the second one", page(1, first.body.metadata.continue), names);
+    const { resourceVersion } = first.body.metadata;
+    const query = { allowWatchBookmarks: true, resourceVersion, timeoutSeconds: 290 };
+    const watch = await play.watch(
+      "a watch of the second one, from there",
+      get(objects.all("v1"), { server: 1, query }),
+    );
+    await play.line("a write through the first one", merge(objects.at("v1", "b"), { spec: { size: 2 } }));
+    await play.event("is told by the second one", watch);
+    watch.stop();
     await play.line(
       "a conflict, whichever is asked",
       rewrite("shared", { ...stateOf(created), uid: "11111111-2222-3333-4444-555555555555" }, 0),

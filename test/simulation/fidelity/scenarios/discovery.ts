@@ -27,10 +27,16 @@ export const discovery: Scenario = {
     await play.line("the version", get("/version"), { pick: ({ gitVersion }) => /^v1\.\d+\.\d+/.test(gitVersion) });
     const widgets = await createSubject(play, "gadget", { storage: "v1alpha1", statusSubresource: true });
     const { plural } = widgets;
-    const groupOf = ({ groups, kind }: Json): unknown => ({
-      kind,
-      group: groups.find(({ name }: Json) => name === GROUP),
-    });
+    // Other scenarios have versions of the same group.
+    const groupOf = ({ groups, kind }: Json): unknown => {
+      const { name, preferredVersion, versions } = groups.find((one: Json) => one.name === GROUP);
+      return {
+        kind,
+        name,
+        preferredVersion,
+        versions: versions.filter(({ version }: Json) => /^v1(alpha1)?$/.test(version)),
+      };
+    };
     await play.line("/apis lists the group", get("/apis"), { pick: groupOf });
     await play.line("/apis lists built-in groups", get("/apis"), {
       pick: ({ groups }) =>
