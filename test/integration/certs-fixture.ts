@@ -7,7 +7,7 @@ import { caBundleOf } from "../../src/certs/ca-bundle.ts";
 import { ensureCertificates } from "../../src/certs/ensure.ts";
 import type { CertificateSettings, EnsureOptions, EnsureResult } from "../../src/certs/ensure-options.ts";
 import type { SecretObject } from "../../src/certs/secret-contents.ts";
-import { SecretSource } from "../../src/certs/secret-source.ts";
+import { RESYNC_MS, SecretSource } from "../../src/certs/secret-source.ts";
 import { systemClock } from "../../src/clock.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
@@ -93,15 +93,23 @@ export async function serveFromSecret(
     readonly secret?: string;
     /** @default the server as it is installed */
     readonly serve?: (certificate: ServingCertificate, metrics: Metrics) => Promise<Serving>;
+    /** Milliseconds between two looks at the Secret beside its watch. @default as installed */
+    readonly resyncMs?: number;
   } = {},
 ): Promise<SecretWebhook> {
-  const { secret: name = SECRET, serve = serveAsInstalled } = options;
+  const { secret: name = SECRET, serve = serveAsInstalled, resyncMs = RESYNC_MS } = options;
   const certificate = new ServingCertificate();
   const metrics = new Metrics();
   const server = await serve(certificate, metrics);
   const abort = new AbortController();
   const client = cluster.clientFor("admin");
-  const source = new SecretSource({ certificate, client, ref: { namespace: NAMESPACE, name }, logger: SILENT });
+  const source = new SecretSource({
+    certificate,
+    client,
+    ref: { namespace: NAMESPACE, name },
+    logger: SILENT,
+    resyncMs,
+  });
   const ended = source.run(abort.signal);
   t.teardown(async () => {
     abort.abort();

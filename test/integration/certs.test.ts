@@ -144,10 +144,11 @@ await t.test("a Secret of another owner is refused in one line and left alone", 
 });
 
 await t.test("F30: a server that starts without a Secret becomes ready without a restart", async (t) => {
-  const webhook = await serveFromSecret(t, cluster, { secret: "later" });
+  // Nothing but the watch can tell it within the time of this test.
+  const webhook = await serveFromSecret(t, cluster, { secret: "later", resyncMs: 3_600_000 });
   t.equal(webhook.certificate.unusable(), "there is no serving certificate yet");
   await ensure(cluster, { settings: { ...SETTINGS, secret: "later" } });
-  await eventually(async () => webhook.certificate.unusable() === undefined, "it has one", 5_000);
+  await eventually(async () => webhook.certificate.unusable() === undefined, "it has one");
 });
 
 await t.test(

@@ -126,12 +126,15 @@ export class Cluster {
   }
 }
 
-/** No test measures time: a wait that a quiet machine ends within seconds may take a busy one minutes. In milliseconds. */
+/**
+ * A wait is no measurement: what a quiet machine does within seconds may take a busy one minutes. So a wait tells no quick way,
+ * as a watch, from a slow one, as a look once a minute: a test of the quick one has to keep the slow one out. In milliseconds.
+ */
 const SHORTEST_WAIT_MS = 120_000;
 
 /**
  * Waits until `condition` holds.
- * @param timeoutMs counts from {@link SHORTEST_WAIT_MS} on
+ * @param timeoutMs at least {@link SHORTEST_WAIT_MS}: what is less counts as that
  * @throws {KsvmError} after `timeoutMs`.
  */
 export async function eventually(
