@@ -78,6 +78,25 @@ await tap.test("no file of src is longer than 300 lines", async (t) => {
   );
 });
 
+/** These wait for a process, a socket or a file of this machine, or stamp what a user asks for: no simulated clock reaches them. */
+const OWN_TIME: ReadonlySet<string> = new Set([
+  "src/clock.ts",
+  "src/certs/replicas.ts",
+  "src/cli/commands/change-suspension.ts",
+  "src/kube/connect/connector.ts",
+  "src/kube/connect/credentials.ts",
+  "src/kube/connect/exec-plugin.ts",
+  "src/webhook/receive-body.ts",
+  "src/webhook/server.ts",
+  "src/webhook/serving-certificate.ts",
+]);
+
+await tap.test("time goes by the clock that is passed in", async (t) => {
+  const time = /\b(?:setTimeout|setInterval|AbortSignal\.timeout|performance\.now|Date\.now|hrtime)\b|\bnew Date\(\)/;
+  const found = files.map(({ path }) => path).filter((path) => time.test(readFileSync(join(root, path), "utf8")));
+  t.same(new Set(found), OWN_TIME);
+});
+
 await tap.test("proposals are named by their titles, not by a number that only we know", async (t) => {
   const named = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
     .filter((path) => path.endsWith(".ts"))
