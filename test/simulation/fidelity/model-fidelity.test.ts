@@ -1,7 +1,12 @@
 import tap from "tap";
-import { playAll } from "./run-script.ts";
+import { describeDifference, differencesOf } from "./compare.ts";
+import { ModelWorld } from "./model-world.ts";
+import { playAll, playOne } from "./run-script.ts";
 import { SCRIPT } from "./script.ts";
 import { startReal } from "./start-real.ts";
+
+/** One difference moves what follows it: the first ones say what is wrong. */
+const MAX_SHOWN = 10;
 
 const { close, world } = await startReal();
 tap.teardown(close);
@@ -13,5 +18,16 @@ await tap.test("real API servers play every scenario of the script to its end", 
     t.ok(lines.length > 0, `${name} has lines`);
   }
   t.equal(real.size, SCRIPT.length, "scenarios have names of their own");
-  t.comment(`${[...real.values()].reduce((sum, { lines }) => sum + lines.length, 0)} lines`);
 });
+
+for (const scenario of SCRIPT) {
+  const { name } = scenario;
+  await tap.test(`the model answers as real API servers do: ${name}`, async (t) => {
+    const there = real.get(name)?.lines ?? [];
+    const here = await playOne(new ModelWorld(), scenario);
+    t.equal(here.error, undefined);
+    const differences = differencesOf(name, there, here.lines);
+    for (const difference of differences.slice(0, MAX_SHOWN)) t.fail(describeDifference(difference));
+    t.equal(differences.length, 0, `${there.length} lines are the same`);
+  });
+}

@@ -11,7 +11,6 @@ import { lateWrites } from "./scenarios/late-writes.ts";
 import { identityLeases, leases } from "./scenarios/leases.ts";
 import { expiredTokens, lists } from "./scenarios/lists.ts";
 import { migrations } from "./scenarios/migrations.ts";
-import { lostVersions } from "./scenarios/missing-versions.ts";
 import { clusterScoped, deletions, edits, noOpWrites } from "./scenarios/objects.ts";
 import { watches, watchesAcrossChanges, watchesOfCrds } from "./scenarios/watches.ts";
 
@@ -40,7 +39,6 @@ export const SCRIPT: readonly Scenario[] = [
   access,
   migrations,
   lateWrites,
-  lostVersions,
   builtIns,
   certificates,
   events,

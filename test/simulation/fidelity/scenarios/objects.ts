@@ -18,6 +18,9 @@ function noOp(
   return { ...apply(subject.at(version, name), body, query), accept: ACCEPT_METADATA, ...rest };
 }
 
+/** Longer than the times of managedFields can tell. */
+const SECOND_MS = 1_100;
+
 const FOREIGN_UID = "11111111-2222-3333-4444-555555555555";
 
 async function stateNow(play: Play, subject: Subject, name: string): Promise<{ uid: string; resourceVersion: string }> {
@@ -180,6 +183,17 @@ export const edits: Scenario = {
         { ...cups.object("v1", "c"), spec: { size: 3 } },
         { fieldManager: "other", force: true },
       ),
+    );
+
+    const labeled = { ...cups.identity("v1", { name: "d", namespace: "default", labels: { a: "b" } }) };
+    const sized = { ...cups.object("v1", "d"), spec: { size: 1 } };
+    await play.line("one manager applies the spec", apply(cups.at("v1", "d"), sized, { fieldManager: "one" }));
+    await play.world.pause(SECOND_MS);
+    await play.line("another one applies a label", apply(cups.at("v1", "d"), labeled, { fieldManager: "two" }));
+    await play.world.pause(SECOND_MS);
+    await play.line(
+      "the first one applies the same again: nothing is written",
+      apply(cups.at("v1", "d"), sized, { fieldManager: "one" }),
     );
 
     await play.line("managedFields are emptied", merge(at, { metadata: { managedFields: [{}] } }));
