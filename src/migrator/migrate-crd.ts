@@ -21,6 +21,7 @@ import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
  * Migrates one CRD by the workflow of KEP-2855: freeze, prove, converge and settle, rewrite every object, prune
  * storedVersions, unfreeze. The freeze is lifted on every way out.
  *
+ * @param crd as it was found a moment ago. It decides whether there is anything to do; the holder of the Lease reads it again.
  * @throws {KsvmError} with the reason where the run failed; storedVersions is untouched then.
  */
 export async function migrateCrd(context: RunContext, crd: CustomResourceDefinition): Promise<MigrationResult> {

@@ -17,7 +17,10 @@ export interface Session {
   readonly since: number;
 }
 
-/** Makes what carries requests to an API server. @param onConnect as {@link SessionsOptions} has it */
+/**
+ * Makes what carries requests to an API server: a new one for each session, which closes it.
+ * @param onConnect as {@link SessionsOptions} has it
+ */
 export type Carrier = (server: string, onConnect: (() => void) | undefined) => Dispatcher;
 
 /** How {@link Sessions} behave. */
