@@ -1,7 +1,7 @@
 import type { OpenWatch, Told } from "./line.ts";
 
-/** Long enough for the bookmark that a real API server sends before it ends a watch. */
-const PATIENCE_MS = 30_000;
+/** Generous: it is only used up where something is wrong, or the machine is busy with others. */
+const PATIENCE_MS = 120_000;
 
 /** Events of a watch, for a script that takes them one by one. */
 export class EventQueue implements OpenWatch {

@@ -1,5 +1,6 @@
 import tap from "tap";
 import { describeDifference, differencesOf } from "./compare.ts";
+import { LIES, LyingWorld } from "./lies.ts";
 import { ModelWorld } from "./model-world.ts";
 import { playAll, playOne } from "./run-script.ts";
 import { SCRIPT } from "./script.ts";
@@ -31,3 +32,16 @@ for (const scenario of SCRIPT) {
     t.equal(differences.length, 0, `${there.length} lines are the same`);
   });
 }
+
+await tap.test("negative control: a model with one thing wrong is found out by the script", async (t) => {
+  for (const lie of LIES) {
+    const found = await Promise.all(
+      SCRIPT.map(async (scenario) => {
+        const { error, lines } = await playOne(new LyingWorld(lie), scenario);
+        const there = real.get(scenario.name)?.lines ?? [];
+        return error !== undefined || differencesOf(scenario.name, there, lines).length > 0 ? [scenario.name] : [];
+      }),
+    );
+    t.ok(found.flat().length > 0, `${lie.name}: ${found.flat().join(", ")}`);
+  }
+});
