@@ -3,11 +3,13 @@ import type { Decision } from "./decide.ts";
 import { nameOfVersion } from "./discover.ts";
 import type { Survey } from "./survey.ts";
 
+const NOTHING = JSON.stringify([]);
+
 /** Logs what a survey left out, once for as long as it stays the same. */
 export class SurveyLog {
   readonly #logger: Logger;
-  #leftOut = "";
-  #unavailable = "";
+  #leftOut = NOTHING;
+  #unavailable = NOTHING;
 
   constructor(logger: Logger) {
     this.#logger = logger;
@@ -22,7 +24,10 @@ export class SurveyLog {
       .map(({ name, reason }) => ({ resource: name, reason }));
     if (JSON.stringify(resources) !== this.#leftOut) {
       this.#leftOut = JSON.stringify(resources);
-      this.#logger.info({ resources, subresources: leftOut.length - resources.length }, "Left resources out");
+      this.#logger.info(
+        { resources, subresources: leftOut.length - resources.length },
+        resources.length > 0 ? "Left resources out" : "No resource is left out any more",
+      );
     }
     const versions = unavailable.map((version) => ({
       groupVersion: nameOfVersion(version),
@@ -31,7 +36,11 @@ export class SurveyLog {
     }));
     if (JSON.stringify(versions) !== this.#unavailable) {
       this.#unavailable = JSON.stringify(versions);
-      this.#logger.warn({ versions }, "API servers do not show every group; StorageStates of the others are kept up");
+      if (versions.length > 0) {
+        this.#logger.warn({ versions }, "API servers do not show every group; StorageStates of the others are kept up");
+      } else {
+        this.#logger.info("API servers show every group again");
+      }
     }
   }
 }
