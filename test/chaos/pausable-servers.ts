@@ -23,7 +23,7 @@ export interface PausableOptions {
 
 /**
  * Two API servers of which the second one is stopped, with writes of the old version under way on it. After SIGCONT it
- * learns of a change of the CRD only once those writes have begun, as where its watch of etcd lags: which of the two it
+ * learns of a change of the CRD only once some of those writes have begun, as where its watch of etcd lags: which of the two it
  * sees first would be up to the machine otherwise.
  */
 export class PausableServers {
@@ -82,7 +82,7 @@ export class PausableServers {
     return { statuses: Promise.all(writes) };
   }
 
-  /** Lets the second one go on: its writes begin before it learns of what changed. */
+  /** Lets the second one go on: at least one of its writes begins before it learns of what changed, on a quiet machine all. */
   async resume(): Promise<void> {
     this.second.resume();
     const begun = (): number => this.#calls() - this.#callsBefore;

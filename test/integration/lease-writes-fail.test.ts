@@ -108,7 +108,10 @@ parallel("a run whose Lease cannot be written waits without a freeze, says so, a
   const [before, after] = seen.output.split('"type":"resumed"').map(doneIn);
   // The checkpoint of the last page may be one of the writes that failed.
   const lastPage = Math.floor((before?.at(-1) ?? 0) / PAGE_SIZE) * PAGE_SIZE - PAGE_SIZE;
-  t.ok(lastPage > 0 && after?.every((done) => done >= lastPage), "what users see goes on at the last whole page");
+  t.ok(
+    lastPage > 0 && after?.every((done) => done >= lastPage),
+    "what users see goes on at one of the last two whole pages",
+  );
   t.equal(after?.at(-1), SLOW_RUN_OBJECTS, "and each object counts once");
   await assertNoTraces(t, cluster, kind);
 });
