@@ -85,6 +85,12 @@ export class ModelWorld implements World {
     this.#etcd.compact(this.#etcd.revision);
   }
 
+  async restart(server: number): Promise<void> {
+    this.#now += 5_000;
+    this.#servers[server]?.restart();
+    this.#servers[server]?.renewLease();
+  }
+
   async pause(ms: number): Promise<void> {
     await turn();
     this.#now += ms;

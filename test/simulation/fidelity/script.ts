@@ -12,6 +12,7 @@ import { identityLeases, leases } from "./scenarios/leases.ts";
 import { expiredTokens, lists } from "./scenarios/lists.ts";
 import { migrations } from "./scenarios/migrations.ts";
 import { clusterScoped, deletions, edits, noOpWrites } from "./scenarios/objects.ts";
+import { restarts } from "./scenarios/restarts.ts";
 import { watches, watchesAcrossChanges, watchesOfCrds } from "./scenarios/watches.ts";
 
 /** Every scenario in which the model has to behave as real API servers do. */
@@ -46,4 +47,5 @@ export const SCRIPT: readonly Scenario[] = [
   twoServers,
   freezeByWebhook,
   expiredTokens,
+  restarts,
 ];

@@ -1,0 +1,63 @@
+import { ACCEPT_METADATA_LIST, LEASES, collectionPath } from "../../../../src/kube/resources.ts";
+import type { Answer, Json, LineRequest } from "../line.ts";
+import { createObjects, createSubject } from "../prepare.ts";
+import { get, merge, stateOf } from "../requests.ts";
+import type { Scenario } from "../scenario.ts";
+
+const START_TIME = /^process_start_time_seconds (\S+)$/m;
+
+/** What another process on the same address does not know any more. */
+export const restarts: Scenario = {
+  name: "an API server that is restarted",
+  alone: true,
+  async play(play) {
+    const nests = await createSubject(play, "nest", { storage: "v1" });
+    await createObjects(play, nests, "v1", ["a", "b", "c"]);
+    const on = { server: 1 };
+    const page = (token?: string): LineRequest =>
+      get(nests.all("v1"), { ...on, accept: ACCEPT_METADATA_LIST, query: { limit: 1, continue: token } });
+    await play.wait("the other API server serves the CRD", page(), ({ status }) => status === 200);
+    const names = {
+      pick: ({ items, ...list }: Json) => ({ ...list, items: items.map(({ metadata }: Json) => metadata.name) }),
+    };
+    const first = await play.line("a page before", page(), names);
+    const object = stateOf(await play.line("an object before", get(nests.at("v1", "a"), on)));
+    const metrics = get("/metrics", { ...on, accept: "text/plain" });
+    const startOf = async (): Promise<string | undefined> =>
+      START_TIME.exec((await play.world.send(metrics)).body)?.[1];
+    const before = await startOf();
+    const query = {
+      allowWatchBookmarks: true,
+      timeoutSeconds: 290,
+      resourceVersion: first.body.metadata.resourceVersion,
+    };
+    const open = await play.watch("a watch that is open", get(nests.all("v1"), { ...on, query }));
+
+    await play.world.restart(1);
+    await play.event("it ends", open);
+    play.fact("the metrics show another start", (await startOf()) !== before);
+    const isServed = ({ status }: Answer): boolean => status === 200;
+    await play.until("the CRD is served", get("/apis/example.com/v1", on), isServed, {
+      pick: ({ kind }) => kind as unknown,
+    });
+    await play.wait("and its objects", page(), isServed);
+    await play.line("the page goes on, in the state from before", page(first.body.metadata.continue), names);
+    const from = (resourceVersion: string): LineRequest =>
+      get(nests.all("v1"), { ...on, query: { ...query, resourceVersion } });
+    const old = await play.watch(
+      "a watch from the resourceVersion of an object, older than the watch cache",
+      from(object.resourceVersion),
+    );
+    await play.event("it is refused, as too old", old);
+    const listed = await play.line("a list", get(nests.all("v1"), on), names);
+    const fresh = await play.watch("a watch from the list", from(listed.body.metadata.resourceVersion));
+    await play.line("a write through the other one", merge(nests.at("v1", "b"), { spec: { size: 2 } }));
+    await play.event("is told", fresh);
+    for (const watch of [old, fresh]) watch.stop();
+    const leases = get(collectionPath(LEASES, "kube-system"), {
+      ...on,
+      query: { labelSelector: "apiserver.kubernetes.io/identity=kube-apiserver" },
+    });
+    await play.line("it has the Lease that it had", leases, { pick: ({ items }) => items.length as unknown });
+  },
+};
