@@ -1,13 +1,16 @@
 import pino from "pino";
 import tap, { type Test } from "tap";
+import { ServerLink } from "../../src/apiservers/pinned-transport.ts";
 import { EventRecorder } from "../../src/controller/event-recorder.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { CRDS } from "../../src/kube/resources.ts";
 import { watchObject } from "../../src/kube/watch.ts";
+import { discoverMigratable } from "../../src/resources/discover.ts";
 import { Cleanup } from "../../src/retry/cleanup.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import { discover } from "../../src/trigger/discover.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { sendJson, startServer } from "./local-server.ts";
+import { sendJson, sendStatus, startServer } from "./local-server.ts";
 
 /** A clock by which the time is always up: a time limit that is set by another one would hold its test up. */
 class TimeIsUp extends FakeClock {
@@ -97,15 +100,39 @@ await tap.test("EventRecorder limits the write of an Event by its clock", async 
   t.same(clock.limits, [10_000]);
 });
 
-await tap.test("discover() limits each answer by its clock, and names what did not come", async (t) => {
-  const groups = {
-    kind: "APIGroupList",
-    groups: [{ name: "g", versions: [{ groupVersion: "g/v1", version: "v1" }], preferredVersion: { version: "v1" } }],
-  };
-  const server = await startServer(t, ({ path }, response) => {
+await tap.test("ServerLink limits by its clock how long an API server may take to say which one it is", async (t) => {
+  const server = await silentServer(t);
+  const clock = new TimeIsUp();
+  const transport = server.transport();
+  const link = new ServerLink({ transport, clock, timeoutMs: 15_000, instanceTimeoutMs: 10_000 });
+  t.teardown(() => link.transport.close());
+  await t.rejects(link.askInstance(signal), { message: /GET \/metrics/ });
+  t.same(clock.limits, [10_000]);
+});
+
+/** Lists the core group and one more, and answers for neither of them. */
+function listingServer(t: Test) {
+  const versions = [{ groupVersion: "g/v1", version: "v1" }];
+  const groups = { kind: "APIGroupList", groups: [{ name: "g", versions, preferredVersion: { version: "v1" } }] };
+  return startServer(t, ({ path }, response) => {
     if (path === "/api") return sendJson(response, 200, { kind: "APIVersions", versions: [] });
-    return path === "/apis" ? sendJson(response, 200, groups) : undefined;
+    if (path === "/apis") return sendJson(response, 200, groups);
+    return path.includes("apiregistration") ? sendStatus(response, 404) : undefined;
   });
+}
+
+await tap.test("discoverMigratable() limits each answer by its clock, and names what did not come", async (t) => {
+  const server = await listingServer(t);
+  const clock = new TimeIsUp();
+  const retrier = new Retrier({ clock, random: () => 0.5 });
+  const client = new ApiClient(server.transport());
+  const { unread } = await discoverMigratable({ client, clock, retrier, signal, discoveryPatienceMs: 0 });
+  t.equal(unread.length, 2);
+  t.same(clock.limits, [10_000, 10_000]);
+});
+
+await tap.test("discover() limits each answer by its clock, and names what did not come", async (t) => {
+  const server = await listingServer(t);
   // The list of groups has its time.
   let isUp = false;
   const clock = new TimeIsUp();
