@@ -10,6 +10,16 @@ const rows = [...text.matchAll(ROW)].map(([, name = "", file = "", title = ""]) 
   title,
 }));
 
+const simulation = readFileSync(new URL("docs/simulation.md", root), "utf8");
+
+await tap.test("docs/simulation.md names tests of what only the model can be asked", async (t) => {
+  const named = [...simulation.matchAll(ROW)];
+  t.ok(named.length >= 10);
+  for (const [, , file = "", title = ""] of named) {
+    t.ok(sourceOf(file)?.includes(title), `${file}: ${title}`);
+  }
+});
+
 await tap.test("docs/tested-cases.md is read in full", async (t) => {
   const lines = text.split("\n").filter((line) => line.startsWith("|") && line.includes("test/"));
   t.ok(rows.length > 40);

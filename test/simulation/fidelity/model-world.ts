@@ -17,7 +17,7 @@ import type {
   World,
 } from "./line.ts";
 import { etcdKeyOf } from "./object-key.ts";
-import { DENIED_EXPRESSION } from "./scenarios/admission.ts";
+import { DENIED_EXPRESSION } from "./scenarios/foreign-admission.ts";
 import { KEYS } from "./start-real.ts";
 
 const WEBHOOKS = "https://127.0.0.1:1";

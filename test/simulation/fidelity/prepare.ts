@@ -1,7 +1,7 @@
 import { storageVersionHashOf } from "../../../src/api/crd.ts";
 import { type CrdShape, GROUP } from "../../integration/crd-fixture.ts";
 import type { Play } from "./play.ts";
-import { get, isEstablished, post, Subject } from "./requests.ts";
+import { get, isEstablished, post, Subject } from "./script-requests.ts";
 
 /** Longer than a handler lags behind discovery. */
 const HANDLER_LAG_MS = 300;

@@ -1,5 +1,5 @@
 import type { World } from "./line.ts";
-import type { Scenario } from "./scenario.ts";
+import type { Scenario } from "./script-scenario.ts";
 import { type NormalLine, normalLines } from "./normalize.ts";
 import { Play } from "./play.ts";
 

@@ -1,7 +1,7 @@
 import type { Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { createSubject } from "../prepare.ts";
-import { crdPath, CRD_COLLECTION, get, merge, post, remove } from "../requests.ts";
+import { crdPath, CRD_COLLECTION, get, merge, post, remove } from "../script-requests.ts";
 
 const REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /** A user that the world knows, and who may do what roles say. */

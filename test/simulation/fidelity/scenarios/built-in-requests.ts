@@ -11,8 +11,8 @@ import {
 } from "../../../../src/kube/resources.ts";
 import { type WebhookClientConfig, webhookConfigurationOf } from "../../../../src/webhook/webhook-configuration.ts";
 import type { Json, LineRequest } from "../line.ts";
-import { apply, get, merge, metadataOf, post, put, remove, stateOf } from "../requests.ts";
-import type { Scenario } from "../scenario.ts";
+import { apply, get, merge, metadataOf, post, put, remove, stateOf } from "../script-requests.ts";
+import type { Scenario } from "../script-scenario.ts";
 
 const CONFIG_MAPS: Resource = { group: "", version: "v1", resource: "configmaps" };
 const NAMESPACE = "default";

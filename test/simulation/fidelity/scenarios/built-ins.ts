@@ -7,10 +7,10 @@ import {
   objectPath,
 } from "../../../../src/kube/resources.ts";
 import type { Json, LineRequest } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import type { Play } from "../play.ts";
 import { createObjects, createSubject } from "../prepare.ts";
-import { apply, get, merge, post, stateOf } from "../requests.ts";
+import { apply, get, merge, post, stateOf } from "../script-requests.ts";
 
 export const events: Scenario = {
   name: "Events",

@@ -2,7 +2,7 @@ import { versionsOf } from "../../../integration/crd-fixture.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, CRD_FIELD_MANAGER } from "../../../../src/api/names.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
 import type { Answer, Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { served } from "../prepare.ts";
 import {
   apply,
@@ -16,7 +16,7 @@ import {
   remove,
   stateOf,
   Subject,
-} from "../requests.ts";
+} from "../script-requests.ts";
 
 /** Everything of a CRD that ksvm decides on. The answer to a write may lack `spec.conversion`, which is filled in by a read. */
 function facts({ apiVersion, kind, metadata, spec, status }: Json): unknown {

@@ -1,8 +1,8 @@
 import { GROUP } from "../../../integration/crd-fixture.ts";
 import type { Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { changeStorage, createSubject } from "../prepare.ts";
-import { get, post } from "../requests.ts";
+import { get, post } from "../script-requests.ts";
 
 /** The entries of a resource, with what ksvm reads of them. */
 function entriesOf(plural: string): (body: Json) => unknown {

@@ -20,10 +20,10 @@ import { refusal, reviewBody } from "../../../../src/webhook/review.ts";
 import { webhookConfigurationOf } from "../../../../src/webhook/webhook-configuration.ts";
 import { versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Answer, Json, LineRequest } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { createSubject } from "../prepare.ts";
 import type { Play } from "../play.ts";
-import { get, jsonPatch, merge, post, remove, stateOf, type Subject } from "../requests.ts";
+import { get, jsonPatch, merge, post, remove, stateOf, type Subject } from "../script-requests.ts";
 
 const manager = { fieldManager: CRD_FIELD_MANAGER };
 const metadataAlone = {

@@ -1,9 +1,9 @@
 import { GROUP } from "../../../integration/crd-fixture.ts";
 import { WEBHOOK_CONFIGURATIONS, collectionPath, objectPath } from "../../../../src/kube/resources.ts";
 import type { Answer, Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { changeStorage, createObjects, createSubject } from "../prepare.ts";
-import { apply, get, merge, post, remove, stateOf } from "../requests.ts";
+import { apply, get, merge, post, remove, stateOf } from "../script-requests.ts";
 
 const metadataAlone = { pick: ({ apiVersion, metadata }: Json) => ({ apiVersion, metadata }) };
 

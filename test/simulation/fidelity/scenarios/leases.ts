@@ -1,7 +1,7 @@
 import { LEASES, collectionPath, objectPath } from "../../../../src/kube/resources.ts";
 import type { Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
-import { get, merge, post, remove, stateOf } from "../requests.ts";
+import type { Scenario } from "../script-scenario.ts";
+import { get, merge, post, remove, stateOf } from "../script-requests.ts";
 
 const NAMESPACE = "kube-system";
 const at = (name: string): string => objectPath(LEASES, { namespace: NAMESPACE, name });

@@ -3,8 +3,8 @@ import { FORCE_ANNOTATION, HASH_ANNOTATION } from "../../../../src/api/names.ts"
 import { MIGRATIONS, STORAGE_STATES, collectionPath, objectPath } from "../../../../src/kube/resources.ts";
 import { manifestOf } from "../../../../src/migrations/manifest.ts";
 import type { Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
-import { apply, crdPath, get, isEstablished, merge, metadataOf, post, remove, stateOf } from "../requests.ts";
+import type { Scenario } from "../script-scenario.ts";
+import { apply, crdPath, get, isEstablished, merge, metadataOf, post, remove, stateOf } from "../script-requests.ts";
 
 const TIME = "2026-01-02T03:04:05Z";
 

@@ -2,8 +2,8 @@ import { versionsOf } from "../../../integration/crd-fixture.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH } from "../../../../src/kube/resources.ts";
 import type { Answer, Json } from "../line.ts";
 import { changeStorage, createObjects, createSubject, served } from "../prepare.ts";
-import { apply, get, merge, remove, stateOf } from "../requests.ts";
-import type { Scenario } from "../scenario.ts";
+import { apply, get, merge, remove, stateOf } from "../script-requests.ts";
+import type { Scenario } from "../script-scenario.ts";
 
 const names = ({ items, ...list }: Json): unknown => ({
   ...list,

@@ -1,9 +1,20 @@
 import { ACCEPT_METADATA, JSON_PATCH, MERGE_PATCH } from "../../../../src/kube/resources.ts";
 import type { LineRequest } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import type { Play } from "../play.ts";
 import { changeStorage, createObjects, createSubject } from "../prepare.ts";
-import { apply, get, jsonPatch, merge, metadataOf, post, put, remove, stateOf, type Subject } from "../requests.ts";
+import {
+  apply,
+  get,
+  jsonPatch,
+  merge,
+  metadataOf,
+  post,
+  put,
+  remove,
+  stateOf,
+  type Subject,
+} from "../script-requests.ts";
 
 /** The no-op write of ksvm, see src/migrator/rewrite/no-op-write.ts. */
 function noOp(

@@ -1,8 +1,8 @@
 import { ACCEPT_METADATA_LIST, LEASES, collectionPath } from "../../../../src/kube/resources.ts";
 import type { Answer, Json, LineRequest } from "../line.ts";
 import { createObjects, createSubject } from "../prepare.ts";
-import { get, merge, stateOf } from "../requests.ts";
-import type { Scenario } from "../scenario.ts";
+import { get, merge, stateOf } from "../script-requests.ts";
+import type { Scenario } from "../script-scenario.ts";
 
 const START_TIME = /^process_start_time_seconds (\S+)$/m;
 

@@ -1,8 +1,8 @@
 import { ACCEPT_METADATA, CRDS, collectionPath } from "../../../../src/kube/resources.ts";
 import type { Json, LineRequest } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { changeStorage, createObjects, createSubject } from "../prepare.ts";
-import { get, merge, post, remove, stateOf } from "../requests.ts";
+import { get, merge, post, remove, stateOf } from "../script-requests.ts";
 
 function watchOf(path: string, resourceVersion: string, more: LineRequest["query"] = {}): LineRequest {
   return get(path, { query: { allowWatchBookmarks: true, resourceVersion, timeoutSeconds: 290, ...more } });

@@ -1,8 +1,8 @@
 import { ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
 import type { Json } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { createObjects, createSubject, served } from "../prepare.ts";
-import { get, merge, post, remove } from "../requests.ts";
+import { get, merge, post, remove } from "../script-requests.ts";
 
 /** A list with the names of its objects alone. */
 function names({ items, ...list }: Json): unknown {

@@ -7,10 +7,10 @@ import {
   objectPath,
 } from "../../../../src/kube/resources.ts";
 import type { Answer, Json, WebhookBehavior, WebhookDeed } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import type { Play } from "../play.ts";
 import { changeStorage, createObjects, createSubject } from "../prepare.ts";
-import { apply, get, merge, metadataOf, post, remove, stateOf, type Subject } from "../requests.ts";
+import { apply, get, merge, metadataOf, post, remove, stateOf, type Subject } from "../script-requests.ts";
 
 /** What the policy of another owner asks for. */
 export const DENIED_EXPRESSION = 'object.metadata.name != "denied"';

@@ -1,8 +1,8 @@
 import { ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
 import type { Json, WebhookDeed } from "../line.ts";
-import type { Scenario } from "../scenario.ts";
+import type { Scenario } from "../script-scenario.ts";
 import { changeStorage, createObjects, createSubject } from "../prepare.ts";
-import { apply, get, merge, post } from "../requests.ts";
+import { apply, get, merge, post } from "../script-requests.ts";
 
 const names = ({ items, ...list }: Json): unknown => ({
   ...list,
