@@ -1,6 +1,7 @@
 import { SimApiServer } from "../model/api-server.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import { defineExpression } from "../model/expressions.ts";
+import { RELEASE_1_33 } from "../model/resource-table.ts";
 import type { ModelAnswer, ModelIo, ModelRequest } from "../model/types.ts";
 import { answerOf } from "./answer.ts";
 import { EventQueue } from "./event-queue.ts";
@@ -16,9 +17,9 @@ import type {
   WebhookClient,
   World,
 } from "./line.ts";
-import { etcdKeyOf } from "./object-key.ts";
+import { encodingOf, etcdKeyOf } from "./object-key.ts";
 import { DENIED_EXPRESSION } from "./scenarios/foreign-admission.ts";
-import { KEYS } from "./start-real.ts";
+import { KEYS } from "./server-options.ts";
 
 const WEBHOOKS = "https://127.0.0.1:1";
 /** Turns of the event loop in which nothing comes before the clock goes on. */
@@ -71,13 +72,10 @@ export class ModelWorld implements World {
   async stored(key: ObjectKey): Promise<StoredEntry | undefined> {
     const entry = this.#etcd.get(etcdKeyOf(key));
     if (entry === undefined) return undefined;
-    const isCustom = key.group.includes(".") && !key.group.endsWith(".k8s.io");
-    const isOurs = key.group === "migration.k8s.io";
-    const encoding = isCustom || isOurs ? entry.object.apiVersion : "";
     const isEncrypted = entry.encryptionKey > 0;
     return {
       revision: entry.modRevision,
-      encoding: isEncrypted ? `k8s:enc:aescbc:v1:key${entry.encryptionKey}` : encoding,
+      encoding: isEncrypted ? `k8s:enc:aescbc:v1:key${entry.encryptionKey}` : encodingOf(key, entry.object.apiVersion),
     };
   }
 
@@ -85,10 +83,13 @@ export class ModelWorld implements World {
     this.#etcd.compact(this.#etcd.revision);
   }
 
-  async restart(server: number): Promise<void> {
+  async restart(index: number, release?: "1.33"): Promise<void> {
     this.#now += 5_000;
-    this.#servers[server]?.restart();
-    this.#servers[server]?.renewLease();
+    const server = this.#servers[index];
+    if (server === undefined) throw new Error(`There is no API server ${index}`);
+    if (release !== undefined) server.release = RELEASE_1_33;
+    server.restart();
+    server.renewLease();
   }
 
   async pause(ms: number): Promise<void> {

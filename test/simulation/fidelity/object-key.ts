@@ -23,10 +23,16 @@ const PREFIXED = new Set([
   "validatingadmissionpolicies",
   "validatingadmissionpolicybindings",
   "validatingwebhookconfigurations",
+  "volumeattributesclasses",
 ]);
 
 /** Where etcd has an object. */
 export function etcdKeyOf({ group, name, namespace, resource }: ObjectKey): string {
   const prefix = PREFIXED.has(resource) ? `/registry/${resource}` : `/registry/${group}/${resource}`;
   return [prefix, ...(namespace === undefined ? [] : [namespace]), name].join("/");
+}
+
+/** In which version an object is stored. A CRD is stored in v1beta1, and no code of ksvm looks at that. */
+export function encodingOf({ group }: ObjectKey, apiVersion: string): string {
+  return group === "apiextensions.k8s.io" ? "" : apiVersion;
 }

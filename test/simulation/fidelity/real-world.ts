@@ -22,7 +22,8 @@ import type {
   World,
 } from "./line.ts";
 import { answerOf } from "./answer.ts";
-import { etcdKeyOf } from "./object-key.ts";
+import { OVERRIDES } from "./server-options.ts";
+import { encodingOf, etcdKeyOf } from "./object-key.ts";
 
 /** For a moment after a CRD was changed an API server answers so for its objects; such a request has done nothing. */
 const IS_BEING_REPLACED = /\(re\)initializing|apiserver is shutting down/;
@@ -65,9 +66,7 @@ export class RealWorld implements World {
     const entry = await this.#controlPlane.stored.readKey(etcdKeyOf(key));
     if (entry === undefined) return undefined;
     const { apiVersion, encryptedWith } = typeMetaOf(entry.value);
-    // A CRD is stored in v1beta1, and what is not JSON in its only version: of no consequence.
-    const isCustom = entry.value.toString("latin1", 0, 1) === "{" && key.group !== "apiextensions.k8s.io";
-    return { revision: entry.modRevision, encoding: encryptedWith ?? (isCustom ? apiVersion : "") };
+    return { revision: entry.modRevision, encoding: encryptedWith ?? encodingOf(key, apiVersion) };
   }
 
   async compact(): Promise<void> {
@@ -75,8 +74,9 @@ export class RealWorld implements World {
     await stored.compact(await stored.currentRevision());
   }
 
-  async restart(server: number): Promise<void> {
-    await this.#controlPlane.apiservers[server]?.restart();
+  async restart(server: number, release?: "1.33"): Promise<void> {
+    if (release === undefined) await this.#controlPlane.apiservers[server]?.restart();
+    else await this.#controlPlane.restartApiserver(server, { ...OVERRIDES[server], emulatedVersion: release });
   }
 
   async pause(ms: number): Promise<void> {

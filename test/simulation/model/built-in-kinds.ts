@@ -15,6 +15,11 @@ export function builtInKinds(release: Release): ReadonlyMap<string, ServedKind> 
 
 const known = new WeakMap<Release, ReadonlyMap<string, ServedKind>>();
 
+/** Whether a release has a group by itself. */
+export function isBuiltInGroup(release: Release, group: string | undefined): boolean {
+  return [...builtInKinds(release).values()].some((kind) => kind.group === group);
+}
+
 function kindsOf(builtIn: BuiltIn, release: Release): readonly ServedKind[] {
   const { group, kind, resource, storedAs, hasStatus = false, hasGeneration = false } = builtIn;
   const name = group === "" ? resource : `${resource}.${group}`;

@@ -2,8 +2,9 @@ import { invalid, type InvalidField } from "./answers.ts";
 import { type Fields, type ModelObject, without } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
 
-/** A built-in object with its defaults: those of Secrets, which decide on managedFields. */
+/** A built-in object as it is decoded: with the defaults of Secrets and without the nulls of Leases, which decide on managedFields. */
 export function builtInDefaulted({ group, resource }: ServedKind, object: ModelObject): ModelObject {
+  if (resource === "leases") return withoutNulls(object);
   if (group !== "" || resource !== "secrets") return object;
   const typed = object["type"] === undefined ? { ...object, type: "Opaque" } : object;
   const { stringData } = typed as { readonly stringData?: Readonly<Record<string, string>> };
@@ -22,4 +23,11 @@ export function assertBuiltIn({ group, kind, resource }: ServedKind, { involvedO
   const body = `Invalid value: ${JSON.stringify(ofObject)}: does not match event.namespace`;
   const cause: InvalidField = { field: "involvedObject.namespace", body };
   throw invalid({ group, kind }, name, [cause]);
+}
+
+/** The Go types have no null: a field of a spec that is null is not there. */
+function withoutNulls(object: ModelObject): ModelObject {
+  const spec = (object["spec"] ?? {}) as Fields;
+  const nulls = Object.keys(spec).filter((field) => spec[field] === null);
+  return nulls.length === 0 ? object : { ...object, spec: without(spec, ...nulls) };
 }

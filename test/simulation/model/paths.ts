@@ -24,3 +24,9 @@ function partsOf(group: string, [version, ...rest]: readonly string[]): Resource
   }
   return { group, version, namespace: second, resource: third, name: fourth, subresource: fifth };
 }
+
+/** The group that a path is in, empty for the core group; `undefined` for a path of no group. */
+export function groupOf(path: string): string | undefined {
+  const [, root, group] = path.split("/");
+  return root === "api" ? "" : root === "apis" ? group : undefined;
+}

@@ -6,14 +6,14 @@ import {
   isAllowed,
   verbOf,
 } from "./access-table.ts";
-import { errorAnswer, jsonAnswer, methodNotAllowed, notFound, PathNotServed, textAnswer } from "./answers.ts";
-import { builtInKinds } from "./built-in-kinds.ts";
+import { errorAnswer, jsonAnswer, methodNotAllowed, notFound, PathNotServed, Refusal, textAnswer } from "./answers.ts";
+import { builtInKinds, isBuiltInGroup } from "./built-in-kinds.ts";
 import { create } from "./creates.ts";
 import { remove } from "./deletes.ts";
 import { discoveryAnswer } from "./discovery-answers.ts";
 import { list, type ListRequest } from "./lists.ts";
 import type { ModelObject } from "./model-object.ts";
-import { type ResourcePath, resourcePathOf } from "./paths.ts";
+import { groupOf, type ResourcePath, resourcePathOf } from "./paths.ts";
 import { isMetadataAsked, patchOf, preconditionsOf, replacementOf, writeOptionsOf } from "./requests.ts";
 import type { Release } from "./resource-table.ts";
 import { kindKey, type ServedKind } from "./served-kinds.ts";
@@ -40,8 +40,15 @@ export async function answerRequest(server: RequestContext, request: ModelReques
     const path = resourcePathOf(request.path);
     return path === undefined ? await answerPath(server, request) : await answerResource(server, request, path);
   } catch (error) {
-    return errorAnswer(error, server.clock.now());
+    const isOfBuiltIn = error instanceof PathNotServed && isBuiltInGroup(server.release, groupOf(request.path));
+    return errorAnswer(isOfBuiltIn ? resourceNotThere() : error, server.clock.now());
   }
+}
+
+/** What is not there in a group of the API server's own is said by a Status, and any other path in plain text. */
+function resourceNotThere(): Refusal {
+  const message = "the server could not find the requested resource";
+  return new Refusal({ code: 404, reason: "NotFound", details: {}, message });
 }
 
 async function answerPath(server: RequestContext, { method, path, user }: ModelRequest): Promise<ModelAnswer> {

@@ -1,7 +1,7 @@
 import { badRequest, invalid, Refusal } from "./answers.ts";
 import { applied, managedByUpdate } from "./managed-fields.ts";
 import { isFields, type ModelObject } from "./model-object.ts";
-import { assertKind, withManaged, writerOf } from "./object-meta.ts";
+import { assertKind, cleaned, withManaged, writerOf } from "./object-meta.ts";
 import { jsonPatched, mergePatched } from "./patches.ts";
 import { decoded } from "./strategies.ts";
 import type { ServerContext } from "./server-context.ts";
@@ -57,7 +57,7 @@ export function patchOf(
   const body = parsedBody(request.body);
   if (patch === mergePatched && !isFields(body)) throw badRequest("error decoding patch: expected an object");
   const change: Change = (current) => {
-    const patched = decoded(kind, patch(current, body) as ModelObject);
+    const patched = cleaned(decoded(kind, patch(current, body) as ModelObject));
     return withManaged(patched, managedByUpdate(current, patched, writer));
   };
   return { change, mayCreate: false };
@@ -104,7 +104,7 @@ export function replacementOf(context: ServerContext, write: Write, request: Mod
       const cause = { field: "metadata.resourceVersion", body: "Invalid value: 0: must be specified for an update" };
       throw invalid({ group: kind.group, kind: kind.resource }, name, [cause]);
     }
-    const replacement = decoded(kind, body);
+    const replacement = cleaned(decoded(kind, body));
     return withManaged(replacement, managedByUpdate(current, replacement, writer));
   };
 }

@@ -62,6 +62,15 @@ export const discovery: Scenario = {
       "create an object of a resource that is not there",
       post(`/apis/${GROUP}/v1/namespaces/default/nothings`, {}),
     );
+    for (const path of [
+      "/apis/apps/v1/nothings",
+      "/apis/apps/v7",
+      "/apis/apps/v7/deployments",
+      "/api/v1/nothings",
+      "/api/v7",
+    ]) {
+      await play.line(`built in, and not there: ${path}`, get(path));
+    }
     await play.line("objects of a version that the CRD does not have", get(`/apis/${GROUP}/v7/${plural}`));
     await play.line("the apiextensions group lists CRDs", get("/apis/apiextensions.k8s.io/v1"), {
       pick: entriesOf("customresourcedefinitions"),

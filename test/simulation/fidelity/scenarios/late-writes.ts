@@ -90,6 +90,36 @@ export const lateWrites: Scenario = {
       apply(boats.at("v1", "created"), boats.identity("v1", { name: "created", namespace: "default" })),
       metadataAlone,
     );
+    isHeld = true;
+    held.clear();
+    const raced = stateOf(
+      await play.line("an object that two clients write", get(boats.at("v1", "patched")), metadataAlone),
+    );
+    const change = (state: object, spec: object): Json => ({ metadata: state, spec });
+    const free = await play.begin(
+      "a patch without a resourceVersion is made again on what another client wrote meanwhile",
+      merge(boats.at("v1", "patched"), change({}, { color: "red" })),
+    );
+    await until(play.world.pause.bind(play.world), () => held.has("patched"));
+    const release = held.get("patched");
+    held.clear();
+    const bound = await play.begin(
+      "a patch with a resourceVersion is a conflict by then",
+      merge(boats.at("v1", "patched"), change(raced, { color: "blue" })),
+    );
+    await until(play.world.pause.bind(play.world), () => held.has("patched"));
+    const releaseBound = held.get("patched");
+    isHeld = false;
+    await play.line(
+      "another client writes it",
+      merge(boats.at("v1", "patched"), change({}, { size: 9 })),
+      metadataAlone,
+    );
+    release?.();
+    await free.answer;
+    releaseBound?.();
+    await bound.answer;
+    await play.line("both changes are there", get(boats.at("v1", "patched")));
     await play.line("remove the webhook", remove(objectPath(WEBHOOK_CONFIGURATIONS, { name: boats.plural })));
   },
 };

@@ -77,6 +77,27 @@ export const leases: Scenario = {
       merge(at(name), renewal({ uid: stateOf(released).uid }, { renewTime })),
     );
     await play.line("a list by label", get(all, { query: { labelSelector: "app.kubernetes.io/managed-by=ksvm" } }));
+    const suspend = {
+      apiVersion: "coordination.k8s.io/v1",
+      kind: "Lease",
+      metadata: { name: "ksvm-suspend", annotations: { since: "now" } },
+      spec: { holderIdentity: null },
+    };
+    const mark = await play.line(
+      "a Lease that nobody holds, as the one that suspends all migrations",
+      post(all, suspend),
+    );
+    await play.line(
+      "its annotation goes",
+      merge(at("ksvm-suspend"), { metadata: { ...stateOf(mark), annotations: { since: null } } }),
+      {
+        pick: ({ metadata: { annotations, resourceVersion }, spec }) => ({
+          spec,
+          metadata: { annotations, resourceVersion },
+        }),
+      },
+    );
+    await play.line("it is deleted by its uid", remove(at("ksvm-suspend"), { uid: stateOf(mark).uid }));
     const listed = await play.line("a list by name", get(all, { query: { fieldSelector: `metadata.name=${name}` } }));
     const query = {
       allowWatchBookmarks: true,

@@ -1,7 +1,7 @@
-import { ACCEPT_METADATA_LIST, LEASES, collectionPath } from "../../../../src/kube/resources.ts";
+import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, LEASES, collectionPath } from "../../../../src/kube/resources.ts";
 import type { Answer, Json, LineRequest } from "../line.ts";
 import { createObjects, createSubject } from "../prepare.ts";
-import { get, merge, stateOf } from "../script-requests.ts";
+import { apply, get, merge, post, stateOf } from "../script-requests.ts";
 import type { Scenario } from "../script-scenario.ts";
 
 const START_TIME = /^process_start_time_seconds (\S+)$/m;
@@ -59,5 +59,60 @@ export const restarts: Scenario = {
       query: { labelSelector: "apiserver.kubernetes.io/identity=kube-apiserver" },
     });
     await play.line("it has the Lease that it had", leases, { pick: ({ items }) => items.length as unknown });
+  },
+};
+
+const CLASSES = "/apis/storage.k8s.io/v1/volumeattributesclasses";
+
+/** Runs last: from then on one of the API servers is of the other release. */
+export const otherRelease: Scenario = {
+  name: "an API server of another release",
+  alone: true,
+  async play(play) {
+    const on = { server: 1 };
+    const entryOf = ({ resources }: Json): unknown => {
+      const found = resources.find(({ name }: Json) => name === "volumeattributesclasses");
+      return { kind: found?.kind, storageVersionHash: found?.storageVersionHash };
+    };
+    const [v1, v1beta1] = ["/apis/storage.k8s.io/v1", "/apis/storage.k8s.io/v1beta1"];
+    await play.line("the hash before", get(v1, on), { pick: entryOf });
+    // An admission plugin adds a finalizer that the model does not have.
+    const facts = {
+      pick: ({ apiVersion, metadata: { name, resourceVersion, uid } }: Json) => ({
+        apiVersion,
+        metadata: { name, resourceVersion, uid },
+      }),
+    };
+    const body = {
+      apiVersion: "storage.k8s.io/v1",
+      kind: "VolumeAttributesClass",
+      metadata: { name: "gold" },
+      driverName: "example.com",
+      parameters: { iops: "1" },
+    };
+    const created = await play.line("create an object", post(CLASSES, body), facts);
+    await play.world.restart(1, "1.33");
+    await play.line("v1 of it is not served", get(CLASSES, on));
+    await play.line("v1beta1 and its hash", get(v1beta1, on), { pick: entryOf });
+    await play.line("the other API server shows the hash that it did", get(v1), { pick: entryOf });
+    const old = CLASSES.replace("v1", "v1beta1");
+    await play.line("the object in v1beta1", get(`${old}/gold`, on), facts);
+    const identity = { kind: "VolumeAttributesClass", metadata: { name: "gold", ...stateOf(created) } };
+    const older = {
+      ...apply(`${old}/gold`, { ...identity, apiVersion: "storage.k8s.io/v1beta1" }),
+      accept: ACCEPT_METADATA,
+      ...on,
+    };
+    const rewritten = await play.line("a no-op write stores it in that version", older, facts);
+    const newer = {
+      kind: "VolumeAttributesClass",
+      metadata: { name: "gold", ...stateOf(rewritten) },
+      apiVersion: "storage.k8s.io/v1",
+    };
+    await play.line(
+      "a no-op write through the other one stores it in v1 again",
+      { ...apply(`${CLASSES}/gold`, newer), accept: ACCEPT_METADATA },
+      facts,
+    );
   },
 };
