@@ -4,7 +4,7 @@ import type { Play } from "./play.ts";
 import { get, isEstablished, post, Subject } from "./script-requests.ts";
 
 /** Longer than a handler lags behind discovery. */
-const HANDLER_LAG_MS = 300;
+export const HANDLER_LAG_MS = 1_000;
 
 /** Creates a CRD and waits until its objects can be written in every served version. */
 export async function createSubject(play: Play, word: string, shape: CrdShape): Promise<Subject> {

@@ -4,6 +4,7 @@ import { MIGRATIONS, STORAGE_STATES, collectionPath, objectPath } from "../../..
 import { manifestOf } from "../../../../src/migrations/manifest.ts";
 import type { Json } from "../line.ts";
 import type { Scenario } from "../script-scenario.ts";
+import { HANDLER_LAG_MS } from "../prepare.ts";
 import { apply, crdPath, get, isEstablished, merge, metadataOf, post, remove, stateOf } from "../script-requests.ts";
 
 const TIME = "2026-01-02T03:04:05Z";
@@ -36,7 +37,7 @@ export const migrations: Scenario = {
     const all = collectionPath(MIGRATIONS);
     const states = collectionPath(STORAGE_STATES);
     for (const path of [all, states]) await play.wait(`${path} is served`, get(path), ({ status }) => status === 200);
-    await play.world.pause(300);
+    await play.world.pause(HANDLER_LAG_MS);
 
     const resource = { group: "generated", version: "v1", resource: "balls" };
     const labels = { "app.kubernetes.io/managed-by": "ksvm" };

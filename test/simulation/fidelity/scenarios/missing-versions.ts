@@ -1,7 +1,7 @@
 import { versionsOf } from "../../../integration/crd-fixture.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH } from "../../../../src/kube/resources.ts";
 import type { Answer, Json } from "../line.ts";
-import { changeStorage, createObjects, createSubject, served } from "../prepare.ts";
+import { HANDLER_LAG_MS, changeStorage, createObjects, createSubject, served } from "../prepare.ts";
 import { apply, get, merge, remove, stateOf } from "../script-requests.ts";
 import type { Scenario } from "../script-scenario.ts";
 
@@ -37,7 +37,7 @@ export const lostVersions: Scenario = {
       pick: ({ status }) => status.storedVersions as unknown,
     });
     await play.wait("v1alpha1 is not served", get(socks.all("v1alpha1")), ({ status }) => status === 404);
-    await play.world.pause(300);
+    await play.world.pause(HANDLER_LAG_MS);
     await play.line("an object in the lost version cannot be read", get(socks.at("v1", "left")));
     const isRefused = ({ body }: Answer): boolean => String(body.message).includes("invalid group/version");
     await play.until("the list that it is in cannot be read", all, isRefused);

@@ -56,7 +56,7 @@ export const watches: Scenario = {
     await play.event("as metadata: b was modified", alone);
     await play.event("as metadata: b was deleted", alone);
 
-    const without = { timeoutSeconds: 2, allowWatchBookmarks: undefined };
+    const without = { timeoutSeconds: 4, allowWatchBookmarks: undefined };
     const short = await play.watch("a watch that ends soon, without bookmarks", watchOf(all, listed, without));
     await play.event("it goes on from the list: a", short, { pick: metadata });
     await play.event("it goes on from the list: b", short, { pick: metadata });
