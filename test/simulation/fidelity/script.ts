@@ -7,6 +7,7 @@ import { conversions } from "./scenarios/conversion-webhooks.ts";
 import { crdByApply, crdDeletion, crdLife } from "./scenarios/crd-life.ts";
 import { discovery } from "./scenarios/discovery.ts";
 import { freezeByPolicy, freezeByWebhook } from "./scenarios/freezes.ts";
+import { dryRuns, goneVersions, oldStates, unconvertedManagers } from "./scenarios/gone-versions.ts";
 import { lateWrites } from "./scenarios/late-writes.ts";
 import { identityLeases, leases } from "./scenarios/leases.ts";
 import { expiredTokens, lists } from "./scenarios/list-pages.ts";
@@ -42,6 +43,10 @@ export const SCRIPT: readonly Scenario[] = [
   lateWrites,
   builtIns,
   certificates,
+  goneVersions,
+  unconvertedManagers,
+  dryRuns,
+  oldStates,
   events,
   encryption,
   twoServers,

@@ -1,8 +1,7 @@
 import type { DenyRule } from "./access-table.ts";
 import { AdmissionRegistry, ADMISSION_PREFIXES } from "./admission-registry.ts";
 import { runCrdControllers } from "./crd-controllers.ts";
-import { convertAhead } from "./conversion-ahead.ts";
-import { CRD_PREFIX, CrdRegistry, prefixOfCrd } from "./crd-registry.ts";
+import { CRD_PREFIX, CrdRegistry } from "./crd-registry.ts";
 import type { SimEtcd } from "./etcd.ts";
 import { deleteIdentityLease, renewIdentityLease } from "./identity-leases.ts";
 import type { ListRequest } from "./lists.ts";
@@ -12,6 +11,7 @@ import type { ServedKind } from "./served-kinds.ts";
 import { type Encryption, PLAIN_TEXT, type WatchCacheState } from "./server-context.ts";
 import type { EtcdEntry } from "./timeline.ts";
 import type { ModelAnswer, ModelIo, ModelRequest, ServerClock, WatchSink } from "./types.ts";
+import { convertAhead, fillAhead } from "./watch-cache-fill.ts";
 import { OpenWatch } from "./watches.ts";
 
 /** What a {@link SimApiServer} is made of. */
@@ -94,7 +94,7 @@ export class SimApiServer implements RequestContext {
       const ended = this.handlers.follow(name, this.etcd.get(`${CRD_PREFIX}${name}`), this.etcd.revision);
       const handler = this.handlers.get(name);
       if (handler !== undefined && handler.since !== before?.since) {
-        convertAhead(this, handler, this.etcd.range(prefixOfCrd(handler)));
+        fillAhead(this, handler);
       }
       if (ended === undefined) continue;
       for (const watch of this.#watches) {
@@ -220,6 +220,6 @@ export class SimApiServer implements RequestContext {
     this.cache = { ...this.cache, revision: entry.modRevision };
     for (const watch of this.#watches) watch.deliver(entry);
     const handler = this.handlers.ofKey(entry.key);
-    if (handler !== undefined) convertAhead(this, handler, [entry]);
+    if (handler !== undefined) convertAhead(this, handler, entry);
   }
 }

@@ -101,7 +101,6 @@ function write(
     subresource: "status",
     time: timeText(now),
     ignored: ["spec"],
-    isKnownVersion: () => true,
   });
   return etcd.put(entry.key, { object: withManaged(changed, managed) }, entry.modRevision);
 }

@@ -43,7 +43,11 @@ export class CrdRegistry {
     const facts = crdFactsOf(entry);
     if (before?.facts === facts) return undefined;
     const isKept = before !== undefined && before.facts.uid === facts.uid && isSame(before.facts.spec, facts.spec);
-    const fresh = { since: revision, converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>() };
+    const fresh = {
+      since: revision,
+      filled: new Set<string>(),
+      converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>(),
+    };
     this.#byName.set(name, isKept ? { ...before, facts } : { facts, ...fresh });
     this.#findWebhooks();
     return isKept ? undefined : before;

@@ -1,4 +1,4 @@
-import { badRequest, expired, Refusal } from "./answers.ts";
+import { badRequest, expired, invalid, Refusal } from "./answers.ts";
 import { EtcdError } from "./etcd.ts";
 import type { ModelObject } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
@@ -6,6 +6,7 @@ import type { ServerContext } from "./server-context.ts";
 import { selectorOf } from "./selectors.ts";
 import { decode, decodeNow, partialTextOf, textOf } from "./stored-objects.ts";
 import type { EtcdEntry } from "./timeline.ts";
+import { assertFilled } from "./watch-cache-fill.ts";
 
 /** What a list is asked for. */
 export interface ListRequest {
@@ -25,7 +26,7 @@ const INCONSISTENT_CONTINUE =
 /** Answers a list. @returns the JSON text @throws {Refusal} */
 export async function list(context: ServerContext, request: ListRequest): Promise<string> {
   const { kind, query } = request;
-  assertInitialized(context, request);
+  if (isOfCache(query)) await assertFilled(context, kind);
   const selector = selectorOf(query);
   const limit = Number(query.get("limit") ?? 0);
   const name = /^metadata\.name=([^,]+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
@@ -52,18 +53,10 @@ export async function list(context: ServerContext, request: ListRequest): Promis
   return listText(request, items, { revision, more });
 }
 
-/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go */
-export function assertInitialized({ initializing }: ServerContext, { kind, query }: ListRequest): void {
-  if (kind.crd === undefined || !initializing.has(kind.crd.facts.name)) return;
+/** Pages of everything are read from etcd where the watch cache is not filled; any other list waits for the cache. */
+function isOfCache(query: URLSearchParams): boolean {
   const isSelective = query.has("labelSelector") || query.has("fieldSelector");
-  // Pages of everything are read from etcd as long as the watch cache is not there.
-  if (query.get("watch") === null && query.has("limit") && !isSelective) return;
-  throw new Refusal({
-    code: 429,
-    reason: "TooManyRequests",
-    details: { retryAfterSeconds: 1 },
-    message: "storage is (re)initializing",
-  });
+  return !query.has("limit") || isSelective;
 }
 
 interface Range {
@@ -76,6 +69,11 @@ function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
   const prefix = prefixOf(request);
   const token = query.get("continue") ?? "";
   const resourceVersion = query.get("resourceVersion") ?? "";
+  if (resourceVersion === "" && query.has("resourceVersionMatch")) {
+    const body = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
+    const cause = { field: "resourceVersionMatch", body, reason: "FieldValueForbidden" };
+    throw invalid({ group: "meta.k8s.io", kind: "ListOptions" }, "", [cause]);
+  }
   if (token !== "" && resourceVersion !== "" && resourceVersion !== "0") {
     throw badRequest("specifying resource version is not allowed when using continue");
   }

@@ -21,8 +21,6 @@ export interface FieldWriter {
   readonly time: string;
   /** Top-level fields that this way of writing does not change. */
   readonly ignored: readonly string[];
-  /** Whether a version can still be converted from; the entries of others are dropped. */
-  readonly isKnownVersion: (apiVersion: string) => boolean;
 }
 
 /** Never in managedFields. */
@@ -76,7 +74,7 @@ export function applied(
   { force, ...writer }: FieldWriter & { readonly force: boolean },
 ): ModelObject {
   const untracked = live !== undefined && (live.metadata.managedFields ?? []).length === 0;
-  const entries = untracked ? beforeFirstApply(live, writer) : knownEntries(live?.metadata.managedFields ?? [], writer);
+  const entries = untracked ? beforeFirstApply(live, writer) : (live?.metadata.managedFields ?? []);
   const self = entries.find((entry) => isBy(entry, writer, "Apply"));
   const others = entries.filter((entry) => entry !== self);
   const own = minus(leavesOf("", withoutIgnored(config, writer)), STRIPPED);
@@ -149,12 +147,7 @@ function entriesBefore(
   const given = writer.subresource === undefined ? after.metadata.managedFields : undefined;
   if (given !== undefined && (given.length === 0 || (given.length === 1 && Object.keys(given[0] ?? {}).length === 0)))
     return [];
-  return knownEntries(given ?? before?.metadata.managedFields ?? [], writer);
-}
-
-function knownEntries(entries: readonly ManagedEntry[], { isKnownVersion }: FieldWriter): readonly ManagedEntry[] {
-  const isKnown = ({ apiVersion }: ManagedEntry): boolean => isKnownVersion(apiVersion);
-  return entries.every(isKnown) ? entries : entries.filter(isKnown);
+  return given ?? before?.metadata.managedFields ?? [];
 }
 
 function isBy(entry: ManagedEntry, { apiVersion, manager, subresource }: FieldWriter, operation: string): boolean {

@@ -1,6 +1,6 @@
 import { badRequest, invalid, type InvalidField } from "./answers.ts";
 import { type Fields, isFields, isSame, type ModelMeta, type ModelObject, without } from "./model-object.ts";
-import { isDecodable, type ServedKind } from "./served-kinds.ts";
+import type { ServedKind } from "./served-kinds.ts";
 import { type FieldWriter } from "./managed-fields.ts";
 import { type ServerContext, timeText } from "./server-context.ts";
 
@@ -43,7 +43,6 @@ export function writerOf(
     apiVersion: kind.apiVersion,
     time: timeText(clock.now()),
     ignored: ignoredFields(kind, subresource),
-    isKnownVersion: (apiVersion) => apiVersion === kind.apiVersion || isDecodable(kind, apiVersion),
   };
 }
 

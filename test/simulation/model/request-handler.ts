@@ -79,7 +79,7 @@ async function answerResource(server: RequestContext, request: ModelRequest, pat
   }
   const asked = { kind, namespace: path.namespace, query, isMetadata: isMetadataAsked(request) };
   if (!isWatch) return json(server, 200, await list(server, asked));
-  assertWatchable(server, asked);
+  await assertWatchable(server, asked);
   return jsonAnswer(200, (sink) => server.open(asked, sink), server.clock.now());
 }
 

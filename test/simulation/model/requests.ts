@@ -1,7 +1,7 @@
 import { badRequest, invalid, Refusal } from "./answers.ts";
 import { applied, managedByUpdate } from "./managed-fields.ts";
 import { isFields, type ModelObject } from "./model-object.ts";
-import { assertKind, cleaned, withManaged, writerOf } from "./object-meta.ts";
+import { assertKind, withManaged, writerOf } from "./object-meta.ts";
 import { jsonPatched, mergePatched } from "./patches.ts";
 import { decoded } from "./strategies.ts";
 import type { ServerContext } from "./server-context.ts";
@@ -13,25 +13,32 @@ export function isMetadataAsked({ headers }: ModelRequest): boolean {
   return headers["accept"]?.includes("as=PartialObjectMetadata") === true;
 }
 
-/** What the query and the headers of a write say. */
-export function writeOptionsOf({
-  headers,
-  query,
-  user,
-}: ModelRequest): Pick<Write, "fieldManager" | "isDryRun" | "manager" | "user"> {
-  const dryRun = query.get("dryRun");
-  if (dryRun !== null && dryRun !== "All") {
-    const body = `Invalid value: [${JSON.stringify(dryRun)}]: must be one of: All`;
-    throw invalid({ group: "meta.k8s.io", kind: "PatchOptions" }, "", [{ field: "dryRun", body }]);
+/** What the query and the headers of a write say. A DELETE with a body says by that alone whether it is a dry-run. */
+export function writeOptionsOf({ body, headers, method, query, user }: ModelRequest): WriteOptions {
+  const asked = method === "DELETE" && body !== "" ? dryRunIn(parsedBody(body)) : query.get("dryRun");
+  if (asked !== null && asked !== "All") {
+    const cause = { field: "dryRun", body: `Unsupported value: ${JSON.stringify(asked)}: supported values: "All"` };
+    throw invalid({ group: "meta.k8s.io", kind: OPTIONS[method] ?? "" }, "", [
+      { ...cause, reason: "FieldValueNotSupported" },
+    ]);
   }
   const fieldManager = query.get("fieldManager") ?? undefined;
   const userAgent = (headers["user-agent"] ?? "").split("/")[0] ?? "";
-  return {
-    user,
-    isDryRun: dryRun === "All",
-    fieldManager,
-    manager: fieldManager ?? (userAgent === "" ? "unknown" : userAgent),
-  };
+  const manager = fieldManager ?? (userAgent === "" ? "unknown" : userAgent);
+  return { user, isDryRun: asked === "All", fieldManager, manager };
+}
+
+type WriteOptions = Pick<Write, "fieldManager" | "isDryRun" | "manager" | "user">;
+
+const OPTIONS: Readonly<Record<string, string>> = {
+  POST: "CreateOptions",
+  PUT: "UpdateOptions",
+  PATCH: "PatchOptions",
+  DELETE: "DeleteOptions",
+};
+
+function dryRunIn(options: unknown): string | null {
+  return (options as { readonly dryRun?: readonly string[] } | null)?.dryRun?.[0] ?? null;
 }
 
 /** What a PATCH changes, and whether it also creates. @throws {Refusal} */
@@ -56,9 +63,9 @@ export function patchOf(
   }
   const body = parsedBody(request.body);
   if (patch === mergePatched && !isFields(body)) throw badRequest("error decoding patch: expected an object");
-  const change: Change = (current) => {
-    const patched = cleaned(decoded(kind, patch(current, body) as ModelObject));
-    return withManaged(patched, managedByUpdate(current, patched, writer));
+  const change: Change = (current, problem) => {
+    const patched = decoded(kind, patch(current, body) as ModelObject);
+    return withManaged(patched, problem === undefined ? managedByUpdate(current, patched, writer) : undefined);
   };
   return { change, mayCreate: false };
 }
@@ -86,7 +93,10 @@ function applyChange(
   assertKind(config, kind);
   if (config.metadata.managedFields !== undefined) throw badRequest("metadata.managedFields must be nil");
   const force = request.query.get("force") === "true";
-  return (current) => applied(current, config, { ...writer, force });
+  return (current, problem) => {
+    if (problem !== undefined) throw problem;
+    return applied(current, config, { ...writer, force });
+  };
 }
 
 /** What a PUT changes. */
@@ -95,7 +105,7 @@ export function replacementOf(context: ServerContext, write: Write, request: Mod
   const body = parsedBody(request.body);
   assertKind(body, kind);
   const writer = writerOf(context, kind, { manager, subresource });
-  return (current) => {
+  return (current, problem) => {
     // Built-in resources may be replaced without one, custom resources and CRDs may not.
     if (
       body.metadata.resourceVersion === undefined &&
@@ -104,8 +114,9 @@ export function replacementOf(context: ServerContext, write: Write, request: Mod
       const cause = { field: "metadata.resourceVersion", body: "Invalid value: 0: must be specified for an update" };
       throw invalid({ group: kind.group, kind: kind.resource }, name, [cause]);
     }
-    const replacement = cleaned(decoded(kind, body));
-    return withManaged(replacement, managedByUpdate(current, replacement, writer));
+    const replacement = decoded(kind, body);
+    const managed = problem === undefined ? managedByUpdate(current, replacement, writer) : undefined;
+    return withManaged(replacement, managed);
   };
 }
 

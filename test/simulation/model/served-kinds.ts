@@ -74,6 +74,8 @@ export interface CrdStorage {
   readonly facts: CrdFacts;
   /** The revision that its watch cache began with. */
   readonly since: number;
+  /** The versions whose watch cache is filled. */
+  readonly filled: Set<string>;
   /** What the conversion webhook made of what is stored, by version: the watch cache asks it once. */
   readonly converted: WeakMap<EtcdEntry, Map<string, ModelObject>>;
 }

@@ -2,6 +2,7 @@ import { modified, notFound } from "./answers.ts";
 import { assertNamespace, isAnythingAsked, mutated, validate } from "./admission.ts";
 import { createByApply } from "./creates.ts";
 import { decoded, prepared } from "./strategies.ts";
+import { isInOtherVersions, managersProblem } from "./managers-problem.ts";
 import type { ModelObject } from "./model-object.ts";
 import { asUpdated, cleaned, placed, withOldTimes } from "./object-meta.ts";
 import type { ServerContext } from "./server-context.ts";
@@ -44,7 +45,8 @@ async function updateOnce(
 ): Promise<ModelObject | undefined> {
   const { isDryRun, kind, name, subresource } = write;
   const before = await decode(context, kind, entry);
-  const changed = placed(cleaned(change(before)), write.namespace, name);
+  const problem = isInOtherVersions(kind, before) ? await managersProblem(context, kind, before) : undefined;
+  const changed = placed(cleaned(change(before, problem)), write.namespace, name);
   const attributes = admittedOf(write, "UPDATE", { object: changed, oldObject: before });
   assertNamespace(context, attributes);
   const isAsked = isAnythingAsked(context, attributes);

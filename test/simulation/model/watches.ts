@@ -1,19 +1,20 @@
 import { expired, plainError, Refusal } from "./answers.ts";
 import type { ModelObject } from "./model-object.ts";
-import { assertInitialized, type ListRequest, prefixOf, revisionOf } from "./lists.ts";
+import { type ListRequest, prefixOf, revisionOf } from "./lists.ts";
 import { type Selector, selectorOf } from "./selectors.ts";
 import type { ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import { decode, decodeNow, partialTextOf, textOf, viewOf } from "./stored-objects.ts";
 import type { EtcdEntry } from "./timeline.ts";
 import type { WatchSink } from "./types.ts";
+import { assertFilled } from "./watch-cache-fill.ts";
 
 /** API servers send a bookmark about once a minute. */
 const BOOKMARK_MS = 60_000;
 
 /** @throws {Refusal} where a watch is refused before it is open */
-export function assertWatchable(context: ServerContext, request: ListRequest): void {
-  assertInitialized(context, request);
+export async function assertWatchable(context: ServerContext, request: ListRequest): Promise<void> {
+  await assertFilled(context, request.kind);
   selectorOf(request.query);
   const asked = request.query.get("resourceVersion") ?? "";
   if (!/^\d*$/.test(asked)) {

@@ -1,4 +1,4 @@
-import { badRequest, forbidden, PathNotServed } from "./answers.ts";
+import { badRequest, forbidden, PathNotServed, type Refusal } from "./answers.ts";
 import type { Admitted } from "./admission.ts";
 import type { ModelObject } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
@@ -25,8 +25,11 @@ export interface Written {
   readonly wasCreated: boolean;
 }
 
-/** Makes what is to be of what is there; `undefined` where nothing is. With its managedFields. */
-export type Change = (current: ModelObject | undefined) => ModelObject;
+/**
+ * Makes what is to be of what is there; `undefined` where nothing is. With its managedFields.
+ * @param problem why its managedFields cannot be kept, see {@link managersProblem}
+ */
+export type Change = (current: ModelObject | undefined, problem?: Refusal) => ModelObject;
 
 /** The key of an object in etcd. */
 export function keyOf({ kind, name, namespace }: Pick<Write, "kind" | "name" | "namespace">): string {
