@@ -64,10 +64,12 @@ export class Schedule {
     const end = this.#now + limitMs;
     await settled();
     while (!isOver()) {
-      const next = this.#pop();
+      const next = this.#heap[0];
       if (next === undefined || next.at > end) {
+        this.#now = next === undefined ? this.#now : end;
         return false;
       }
+      this.#pop();
       if (!next.isCancelled) {
         this.#now = next.at;
         this.#events++;
@@ -90,11 +92,10 @@ export class Schedule {
     heap[index] = due;
   }
 
-  #pop(): Due | undefined {
+  #pop(): void {
     const heap = this.#heap;
-    const [first] = heap;
     const last = heap.pop();
-    if (last === undefined || heap.length === 0) return first;
+    if (last === undefined || heap.length === 0) return;
     let index = 0;
     for (;;) {
       let child = 2 * index + 1;
@@ -105,7 +106,6 @@ export class Schedule {
       index = child;
     }
     heap[index] = last;
-    return first;
   }
 }
 

@@ -29,6 +29,16 @@ await tap.test(
   },
 );
 
+await tap.test("what is due later than a world was let go on for comes when it is let go on again", async (t) => {
+  const { schedule } = world();
+  const seen: number[] = [];
+  schedule.in(10, () => seen.push(schedule.now));
+  t.notOk(await schedule.run(NEVER, 6));
+  t.equal(schedule.now, 6);
+  await schedule.run(NEVER, 6);
+  t.same(seen, [10]);
+});
+
 await tap.test("a day of sleeping takes no time", async (t) => {
   const { schedule, process } = world();
   let slept = 0;

@@ -115,7 +115,8 @@ export class SimProcess {
     const check = (): void => {
       const leftMs = dueAt - this.#monotonic();
       if (isCancelled) return;
-      if (leftMs > 0) {
+      // Less than that is what sums of fractions leave.
+      if (leftMs > 0.001) {
         cancel = this.#schedule.in(leftMs, () => this.reach(check));
       } else {
         onDue();

@@ -1,0 +1,204 @@
+import { randomFrom, type Random } from "../chaos/random.ts";
+import { oneIn, oneOf, spread } from "./world/random-choices.ts";
+
+/** A CRD of a simulated cluster, and its objects. */
+export interface KindPlan {
+  /** The plural; the CRD is `PLURAL.sim.example.com`. */
+  readonly plural: string;
+  /** From the oldest to the newest. */
+  readonly versions: readonly string[];
+  /** The storage version that it is created with, and the one that it has when the programs start. */
+  readonly createdIn: string;
+  readonly storage: string;
+  readonly objects: number;
+}
+
+/** What happens to the world at some moment. Times are milliseconds since the programs started. */
+export type Action = { readonly at: number } & (
+  | { readonly do: "flip"; readonly kind: number; readonly to: string }
+  | { readonly do: "create" | "update" | "delete"; readonly kind: number; readonly object: number }
+  | { readonly do: "recreateCrd"; readonly kind: number }
+  | { readonly do: "annotate"; readonly kind: number; readonly how: "freeze" | "unfreeze" | "takeOwner" | "nonsense" }
+  | { readonly do: "foreignPrune"; readonly kind: number }
+  | { readonly do: "editLease"; readonly kind: number; readonly how: "delete" | "steal" | "checkpoint" }
+  | { readonly do: "crash" | "startAgain"; readonly program: number }
+  | { readonly do: "pause" | "suspend"; readonly program: number; readonly ms: number }
+  | { readonly do: "jump"; readonly program: number; readonly ms: number }
+  | { readonly do: "crashServer"; readonly server: number; readonly ms: number }
+  | { readonly do: "hangServer" | "suspendServer"; readonly server: number; readonly ms: number }
+  | { readonly do: "jumpServer"; readonly server: number; readonly ms: number }
+  | {
+      readonly do: "lag";
+      readonly server: number;
+      readonly of: "handlers" | "discovery" | "admission" | "cache";
+      readonly ms: number;
+    }
+  | { readonly do: "slow"; readonly server: number; readonly ms: number; readonly holdMs: number }
+  | { readonly do: "joinServer" }
+  | { readonly do: "disturb"; readonly ms: number; readonly share: number; readonly how: Disturbance }
+  | {
+      readonly do: "deny";
+      readonly kind: number;
+      readonly ms: number;
+      readonly status: number;
+      readonly reason: string;
+    }
+  | { readonly do: "compact" }
+  | { readonly do: "restore"; readonly ageMs: number }
+);
+
+/** What something between ksvm and the API servers does to a share of the requests. */
+export type Disturbance = "reset" | "resetAfter" | "lost" | "404" | "429" | "503" | "html";
+
+/** One simulated world, as far as it is decided before it begins; the seed decides the rest. */
+export interface Plan {
+  readonly seed: number;
+  readonly servers: number;
+  /** How ksvm reaches the API servers: one by one, or behind one address. */
+  readonly access: "each" | "sampled";
+  readonly kinds: readonly KindPlan[];
+  /** How many programs migrate, and what they are. */
+  readonly programs: number;
+  readonly force: boolean;
+  readonly actions: readonly Action[];
+}
+
+const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
+/** The last disturbance ends by then. */
+export const DISTURBED_MS = 600_000;
+
+/** The plan that a seed stands for. */
+export function planOf(seed: number): Plan {
+  const random = randomFrom(seed);
+  const servers = oneOf(random, [1, 2, 2, 3]);
+  const kinds = [kindPlan(random, "widgets")];
+  const programs = oneOf(random, [1, 1, 2]);
+  const limits = { servers, kinds, programs };
+  const count = Math.floor(spread(random, 1, 24));
+  const actions = Array.from({ length: count }, () => actionOf(random, limits)).toSorted((a, b) => a.at - b.at);
+  return {
+    seed,
+    servers,
+    access: oneOf(random, ["each", "each", "sampled"]),
+    kinds,
+    programs,
+    force: oneIn(random, 6),
+    actions,
+  };
+}
+
+function kindPlan(random: Random, plural: string): KindPlan {
+  const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];
+  const createdIn = oneOf(random, versions);
+  const objects = Math.floor(spread(random, 1, 30));
+  return { plural, versions, createdIn, storage: oneIn(random, 8) ? oneOf(random, versions) : "v1", objects };
+}
+
+interface Limits {
+  readonly servers: number;
+  readonly kinds: readonly KindPlan[];
+  readonly programs: number;
+}
+
+type Make = (random: Random, limits: Limits) => Action;
+
+/** Near the beginning as often as much later: most of a run is its first minutes. */
+const momentOf = (random: Random): number => Math.round(spread(random, 10, DISTURBED_MS / 2));
+const kindOf = (random: Random, { kinds }: Limits): number => Math.floor(random() * kinds.length);
+const serverOf = (random: Random, { servers }: Limits): number => Math.floor(random() * servers);
+const programOf = (random: Random, { programs }: Limits): number => Math.floor(random() * programs);
+const lastingOf = (random: Random): number => Math.round(spread(random, 50, DISTURBED_MS / 3));
+
+/** One for each sort of action, the more likely ones more than once. */
+const MAKERS: readonly Make[] = [
+  ...Array<Make>(3).fill((random, limits) => {
+    const kind = kindOf(random, limits);
+    const versions = limits.kinds[kind]?.versions ?? VERSIONS;
+    return { at: momentOf(random), do: "flip", kind, to: oneOf(random, versions) };
+  }),
+  ...Array<Make>(2).fill((random, limits) => ({
+    at: momentOf(random),
+    do: oneOf(random, ["create", "update", "delete"] as const),
+    kind: kindOf(random, limits),
+    object: Math.floor(random() * 30),
+  })),
+  (random, limits) => ({ at: momentOf(random), do: "recreateCrd", kind: kindOf(random, limits) }),
+  (random, limits) => ({
+    at: momentOf(random),
+    do: "annotate",
+    kind: kindOf(random, limits),
+    how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense"] as const),
+  }),
+  (random, limits) => ({ at: momentOf(random), do: "foreignPrune", kind: kindOf(random, limits) }),
+  (random, limits) => ({
+    at: momentOf(random),
+    do: "editLease",
+    kind: kindOf(random, limits),
+    how: oneOf(random, ["delete", "steal", "checkpoint"] as const),
+  }),
+  ...Array<Make>(2).fill((random, limits) => ({
+    at: momentOf(random),
+    do: oneOf(random, ["crash", "startAgain"] as const),
+    program: programOf(random, limits),
+  })),
+  (random, limits) => ({
+    at: momentOf(random),
+    do: oneOf(random, ["pause", "suspend"] as const),
+    program: programOf(random, limits),
+    ms: lastingOf(random),
+  }),
+  (random, limits) => ({
+    at: momentOf(random),
+    do: "jump",
+    program: programOf(random, limits),
+    ms: Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1),
+  }),
+  ...Array<Make>(2).fill((random, limits) => ({
+    at: momentOf(random),
+    do: oneOf(random, ["crashServer", "hangServer", "suspendServer"] as const),
+    server: serverOf(random, limits),
+    ms: lastingOf(random),
+  })),
+  (random, limits) => ({
+    at: momentOf(random),
+    do: "jumpServer",
+    server: serverOf(random, limits),
+    ms: Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1),
+  }),
+  ...Array<Make>(4).fill((random, limits) => ({
+    at: momentOf(random),
+    do: "lag",
+    server: serverOf(random, limits),
+    of: oneOf(random, ["handlers", "handlers", "discovery", "admission", "cache"] as const),
+    ms: Math.round(spread(random, 10, 60_000)),
+  })),
+  ...Array<Make>(3).fill((random, limits) => ({
+    at: momentOf(random),
+    do: "slow",
+    server: serverOf(random, limits),
+    ms: lastingOf(random),
+    holdMs: Math.round(spread(random, 10, 60_000)),
+  })),
+  (random) => ({ at: momentOf(random), do: "joinServer" }),
+  ...Array<Make>(2).fill((random) => ({
+    at: momentOf(random),
+    do: "disturb",
+    ms: lastingOf(random),
+    share: spread(random, 0.01, 1),
+    how: oneOf(random, ["reset", "resetAfter", "lost", "404", "429", "503", "html"] as const),
+  })),
+  (random, limits) => ({
+    at: momentOf(random),
+    do: "deny",
+    kind: kindOf(random, limits),
+    ms: lastingOf(random),
+    status: oneOf(random, [400, 403, 404, 409, 410, 422, 429, 500, 503, 504]),
+    reason: oneOf(random, ["", "NotFound", "Conflict", "Gone", "Expired", "TooManyRequests", "Invalid"]),
+  }),
+  (random) => ({ at: momentOf(random), do: "compact" }),
+  (random) => ({ at: momentOf(random), do: "restore", ageMs: Math.round(spread(random, 1_000, 300_000)) }),
+];
+
+function actionOf(random: Random, limits: Limits): Action {
+  return oneOf(random, MAKERS)(random, limits);
+}

@@ -1,0 +1,102 @@
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
+import { crdNameOf, crdOf, GROUP, objectOf, versionsOf } from "./kinds.ts";
+import type { KindPlan } from "./plan.ts";
+import type { SimCluster } from "./world/sim-cluster.ts";
+
+const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const MERGE = "application/merge-patch+json";
+
+interface Answered {
+  readonly status: number;
+}
+
+/** What users and other programs do to a cluster. Each may fail, as for a user: they do not try again. */
+export class UserActions {
+  readonly #cluster: SimCluster;
+  readonly #name: string;
+  #values = 0;
+
+  constructor(cluster: SimCluster, name: string) {
+    this.#cluster = cluster;
+    this.#name = name;
+  }
+
+  createNamespace(name: string): Promise<Answered | undefined> {
+    return this.#send("POST", "/api/v1/namespaces", { apiVersion: "v1", kind: "Namespace", metadata: { name } });
+  }
+
+  createCrd(kind: KindPlan, storage: string): Promise<Answered | undefined> {
+    return this.#send("POST", CRDS, crdOf(kind, storage));
+  }
+
+  deleteCrd(kind: KindPlan): Promise<Answered | undefined> {
+    return this.#send("DELETE", `${CRDS}/${crdNameOf(kind)}`);
+  }
+
+  /** Changes the storage version. */
+  flip(kind: KindPlan, to: string): Promise<Answered | undefined> {
+    const path = `${CRDS}/${crdNameOf(kind)}`;
+    const operations = versionsOf(kind.versions, to).map(({ storage }, index) => ({
+      op: "replace",
+      path: `/spec/versions/${index}/storage`,
+      value: storage,
+    }));
+    return this.#send("PATCH", path, operations, "application/json-patch+json");
+  }
+
+  /** Removes every old version from storedVersions, whatever is stored; only where nothing is: else it breaks S1 itself. */
+  annotate(kind: KindPlan, how: "freeze" | "unfreeze" | "takeOwner" | "nonsense"): Promise<Answered | undefined> {
+    const annotations = {
+      freeze: { [MIGRATING_ANNOTATION]: "by-hand" },
+      unfreeze: { [MIGRATING_ANNOTATION]: null },
+      takeOwner: { [OWNER_ANNOTATION]: null },
+      nonsense: { [OWNER_ANNOTATION]: '{"lease":"kube-system/other","identity":"nobody","since":"yesterday"}' },
+    }[how];
+    return this.#send("PATCH", `${CRDS}/${crdNameOf(kind)}`, { metadata: { annotations } }, MERGE);
+  }
+
+  create(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
+    return this.#send("POST", objectsPath(kind, version), objectOf(kind, version, index, ++this.#values));
+  }
+
+  update(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
+    const value = ++this.#values;
+    const path = `${objectsPath(kind, version)}/${kind.plural}-${index}`;
+    return this.#send("PATCH", path, { spec: { value } }, MERGE);
+  }
+
+  delete(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
+    return this.#send("DELETE", `${objectsPath(kind, version)}/${kind.plural}-${index}`);
+  }
+
+  editLease(kind: KindPlan, how: "delete" | "steal" | "checkpoint"): Promise<Answered | undefined> {
+    const path = `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${leaseNameOf(crdNameOf(kind))}`;
+    if (how === "delete") return this.#send("DELETE", path);
+    const patch =
+      how === "steal"
+        ? { spec: { holderIdentity: "another", renewTime: null } }
+        : { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: '{"watermark":"1","storageVersion":"v1"}' } } };
+    return this.#send("PATCH", path, patch, MERGE);
+  }
+
+  /** Sends a request to an API server that answers. `undefined` where there is none. */
+  async #send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
+    const node = this.#cluster.nodes.find(({ process }) => !process.isPaused);
+    if (node === undefined) return undefined;
+    const answer = await node.handle({
+      method,
+      path,
+      query: new URLSearchParams(),
+      headers: { "content-type": type, accept: "application/json", "user-agent": this.#name },
+      body: body === undefined ? "" : JSON.stringify(body),
+      user: this.#name,
+    });
+    return { status: answer.status };
+  }
+}
+
+function objectsPath({ plural }: KindPlan, version: string): string {
+  return `/apis/${GROUP}/${version}/namespaces/default/${plural}`;
+}

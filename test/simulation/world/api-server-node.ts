@@ -1,0 +1,185 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Random } from "../../chaos/random.ts";
+import { SimApiServer } from "../model/api-server.ts";
+import { ADMISSION_PREFIXES } from "../model/admission-registry.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../model/types.ts";
+import type { Peer } from "./network.ts";
+import { spread } from "./random-choices.ts";
+import type { Schedule } from "./schedule.ts";
+import { SimProcess } from "./sim-process.ts";
+
+/** What an API server ends a request after, in milliseconds (`--request-timeout`). */
+const REQUEST_TIMEOUT_MS = 60_000;
+const RENEW_EVERY_MS = 10_000;
+/** Bookmarks, and the ends of watches. */
+const TICK_MS = 10_000;
+
+/** The request that an API server works on: who sent it, and until when it may go on. */
+interface Work {
+  readonly user: string;
+  readonly deadline: number;
+}
+
+const working = new AsyncLocalStorage<Work>();
+
+/** Who wrote the revision that etcd tells of at this moment; `undefined` for an API server itself. */
+export function currentWriter(): string | undefined {
+  return working.getStore()?.user;
+}
+
+/** What an API server takes how long to follow, in milliseconds. */
+export interface Lags {
+  handlers: number;
+  discovery: number;
+  admission: number;
+  cache: number;
+}
+
+/** What an {@link ApiServerNode} is made of. */
+export interface ApiServerNodeOptions {
+  readonly schedule: Schedule;
+  readonly random: Random;
+  readonly etcd: SimEtcd;
+  readonly name: string;
+  readonly url: string;
+  /** Calls a webhook, as `ModelIo` has it. */
+  readonly callWebhook: (url: string, body: string, timeoutMs: number) => Promise<WebhookAnswer>;
+}
+
+/** One API server of the model in a process of its own, that takes its time. */
+export class ApiServerNode implements Peer {
+  readonly url: string;
+  readonly process: SimProcess;
+  readonly api: SimApiServer;
+  readonly lags: Lags = { handlers: 50, discovery: 50, admission: 50, cache: 5 };
+  /** How long a request is held at most, at each point where it may be, in milliseconds. */
+  slownessMs = 0;
+  readonly #options: ApiServerNodeOptions;
+  readonly #forget: (() => void)[];
+
+  constructor(options: ApiServerNodeOptions) {
+    const { etcd, name, schedule, url } = options;
+    this.#options = options;
+    this.url = url;
+    this.process = new SimProcess(schedule, name);
+    // No two clocks agree, and no two processes start at the same moment: by that they are told apart.
+    this.process.jump(Math.round((options.random() - 0.5) * 1_000));
+    const { clock } = this.process;
+    this.api = new SimApiServer({
+      etcd,
+      name,
+      clock,
+      isPrompt: false,
+      io: {
+        hold: (point) => this.#hold(point),
+        callWebhook: (hook, body, timeoutMs) => this.#webhook(hook, body, timeoutMs),
+      },
+    });
+    this.api.renewLease();
+    this.#every(RENEW_EVERY_MS, () => this.api.renewLease());
+    this.#every(TICK_MS, () => this.api.tick());
+    this.#forget = [etcd.onRevision((entry) => this.#follow(entry))];
+    this.process.onCrash(() => {
+      for (const forget of this.#forget) forget();
+      this.api.stop();
+    });
+  }
+
+  /** Answers, or gives up when the time for the request is over; what is held then never goes on. */
+  async handle(request: ModelRequest): Promise<ModelAnswer> {
+    const deadline = this.process.clock.monotonic() + REQUEST_TIMEOUT_MS;
+    const { promise, resolve } = Promise.withResolvers<ModelAnswer>();
+    const cancel = this.process.clock.timer(REQUEST_TIMEOUT_MS, () => resolve(timedOut(this.process.clock.now())));
+    void working.run({ user: request.user, deadline }, () => this.api.handle(request)).then(resolve);
+    try {
+      return await promise;
+    } finally {
+      cancel();
+    }
+  }
+
+  /** Has it hang, as by SIGSTOP, or by a suspension of its machine. */
+  standStill(ms: number, how: "pause" | "suspend"): void {
+    this.process[how]();
+    this.#options.schedule.in(ms, () => this.process.wake());
+  }
+
+  /** One that stood still goes on with what it held, before it notices that the time is over. */
+  #hold(point: HoldPoint): Promise<void> {
+    const { random, schedule } = this.#options;
+    const ms = this.slownessMs * random() ** 3;
+    if (ms < 1 && !this.process.isPaused) return Promise.resolve();
+    const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
+    return new Promise((resolve) => {
+      schedule.in(ms, () => {
+        const wasPaused = this.process.isPaused;
+        this.process.reach(() => {
+          const isLate = this.process.clock.monotonic() >= deadline;
+          if (!isLate || wasPaused || point === "written") resolve();
+        });
+      });
+    });
+  }
+
+  #webhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer> {
+    const { promise, resolve } = Promise.withResolvers<WebhookAnswer>();
+    const come = (answer: WebhookAnswer): void => this.process.reach(() => resolve(answer));
+    const cancel = this.process.clock.timer(timeoutMs, () => come({ error: "context deadline exceeded" }));
+    void this.#options.callWebhook(url, body, timeoutMs).then((answer) => {
+      cancel();
+      come(answer);
+    });
+    return promise;
+  }
+
+  #every(ms: number, run: () => void): void {
+    const again = (): void => {
+      run();
+      this.process.clock.timer(ms, again);
+    };
+    this.process.clock.timer(ms, again);
+  }
+
+  #follow({ key }: EtcdEntry): void {
+    const { api, lags } = this;
+    if (key.startsWith(CRD_PREFIX)) {
+      const name = key.slice(CRD_PREFIX.length);
+      this.#later(lags.handlers, () => api.followCrds(name));
+      this.#later(lags.discovery, () => api.followDiscovery(name));
+      this.#later(lags.discovery, () => api.runControllers());
+    } else if (ADMISSION_PREFIXES.some((prefix) => key.startsWith(prefix))) {
+      this.#later(lags.admission, () => api.followAdmission());
+    }
+    this.#lagCache();
+  }
+
+  #lagCache(): void {
+    if (this.lags.cache < 20) return;
+    this.api.pauseCache();
+    this.#later(this.lags.cache, () => this.api.resumeCache());
+  }
+
+  #later(lagMs: number, run: () => void): void {
+    const { random, schedule } = this.#options;
+    schedule.in(spread(random, 1, Math.max(2, lagMs)), () => this.process.reach(run));
+  }
+}
+
+/** What the API server's timeout filter answers. */
+function timedOut(now: number): ModelAnswer {
+  const message = "Timeout: request did not complete within the allotted timeout";
+  const status = {
+    kind: "Status",
+    apiVersion: "v1",
+    metadata: {},
+    status: "Failure",
+    message,
+    reason: "Timeout",
+    code: 504,
+  };
+  const headers = { "content-type": "application/json", date: new Date(now).toUTCString() };
+  return { status: 504, headers, body: JSON.stringify(status) };
+}

@@ -1,0 +1,188 @@
+import type { Random } from "../../chaos/random.ts";
+import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
+import { ApiClient } from "../../../src/kube/client.ts";
+import { Transport } from "../../../src/kube/transport.ts";
+import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
+import { SimEtcd } from "../model/etcd.ts";
+import { ApiServerNode } from "./api-server-node.ts";
+import { type Fate, Network, type Peer } from "./network.ts";
+import { oneOf, spread } from "./random-choices.ts";
+import type { Schedule } from "./schedule.ts";
+import { SimProcess } from "./sim-process.ts";
+
+/** The address that all API servers share. */
+export const BALANCER_URL = "https://balancer.sim:6443";
+const SLICE_KEY = "/registry/endpointslices/default/kubernetes";
+/** Others take the address of an API server out of the EndpointSlice so long after it crashed. */
+const ENDPOINT_TTL_MS = 15_000;
+
+/** What a {@link SimCluster} is made of. */
+export interface SimClusterOptions {
+  readonly schedule: Schedule;
+  readonly random: Random;
+  readonly servers: number;
+  /** Whether each API server can be reached by its own address. */
+  readonly access: "each" | "sampled";
+}
+
+/** What is done to requests of ksvm on their way; `undefined` lets one pass. */
+export type Interference = (
+  user: string,
+) => Fate["kind"] | { readonly status: number; readonly html?: boolean } | undefined;
+
+/** A webhook: what it answers to a body. */
+export type SimWebhook = (body: string) => Promise<WebhookAnswer>;
+
+/** A cluster: one etcd, API servers that come and go, a balancer before them, webhooks. */
+export class SimCluster {
+  readonly etcd = new SimEtcd();
+  readonly webhooks = new Map<string, SimWebhook>();
+  interference: Interference = () => undefined;
+  /** Told of each request of a client. */
+  onRequest: (request: ModelRequest, server: string, fate: Fate) => void = () => undefined;
+  /** How many requests came from clients. */
+  requests = 0;
+  readonly #options: SimClusterOptions;
+  readonly #network: Network;
+  readonly #nodes: ApiServerNode[] = [];
+
+  constructor(options: SimClusterOptions) {
+    this.#options = options;
+    const { random, schedule } = options;
+    this.#network = new Network({
+      schedule,
+      latency: () => spread(random, 0.2, 5),
+      route: (request, server, pinned) => {
+        const fate = this.#route(request.user, server, pinned);
+        this.onRequest(request, server, fate);
+        return fate;
+      },
+    });
+    for (let slot = 0; slot < options.servers; slot++) this.join();
+  }
+
+  /** Those that are there now, whether they answer or not. */
+  get nodes(): readonly ApiServerNode[] {
+    return this.#nodes.filter(({ process }) => process.isAlive);
+  }
+
+  /** The one in a slot, `undefined` while there is none. */
+  nodeAt(slot: number): ApiServerNode | undefined {
+    const node = this.#nodes[slot];
+    return node?.process.isAlive === true ? node : undefined;
+  }
+
+  /** An API server joins on a host of its own. */
+  join(): void {
+    this.#start(this.#nodes.length);
+  }
+
+  /** Ends an API server, as a crash does; it is started again after `ms` milliseconds. */
+  crash(slot: number, ms: number): void {
+    const node = this.nodeAt(slot);
+    if (node === undefined) return;
+    node.process.crash();
+    this.#options.schedule.in(ENDPOINT_TTL_MS, () => this.#writeEndpoints());
+    this.#options.schedule.in(ms, () => this.#start(slot));
+  }
+
+  /** A client of a process, whose user is its name. */
+  clientOf(process: SimProcess, server = this.#options.access === "each" ? urlOf(0) : BALANCER_URL): ApiClient {
+    const cluster = { name: "sim", server, skipTLSVerify: true };
+    const user = { name: process.name, token: process.name };
+    const config = new ClusterConfig(cluster, user, { context: "sim" });
+    return new ApiClient(new Transport(config, { clock: process.clock, carrier: this.#network.carrierOf(process) }));
+  }
+
+  #start(slot: number): void {
+    const node = new ApiServerNode({
+      ...this.#options,
+      etcd: this.etcd,
+      name: `server-${slot}`,
+      url: urlOf(slot),
+      callWebhook: (url, body) => this.#callWebhook(url, body),
+    });
+    this.#nodes[slot] = node;
+    this.#writeEndpoints();
+  }
+
+  async #callWebhook(url: string, body: string): Promise<WebhookAnswer> {
+    const { random, schedule } = this.#options;
+    await schedule.wait(spread(random, 0.2, 5));
+    const webhook = this.webhooks.get(url);
+    if (webhook === undefined) return { error: "dial tcp: connect: connection refused" };
+    const answer = await webhook(body);
+    await schedule.wait(spread(random, 0.2, 5));
+    return answer;
+  }
+
+  #route(user: string, server: string, pinned: Peer | undefined): Fate {
+    this.requests++;
+    const peer = this.#peerFor(server, pinned);
+    const harm = this.interference(user);
+    if (harm === undefined) return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
+    if (harm === "lost" || harm === "reset")
+      return { kind: harm, peer: this.#options.random() < 0.5 ? peer : undefined };
+    if (typeof harm === "object") return { kind: "answered", answer: answerOf(harm) };
+    return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
+  }
+
+  #peerFor(server: string, pinned: Peer | undefined): Peer | undefined {
+    const { access, random } = this.#options;
+    if (server !== BALANCER_URL) {
+      const node = this.#nodes.find(({ url }) => url === server);
+      // From outside of the cluster nothing listens at the addresses of single API servers.
+      return access === "each" && node?.process.isAlive === true ? node : undefined;
+    }
+    if (pinned?.process.isAlive === true) return pinned;
+    const alive = this.nodes;
+    return alive.length === 0 ? undefined : oneOf(random, alive);
+  }
+
+  /** What the API servers write themselves: the addresses of those that live. */
+  #writeEndpoints(): void {
+    const found = this.etcd.get(SLICE_KEY);
+    const endpoints = this.nodes.map(({ url }) => ({
+      addresses: [new URL(url).hostname],
+      conditions: { ready: true },
+    }));
+    const metadata = found?.object.metadata ?? {
+      name: "kubernetes",
+      namespace: "default",
+      uid: this.etcd.nextId(),
+      labels: { "kubernetes.io/service-name": "kubernetes" },
+    };
+    const ports = [{ name: "https", port: 6_443, protocol: "TCP" }];
+    const object = {
+      apiVersion: "discovery.k8s.io/v1",
+      kind: "EndpointSlice",
+      metadata,
+      addressType: "IPv4",
+      endpoints,
+      ports,
+    };
+    this.etcd.put(SLICE_KEY, { object }, found?.modRevision ?? 0);
+  }
+}
+
+function urlOf(slot: number): string {
+  return `https://10.0.0.${slot + 1}:6443`;
+}
+
+/** What a balancer, a proxy or an overloaded API server says. */
+function answerOf({ status, html = false }: { readonly status: number; readonly html?: boolean }): {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+} {
+  if (html) return { status, headers: { "content-type": "text/html" }, body: `<html><h1>${status}</h1></html>` };
+  const body = JSON.stringify({
+    kind: "Status",
+    apiVersion: "v1",
+    metadata: {},
+    status: "Failure",
+    code: status,
+    message: "",
+  });
+  return { status, headers: { "content-type": "application/json" }, body };
+}
