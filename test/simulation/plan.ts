@@ -7,13 +7,12 @@ export interface KindPlan {
   readonly plural: string;
   /** From the oldest to the newest. */
   readonly versions: readonly string[];
-  /** The storage version that it is created with, and the one that it has when the programs start. */
+  /** The storage version that it is created with. */
   readonly createdIn: string;
-  readonly storage: string;
   readonly objects: number;
 }
 
-/** What happens to the world at some moment. Times are milliseconds since the programs started. */
+/** What happens to the world at some moment. Times are milliseconds since the world was set up. */
 export type Action = { readonly at: number } & (
   | { readonly do: "flip"; readonly kind: number; readonly to: string }
   | { readonly do: "create" | "update" | "delete"; readonly kind: number; readonly object: number }
@@ -21,7 +20,7 @@ export type Action = { readonly at: number } & (
   | { readonly do: "annotate"; readonly kind: number; readonly how: "freeze" | "unfreeze" | "takeOwner" | "nonsense" }
   | { readonly do: "foreignPrune"; readonly kind: number }
   | { readonly do: "editLease"; readonly kind: number; readonly how: "delete" | "steal" | "checkpoint" }
-  | { readonly do: "crash" | "startAgain"; readonly program: number }
+  | { readonly do: "start" | "crash"; readonly program: number }
   | { readonly do: "pause" | "suspend"; readonly program: number; readonly ms: number }
   | { readonly do: "jump"; readonly program: number; readonly ms: number }
   | { readonly do: "crashServer"; readonly server: number; readonly ms: number }
@@ -57,8 +56,10 @@ export interface Plan {
   /** How ksvm reaches the API servers: one by one, or behind one address. */
   readonly access: "each" | "sampled";
   readonly kinds: readonly KindPlan[];
-  /** How many programs migrate, and what they are. */
+  /** How many programs migrate. */
   readonly programs: number;
+  /** Milliseconds from one write of a user to the next, on average. */
+  readonly writeEveryMs: number;
   readonly force: boolean;
   readonly actions: readonly Action[];
 }
@@ -75,13 +76,17 @@ export function planOf(seed: number): Plan {
   const programs = oneOf(random, [1, 1, 2]);
   const limits = { servers, kinds, programs };
   const count = Math.floor(spread(random, 1, 24));
-  const actions = Array.from({ length: count }, () => actionOf(random, limits)).toSorted((a, b) => a.at - b.at);
+  const actions = [
+    ...beginning(random, limits),
+    ...Array.from({ length: count }, () => actionOf(random, limits)),
+  ].toSorted((a, b) => a.at - b.at);
   return {
     seed,
     servers,
     access: oneOf(random, ["each", "each", "sampled"]),
     kinds,
     programs,
+    writeEveryMs: spread(random, 20, 20_000),
     force: oneIn(random, 6),
     actions,
   };
@@ -91,7 +96,30 @@ function kindPlan(random: Random, plural: string): KindPlan {
   const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];
   const createdIn = oneOf(random, versions);
   const objects = Math.floor(spread(random, 1, 30));
-  return { plural, versions, createdIn, storage: oneIn(random, 8) ? oneOf(random, versions) : "v1", objects };
+  return { plural, versions, createdIn, objects };
+}
+
+/**
+ * How most worlds begin: the storage version changes while writes are under way, often on an API server that is slow or late, and
+ * the programs start some time after that.
+ */
+function beginning(random: Random, limits: Limits): readonly Action[] {
+  const flipAt = 2_000;
+  const start = flipAt + oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000]);
+  const server = serverOf(random, limits);
+  const isLate = oneIn(random, 2);
+  const slow = { at: oneOf(random, [500, 1_900]), do: "slow", server, ms: 120_000, holdMs: 60_000 } as const;
+  const lag = { at: 1_500, do: "lag", server, of: "handlers", ms: Math.round(spread(random, 100, 60_000)) } as const;
+  return [
+    { at: flipAt, do: "flip", kind: kindOf(random, limits), to: "v1" },
+    ...(oneIn(random, 2) ? [slow] : []),
+    ...(isLate ? [lag] : []),
+    ...Array.from({ length: limits.programs }, (_, program) => ({
+      at: start + Math.round(program * spread(random, 1, 10_000)),
+      do: "start" as const,
+      program,
+    })),
+  ];
 }
 
 interface Limits {
@@ -138,7 +166,7 @@ const MAKERS: readonly Make[] = [
   }),
   ...Array<Make>(2).fill((random, limits) => ({
     at: momentOf(random),
-    do: oneOf(random, ["crash", "startAgain"] as const),
+    do: oneOf(random, ["crash", "start"] as const),
     program: programOf(random, limits),
   })),
   (random, limits) => ({

@@ -8,7 +8,8 @@ import { crdNameOf } from "./kinds.ts";
 import { MigrateProgram, type ProgramEnd } from "./migrate-program.ts";
 import type { Action, KindPlan, Plan } from "./plan.ts";
 import { UserActions } from "./user-actions.ts";
-import { oneIn, oneOf } from "./world/random-choices.ts";
+import { oneIn, oneOf, spread } from "./world/random-choices.ts";
+import { currentWriter } from "./world/api-server-node.ts";
 import { Schedule } from "./world/schedule.ts";
 import { SimCluster } from "./world/sim-cluster.ts";
 
@@ -51,6 +52,7 @@ class Simulation {
   readonly #violations: string[] = [];
   readonly #trace: string[] = [];
   #startedAt = 0;
+  #isCalm = false;
   #starts = 0;
 
   constructor(plan: Plan, random: () => number) {
@@ -59,7 +61,7 @@ class Simulation {
     this.#schedule = new Schedule(random);
     const { access, servers } = plan;
     this.#cluster = new SimCluster({ schedule: this.#schedule, random, servers, access });
-    this.#user = new UserActions(this.#cluster, "user");
+    this.#user = new UserActions(this.#cluster, "user", random);
     if (process.env["TRACE"] === "requests") {
       this.#cluster.onRequest = ({ method, path, query, user }, server, { kind }) =>
         this.#tell(user, `${method} ${path}?${query.toString().slice(0, 60)} -> ${server} ${kind}`);
@@ -71,9 +73,10 @@ class Simulation {
     let isSetUp = false;
     void this.#setUp().then(() => (isSetUp = true));
     if (!(await this.#schedule.run(() => isSetUp, 3_600_000))) throw new Error("the world cannot be set up");
-    new StoredVersionsCheck(this.#cluster.etcd, (violation) => this.#violate(violation));
+    const isByKsvm = (): boolean => currentWriter()?.startsWith("ksvm") === true;
+    new StoredVersionsCheck(this.#cluster.etcd, (violation) => this.#violate(violation), isByKsvm);
     this.#startedAt = this.#schedule.now;
-    for (let index = 0; index < this.#plan.programs; index++) this.#start(index);
+    void this.#write();
     for (const action of actions) this.#schedule.in(action.at, () => this.#act(action));
     const lastAt = Math.max(0, ...actions.map((action) => action.at + ("ms" in action ? Math.abs(action.ms) : 0)));
     const isBroken = (): boolean => this.#violations.length > 0;
@@ -99,9 +102,20 @@ class Simulation {
       await this.#user.createCrd(kind, kind.createdIn);
       await this.#schedule.wait(1_000);
       for (let index = 0; index < kind.objects; index++) await this.#user.create(kind, kind.createdIn, index);
-      if (kind.storage !== kind.createdIn) await this.#user.flip(kind, kind.storage);
     }
-    await this.#schedule.wait(oneOf(this.#random, [10, 1_000, 30_000, 600_000]));
+    await this.#schedule.wait(120_000);
+  }
+
+  /** What users do all the time, until the disturbances are over. */
+  async #write(): Promise<void> {
+    const { kinds, writeEveryMs } = this.#plan;
+    while (!this.#isCalm) {
+      await this.#schedule.wait(spread(this.#random, writeEveryMs / 10, writeEveryMs * 3));
+      const kind = oneOf(this.#random, kinds);
+      const version = oneOf(this.#random, kind.versions);
+      const write = oneOf(this.#random, ["create", "update", "update", "delete"] as const);
+      void this.#user[write](kind, version, Math.floor(this.#random() * 30));
+    }
   }
 
   #start(index: number): void {
@@ -121,6 +135,7 @@ class Simulation {
   /** Ends all disturbances. */
   #calm(): void {
     this.#tell("world", "all disturbances are over");
+    this.#isCalm = true;
     this.#cluster.interference = () => undefined;
     for (const node of this.#cluster.nodes) {
       node.slownessMs = 0;
@@ -200,7 +215,7 @@ class Simulation {
       case "crash":
         program?.process.crash();
         break;
-      case "startAgain":
+      case "start":
         program?.process.crash();
         this.#start(action.program);
         break;

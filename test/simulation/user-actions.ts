@@ -3,6 +3,7 @@ import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
 import { crdNameOf, crdOf, GROUP, objectOf, versionsOf } from "./kinds.ts";
 import type { KindPlan } from "./plan.ts";
+import type { Random } from "../chaos/random.ts";
 import type { SimCluster } from "./world/sim-cluster.ts";
 
 const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -16,11 +17,13 @@ interface Answered {
 export class UserActions {
   readonly #cluster: SimCluster;
   readonly #name: string;
+  readonly #random: Random;
   #values = 0;
 
-  constructor(cluster: SimCluster, name: string) {
+  constructor(cluster: SimCluster, name: string, random: Random) {
     this.#cluster = cluster;
     this.#name = name;
+    this.#random = random;
   }
 
   createNamespace(name: string): Promise<Answered | undefined> {
@@ -81,9 +84,10 @@ export class UserActions {
     return this.#send("PATCH", path, patch, MERGE);
   }
 
-  /** Sends a request to an API server that answers. `undefined` where there is none. */
+  /** Sends a request to one of the API servers, as a balancer does. `undefined` where there is none. */
   async #send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
-    const node = this.#cluster.nodes.find(({ process }) => !process.isPaused);
+    const { nodes } = this.#cluster;
+    const node = nodes[Math.floor(this.#random() * nodes.length)];
     if (node === undefined) return undefined;
     const answer = await node.handle({
       method,
