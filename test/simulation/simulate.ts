@@ -10,6 +10,7 @@ import type { Action, KindPlan, Plan } from "./plan.ts";
 import { UserActions } from "./user-actions.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 import { currentWriter } from "./world/api-server-node.ts";
+import type { EtcdSnapshot } from "./model/etcd.ts";
 import { Schedule } from "./world/schedule.ts";
 import { SimCluster } from "./world/sim-cluster.ts";
 
@@ -53,6 +54,7 @@ class Simulation {
   readonly #trace: string[] = [];
   #startedAt = 0;
   #isCalm = false;
+  readonly #snapshots: { readonly at: number; readonly snapshot: EtcdSnapshot }[] = [];
   #starts = 0;
 
   constructor(plan: Plan, random: () => number) {
@@ -110,6 +112,7 @@ class Simulation {
   async #write(): Promise<void> {
     const { kinds, writeEveryMs } = this.#plan;
     while (!this.#isCalm) {
+      this.#snapshots.push({ at: this.#schedule.now, snapshot: this.#cluster.etcd.snapshot() });
       await this.#schedule.wait(spread(this.#random, writeEveryMs / 10, writeEveryMs * 3));
       const kind = oneOf(this.#random, kinds);
       const version = oneOf(this.#random, kind.versions);
@@ -255,12 +258,46 @@ class Simulation {
         this.#disturb(action);
         break;
       case "deny":
+        if (kind) void this.#deny(kind, action);
+        break;
       case "restore":
+        this.#restore(action.ageMs);
         break;
       case "compact":
         if (cluster.etcd.revision > cluster.etcd.compactedRevision) cluster.etcd.compact(cluster.etcd.revision);
         break;
     }
+  }
+
+  /** A webhook denies half of all objects, by their names, with a status of its own. */
+  async #deny(kind: KindPlan, { ms, reason, status }: Extract<Action, { do: "deny" }>): Promise<void> {
+    const name = `deny-${this.#starts++}`;
+    const url = `https://${name}.sim/`;
+    this.#cluster.webhooks.set(url, async (body) => {
+      const { request } = JSON.parse(body) as { request: { uid: string; name: string } };
+      const allowed = request.name.length % 2 === 0;
+      const message = `${kind.plural}.sim.example.com "${request.name}" not found`;
+      const response = { uid: request.uid, allowed, ...(allowed ? {} : { status: { code: status, reason, message } }) };
+      return {
+        status: 200,
+        body: JSON.stringify({ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response }),
+      };
+    });
+    await this.#user.installWebhook(name, kind, url);
+    await this.#schedule.wait(ms);
+    for (let tries = 0; tries < 100; tries++) {
+      const answer = await this.#user.removeWebhook(name);
+      if (answer?.status === 200 || answer?.status === 404) break;
+      await this.#schedule.wait(1_000);
+    }
+    this.#cluster.webhooks.delete(url);
+  }
+
+  /** etcd is restored from a backup, as administrators do it: with all API servers down. */
+  #restore(ageMs: number): void {
+    const snapshot = this.#snapshots.findLast(({ at }) => at <= this.#schedule.now - ageMs)?.snapshot;
+    if (snapshot === undefined) return;
+    this.#cluster.restore(snapshot);
   }
 
   async #recreate(kind: KindPlan): Promise<void> {

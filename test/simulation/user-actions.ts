@@ -7,6 +7,7 @@ import type { Random } from "../chaos/random.ts";
 import type { SimCluster } from "./world/sim-cluster.ts";
 
 const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const MERGE = "application/merge-patch+json";
 
 interface Answered {
@@ -72,6 +73,32 @@ export class UserActions {
 
   delete(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
     return this.#send("DELETE", `${objectsPath(kind, version)}/${kind.plural}-${index}`);
+  }
+
+  /** Installs a webhook that sees every write of the objects of a kind. */
+  installWebhook(name: string, { plural }: KindPlan, url: string): Promise<Answered | undefined> {
+    const rule = { apiGroups: [GROUP], apiVersions: ["*"], operations: ["CREATE", "UPDATE"], resources: [plural] };
+    const webhook = {
+      name: `${name}.${GROUP}`,
+      clientConfig: { url },
+      rules: [rule],
+      failurePolicy: "Fail",
+      sideEffects: "None",
+      admissionReviewVersions: ["v1"],
+      timeoutSeconds: 5,
+    };
+    const metadata = { name };
+    const kind = "ValidatingWebhookConfiguration";
+    return this.#send("POST", WEBHOOKS, {
+      apiVersion: "admissionregistration.k8s.io/v1",
+      kind,
+      metadata,
+      webhooks: [webhook],
+    });
+  }
+
+  removeWebhook(name: string): Promise<Answered | undefined> {
+    return this.#send("DELETE", `${WEBHOOKS}/${name}`);
   }
 
   editLease(kind: KindPlan, how: "delete" | "steal" | "checkpoint"): Promise<Answered | undefined> {

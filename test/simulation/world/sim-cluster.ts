@@ -3,7 +3,7 @@ import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
 import { Transport } from "../../../src/kube/transport.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
-import { SimEtcd } from "../model/etcd.ts";
+import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import { ApiServerNode } from "./api-server-node.ts";
 import { type Fate, Network, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
@@ -84,6 +84,14 @@ export class SimCluster {
     node.process.crash();
     this.#options.schedule.in(ENDPOINT_TTL_MS, () => this.#writeEndpoints());
     this.#options.schedule.in(ms, () => this.#start(slot));
+  }
+
+  /** Ends all API servers, restores etcd, and starts them again. */
+  restore(snapshot: EtcdSnapshot): void {
+    for (const node of this.nodes) node.process.crash();
+    this.etcd.restore(snapshot);
+    for (const slot of this.#nodes.keys())
+      this.#options.schedule.in(1_000, () => this.nodeAt(slot) ?? this.#start(slot));
   }
 
   /** A client of a process, whose user is its name. */
