@@ -1,21 +1,39 @@
+import { parseArgs } from "node:util";
 import { planOf } from "./plan.ts";
 import { simulate } from "./simulate.ts";
 
-const [first = "1", count = "1"] = process.argv.slice(2);
+// make simulate SEEDS=… SEED=…: plays one seed with its trace, or many and says which of them break something.
+
+const { values } = parseArgs({
+  options: {
+    from: { type: "string", default: "1" },
+    seeds: { type: "string", default: "1" },
+    /** Ends at the first seed that breaks something. */
+    stop: { type: "boolean", default: false },
+  },
+});
+const [from, count] = [Number(values.from), Number(values.seeds)];
 const startedAt = performance.now();
-let requests = 0;
-let events = 0;
-const ends = new Map<string, number>();
-for (let seed = Number(first); seed < Number(first) + Number(count); seed++) {
-  const before = performance.now();
+const totals = { requests: 0, events: 0, broken: 0, elapsedMs: 0 };
+let seed = from;
+for (; seed < from + count; seed++) {
   const outcome = await simulate(planOf(seed));
-  requests += outcome.requests;
-  events += outcome.events;
-  for (const end of outcome.ends) ends.set(end.slice(0, 60), (ends.get(end.slice(0, 60)) ?? 0) + 1);
-  if (outcome.violations.length > 0)
-    console.log(`SEED=${seed}: ${outcome.violations[0]} (${(performance.now() - before).toFixed(0)} ms)`);
-  if (count === "1") console.log(outcome.trace.join("\n"));
+  totals.requests += outcome.requests;
+  totals.events += outcome.events;
+  totals.elapsedMs += outcome.elapsedMs;
+  const [violation] = outcome.violations;
+  if (count === 1) console.log(outcome.trace.join("\n"));
+  if (violation !== undefined) {
+    totals.broken++;
+    console.log(`SEED=${seed}: ${violation}`);
+    if (values.stop) break;
+  }
+  if (process.stderr.isTTY) process.stderr.write(`\r${seed - from + 1} of ${count} seeds, ${totals.broken} broken`);
 }
 const seconds = (performance.now() - startedAt) / 1_000;
-console.log(`${count} seeds in ${seconds.toFixed(1)} s, ${requests} requests, ${events} events`);
-for (const [end, times] of [...ends].toSorted((a, b) => b[1] - a[1]).slice(0, 30)) console.log(times, end);
+const days = (totals.elapsedMs / 86_400_000).toFixed(1);
+console.log(
+  `${Math.min(count, seed - from + 1)} seeds in ${seconds.toFixed(1)} s: ${totals.broken} broken, ${days} days of cluster life, ` +
+    `${totals.requests} requests, ${totals.events} events`,
+);
+process.exitCode = totals.broken === 0 ? 0 : 1;
