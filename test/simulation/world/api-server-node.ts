@@ -66,7 +66,7 @@ export class ApiServerNode implements Peer {
     this.url = url;
     this.process = new SimProcess(schedule, name);
     // No two clocks agree, and no two processes start at the same moment: by that they are told apart.
-    this.process.jump(Math.round((options.random() - 0.5) * 1_000));
+    this.process.jump((options.random() - 0.5) * 1_000);
     const { clock } = this.process;
     this.api = new SimApiServer({
       etcd,

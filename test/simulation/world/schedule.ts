@@ -114,9 +114,12 @@ function isBefore(a: Due, b: Due): boolean {
   return a.turn === b.turn ? a.seq < b.seq : a.turn < b.turn;
 }
 
-/** Waits until all code waits for an event: promises, and the ticks that streams take, come before the next immediate. */
+/**
+ * Waits until all code waits for an event: promises, and the ticks that streams take, come before the next immediate. A
+ * connection that leads to one API server waits for an immediate of its own (src/apiservers/pinned-transport.ts).
+ */
 function settled(): Promise<void> {
   return new Promise((resolve) => {
-    setImmediate(resolve);
+    setImmediate(() => setImmediate(() => setImmediate(resolve)));
   });
 }
