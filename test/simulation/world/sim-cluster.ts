@@ -117,7 +117,7 @@ export class SimCluster {
   async #callWebhook(url: string, body: string): Promise<WebhookAnswer> {
     const { random, schedule } = this.#options;
     await schedule.wait(spread(random, 0.2, 5));
-    const webhook = this.webhooks.get(url);
+    const webhook = this.webhooks.get(url.split("?")[0] ?? url);
     if (webhook === undefined) return { error: "dial tcp: connect: connection refused" };
     const answer = await webhook(body);
     await schedule.wait(spread(random, 0.2, 5));
