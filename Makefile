@@ -31,6 +31,10 @@ test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kub
 chaos: $(TAP_BUILT) ## Do harm to migrations and check that nothing is lost, at length (SEED=1 FILES=test/chaos/proxy.test.ts)
 	@CHAOS=long node test/run-tests.ts $(or $(FILES),$(wildcard test/chaos/*.test.ts))
 
+.PHONY: simulate
+simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1, or SEED=7 with its trace)
+	@node test/simulation/main.ts --from $(or $(SEED),$(FROM),1) --seeds $(if $(SEED),1,$(or $(SEEDS),1000))
+
 ##@ Develop
 
 .PHONY: check

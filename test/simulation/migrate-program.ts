@@ -41,6 +41,7 @@ export interface MigrateProgramOptions {
   readonly name: string;
   /** `plural.group`. */
   readonly resource: string;
+  readonly settings: RunSettings;
   readonly force: boolean;
   readonly onEvent?: (event: MigrationEvent) => void;
 }
@@ -58,9 +59,7 @@ export class MigrateProgram {
     this.process.onCrash(() => {
       this.#end ??= { kind: "crash" };
     });
-    void this.#run().then((end) => {
-      this.#end ??= end;
-    });
+    void this.#begin();
   }
 
   /** `undefined` while it runs. */
@@ -73,12 +72,17 @@ export class MigrateProgram {
     this.#interrupt.abort(new KsvmError("Interrupted", "Interrupted by SIGINT"));
   }
 
+  async #begin(): Promise<void> {
+    const end = await this.#run();
+    this.#end ??= end;
+  }
+
   async #run(): Promise<ProgramEnd> {
-    const { cluster, force, onEvent, resource } = this.options;
+    const { cluster, force, onEvent, resource, settings } = this.options;
     const { clock } = this.process;
     const client = cluster.clientOf(this.process);
     const run = assembleRun(
-      { ...SETTINGS, client, clock, seen: new SeenServers(clock) },
+      { ...settings, client, clock, seen: new SeenServers(clock) },
       {
         dryRun: false,
         force,
@@ -90,7 +94,7 @@ export class MigrateProgram {
       },
     );
     try {
-      return { kind: "result", result: await migrateBesideInTree(run.context, resource, SETTINGS.webhookWaitMs) };
+      return { kind: "result", result: await migrateBesideInTree(run.context, resource, settings.webhookWaitMs) };
     } catch (error) {
       return { kind: "error", error };
     } finally {

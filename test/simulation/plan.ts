@@ -86,7 +86,7 @@ export function planOf(seed: number): Plan {
     access: oneOf(random, ["each", "each", "sampled"]),
     kinds,
     programs,
-    writeEveryMs: spread(random, 300, 30_000),
+    writeEveryMs: spread(random, 100, 5_000),
     force: oneIn(random, 6),
     actions,
   };

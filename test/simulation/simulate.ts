@@ -5,7 +5,8 @@ import { messageOf } from "../../src/errors.ts";
 import { randomFrom } from "../chaos/random.ts";
 import { StoredVersionsCheck } from "./checks/stored-versions-check.ts";
 import { crdNameOf } from "./kinds.ts";
-import { MigrateProgram, type ProgramEnd } from "./migrate-program.ts";
+import type { RunSettings } from "../../src/migrator/assemble-run.ts";
+import { MigrateProgram, type ProgramEnd, SETTINGS } from "./migrate-program.ts";
 import type { Action, KindPlan, Plan } from "./plan.ts";
 import { UserActions } from "./user-actions.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
@@ -31,13 +32,16 @@ export interface Outcome {
 const LIVENESS_MS = 1_800_000;
 const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
-/** Plays a plan. It is the same each time. */
-export async function simulate(plan: Plan): Promise<Outcome> {
+/**
+ * Plays a plan. It is the same each time.
+ * @param settings of all runs; a test that wants to see a violation takes a safeguard away
+ */
+export async function simulate(plan: Plan, settings: RunSettings = SETTINGS): Promise<Outcome> {
   const original = Math.random;
   const random = randomFrom(plan.seed ^ 0x5eed);
   Math.random = random;
   try {
-    return await new Simulation(plan, random).run();
+    return await new Simulation(plan, settings, random).run();
   } finally {
     Math.random = original;
   }
@@ -45,6 +49,7 @@ export async function simulate(plan: Plan): Promise<Outcome> {
 
 class Simulation {
   readonly #plan: Plan;
+  readonly #settings: RunSettings;
   readonly #random: () => number;
   readonly #schedule: Schedule;
   readonly #cluster: SimCluster;
@@ -57,8 +62,9 @@ class Simulation {
   readonly #snapshots: { readonly at: number; readonly snapshot: EtcdSnapshot }[] = [];
   #starts = 0;
 
-  constructor(plan: Plan, random: () => number) {
+  constructor(plan: Plan, settings: RunSettings, random: () => number) {
     this.#plan = plan;
+    this.#settings = settings;
     this.#random = random;
     this.#schedule = new Schedule(random);
     const { access, servers } = plan;
@@ -75,8 +81,8 @@ class Simulation {
     let isSetUp = false;
     void this.#setUp().then(() => (isSetUp = true));
     if (!(await this.#schedule.run(() => isSetUp, 3_600_000))) throw new Error("the world cannot be set up");
-    const isByKsvm = (): boolean => currentWriter()?.startsWith("ksvm") === true;
-    new StoredVersionsCheck(this.#cluster.etcd, (violation) => this.#violate(violation), isByKsvm);
+    const check = new StoredVersionsCheck((violation) => this.#violate(violation), isByKsvm);
+    check.follow(this.#cluster.etcd);
     this.#startedAt = this.#schedule.now;
     void this.#write();
     for (const action of actions) this.#schedule.in(action.at, () => this.#act(action));
@@ -86,6 +92,8 @@ class Simulation {
     this.#calm();
     const areOver = (): boolean => isBroken() || this.#programs.every(({ end }) => end !== undefined);
     if (!(await this.#schedule.run(areOver, LIVENESS_MS))) this.#violate("liveness: a run does not end");
+    // API servers follow what was removed last.
+    await this.#schedule.run(isBroken, 60_000);
     // What the disturbed runs left is for one that nobody disturbs.
     for (const kind of kinds) await this.#finish(kind);
     return {
@@ -128,6 +136,7 @@ class Simulation {
     this.#programs[index] = new MigrateProgram({
       schedule: this.#schedule,
       cluster: this.#cluster,
+      settings: this.#settings,
       name,
       resource: crdNameOf(kind),
       force: this.#plan.force,
@@ -154,6 +163,7 @@ class Simulation {
     const last = new MigrateProgram({
       schedule: this.#schedule,
       cluster: this.#cluster,
+      settings: this.#settings,
       name: "ksvm-last",
       resource: name,
       force: false,
@@ -338,6 +348,10 @@ class Simulation {
     const at = ((this.#schedule.now - this.#startedAt) / 1_000).toFixed(3);
     this.#trace.push(`${at.padStart(10)} r${this.#cluster.etcd.revision} ${who}: ${what}`);
   }
+}
+
+function isByKsvm(): boolean {
+  return currentWriter()?.startsWith("ksvm") === true;
 }
 
 /** An owner that a user wrote, of a run that there never was. */

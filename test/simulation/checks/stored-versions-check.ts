@@ -21,30 +21,27 @@ interface Stored {
  * in a version of the CRD before. So a version counts that ksvm pruned.
  */
 export class StoredVersionsCheck {
-  readonly #etcd: SimEtcd;
   readonly #report: (violation: string) => void;
   readonly #isByKsvm: () => boolean;
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
 
   /** @param isByKsvm whether ksvm writes the revision that etcd tells of at this moment */
-  constructor(etcd: SimEtcd, report: (violation: string) => void, isByKsvm: () => boolean) {
-    this.#etcd = etcd;
+  constructor(report: (violation: string) => void, isByKsvm: () => boolean) {
     this.#report = report;
     this.#isByKsvm = isByKsvm;
+  }
+
+  /** Reads what an etcd has, and judges every revision from now on. */
+  follow(etcd: SimEtcd): void {
     etcd.onRevision((entry) => this.#written(entry));
-    etcd.onRestore(() => this.#readAll());
-    this.#readAll();
+    etcd.onRestore(() => this.#readAll(etcd));
+    this.#readAll(etcd);
   }
 
-  /** How many objects of a CRD are stored in each version. */
-  countsOf(crd: CustomResourceDefinition): ReadonlyMap<string, number> {
-    return this.#of(prefixOf(crd)).byVersion;
-  }
-
-  #readAll(): void {
+  #readAll(etcd: SimEtcd): void {
     this.#stored.clear();
-    for (const entry of this.#etcd.range("/registry/")) this.#take(entry, 1);
+    for (const entry of etcd.range("/registry/")) this.#take(entry, 1);
     for (const [prefix, stored] of this.#stored) this.#judge(prefix, stored, "a restore");
   }
 

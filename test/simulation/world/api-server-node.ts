@@ -110,7 +110,7 @@ export class ApiServerNode implements Peer {
   /** One that stood still goes on with what it held, before it notices that the time is over. */
   #hold(point: HoldPoint): Promise<void> {
     const { random, schedule } = this.#options;
-    const ms = this.slownessMs * random() ** 3;
+    const ms = this.slownessMs * random() ** 2;
     if (ms < 1 && !this.process.isPaused) return Promise.resolve();
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
     return new Promise((resolve) => {
@@ -124,15 +124,12 @@ export class ApiServerNode implements Peer {
     });
   }
 
-  #webhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer> {
-    const { promise, resolve } = Promise.withResolvers<WebhookAnswer>();
-    const come = (answer: WebhookAnswer): void => this.process.reach(() => resolve(answer));
-    const cancel = this.process.clock.timer(timeoutMs, () => come({ error: "context deadline exceeded" }));
-    void this.#options.callWebhook(url, body, timeoutMs).then((answer) => {
-      cancel();
-      come(answer);
-    });
-    return promise;
+  async #webhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer> {
+    const { promise: timeUp, resolve } = Promise.withResolvers<WebhookAnswer>();
+    const cancel = this.process.clock.timer(timeoutMs, () => resolve({ error: "context deadline exceeded" }));
+    const answer = await Promise.race([timeUp, this.#options.callWebhook(url, body, timeoutMs)]);
+    cancel();
+    return new Promise((come) => this.process.reach(() => come(answer)));
   }
 
   #every(ms: number, run: () => void): void {

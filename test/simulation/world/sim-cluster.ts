@@ -8,7 +8,7 @@ import { ApiServerNode } from "./api-server-node.ts";
 import { type Fate, Network, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
-import { SimProcess } from "./sim-process.ts";
+import type { SimProcess } from "./sim-process.ts";
 
 /** The address that all API servers share. */
 export const BALANCER_URL = "https://balancer.sim:6443";
