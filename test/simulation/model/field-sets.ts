@@ -38,10 +38,10 @@ const NOTHING: Difference = { written: undefined, removed: undefined };
 /** Compares two values of a field, which is named without its `f:`. */
 export function differenceOf(field: string, before: unknown, after: unknown): Difference {
   if (before === after) return NOTHING;
-  if (before === after) return NOTHING;
   if (before === undefined || before === null) return { written: everythingIn(field, after), removed: undefined };
   if (after === undefined) return { written: undefined, removed: everythingIn(field, before) };
-  const [left, right] = [childrenOf(field, before), childrenOf(field, after)];
+  if (isFields(before) && isFields(after)) return differenceOfFields(before, after);
+  const [left, right] = [keyedItems(field, before), keyedItems(field, after)];
   if (left === undefined || right === undefined)
     return isSame(before, after) ? NOTHING : { written: LEAF, removed: undefined };
   const written: Record<string, unknown> = {};
@@ -52,6 +52,20 @@ export function differenceOf(field: string, before: unknown, after: unknown): Di
     if (child.removed !== undefined) removed[name] = child.removed;
   }
   return { written: filled(written), removed: filled(removed) };
+}
+
+/** Most writes change one field of many: what is the same costs a comparison alone. */
+function differenceOfFields(before: Fields, after: Fields): Difference {
+  let written: Record<string, unknown> | undefined;
+  let removed: Record<string, unknown> | undefined;
+  const compare = (name: string): void => {
+    const child = differenceOf(name, before[name], after[name]);
+    if (child.written !== undefined) (written ??= {})[`f:${name}`] = child.written;
+    if (child.removed !== undefined) (removed ??= {})[`f:${name}`] = child.removed;
+  };
+  for (const name in after) if (before[name] !== after[name]) compare(name);
+  for (const name in before) if (after[name] === undefined && !(name in after)) compare(name);
+  return written === undefined && removed === undefined ? NOTHING : { written, removed };
 }
 
 /** The leaves of what is applied. */

@@ -61,9 +61,11 @@ export function isSame(a: unknown, b: unknown): boolean {
   return count === 0;
 }
 
-/** The same without some fields. */
+/** The same without some fields; the object itself where it has none of them. */
 export function without<T extends Fields>(object: T, ...fields: readonly string[]): T {
-  const rest: Record<string, unknown> = { ...object };
-  for (const field of fields) delete rest[field];
+  if (!fields.some((field) => field in object)) return object;
+  // An object from which something was deleted is slow ever after.
+  const rest: Record<string, unknown> = {};
+  for (const field in object) if (!fields.includes(field)) rest[field] = object[field];
   return rest as T;
 }

@@ -43,8 +43,14 @@ export interface ServerContext {
 
 /** `metav1.Time`. */
 export function timeText(now: number): string {
-  return `${new Date(now).toISOString().slice(0, 19)}Z`;
+  const second = Math.floor(now / 1_000);
+  if (second !== lastSecond) {
+    [lastSecond, lastText] = [second, `${new Date(second * 1_000).toISOString().slice(0, 19)}Z`];
+  }
+  return lastText;
 }
+
+let [lastSecond, lastText] = [Number.NaN, ""];
 
 /** `metav1.MicroTime`. */
 export function microTimeText(now: number): string {
