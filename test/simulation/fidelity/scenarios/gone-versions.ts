@@ -1,6 +1,6 @@
 import { ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
 import type { Answer, Json } from "../line.ts";
-import { changeStorage, createObjects, createSubject } from "../prepare.ts";
+import { changeStorage, createObjects, createSubject, served } from "../prepare.ts";
 import { apply, get, merge, post, put, remove } from "../script-requests.ts";
 import type { Scenario } from "../script-scenario.ts";
 
@@ -34,10 +34,12 @@ export const goneVersions: Scenario = {
     // When to ask again depends on how long the watch cache has been without a state.
     const refusal = ({ body: { code, message, reason } }: Answer): unknown => ({ code, message, reason });
     for (const name of ["rewritten", "lost"]) {
-      const answer = await play.world.send(get(ruins.own("v1"), only(name)));
+      const answer = await play.world.send(get(ruins.own("v1"), { ...only(name), mayInitialize: true }));
       play.fact(`a list of ${name} by name: the watch cache cannot be filled`, refusal(answer));
     }
-    const watch = await play.world.send(get(ruins.own("v1"), { query: { watch: true, resourceVersion: "0" } }));
+    const watch = await play.world.send(
+      get(ruins.own("v1"), { query: { watch: true, resourceVersion: "0" }, mayInitialize: true }),
+    );
     play.fact("a watch: the watch cache cannot be filled", refusal(watch));
     await play.line("an apply to it", noOp("lost"));
     await play.line("a merge patch of it", merge(ruins.at("v1", "lost"), { metadata: { labels: { a: "b" } } }));
@@ -52,6 +54,15 @@ export const goneVersions: Scenario = {
     const whole = await play.line("that one as it is", get(ruins.at("v1", "replaced")));
     await play.line("a PUT of that one", put(ruins.at("v1", "replaced"), { ...whole.body, spec: { size: 2 } }));
     await play.line("a deletion of that one", remove(ruins.at("v1", "rewritten")));
+    // An API server with an object that it cannot read takes a minute to shut down.
+    await play.line("put the old version back", ruins.setVersions({ storage: "v1" }), {
+      pick: ({ status }) => status.storedVersions as unknown,
+    });
+    await served(play, ruins, { storage: "v1" });
+    await play.until("the object is read again", get(ruins.at("v1", "lost")), ({ status }) => status === 200);
+    await play.until("and listed", get(ruins.own("v1"), only("lost")), ({ status }) => status === 200, {
+      pick: ({ items }: Json) => items.length as unknown,
+    });
   },
 };
 
