@@ -82,6 +82,9 @@ export interface Grant {
   readonly verbs: readonly string[];
 }
 
+/** What an API server may be restarted as: an older release, or with APIs that are off by default. */
+export type ServerVariant = "1.33" | "with StorageVersions and the in-tree migrator";
+
 /** Where the script runs: on real API servers, or on the model of them. */
 export interface World {
   readonly name: "real" | "model";
@@ -91,8 +94,8 @@ export interface World {
   stored(key: ObjectKey): Promise<StoredEntry | undefined>;
   /** Forgets in etcd everything before now. */
   compact(): Promise<void>;
-  /** Ends an API server at once and starts it again, as another release where one is given. */
-  restart(server: number, release?: "1.33"): Promise<void>;
+  /** Ends an API server at once and starts it again, as another one where that is given. */
+  restart(server: number, as?: ServerVariant): Promise<void>;
   /** Lets what goes on by itself go on for a moment. */
   pause(ms: number): Promise<void>;
   /** A webhook that API servers can call at the URL. */

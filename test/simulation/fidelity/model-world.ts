@@ -1,7 +1,7 @@
 import { SimApiServer } from "../model/api-server.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import { defineExpression } from "../model/expressions.ts";
-import { RELEASE_1_33 } from "../model/resource-table.ts";
+import { RELEASE_1_33, RELEASE_1_36, type Release } from "../model/resource-table.ts";
 import type { ModelAnswer, ModelIo, ModelRequest } from "../model/types.ts";
 import { answerOf } from "./answer.ts";
 import { EventQueue } from "./event-queue.ts";
@@ -10,6 +10,7 @@ import type {
   Grant,
   LineRequest,
   ObjectKey,
+  ServerVariant,
   OpenWatch,
   StoredEntry,
   Told,
@@ -27,6 +28,17 @@ const IDLE_TURNS = 5;
 /** No watch is open for longer. */
 const LONGEST_WATCH_S = 600;
 const VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+const RELEASES: Readonly<Record<ServerVariant, Release>> = {
+  "1.33": RELEASE_1_33,
+  "with StorageVersions and the in-tree migrator": {
+    ...RELEASE_1_36,
+    servedVersions: {
+      "storageversions.internal.apiserver.k8s.io": ["v1alpha1"],
+      "storageversionmigrations.storagemigration.k8s.io": ["v1beta1"],
+    },
+  },
+};
 
 /** The model of etcd and of two API servers, with a clock that goes on while nothing else happens. */
 export class ModelWorld implements World {
@@ -83,11 +95,11 @@ export class ModelWorld implements World {
     this.#etcd.compact(this.#etcd.revision);
   }
 
-  async restart(index: number, release?: "1.33"): Promise<void> {
+  async restart(index: number, as?: ServerVariant): Promise<void> {
     this.#now += 5_000;
     const server = this.#servers[index];
     if (server === undefined) throw new Error(`There is no API server ${index}`);
-    if (release !== undefined) server.release = RELEASE_1_33;
+    if (as !== undefined) server.release = RELEASES[as];
     server.restart();
     server.renewLease();
   }

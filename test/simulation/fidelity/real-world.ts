@@ -15,6 +15,7 @@ import type {
   LineRequest,
   Grant,
   ObjectKey,
+  ServerVariant,
   OpenWatch,
   StoredEntry,
   WebhookBehavior,
@@ -22,7 +23,7 @@ import type {
   World,
 } from "./line.ts";
 import { answerOf } from "./answer.ts";
-import { OVERRIDES } from "./server-options.ts";
+import { OVERRIDES, VARIANTS } from "./server-options.ts";
 import { encodingOf, etcdKeyOf } from "./object-key.ts";
 
 /** For a moment after a CRD was changed an API server answers so for its objects; such a request has done nothing. */
@@ -74,9 +75,9 @@ export class RealWorld implements World {
     await stored.compact(await stored.currentRevision());
   }
 
-  async restart(server: number, release?: "1.33"): Promise<void> {
-    if (release === undefined) await this.#controlPlane.apiservers[server]?.restart();
-    else await this.#controlPlane.restartApiserver(server, { ...OVERRIDES[server], emulatedVersion: release });
+  async restart(server: number, as?: ServerVariant): Promise<void> {
+    if (as === undefined) await this.#controlPlane.apiservers[server]?.restart();
+    else await this.#controlPlane.restartApiserver(server, { ...OVERRIDES[server], ...VARIANTS[as] });
   }
 
   async pause(ms: number): Promise<void> {

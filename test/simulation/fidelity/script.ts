@@ -13,7 +13,7 @@ import { identityLeases, leases } from "./scenarios/leases.ts";
 import { expiredTokens, lists } from "./scenarios/list-pages.ts";
 import { migrations } from "./scenarios/migrations.ts";
 import { clusterScoped, deletions, edits, noOpWrites } from "./scenarios/objects.ts";
-import { otherRelease, restarts } from "./scenarios/restarts.ts";
+import { optionalApis, otherRelease, restarts } from "./scenarios/restarts.ts";
 import { watches, watchesAcrossChanges, watchesOfCrds } from "./scenarios/script-watches.ts";
 
 /** Every scenario in which the model has to behave as real API servers do. */
@@ -53,5 +53,6 @@ export const SCRIPT: readonly Scenario[] = [
   freezeByWebhook,
   expiredTokens,
   restarts,
+  optionalApis,
   otherRelease,
 ];

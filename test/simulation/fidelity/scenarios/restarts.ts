@@ -1,7 +1,7 @@
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, LEASES, collectionPath } from "../../../../src/kube/resources.ts";
 import type { Answer, Json, LineRequest } from "../line.ts";
 import { createObjects, createSubject } from "../prepare.ts";
-import { apply, get, merge, post, stateOf } from "../script-requests.ts";
+import { apply, get, merge, post, remove, stateOf } from "../script-requests.ts";
 import type { Scenario } from "../script-scenario.ts";
 
 const START_TIME = /^process_start_time_seconds (\S+)$/m;
@@ -114,5 +114,54 @@ export const otherRelease: Scenario = {
       { ...apply(`${CLASSES}/gold`, newer), accept: ACCEPT_METADATA },
       facts,
     );
+  },
+};
+
+/** What is off by default, and ksvm looks at where it is on. */
+export const optionalApis: Scenario = {
+  name: "StorageVersions and the in-tree migrator",
+  alone: true,
+  async play(play) {
+    const on = { server: 1 };
+    await play.world.restart(1, "with StorageVersions and the in-tree migrator");
+    const groups = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
+    await play.line("/apis lists their groups", get("/apis", on), {
+      pick: (body) => groups.map((wanted) => body.groups.find(({ name }: Json) => name === wanted)),
+    });
+    const entries = ({ resources }: Json): unknown =>
+      resources.map(({ kind, name, namespaced, storageVersionHash, verbs }: Json) => ({
+        kind,
+        name,
+        namespaced,
+        storageVersionHash,
+        verbs,
+      }));
+    await play.line("StorageVersions", get("/apis/internal.apiserver.k8s.io/v1alpha1", on), { pick: entries });
+    await play.line("the in-tree migrations", get("/apis/storagemigration.k8s.io/v1beta1", on), { pick: entries });
+    const withoutStatus = ({ metadata, spec }: Json): unknown => ({ metadata, spec });
+    const absent = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/example.com.nothings";
+    await play.line("no StorageVersion of a custom resource", get(absent, on));
+    const all = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+    await play.line("no in-tree migration", get(all, { ...on, query: { limit: 100 } }));
+    const migration = {
+      apiVersion: "storagemigration.k8s.io/v1beta1",
+      kind: "StorageVersionMigration",
+      metadata: { name: "cups" },
+      spec: { resource: { group: "example.com", resource: "cups" } },
+    };
+    const created = await play.line("create one", { ...post(all, migration), ...on }, { pick: withoutStatus });
+    const condition = {
+      type: "Running",
+      status: "True",
+      reason: "Tested",
+      message: "",
+      lastTransitionTime: "2026-01-02T03:04:05Z",
+    };
+    const status = { metadata: stateOf(created), status: { conditions: [condition] } };
+    await play.line("its status", { ...merge(`${all}/cups/status`, status), ...on }, { pick: withoutStatus });
+    await play.line("the list of it", get(all, { ...on, query: { limit: 100 } }), {
+      pick: ({ items, ...list }) => ({ ...list, count: items.length }),
+    });
+    await play.line("delete it", { ...remove(`${all}/cups`), ...on });
   },
 };
