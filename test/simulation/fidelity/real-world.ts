@@ -36,7 +36,7 @@ export class RealWorld implements World {
   readonly #controlPlane: ControlPlane;
   readonly #agent: Agent;
   readonly #webhooks = new Map<string, WebhookBehavior>();
-  #server: { readonly server: https.Server; readonly caBundle: string } | undefined;
+  #server: Promise<{ readonly server: https.Server; readonly caBundle: string }> | undefined;
 
   constructor(controlPlane: ControlPlane) {
     this.#controlPlane = controlPlane;
@@ -86,9 +86,11 @@ export class RealWorld implements World {
 
   async webhook(name: string, behavior: WebhookBehavior): Promise<WebhookClient> {
     this.#webhooks.set(`/${name}`, behavior);
-    this.#server ??= await this.#serveWebhooks();
-    const { port } = this.#server.server.address() as AddressInfo;
-    return { url: `https://127.0.0.1:${port}/${name}`, caBundle: this.#server.caBundle };
+    // The promise is kept: scenarios that run side by side have one server.
+    this.#server ??= this.#serveWebhooks();
+    const { caBundle, server } = await this.#server;
+    const { port } = server.address() as AddressInfo;
+    return { url: `https://127.0.0.1:${port}/${name}`, caBundle };
   }
 
   async grant(user: string, grants: readonly Grant[]): Promise<void> {
@@ -115,8 +117,9 @@ export class RealWorld implements World {
 
   /** Ends what this began; the control plane is for its owner to end. */
   async close(): Promise<void> {
-    this.#server?.server.closeAllConnections();
-    this.#server?.server.close();
+    const served = await this.#server;
+    served?.server.closeAllConnections();
+    served?.server.close();
     await this.#agent.destroy();
   }
 

@@ -11,6 +11,7 @@ import { dryRuns, goneVersions, oldStates, unconvertedManagers } from "./scenari
 import { lateWrites } from "./scenarios/late-writes.ts";
 import { identityLeases, leases } from "./scenarios/leases.ts";
 import { expiredTokens, lists } from "./scenarios/list-pages.ts";
+import { lostVersions } from "./scenarios/missing-versions.ts";
 import { migrations } from "./scenarios/migrations.ts";
 import { clusterScoped, deletions, edits, noOpWrites } from "./scenarios/objects.ts";
 import { optionalApis, otherRelease, restarts } from "./scenarios/restarts.ts";
@@ -44,6 +45,7 @@ export const SCRIPT: readonly Scenario[] = [
   builtIns,
   certificates,
   goneVersions,
+  lostVersions,
   unconvertedManagers,
   dryRuns,
   oldStates,
