@@ -65,8 +65,10 @@ export interface Plan {
 }
 
 const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
-/** The last disturbance ends by then. */
-export const DISTURBED_MS = 600_000;
+/** How long disturbances go on after the programs have started, at the most and roughly. */
+const DISTURBED_MS = 600_000;
+/** When the storage version changes for the first time. */
+const FLIP_AT = 2_000;
 
 /** The plan that a seed stands for. */
 export function planOf(seed: number): Plan {
@@ -74,11 +76,14 @@ export function planOf(seed: number): Plan {
   const servers = oneOf(random, [1, 2, 2, 3]);
   const kinds = [kindPlan(random, "widgets")];
   const programs = oneOf(random, [1, 1, 2]);
-  const limits = { servers, kinds, programs };
+  const startAt = FLIP_AT + oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000]);
+  const limits = { servers, kinds, programs, startAt };
   const count = Math.floor(spread(random, 1, 24));
+  // A world has a few sorts of disturbances, and those more often: with all of them at once no two would ever meet.
+  const makers = Array.from({ length: Math.floor(spread(random, 1, 8)) }, () => oneOf(random, MAKERS));
   const actions = [
     ...beginning(random, limits),
-    ...Array.from({ length: count }, () => actionOf(random, limits)),
+    ...Array.from({ length: count }, () => oneOf(random, makers)(random, limits)),
   ].toSorted((a, b) => a.at - b.at);
   return {
     seed,
@@ -104,18 +109,16 @@ function kindPlan(random: Random, plural: string): KindPlan {
  * the programs start some time after that.
  */
 function beginning(random: Random, limits: Limits): readonly Action[] {
-  const flipAt = 2_000;
-  const start = flipAt + oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000]);
   const server = serverOf(random, limits);
   const isLate = oneIn(random, 2);
   const slow = { at: oneOf(random, [500, 1_900]), do: "slow", server, ms: 120_000, holdMs: 60_000 } as const;
   const lag = { at: 1_500, do: "lag", server, of: "handlers", ms: Math.round(spread(random, 100, 60_000)) } as const;
   return [
-    { at: flipAt, do: "flip", kind: kindOf(random, limits), to: "v1" },
+    { at: FLIP_AT, do: "flip", kind: kindOf(random, limits), to: "v1" },
     ...(oneIn(random, 2) ? [slow] : []),
     ...(isLate ? [lag] : []),
     ...Array.from({ length: limits.programs }, (_, program) => ({
-      at: start + Math.round(program * spread(random, 1, 10_000)),
+      at: limits.startAt + Math.round(program * spread(random, 1, 10_000)),
       do: "start" as const,
       program,
     })),
@@ -126,12 +129,14 @@ interface Limits {
   readonly servers: number;
   readonly kinds: readonly KindPlan[];
   readonly programs: number;
+  readonly startAt: number;
 }
 
 type Make = (random: Random, limits: Limits) => Action;
 
-/** Near the beginning as often as much later: most of a run is its first minutes. */
-const momentOf = (random: Random): number => Math.round(spread(random, 10, DISTURBED_MS / 2));
+/** Before and after the programs start, soon as often as later: most of a run is its first minutes. */
+const momentOf = (random: Random, { startAt }: Limits): number =>
+  Math.round(oneIn(random, 4) ? spread(random, 10, startAt) : startAt + spread(random, 10, DISTURBED_MS / 3));
 const kindOf = (random: Random, { kinds }: Limits): number => Math.floor(random() * kinds.length);
 const serverOf = (random: Random, { servers }: Limits): number => Math.floor(random() * servers);
 const programOf = (random: Random, { programs }: Limits): number => Math.floor(random() * programs);
@@ -142,91 +147,91 @@ const MAKERS: readonly Make[] = [
   ...Array<Make>(3).fill((random, limits) => {
     const kind = kindOf(random, limits);
     const versions = limits.kinds[kind]?.versions ?? VERSIONS;
-    return { at: momentOf(random), do: "flip", kind, to: oneOf(random, versions) };
+    return { at: momentOf(random, limits), do: "flip", kind, to: oneOf(random, versions) };
   }),
   ...Array<Make>(2).fill((random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: oneOf(random, ["create", "update", "delete"] as const),
     kind: kindOf(random, limits),
     object: Math.floor(random() * 30),
   })),
-  (random, limits) => ({ at: momentOf(random), do: "recreateCrd", kind: kindOf(random, limits) }),
+  (random, limits) => ({ at: momentOf(random, limits), do: "recreateCrd", kind: kindOf(random, limits) }),
   (random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "annotate",
     kind: kindOf(random, limits),
     how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense"] as const),
   }),
-  (random, limits) => ({ at: momentOf(random), do: "foreignPrune", kind: kindOf(random, limits) }),
+  (random, limits) => ({ at: momentOf(random, limits), do: "foreignPrune", kind: kindOf(random, limits) }),
   (random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "editLease",
     kind: kindOf(random, limits),
     how: oneOf(random, ["delete", "steal", "checkpoint"] as const),
   }),
   ...Array<Make>(2).fill((random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: oneOf(random, ["crash", "start"] as const),
     program: programOf(random, limits),
   })),
   (random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: oneOf(random, ["pause", "suspend"] as const),
     program: programOf(random, limits),
     ms: lastingOf(random),
   }),
   (random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "jump",
     program: programOf(random, limits),
     ms: Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1),
   }),
   ...Array<Make>(2).fill((random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: oneOf(random, ["crashServer", "hangServer", "suspendServer"] as const),
     server: serverOf(random, limits),
     ms: lastingOf(random),
   })),
   (random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "jumpServer",
     server: serverOf(random, limits),
     ms: Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1),
   }),
   ...Array<Make>(4).fill((random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "lag",
     server: serverOf(random, limits),
     of: oneOf(random, ["handlers", "handlers", "discovery", "admission", "cache"] as const),
     ms: Math.round(spread(random, 10, 60_000)),
   })),
   ...Array<Make>(3).fill((random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "slow",
     server: serverOf(random, limits),
     ms: lastingOf(random),
     holdMs: Math.round(spread(random, 10, 60_000)),
   })),
-  (random) => ({ at: momentOf(random), do: "joinServer" }),
-  ...Array<Make>(2).fill((random) => ({
-    at: momentOf(random),
+  (random, limits) => ({ at: momentOf(random, limits), do: "joinServer" }),
+  ...Array<Make>(2).fill((random, limits) => ({
+    at: momentOf(random, limits),
     do: "disturb",
     ms: lastingOf(random),
     share: spread(random, 0.01, 1),
     how: oneOf(random, ["reset", "resetAfter", "lost", "404", "429", "503", "html"] as const),
   })),
   (random, limits) => ({
-    at: momentOf(random),
+    at: momentOf(random, limits),
     do: "deny",
     kind: kindOf(random, limits),
     ms: lastingOf(random),
     status: oneOf(random, [400, 403, 404, 409, 410, 422, 429, 500, 503, 504]),
     reason: oneOf(random, ["", "NotFound", "Conflict", "Gone", "Expired", "TooManyRequests", "Invalid"]),
   }),
-  (random) => ({ at: momentOf(random), do: "compact" }),
-  (random) => ({ at: momentOf(random), do: "restore", ageMs: Math.round(spread(random, 1_000, 300_000)) }),
+  (random, limits) => ({ at: momentOf(random, limits), do: "compact" }),
+  (random, limits) => ({
+    at: momentOf(random, limits),
+    do: "restore",
+    ageMs: Math.round(spread(random, 1_000, 300_000)),
+  }),
 ];
-
-function actionOf(random: Random, limits: Limits): Action {
-  return oneOf(random, MAKERS)(random, limits);
-}

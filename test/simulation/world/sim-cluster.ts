@@ -72,9 +72,9 @@ export class SimCluster {
     return node?.process.isAlive === true ? node : undefined;
   }
 
-  /** An API server joins on a host of its own. */
+  /** An API server joins on a host of its own, as long as there are fewer than five: control planes have no more. */
   join(): void {
-    this.#start(this.#nodes.length);
+    if (this.#nodes.length < 5) this.#start(this.#nodes.length);
   }
 
   /** Ends an API server, as a crash does; it is started again after `ms` milliseconds. */
