@@ -29,7 +29,7 @@ export type Action = { readonly at: number } & (
   | {
       readonly do: "lag";
       readonly server: number;
-      readonly of: "handlers" | "discovery" | "admission" | "cache";
+      readonly of: "crds" | "handlers" | "discovery" | "admission" | "cache";
       readonly ms: number;
     }
   | { readonly do: "slow"; readonly server: number; readonly ms: number; readonly holdMs: number }
@@ -112,7 +112,7 @@ function beginning(random: Random, limits: Limits): readonly Action[] {
   const server = serverOf(random, limits);
   const isLate = oneIn(random, 2);
   const slow = { at: oneOf(random, [500, 1_900]), do: "slow", server, ms: 120_000, holdMs: 60_000 } as const;
-  const lag = { at: 1_500, do: "lag", server, of: "handlers", ms: Math.round(spread(random, 100, 60_000)) } as const;
+  const lag = lagOf(random, limits, 1_500);
   return [
     { at: FLIP_AT, do: "flip", kind: kindOf(random, limits), to: "v1" },
     ...(oneIn(random, 2) ? [slow] : []),
@@ -123,6 +123,13 @@ function beginning(random: Random, limits: Limits): readonly Action[] {
       program,
     })),
   ];
+}
+
+/** The handlers of an API server are behind its discovery by less than the settle time, and both are behind by any time. */
+function lagOf(random: Random, limits: Limits, at: number): Action {
+  const of = oneOf(random, ["crds", "handlers", "handlers", "discovery", "admission", "cache"] as const);
+  const ms = Math.round(spread(random, 10, of === "crds" ? 400_000 : 60_000));
+  return { at, do: "lag", server: serverOf(random, limits), of, ms };
 }
 
 interface Limits {
@@ -198,13 +205,7 @@ const MAKERS: readonly Make[] = [
     server: serverOf(random, limits),
     ms: Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1),
   }),
-  ...Array<Make>(4).fill((random, limits) => ({
-    at: momentOf(random, limits),
-    do: "lag",
-    server: serverOf(random, limits),
-    of: oneOf(random, ["handlers", "handlers", "discovery", "admission", "cache"] as const),
-    ms: Math.round(spread(random, 10, 60_000)),
-  })),
+  ...Array<Make>(4).fill((random, limits) => lagOf(random, limits, momentOf(random, limits))),
   ...Array<Make>(3).fill((random, limits) => ({
     at: momentOf(random, limits),
     do: "slow",

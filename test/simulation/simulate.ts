@@ -151,7 +151,7 @@ class Simulation {
     this.#cluster.interference = () => undefined;
     for (const node of this.#cluster.nodes) {
       node.slownessMs = 0;
-      Object.assign(node.lags, { handlers: 50, discovery: 50, admission: 50, cache: 5 });
+      Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
       if (node.process.isPaused) node.process.wake();
     }
     for (const { process } of this.#programs) if (process.isPaused) process.wake();

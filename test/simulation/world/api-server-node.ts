@@ -30,8 +30,12 @@ export function currentWriter(): string | undefined {
   return working.getStore()?.user;
 }
 
-/** What an API server takes how long to follow, in milliseconds. */
+/**
+ * What an API server takes how long to follow, in milliseconds. Its handlers may be behind its discovery by less than the settle
+ * time; behind that, `crds` says how far both are behind the CRD.
+ */
 export interface Lags {
+  crds: number;
   handlers: number;
   discovery: number;
   admission: number;
@@ -54,7 +58,7 @@ export class ApiServerNode implements Peer {
   readonly url: string;
   readonly process: SimProcess;
   readonly api: SimApiServer;
-  readonly lags: Lags = { handlers: 50, discovery: 50, admission: 50, cache: 5 };
+  readonly lags: Lags = { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 };
   /** How long a request is held at most, at each point where it may be, in milliseconds. */
   slownessMs = 0;
   readonly #options: ApiServerNodeOptions;
@@ -144,9 +148,11 @@ export class ApiServerNode implements Peer {
     const { api, lags } = this;
     if (key.startsWith(CRD_PREFIX)) {
       const name = key.slice(CRD_PREFIX.length);
-      this.#later(lags.handlers, () => api.followCrds(name));
-      this.#later(lags.discovery, () => api.followDiscovery(name));
-      this.#later(lags.discovery, () => api.runControllers());
+      this.#exactly(lags.crds, () => {
+        this.#later(lags.handlers, () => api.followCrds(name));
+        this.#later(lags.discovery, () => api.followDiscovery(name));
+        this.#later(lags.discovery, () => api.runControllers());
+      });
     } else if (ADMISSION_PREFIXES.some((prefix) => key.startsWith(prefix))) {
       this.#later(lags.admission, () => api.followAdmission());
     }
@@ -160,8 +166,11 @@ export class ApiServerNode implements Peer {
   }
 
   #later(lagMs: number, run: () => void): void {
-    const { random, schedule } = this.#options;
-    schedule.in(spread(random, 1, Math.max(2, lagMs)), () => this.process.reach(run));
+    this.#exactly(spread(this.#options.random, 1, Math.max(2, lagMs)), run);
+  }
+
+  #exactly(ms: number, run: () => void): void {
+    this.#options.schedule.in(ms, () => this.process.reach(run));
   }
 }
 
