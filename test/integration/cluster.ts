@@ -91,8 +91,10 @@ export class Cluster {
   async waitForVersion({ plural }: TestKind, version: string, served = true): Promise<void> {
     await eventually(
       async () => {
-        const answer = await this.controlPlane.request(`/apis/${GROUP}/${version}/${plural}?limit=1`);
-        return answer.status === (served ? 200 : 404);
+        // One that hangs, as while a busy API server fills the watch cache of a new CRD, is sent again.
+        const path = `/apis/${GROUP}/${version}/${plural}?limit=1`;
+        const answer = await this.controlPlane.request(path, { timeoutMs: 10_000 }).catch(() => undefined);
+        return answer?.status === (served ? 200 : 404);
       },
       `${version} of ${plural} is ${served ? "" : "not "}served`,
     );
