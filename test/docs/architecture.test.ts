@@ -91,7 +91,7 @@ const OWN_TIME: ReadonlySet<string> = new Set([
   "src/webhook/serving-certificate.ts",
 ]);
 
-await tap.test("time goes by the clock that is passed in", async (t) => {
+await tap.test("ksvm takes the time from the clock that is passed in", async (t) => {
   const time = /\b(?:setTimeout|setInterval|AbortSignal\.timeout|performance\.now|Date\.now|hrtime)\b|\bnew Date\(\)/;
   const found = files.map(({ path }) => path).filter((path) => time.test(readFileSync(join(root, path), "utf8")));
   t.same(new Set(found), OWN_TIME);

@@ -98,23 +98,14 @@ await t.test("objects from before the bounds stay readable, and can be written",
   const resource = { group: "", version: "v1", resource: "secrets" };
   const spec = { resource, continueToken: "t".repeat(20_000) };
   await write(undefined);
-  await eventually(
-    () =>
-      api.create(MIGRATIONS, { ...migration(resource, { name: "old" }), spec }).then(
-        () => true,
-        () => false,
-      ),
-    "the API server follows the CRD",
-  );
+  const isAccepted = (metadata: { name?: string; generateName?: string }): Promise<boolean> =>
+    api.create(MIGRATIONS, { ...migration(resource, metadata), spec }).then(
+      () => true,
+      () => false,
+    );
+  await eventually(() => isAccepted({ name: "old" }), "the API server follows the CRD");
   await write(maxLength);
-  await eventually(
-    () =>
-      api.create(MIGRATIONS, { ...migration(resource, { generateName: "new-" }), spec }).then(
-        () => false,
-        () => true,
-      ),
-    "the API server follows the CRD again",
-  );
+  await eventually(async () => !(await isAccepted({ generateName: "new-" })), "the API server follows the CRD again");
   const body = { status: { conditions: [{ type: "Running", status: "True" }] } };
   await t.resolves(
     api.patch(MIGRATIONS, { name: "old" }, { type: MERGE_PATCH, body }, { subresource: "status" }),

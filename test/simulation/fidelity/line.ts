@@ -1,15 +1,7 @@
+import type { ApiRequest } from "../../../src/kube/api-request.ts";
+
 /** A request of the script. */
-export interface LineRequest {
-  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** Without a query. */
-  readonly path: string;
-  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
-  /** Sent as JSON. */
-  readonly body?: unknown;
-  /** @default application/json */
-  readonly contentType?: string;
-  /** @default application/json */
-  readonly accept?: string;
+export interface LineRequest extends Omit<ApiRequest, "signal" | "timeoutMs"> {
   /** @default "admin", who may do everything */
   readonly user?: string;
   /** Which API server is asked. @default 0 */

@@ -25,7 +25,7 @@ export const goneVersions: Scenario = {
       return listed.every(({ name }) => name !== ruins.plural);
     });
     await play.world.pause(300);
-    const only = (name: string) => ({
+    const byName = (name: string) => ({
       accept: ACCEPT_METADATA_LIST,
       query: { fieldSelector: `metadata.name=${name}` },
     });
@@ -34,7 +34,7 @@ export const goneVersions: Scenario = {
     // When to ask again depends on how long the watch cache has been without a state.
     const refusal = ({ body: { code, message, reason } }: Answer): unknown => ({ code, message, reason });
     for (const name of ["rewritten", "lost"]) {
-      const answer = await play.world.send(get(ruins.own("v1"), { ...only(name), mayInitialize: true }));
+      const answer = await play.world.send(get(ruins.own("v1"), { ...byName(name), mayInitialize: true }));
       play.fact(`a list of ${name} by name: the watch cache cannot be filled`, refusal(answer));
     }
     const watch = await play.world.send(
@@ -60,7 +60,7 @@ export const goneVersions: Scenario = {
     });
     await served(play, ruins, { storage: "v1" });
     await play.until("the object is read again", get(ruins.at("v1", "lost")), ({ status }) => status === 200);
-    await play.until("and listed", get(ruins.own("v1"), only("lost")), ({ status }) => status === 200, {
+    await play.until("and listed", get(ruins.own("v1"), byName("lost")), ({ status }) => status === 200, {
       pick: ({ items }: Json) => items.length as unknown,
     });
   },
