@@ -3,20 +3,23 @@ import { SeenServers } from "../apiservers/seen-servers.ts";
 import { LeaderElector } from "../lease/leader-election.ts";
 import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import { addProcessMetrics, type HealthServer, startHealthServer } from "../observability/health.ts";
+import type { HealthServer } from "../observability/health.ts";
 import type { Loop } from "../observability/loops.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { HeldFreezes } from "./held-freezes.ts";
 import { LeaderPart } from "./leader-part.ts";
+import { MACHINE_PARTS, type MachineParts } from "./machine-parts.ts";
 import { ProgressIndex } from "./progress-index.ts";
 import { type ReplicaLoops, replicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
-import { WebhookPart } from "./webhook-part.ts";
+import type { WebhookPart } from "./webhook-part.ts";
 
 /** What {@link serve} needs. */
 export interface ServeOptions extends ReplicaOptions {
   /** Ends the server. */
   readonly signal: AbortSignal;
+  /** @default those of this machine */
+  readonly machine?: MachineParts;
 }
 
 /**
@@ -41,11 +44,13 @@ class Replica {
   /** Outlives a leadership: a suspension of this machine ends one. */
   readonly #seen: SeenServers;
   /** Missing where nothing is frozen. */
-  readonly #webhook: WebhookPart | undefined;
+  readonly #webhook: Pick<WebhookPart, "ready" | "run"> | undefined;
+  readonly #machine: MachineParts;
 
   constructor(options: ServeOptions) {
-    const { clock, settings } = options;
+    const { clock, machine = MACHINE_PARTS, settings } = options;
     this.#options = options;
+    this.#machine = machine;
     this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
     this.#loops = replicaLoops(clock, settings);
     this.#feed = new MigrationFeed({ ...options, pulse: this.#loops.add("migration-watch") });
@@ -54,7 +59,7 @@ class Replica {
     this.#seen = new SeenServers(clock);
     if (settings.runs.options.crdMode === "manage") {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
-      this.#webhook = new WebhookPart({ ...options, loops: this.#loops, progressOf });
+      this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, progressOf });
     }
   }
 
@@ -90,10 +95,9 @@ class Replica {
   #startHealth(): Promise<HealthServer> {
     const { logger, metrics, settings } = this.#options;
     const webhook = this.#webhook;
-    addProcessMetrics(metrics.registry);
     metrics.leader.set(0);
     const shutdown = { name: "shutdown", check: () => (this.#signal.aborted ? "shutting down" : undefined) };
-    return startHealthServer({
+    return this.#machine.startHealth({
       ...settings.health,
       liveness: this.#loops.checks(),
       readiness: webhook === undefined ? [shutdown] : [{ name: "webhook", check: () => webhook.ready() }, shutdown],
