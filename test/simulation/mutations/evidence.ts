@@ -1,0 +1,158 @@
+import type { Mutation } from "./mutation.ts";
+
+const EVIDENCE = "migrator/freeze-evidence.ts";
+const FINDER = "apiservers/api-server-finder.ts";
+
+/** What is wrong about the API servers: who they are, what each of them shows. */
+export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
+  {
+    name: "do not prove again before the prune",
+    edits: [
+      {
+        file: "migrator/crd-run.ts",
+        from: "proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#crdName)),",
+        to: "proveAgain: async () => undefined,",
+      },
+    ],
+  },
+  {
+    name: "believe one API server for all",
+    edits: [
+      {
+        file: "apiservers/ask-all.ts",
+        from: "(apiServers.clients ?? []).map(",
+        to: "(apiServers.clients ?? []).slice(0, 1).map(",
+      },
+    ],
+  },
+  {
+    name: "prove the freeze on one API server alone",
+    edits: [
+      {
+        file: EVIDENCE,
+        from: 'const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };',
+        to: 'const proven: ApiServers = { mode: "each", clients: (apiServers.clients ?? [client]).slice(0, 1) };',
+      },
+    ],
+  },
+  {
+    name: "any refusal proves the freeze",
+    edits: [
+      {
+        file: "freeze/freeze-proof.ts",
+        from: "if (error instanceof ApiError && isDenialBy(guard, crd.metadata.name, error.said)) {",
+        to: "void isDenialBy; void guard; if (error instanceof ApiError) {",
+      },
+    ],
+  },
+  {
+    name: "a call that fails proves the freeze",
+    edits: [
+      {
+        file: "freeze/freeze-proof.ts",
+        from: "if (error instanceof ApiError && isDenialBy(guard, crd.metadata.name, error.said)) {",
+        to: "void isDenialBy; void guard; {",
+      },
+    ],
+  },
+  {
+    name: "do not look at discovery",
+    edits: [
+      {
+        file: "apiservers/converge.ts",
+        from: "return reason === undefined ? undefined : { reason, silent: false };",
+        to: "void reason; return undefined;",
+      },
+    ],
+  },
+  {
+    name: "prune although an API server fell behind",
+    edits: [
+      {
+        file: EVIDENCE,
+        from: "const isBehind = lagged && failed === undefined;",
+        to: "void lagged; void failed; const isBehind = false;",
+      },
+    ],
+  },
+  {
+    name: "prune although API servers came or went",
+    edits: [
+      {
+        file: EVIDENCE,
+        from: "if (isBehind || fingerprint !== this.#atStart) {",
+        to: "if (isBehind) {",
+      },
+    ],
+  },
+  {
+    name: "an API server that only its identity Lease shows is not asked",
+    edits: [
+      {
+        file: "apiservers/api-server-mode.ts",
+        from: 'liveLeases > addresses ? "missing" : "each";',
+        to: 'liveLeases > addresses ? "each" : "each";',
+      },
+    ],
+  },
+  {
+    name: "do not tell API servers behind one address apart",
+    edits: [
+      {
+        file: FINDER,
+        from: 'found.mode === "sampled" && leases.length > 1 ?',
+        to: 'found.mode === "sampled" && leases.length > 99 ?',
+      },
+    ],
+  },
+  {
+    name: "of several API servers behind one address a single one is enough",
+    edits: [{ file: FINDER, from: "if (clients.length < leases.length) {", to: "if (clients.length < 1) {" }],
+  },
+  {
+    name: "do not tell API servers behind one address apart, and take one sample of them",
+    edits: [
+      {
+        file: FINDER,
+        from: 'found.mode === "sampled" && leases.length > 1 ?',
+        to: 'found.mode === "sampled" && leases.length > 99 ?',
+      },
+      { file: "apiservers/ask-all.ts", from: "export const SAMPLES = 20;", to: "export const SAMPLES = 1;" },
+    ],
+  },
+  {
+    name: "an identity Lease has expired by any clock",
+    edits: [
+      {
+        file: "apiservers/control-plane-objects.ts",
+        from: "renewedAt + durationMs <= Math.min(serverNow, localNow)",
+        to: "renewedAt + durationMs <= Math.max(serverNow, localNow)",
+      },
+    ],
+  },
+  {
+    name: "an identity Lease that seems to have expired is not watched",
+    edits: [
+      {
+        file: "apiservers/lease-sightings.ts",
+        from: "const STANDS_STILL_MS = 30_000;",
+        to: "const STANDS_STILL_MS = 0;",
+      },
+    ],
+  },
+  {
+    name: "an identity Lease has expired by any clock, and is not watched",
+    edits: [
+      {
+        file: "apiservers/control-plane-objects.ts",
+        from: "renewedAt + durationMs <= Math.min(serverNow, localNow)",
+        to: "renewedAt + durationMs <= Math.max(serverNow, localNow)",
+      },
+      {
+        file: "apiservers/lease-sightings.ts",
+        from: "const STANDS_STILL_MS = 30_000;",
+        to: "const STANDS_STILL_MS = 0;",
+      },
+    ],
+  },
+];

@@ -1,0 +1,165 @@
+import type { Edit, Mutation } from "./mutation.ts";
+
+const FREEZE = "freeze/freeze.ts";
+const EXPECTATION = "freeze/crd-expectation.ts";
+const MONITOR = "migrator/crd-monitor.ts";
+const PRUNE = "migrator/prune.ts";
+const LIFTED: Edit = { file: EXPECTATION, from: "if (!hasFreezeAnnotation(crd)) {", to: "if (false) {" };
+const OWNER: Edit = {
+  file: EXPECTATION,
+  from: "if (crd.metadata.annotations?.[OWNER_ANNOTATION] !== expected.owner) {",
+  to: "if (false) {",
+};
+const FLIPPED: Edit = { file: EXPECTATION, from: "if (storage !== storageVersion) {", to: "if (false) {" };
+const REPLACED: Edit = { file: EXPECTATION, from: "if (crd.metadata.uid !== expected.uid) {", to: "if (false) {" };
+const UNWATCHED: Edit = {
+  file: MONITOR,
+  from: "          this.#judge(event.object);\n",
+  to: "",
+};
+
+/** What is wrong about the freeze, the watch of the CRD, and the prune. */
+export const FREEZES: readonly Mutation[] = [
+  {
+    name: "do not freeze",
+    edits: [
+      {
+        file: FREEZE,
+        from: "return { [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };",
+        to: "return { [OWNER_ANNOTATION]: formatOwner(owner) };",
+      },
+    ],
+  },
+  {
+    name: "take over the freeze of another client",
+    edits: [
+      {
+        file: FREEZE,
+        from: 'if (freezer === undefined || (freezer.kind === "run" && freezer.owner.lease === lease)) {',
+        to: "if (freezer === undefined || lease !== '') {",
+      },
+    ],
+  },
+  {
+    name: "lift a freeze without a look at its owner",
+    edits: [
+      {
+        file: FREEZE,
+        from: "const isOurs = found !== undefined && isSameOwner(found, owner);",
+        to: "void isSameOwner; void owner; const isOurs = found !== undefined;",
+      },
+    ],
+  },
+  {
+    name: "write annotations of a CRD without a precondition",
+    edits: [
+      {
+        file: FREEZE,
+        from: "body: { metadata: { uid, resourceVersion, annotations } } };",
+        to: "body: { metadata: { annotations } } }; void uid; void resourceVersion;",
+      },
+    ],
+  },
+  {
+    name: "a run that fails leaves its freeze",
+    edits: [
+      {
+        file: "retry/cleanup.ts",
+        from: "      for (const problem of await this.#undoAll()) {",
+        to: "      for (const problem of [] as string[]) {",
+      },
+    ],
+  },
+  {
+    name: "a policy is left",
+    edits: [
+      {
+        file: "freeze/guard-install.ts",
+        from: "await retrier.run(() => client.delete(resource, { name }, options), signal);",
+        to: "void options; void retrier; void client; void signal;",
+      },
+    ],
+  },
+  { name: "a freeze that is lifted ends no run", edits: [LIFTED] },
+  { name: "a freeze that another run took over ends no run", edits: [OWNER] },
+  { name: "a storage version that changes ends no run", edits: [FLIPPED] },
+  { name: "the watch of the CRD looks at nothing", edits: [UNWATCHED] },
+  {
+    name: "a freeze that is lifted and a storage version that changes end no run",
+    edits: [LIFTED, OWNER, FLIPPED],
+  },
+  { name: "a CRD that is created again ends no run", edits: [REPLACED] },
+  {
+    name: "a CRD that is created again ends no run, frozen or not",
+    edits: [REPLACED, LIFTED, OWNER],
+  },
+  {
+    name: "a gap in the watch of the CRD is bridged without a look",
+    edits: [{ file: MONITOR, from: "if (crd.metadata.generation !== this.#generation) {", to: "if (false) {" }],
+  },
+  {
+    name: "the prune does not wait for the watch of the CRD",
+    edits: [
+      {
+        file: MONITOR,
+        from: "while (crd.metadata.generation !== this.#generation && isNewer(",
+        to: "while (false && isNewer(",
+      },
+    ],
+  },
+  {
+    name: "prune without a precondition",
+    edits: [
+      {
+        file: PRUNE,
+        from: "const body = { metadata: { uid, resourceVersion },",
+        to: "void resourceVersion; const body = { metadata: { uid },",
+      },
+    ],
+  },
+  {
+    name: "prune to the last of the stored versions",
+    edits: [
+      {
+        file: PRUNE,
+        from: "status: { storedVersions: [storageVersion] } };",
+        to: "status: { storedVersions: (void storageVersion, storedVersionsOf(crd).slice(-1)) } };",
+      },
+    ],
+  },
+  {
+    name: "a prune that conflicts counts as pruned",
+    edits: [
+      {
+        file: PRUNE,
+        from: "if (isConflict(error)) {\n      return false;",
+        to: "if (isConflict(error)) {\n      return true;",
+      },
+    ],
+  },
+  {
+    name: "what is pruned is not read back",
+    edits: [
+      {
+        file: PRUNE,
+        from: "if (storedVersions.length === 1 && storedVersions[0] === storageVersion) {",
+        to: "if (storageVersion !== '') {",
+      },
+    ],
+  },
+  {
+    name: "a prune that conflicts counts as pruned, and is not read back",
+    edits: [
+      {
+        file: PRUNE,
+        from: "if (isConflict(error)) {\n      return false;",
+        to: "if (isConflict(error)) {\n      return true;",
+      },
+      {
+        file: PRUNE,
+        from: "if (storedVersions.length === 1 && storedVersions[0] === storageVersion) {",
+        to: "if (storageVersion !== '') {",
+      },
+    ],
+  },
+];

@@ -1,0 +1,68 @@
+import type { Mutation } from "./mutation.ts";
+
+const HELD = "lease/held-lease.ts";
+const ACQUIRE = "lease/lease-acquire.ts";
+
+/** What is wrong about the Lease of a run. */
+export const LEASES: readonly Mutation[] = [
+  {
+    name: "write although the Lease could not be renewed",
+    edits: [
+      {
+        file: HELD,
+        from: "return Math.max(clock.monotonic() - monotonic, clock.now() - now) <= RENEW_DEADLINE_MS;",
+        to: "void monotonic; void now; void clock; return true;",
+      },
+    ],
+  },
+  {
+    name: "renew a Lease without a precondition",
+    edits: [
+      {
+        file: "lease/lease-write.ts",
+        from: "body: { metadata: { uid, resourceVersion, annotations }, spec } };",
+        to: "body: { metadata: { annotations }, spec } };",
+      },
+    ],
+  },
+  {
+    name: "take a Lease over after a second",
+    edits: [
+      {
+        file: ACQUIRE,
+        from: "const deadline = clock.monotonic() + observedMsOf(found);",
+        to: "const deadline = clock.monotonic() + 1_000; void observedMsOf;",
+      },
+    ],
+  },
+  {
+    name: "take a Lease over by the time that it says",
+    edits: [
+      {
+        file: ACQUIRE,
+        from: "const deadline = clock.monotonic() + observedMsOf(found);",
+        to: "const deadline = clock.monotonic() + Date.parse(found.spec?.renewTime ?? '') + observedMsOf(found) - clock.now();",
+      },
+    ],
+  },
+  {
+    name: "a Lease that went back in time is still held",
+    edits: [
+      {
+        file: HELD,
+        from: "} else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {",
+        to: "} else if (isNewer('1', '1')) {",
+      },
+    ],
+  },
+  {
+    name: "a Lease that another run holds is still held",
+    edits: [
+      {
+        file: HELD,
+        from: "return metadata.uid === this.#lease.metadata.uid && spec?.holderIdentity === this.#options.identity;",
+        to: "void metadata; void spec; return true;",
+      },
+    ],
+  },
+];

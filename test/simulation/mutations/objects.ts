@@ -1,0 +1,171 @@
+import type { Mutation } from "./mutation.ts";
+
+const REWRITE = "migrator/rewrite/rewrite.ts";
+const PASS = "migrator/rewrite/rewrite-pass.ts";
+const READER = "migrator/rewrite/page-reader.ts";
+const LOOK_AFTER_404 =
+  '      case "gone":\n      case "unserved":\n      case "conflict":\n        return this.#look(error);';
+
+/** A webhook that denies chooses the status of the answer: with this, it is believed. */
+const BELIEVE_WEBHOOKS = {
+  file: "kube/failure.ts",
+  from: 'if (isAdmissionDenial(error)) {\n    return "rejected";',
+  to: 'if (false) {\n    return "rejected";',
+} as const;
+
+/** What is wrong about lists, and about the writes of objects. */
+export const OBJECTS: readonly Mutation[] = [
+  {
+    name: "do not rewrite the last page",
+    edits: [
+      {
+        file: PASS,
+        from: "await this.#rewritePage(page, watermark);",
+        to: "if (this.#reader.continueToken !== undefined) await this.#rewritePage(page, watermark);",
+      },
+    ],
+  },
+  {
+    name: "a list ends where its continue token is refused",
+    edits: [
+      {
+        file: READER,
+        from: "          await this.#afterFailure(error, token);",
+        to: "          if (token !== undefined && isTokenFailure(error)) { this.continueToken = undefined; return { items: [], resourceVersion: '1', bytes: 0 }; }\n          await this.#afterFailure(error, token);",
+      },
+    ],
+  },
+  {
+    name: "after a refused token the next page is left out",
+    edits: [
+      {
+        file: READER,
+        from: "      this.restarts++;\n      this.#trail.startOver();",
+        to: "      this.restarts++; this.continueToken = Buffer.from(JSON.stringify({ v: 'meta.k8s.io/v1', rv: -1, start: 'zzz' })).toString('base64url');\n      this.#trail.startOver();",
+      },
+    ],
+  },
+  {
+    name: "the watermark is of before the settle wait",
+    edits: [
+      {
+        file: "migrator/crd-run.ts",
+        from: "const resume = resumePointOf(lease.checkpoint, crd, expected);",
+        to: "const resume = resumePointOf(lease.checkpoint, crd, expected) ?? { watermark: crd.metadata.resourceVersion };",
+      },
+    ],
+  },
+  {
+    name: "believe a 404 of an object without a list",
+    edits: [
+      {
+        file: REWRITE,
+        from: LOOK_AFTER_404,
+        to: '      case "gone":\n      case "unserved":\n        return { kind: "gone" };\n      case "conflict":\n        return this.#look(error);',
+      },
+    ],
+  },
+  {
+    name: "believe a 404 of a webhook",
+    edits: [BELIEVE_WEBHOOKS],
+  },
+  {
+    name: "believe a 404 of an object without a list, also that of a webhook",
+    edits: [
+      BELIEVE_WEBHOOKS,
+      {
+        file: REWRITE,
+        from: LOOK_AFTER_404,
+        to: '      case "gone":\n      case "unserved":\n        return { kind: "gone" };\n      case "conflict":\n        return this.#look(error);',
+      },
+    ],
+  },
+  {
+    name: "a 409 shows that another client wrote the object",
+    edits: [
+      {
+        file: REWRITE,
+        from: LOOK_AFTER_404,
+        to: '      case "gone":\n      case "unserved":\n        return this.#look(error);\n      case "conflict":\n        return { kind: "newer" };',
+      },
+    ],
+  },
+  {
+    name: "a 409 shows that another client wrote the object, also that of a webhook",
+    edits: [
+      BELIEVE_WEBHOOKS,
+      {
+        file: REWRITE,
+        from: LOOK_AFTER_404,
+        to: '      case "gone":\n      case "unserved":\n        return this.#look(error);\n      case "conflict":\n        return { kind: "newer" };',
+      },
+    ],
+  },
+  {
+    name: "a 410 of a webhook shows that the object is gone",
+    edits: [
+      BELIEVE_WEBHOOKS,
+      {
+        file: REWRITE,
+        from: 'case "expired":\n        return { kind: "failed", reason: reasonOf(error) };\n      case undefined:\n        throw error;\n    }\n  }\n\n  /**\n   * After a 404',
+        to: 'case "expired":\n        return { kind: "gone" };\n      case undefined:\n        throw error;\n    }\n  }\n\n  /**\n   * After a 404',
+      },
+    ],
+  },
+  {
+    name: "a write whose answer is lost counts as written",
+    edits: [
+      {
+        file: REWRITE,
+        from: 'case "transient":\n        return this.#afterTransient(error);',
+        to: 'case "transient":\n        return error instanceof ApiError ? this.#afterTransient(error) : { kind: "migrated", changed: false };',
+      },
+    ],
+  },
+  {
+    name: "a write that a busy API server refuses counts as written",
+    edits: [
+      {
+        file: REWRITE,
+        from: 'case "transient":\n        return this.#afterTransient(error);',
+        to: 'case "transient":\n        return error instanceof ApiError ? { kind: "migrated", changed: false } : this.#afterTransient(error);',
+      },
+    ],
+  },
+  {
+    name: "objects that failed once are forgotten",
+    edits: [
+      {
+        file: PASS,
+        from: "await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);",
+        to: "this.#setAside.takeAll(); void pacer; void rewrite;",
+      },
+    ],
+  },
+  {
+    name: "prune although objects failed",
+    edits: [
+      {
+        file: "migrator/crd-run.ts",
+        from: "const pruned = this.#tally.counts.failed === 0 ? ",
+        to: "const pruned = this.#tally.counts.failed >= 0 ? ",
+      },
+    ],
+  },
+  {
+    name: "an object is gone where a list that is not complete lacks it",
+    edits: [
+      { file: "migrator/rewrite/object-state.ts", from: "if (page.continueToken !== undefined) {", to: "if (false) {" },
+    ],
+  },
+  {
+    name: "a request has no time limit",
+    edits: [
+      {
+        file: "kube/transport.ts",
+        from: "this.#timeoutMs = options.timeoutMs ?? 70_000;",
+        to: "this.#timeoutMs = 1e12;",
+      },
+    ],
+  },
+];

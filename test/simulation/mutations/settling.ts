@@ -1,0 +1,84 @@
+import type { Mutation } from "./mutation.ts";
+
+const SETTLE = "apiservers/settle.ts";
+const WAIT = "apiservers/settle-wait.ts";
+
+/** What is wrong while late writes of an old version are waited for. */
+export const SETTLING: readonly Mutation[] = [
+  {
+    name: "skip the settle wait",
+    edits: [
+      {
+        file: WAIT,
+        from: "  await new Settling(context, options).untilSettled();",
+        to: "  void Settling; void context; void options;",
+      },
+    ],
+  },
+  {
+    name: "settle for a tenth of the time",
+    edits: [
+      {
+        file: SETTLE,
+        from: "const waitMs = API_TIME_RESOLUTION_MS + settleMs;",
+        to: "const waitMs = settleMs / 10;",
+      },
+    ],
+  },
+  {
+    name: "believe the stamp of any clock",
+    edits: [
+      {
+        file: SETTLE,
+        from: "const believedUntil = Math.min(serverNow, localNow) - waitMs - STAMP_MARGIN_MS;",
+        to: "const believedUntil = Math.max(serverNow, localNow) - waitMs;",
+      },
+    ],
+  },
+  {
+    name: "believe a stamp without a margin",
+    edits: [{ file: SETTLE, from: "- waitMs - STAMP_MARGIN_MS;", to: "- waitMs;" }],
+  },
+  {
+    name: "believe the creation of a CRD in the place of its last change",
+    edits: [{ file: SETTLE, from: "undefined : Math.max(...times);", to: "undefined : Math.min(...times);" }],
+  },
+  {
+    name: "an API server that was behind needs no settling",
+    edits: [{ file: WAIT, from: "if (first && this.#options.lagged) {", to: "if (first && false) {" }],
+  },
+  {
+    name: "an API server that joins needs no settling",
+    edits: [{ file: WAIT, from: "if (options.newestJoin !== undefined) {", to: "if (false) {" }],
+  },
+  {
+    name: "an API server that is silent while it is waited needs no settling",
+    edits: [{ file: WAIT, from: "this.#saw(`silence ${this.#changes.size}`);", to: "" }],
+  },
+  {
+    name: "silences before the attempt need no settling",
+    edits: [
+      {
+        file: "apiservers/api-server-finder.ts",
+        from: "return { ...found, silent, ignored: this.#leases.ignored };",
+        to: "void silent; return { ...found, silent: false, ignored: this.#leases.ignored };",
+      },
+    ],
+  },
+  {
+    name: "a machine that was suspended needs no settling",
+    edits: [
+      {
+        file: WAIT,
+        from: "    if (this.#hasJumped()) {\n      this.#jumps++;",
+        to: "    if (false) {\n      this.#jumps++;",
+      },
+    ],
+  },
+  {
+    name: "any answer shows that an API server lives, also that of a proxy",
+    edits: [
+      { file: WAIT, from: "read: versionIn };", to: "read: (body) => { void versionIn; return String(body); } };" },
+    ],
+  },
+];
