@@ -3,7 +3,8 @@ import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { Retrier } from "../retry/retrier.ts";
-import type { ReplicaAddress } from "./replicas.ts";
+import type { KeySource } from "./issue.ts";
+import type { ReplicaAddress, ServedBy } from "./replicas.ts";
 import type { RotationTiming } from "./rotation-plan.ts";
 import type { IssueOptions } from "./rotation-writes.ts";
 
@@ -22,8 +23,16 @@ export interface CertificateSettings extends IssueOptions, RotationTiming {
   readonly replicaEndpoints?: readonly ReplicaAddress[] | undefined;
 }
 
+/** What of the certificates needs the machine. */
+export interface CertificateTools {
+  /** @default those of this machine */
+  readonly keys?: KeySource | undefined;
+  /** Finds out what a replica serves. @default by a TLS handshake */
+  readonly servedBy?: ServedBy | undefined;
+}
+
 /** What the certificates are kept with. */
-export interface EnsureOptions {
+export interface EnsureOptions extends CertificateTools {
   readonly settings: CertificateSettings;
   readonly client: ApiClient;
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;

@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { promisify } from "node:util";
 import forge from "node-forge";
@@ -9,12 +9,27 @@ export interface IssuedPair {
   readonly keyPem: string;
 }
 
-/** From when and for how long a certificate is valid. */
+/** Where keys and random numbers come from. */
+export interface KeySource {
+  /** RSA, 2048 bits. */
+  readonly generateKeyPair: () => Promise<forge.pki.rsa.KeyPair>;
+  readonly randomBytes: (length: number) => Buffer;
+}
+
+// The callback form leaves the work to OpenSSL, off the event loop; the plain one is slow JavaScript.
+const generateKeyPair = promisify<{ bits: number }, forge.pki.rsa.KeyPair>(forge.pki.rsa.generateKeyPair);
+
+/** Those of this machine. */
+export const SYSTEM_KEYS: KeySource = { generateKeyPair: () => generateKeyPair({ bits: 2048 }), randomBytes };
+
+/** From when and for how long a certificate is valid, and with which keys it is made. */
 export interface Validity {
   /** The moment of issue. */
   readonly now: Date;
   /** Milliseconds that it is valid, from `now`. */
   readonly lifetimeMs: number;
+  /** @default {@link SYSTEM_KEYS} */
+  readonly keys?: KeySource | undefined;
 }
 
 /** What a serving certificate is for, and who signs it. */
@@ -30,9 +45,6 @@ export const BACKDATE_MS = 5 * 60_000;
 
 type Extension = Readonly<Record<string, unknown>>;
 
-// The callback form leaves the work to OpenSSL, off the event loop; the plain one is slow JavaScript.
-const generateKeyPair = promisify<{ bits: number }, forge.pki.rsa.KeyPair>(forge.pki.rsa.generateKeyPair);
-
 /**
  * Issues a CA that signs itself: RSA 2048, SHA-256, with what RFC 5280 asks of it (section 4.2.1: basic constraints, key
  * usage, subject and authority key identifiers). It may sign no further CA (path length 0). Its name is its own, so that
@@ -41,14 +53,14 @@ const generateKeyPair = promisify<{ bits: number }, forge.pki.rsa.KeyPair>(forge
  */
 export async function issueCa(validity: Validity): Promise<IssuedPair> {
   assertLifetime(validity);
-  const keys = await generateKeyPair({ bits: 2048 });
-  const serialNumber = randomSerialNumber();
+  const source = validity.keys ?? SYSTEM_KEYS;
+  const keys = await source.generateKeyPair();
+  const serialNumber = randomSerialNumber(source);
   const cert = draft(keys.publicKey, serialNumber, `ksvm-webhook-ca-${serialNumber.slice(-8)}`);
   setValidity(cert, validity, undefined);
   return finish(cert, {
     issuer: cert,
     keys,
-    signingKey: keys.privateKey,
     extensions: [
       { name: "basicConstraints", critical: true, cA: true, pathLenConstraint: 0 },
       { name: "keyUsage", critical: true, keyCertSign: true, cRLSign: true },
@@ -59,7 +71,7 @@ export async function issueCa(validity: Validity): Promise<IssuedPair> {
 /**
  * Issues a serving certificate: RSA 2048, SHA-256, for TLS servers only, valid no longer than its CA.
  * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired.
- * @throws {Error} of node-forge where the CA cannot be read.
+ * @throws {Error} of node-forge or node:crypto where the CA cannot be read.
  */
 export async function issueServing(options: ServingOptions): Promise<IssuedPair> {
   const { ca, dnsNames, ipAddresses } = options;
@@ -71,13 +83,14 @@ export async function issueServing(options: ServingOptions): Promise<IssuedPair>
   if (issuer.validity.notAfter <= options.now) {
     throw new RangeError(`Cannot issue a certificate: its CA expired at ${issuer.validity.notAfter.toISOString()}`);
   }
-  const keys = await generateKeyPair({ bits: 2048 });
-  const cert = draft(keys.publicKey, randomSerialNumber(), "ksvm-webhook");
+  const source = options.keys ?? SYSTEM_KEYS;
+  const keys = await source.generateKeyPair();
+  const cert = draft(keys.publicKey, randomSerialNumber(source), "ksvm-webhook");
   setValidity(cert, options, issuer.validity.notAfter);
   return finish(cert, {
     issuer,
     keys,
-    signingKey: forge.pki.privateKeyFromPem(ca.keyPem),
+    signingKeyPem: ca.keyPem,
     extensions: [
       { name: "basicConstraints", critical: true, cA: false },
       { name: "keyUsage", critical: true, digitalSignature: true, keyEncipherment: true },
@@ -105,22 +118,28 @@ function setValidity(cert: forge.pki.Certificate, { now, lifetimeMs }: Validity,
 interface Signing {
   readonly issuer: forge.pki.Certificate;
   readonly keys: forge.pki.rsa.KeyPair;
-  readonly signingKey: forge.pki.rsa.PrivateKey;
+  /** @default its own */
+  readonly signingKeyPem?: string;
   readonly extensions: readonly Extension[];
 }
 
-function finish(cert: forge.pki.Certificate, { issuer, keys, signingKey, extensions }: Signing): IssuedPair {
+function finish(cert: forge.pki.Certificate, { issuer, keys, signingKeyPem, extensions }: Signing): IssuedPair {
+  const keyPem = pemText(forge.pki.privateKeyToPem(keys.privateKey));
   cert.setIssuer(issuer.subject.attributes);
   cert.setExtensions([
     ...extensions,
     { name: "subjectKeyIdentifier" },
     { name: "authorityKeyIdentifier", keyIdentifier: issuer.generateSubjectKeyIdentifier().getBytes() },
   ]);
+  const signingKey = { sign: () => signed(cert, signingKeyPem ?? keyPem) } as unknown as forge.pki.rsa.PrivateKey;
   cert.sign(signingKey, forge.md.sha256.create());
-  return {
-    certPem: pemText(forge.pki.certificateToPem(cert)),
-    keyPem: pemText(forge.pki.privateKeyToPem(keys.privateKey)),
-  };
+  return { certPem: pemText(forge.pki.certificateToPem(cert)), keyPem };
+}
+
+/** The signature, by OpenSSL: node-forge computes it in JavaScript, which keeps the event loop busy for 30 ms. */
+function signed({ tbsCertificate }: forge.pki.Certificate, keyPem: string): string {
+  const der = forge.asn1.toDer(tbsCertificate).getBytes();
+  return sign("sha256", Buffer.from(der, "latin1"), keyPem).toString("latin1");
 }
 
 /** node-forge ends lines as Windows does, which a YAML of the Secret shows as one long escaped line. */
@@ -129,8 +148,8 @@ function pemText(text: string): string {
 }
 
 /** 126 random bits behind 01: the zero keeps the number positive, the one keeps it from starting with a zero byte. */
-function randomSerialNumber(): string {
-  const bytes = randomBytes(16);
+function randomSerialNumber({ randomBytes: random }: KeySource): string {
+  const bytes = random(16);
   bytes.writeUInt8((bytes.readUInt8(0) & 0x7f) | 0x40);
   return bytes.toString("hex");
 }

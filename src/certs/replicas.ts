@@ -13,6 +13,12 @@ export interface ReplicaAddress {
   readonly port: number;
 }
 
+/**
+ * The certificate that a replica serves to those who call it by a name.
+ * @throws {Error} where it does not end a handshake.
+ */
+export type ServedBy = (address: ReplicaAddress, serverName: string, signal: AbortSignal) => Promise<X509Certificate>;
+
 /** What the replicas serve. */
 export interface ReplicaReport {
   /** Those that serve another certificate, for a user. */
@@ -58,16 +64,18 @@ export function addressesOf({ endpoints, ports }: EndpointSlice): readonly Repli
     .flatMap(({ addresses }) => (port === undefined ? [] : addresses.map((host) => ({ host, port }))));
 }
 
-/** Asks each replica by a TLS handshake whether what it serves is current. */
+/** Asks each replica whether what it serves is current. */
 export async function askReplicas(
   addresses: readonly ReplicaAddress[],
   options: {
     readonly names: ServiceNames;
     readonly isCurrent: (certificate: X509Certificate) => boolean;
     readonly signal: AbortSignal;
+    /** @default {@link shakeHands} */
+    readonly servedBy?: ServedBy | undefined;
   },
 ): Promise<ReplicaReport> {
-  const { names, isCurrent, signal } = options;
+  const { names, isCurrent, servedBy = shakeHands, signal } = options;
   const others: string[] = [];
   const unasked: string[] = [];
   await Promise.all(
@@ -87,7 +95,8 @@ export async function askReplicas(
   return { others, unasked };
 }
 
-async function servedBy(
+/** By a TLS handshake. @throws {Error} of node:net or node:tls */
+export async function shakeHands(
   { host, port }: ReplicaAddress,
   servername: string,
   signal: AbortSignal,

@@ -113,8 +113,8 @@ export class RotationTurns {
   }
 
   async #issue(step: WritingStep, read: Read, reason: string | undefined): Promise<void> {
-    const { settings, clock } = this.#options;
-    await this.#write(read, await changeOf(step, read.contents, { ...settings, now: new Date(clock.now()) }));
+    const { settings, clock, keys } = this.#options;
+    await this.#write(read, await changeOf(step, read.contents, { ...settings, keys, now: new Date(clock.now()) }));
     this.#tell(`${DONE[step]}${reason === undefined ? "" : `: ${reason}`}`);
   }
 
@@ -184,7 +184,7 @@ export class RotationTurns {
 
   /** The replicas that are known to serve another CA's certificate. For those that cannot be asked the dwell time stands. */
   async #othersThan(contents: SecretContents | undefined): Promise<readonly string[]> {
-    const { client, logger, settings, signal } = this.#options;
+    const { client, logger, servedBy, settings, signal } = this.#options;
     const addresses = settings.replicaEndpoints ?? (await findReplicas(client, settings, signal));
     const ca = contents?.signer?.certificate;
     if (addresses === undefined || ca === undefined) {
@@ -192,7 +192,7 @@ export class RotationTurns {
       return [];
     }
     const isCurrent = (certificate: Parameters<typeof isIssuedBy>[0]): boolean => isIssuedBy(certificate, ca);
-    const { others, unasked } = await askReplicas(addresses, { names: settings, isCurrent, signal });
+    const { others, unasked } = await askReplicas(addresses, { names: settings, isCurrent, servedBy, signal });
     if (unasked.length > 0) {
       logger.warn({ unasked }, "Cannot ask some replicas of the webhook, so only the dwell time stands for them");
     }

@@ -1,5 +1,5 @@
 import type { X509Certificate } from "node:crypto";
-import { issueCa, issueServing } from "./issue.ts";
+import { issueCa, issueServing, type KeySource } from "./issue.ts";
 import { type CaPair, KEYS, type SecretContents, SEEN_ANNOTATION, SWITCHED_ANNOTATION } from "./secret-contents.ts";
 import type { SecretChange } from "./secret-store.ts";
 import { dnsNamesOf, ipAddressesOf, type ServiceNames } from "./service-names.ts";
@@ -20,6 +20,11 @@ export interface IssueOptions extends ServiceNames {
   readonly servingLifetimeMs: number;
 }
 
+interface Issuing extends IssueOptions {
+  readonly now: Date;
+  readonly keys?: KeySource | undefined;
+}
+
 /** The steps that issue certificates or leave some out. */
 export type WritingStep = "create" | "introduceCa" | "switchCa" | "renewServing" | "dropOldCas";
 
@@ -30,40 +35,38 @@ const NO_STAMPS = { [SEEN_ANNOTATION]: undefined, [SWITCHED_ANNOTATION]: undefin
 export async function changeOf(
   step: WritingStep,
   contents: SecretContents | undefined,
-  { now, ...options }: IssueOptions & { readonly now: Date },
+  options: Issuing,
 ): Promise<SecretChange> {
   const { signer, next, bundle = [] } = contents ?? {};
+  const { caLifetimeMs: lifetimeMs, keys, now } = options;
   switch (step) {
     case "create": {
-      const ca = await issueCa({ now, lifetimeMs: options.caLifetimeMs });
+      const ca = await issueCa({ now, lifetimeMs, keys });
       const data = { [KEYS.bundle]: ca.certPem, [KEYS.caKey]: ca.keyPem, ...NO_NEXT };
-      return { data: { ...data, ...(await servingData(ca, options, now)) }, annotations: NO_STAMPS };
+      return { data: { ...data, ...(await servingData(ca, options)) }, annotations: NO_STAMPS };
     }
     case "introduceCa": {
-      const ca = await issueCa({ now, lifetimeMs: options.caLifetimeMs });
+      const ca = await issueCa({ now, lifetimeMs, keys });
       const data = { [KEYS.bundle]: `${pemOf(bundle)}${ca.certPem}` };
       return { data: { ...data, [KEYS.nextCa]: ca.certPem, [KEYS.nextCaKey]: ca.keyPem }, annotations: NO_STAMPS };
     }
     case "switchCa": {
       const ca = required(next);
-      const data = { [KEYS.caKey]: ca.keyPem, ...NO_NEXT, ...(await servingData(ca, options, now)) };
+      const data = { [KEYS.caKey]: ca.keyPem, ...NO_NEXT, ...(await servingData(ca, options)) };
       return { data, annotations: NO_STAMPS };
     }
     case "renewServing":
-      return { data: await servingData(required(signer), options, now) };
+      return { data: await servingData(required(signer), options) };
     case "dropOldCas":
       return { data: { [KEYS.bundle]: required(signer).certPem }, annotations: NO_STAMPS };
   }
 }
 
-async function servingData(
-  ca: Pick<CaPair, "certPem" | "keyPem">,
-  options: IssueOptions,
-  now: Date,
-): Promise<Record<string, string>> {
+async function servingData(ca: Pick<CaPair, "certPem" | "keyPem">, options: Issuing): Promise<Record<string, string>> {
   const { certPem, keyPem } = await issueServing({
     ca,
-    now,
+    now: options.now,
+    keys: options.keys,
     lifetimeMs: options.servingLifetimeMs,
     dnsNames: dnsNamesOf(options),
     ipAddresses: ipAddressesOf(options),

@@ -12,6 +12,7 @@ import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
+import type { MachineParts } from "./machine-parts.ts";
 import type { ReplicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import { ownMigrations } from "./own-migrations.ts";
@@ -25,6 +26,8 @@ export interface LeaderPartOptions extends ReplicaOptions {
   readonly freezes: FreezeSink;
   /** What this replica saw of the API servers, also before it led or while it did not. */
   readonly seen: SeenServers;
+  /** @default those of this machine */
+  readonly machine?: Pick<MachineParts, "certificates">;
 }
 
 /** What one replica does at a time: it migrates, decides what is to be migrated, and keeps the certificates. */
@@ -148,11 +151,12 @@ export class LeaderPart {
     finder: ApiServerFinder,
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, logger, loops, settings } = this.#options;
+    const { client, logger, loops, machine, settings } = this.#options;
     const isOwn = settings.runs.options.crdMode === "manage" && settings.webhook.certificates === "own";
     if (isOwn) {
       const findApiServers = (within: AbortSignal) => finder.find(within);
-      const options = { settings: settings.certificates, client, logger, findApiServers, signal };
+      const tools = machine?.certificates ?? {};
+      const options = { ...tools, settings: settings.certificates, client, logger, findApiServers, signal };
       await loops.add("certificates").keep((loop) => {
         const waiting = retrier.with({ onRetry: (_, delayMs) => loop.pause(delayMs) });
         return keepCertificates({ ...options, clock: loop.clock, retrier: waiting });

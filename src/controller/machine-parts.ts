@@ -4,6 +4,7 @@ import {
   type HealthServerOptions,
   startHealthServer,
 } from "../observability/health.ts";
+import type { CertificateTools } from "../certs/ensure-options.ts";
 import { WebhookPart, type WebhookPartOptions } from "./webhook-part.ts";
 
 /** What of a replica needs the machine that it runs on: its addresses, its files and its process. */
@@ -12,6 +13,8 @@ export interface MachineParts {
   readonly startHealth: (options: HealthServerOptions) => Promise<HealthServer>;
   /** Makes what serves the webhook. */
   readonly openWebhook: (options: WebhookPartOptions) => Pick<WebhookPart, "ready" | "run">;
+  /** What the one that leads keeps the certificates with. @default those of this machine */
+  readonly certificates?: CertificateTools;
 }
 
 /** Those of this machine. */

@@ -8,7 +8,7 @@ import type { Loop } from "../observability/loops.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
 import type { ProgressOf } from "../freeze/freeze-rule.ts";
-import { startWebhookServer, type WebhookServer } from "../webhook/server.ts";
+import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
 import type { ReplicaLoops } from "./replica-loops.ts";
@@ -20,12 +20,14 @@ export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clo
   readonly settings: Pick<ControllerSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
   readonly loops: Pick<ReplicaLoops, "add">;
+  /** Begins to listen. @default {@link startWebhookServer} */
+  readonly startServer?: (options: WebhookServerOptions) => Promise<WebhookServer>;
 }
 
 /** What every replica does for the freeze: it serves the webhook and keeps its configuration and its certificate. */
 export class WebhookPart {
   readonly #options: WebhookPartOptions;
-  readonly #certificate = new ServingCertificate();
+  readonly #certificate: ServingCertificate;
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
@@ -41,6 +43,7 @@ export class WebhookPart {
     this.#configuration = loops.add("configuration");
     this.#serving = loops.add("serving-certificate");
     const { clock } = this.#configuration;
+    this.#certificate = new ServingCertificate({ now: () => options.clock.now() });
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({ certificate: this.#certificate, isBundleOptional, clock, logger });
@@ -66,7 +69,8 @@ export class WebhookPart {
    */
   async run(signal: AbortSignal): Promise<void> {
     const { drainMs, host, port } = this.#options.settings.webhook;
-    const server = await startWebhookServer({
+    const { startServer = startWebhookServer } = this.#options;
+    const server = await startServer({
       ...this.#options,
       certificate: this.#certificate,
       lacking: () => this.#trust.lacking(),
