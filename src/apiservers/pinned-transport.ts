@@ -1,4 +1,3 @@
-import { setImmediate } from "node:timers/promises";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { ApiError, TransportError } from "../kube/errors.ts";
@@ -60,8 +59,13 @@ export class ServerLink {
     return instance;
   }
 
+  /** undici uses a connection again a full cycle of the event loop after an answer, and opens another one until then. */
+  free(signal?: AbortSignal): Promise<void> {
+    return this.#options.clock.sleep(0, signal);
+  }
+
   async #readInstance(signal: AbortSignal): Promise<string> {
-    await freeConnection();
+    await this.free(signal);
     const within = AbortSignal.any([signal, this.#options.clock.timeout(this.#options.instanceTimeoutMs)]);
     try {
       return await readServerInstance(this.transport, within);
@@ -77,11 +81,6 @@ function severalOnOne(server: string): KsvmError {
     `Cannot tell the API servers behind ${server} apart: several answer on one connection, as behind an HTTP load ` +
     "balancer; name each with --apiserver-endpoints";
   return new KsvmError("ApiServerMissing", text);
-}
-
-/** undici uses a connection again a full cycle of the event loop after an answer, and opens another one until then. */
-async function freeConnection(): Promise<void> {
-  await setImmediate();
 }
 
 /** A new connection that ends at this API server; throws where none does. */
@@ -213,10 +212,10 @@ async function isAt(link: ServerLink, instance: string, signal: AbortSignal): Pr
 }
 
 /** A refusal is an answer, too. */
-async function outcomeOf<T>({ transport }: ServerLink, request: ApiRequest): Promise<ApiResponse<T> | ApiError> {
-  await freeConnection();
+async function outcomeOf<T>(link: ServerLink, request: ApiRequest): Promise<ApiResponse<T> | ApiError> {
+  await link.free();
   try {
-    return await transport.request<T>(request);
+    return await link.transport.request<T>(request);
   } catch (error) {
     if (error instanceof ApiError) {
       return error;

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { planOf } from "./plan.ts";
+import { planOf } from "./plan-of.ts";
 import { simulate } from "./simulate.ts";
 
 // make simulate SEEDS=… SEED=…: plays one seed with its trace, or many and says which of them break something.

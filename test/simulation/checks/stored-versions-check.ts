@@ -1,10 +1,10 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
-
-/** Where the API server keeps CRDs. */
-const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
 
 /** What is known of the objects of one CRD. */
 interface Stored {
@@ -20,20 +20,15 @@ interface Stored {
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
  * in a version of the CRD before. So a version counts that ksvm pruned.
  */
-export class StoredVersionsCheck {
+export class StoredVersionsCheck implements Check {
+  readonly name = "stored versions";
   readonly #report: (violation: string) => void;
-  readonly #isByKsvm: () => boolean;
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
 
-  /** @param isByKsvm whether ksvm writes the revision that etcd tells of at this moment */
-  constructor(report: (violation: string) => void, isByKsvm: () => boolean) {
-    this.#report = report;
-    this.#isByKsvm = isByKsvm;
-  }
-
-  /** Reads what an etcd has, and judges every revision from now on. */
-  follow(etcd: SimEtcd): void {
+  constructor(world: World) {
+    const { etcd } = world.cluster;
+    this.#report = (violation) => world.violate(violation);
     etcd.onRevision((entry) => this.#written(entry));
     etcd.onRestore(() => this.#readAll(etcd));
     this.#readAll(etcd);
@@ -63,7 +58,7 @@ export class StoredVersionsCheck {
       return;
     }
     const listed = storedVersionsOf(crd);
-    if (this.#isByKsvm()) {
+    if (isByKsvm()) {
       for (const version of storedVersionsOf(before)) if (!listed.includes(version)) pruned.add(version);
     }
     for (const version of listed) pruned.delete(version);

@@ -23,8 +23,8 @@ export type Fate =
 /** Decides about one request to a base URL. `pinned` is the peer that the connection leads to, where there is one. */
 export type Route = (request: ModelRequest, server: string, pinned: Peer | undefined) => Fate;
 
-/** How long something is on its way, in milliseconds. */
-export type Latency = () => number;
+/** How long something is on its way from or to a process, in milliseconds. */
+export type Latency = (process: string) => number;
 
 /** What a {@link Network} is made of. */
 export interface NetworkOptions {
@@ -144,7 +144,7 @@ class Exchange implements Dispatcher.DispatchController {
       this.#process.onCrash(() => this.#end()),
       peer.process.onCrash(() => this.#send(() => this.#fail(reset()))),
     ];
-    this.#options.schedule.in(this.#options.latency(), () => {
+    this.#options.schedule.in(this.#options.latency(this.#process.name), () => {
       if (!peer.process.isAlive) return this.#send(() => this.#fail(refused()));
       peer.process.reach(() => void this.#serve(request, peer, fate.kind));
     });
@@ -173,7 +173,7 @@ class Exchange implements Dispatcher.DispatchController {
   /** Has something happen at the client, after what was sent before. */
   #send(arrive: () => void): void {
     const { latency, schedule } = this.#options;
-    const at = Math.max(schedule.now + latency(), this.#lastAt + IN_ORDER_MS);
+    const at = Math.max(schedule.now + latency(this.#process.name), this.#lastAt + IN_ORDER_MS);
     this.#lastAt = at;
     schedule.in(at - schedule.now, () => this.#process.reach(arrive));
   }

@@ -9,6 +9,7 @@ import { type Fate, Network, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
 import type { SimProcess } from "./sim-process.ts";
+import type { Streams } from "./streams.ts";
 
 /** The address that all API servers share. */
 export const BALANCER_URL = "https://balancer.sim:6443";
@@ -19,7 +20,7 @@ const ENDPOINT_TTL_MS = 15_000;
 /** What a {@link SimCluster} is made of. */
 export interface SimClusterOptions {
   readonly schedule: Schedule;
-  readonly random: Random;
+  readonly streams: Streams;
   readonly servers: number;
   /** Whether each API server can be reached by its own address. */
   readonly access: "each" | "sampled";
@@ -48,10 +49,10 @@ export class SimCluster {
 
   constructor(options: SimClusterOptions) {
     this.#options = options;
-    const { random, schedule } = options;
+    const { schedule, streams } = options;
     this.#network = new Network({
       schedule,
-      latency: () => spread(random, 0.2, 5),
+      latency: (process) => spread(streams(`way of ${process}`), 0.2, 5),
       route: (request, server, pinned) => {
         const fate = this.#route(request.user, server, pinned);
         this.onRequest(request, server, fate);
@@ -104,7 +105,8 @@ export class SimCluster {
 
   #start(slot: number): void {
     const node = new ApiServerNode({
-      ...this.#options,
+      schedule: this.#options.schedule,
+      random: this.#options.streams(`server-${slot}`),
       etcd: this.etcd,
       name: `server-${slot}`,
       url: urlOf(slot),
@@ -115,7 +117,8 @@ export class SimCluster {
   }
 
   async #callWebhook(url: string, body: string): Promise<WebhookAnswer> {
-    const { random, schedule } = this.#options;
+    const { schedule, streams } = this.#options;
+    const random = streams("webhooks");
     await schedule.wait(spread(random, 0.2, 5));
     const webhook = this.webhooks.get(url.split("?")[0] ?? url);
     if (webhook === undefined) return { error: "dial tcp: connect: connection refused" };
@@ -126,17 +129,17 @@ export class SimCluster {
 
   #route(user: string, server: string, pinned: Peer | undefined): Fate {
     this.requests++;
-    const peer = this.#peerFor(server, pinned);
+    const random = this.#options.streams(`fate of ${user}`);
+    const peer = this.#peerFor(random, server, pinned);
     const harm = this.interference(user);
     if (harm === undefined) return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
-    if (harm === "lost" || harm === "reset")
-      return { kind: harm, peer: this.#options.random() < 0.5 ? peer : undefined };
+    if (harm === "lost" || harm === "reset") return { kind: harm, peer: random() < 0.5 ? peer : undefined };
     if (typeof harm === "object") return { kind: "answered", answer: answerOf(harm) };
     return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
   }
 
-  #peerFor(server: string, pinned: Peer | undefined): Peer | undefined {
-    const { access, random } = this.#options;
+  #peerFor(random: Random, server: string, pinned: Peer | undefined): Peer | undefined {
+    const { access } = this.#options;
     if (server !== BALANCER_URL) {
       const node = this.#nodes.find(({ url }) => url === server);
       // From outside of the cluster nothing listens at the addresses of single API servers.

@@ -1,4 +1,4 @@
-import type { KindPlan } from "./plan.ts";
+import type { KindPlan } from "../plan.ts";
 
 export const GROUP = "sim.example.com";
 

@@ -1,12 +1,14 @@
-import { SeenServers } from "../../src/apiservers/seen-servers.ts";
-import { KsvmError } from "../../src/errors.ts";
-import { assembleRun, type RunSettings } from "../../src/migrator/assemble-run.ts";
-import type { MigrationEvent } from "../../src/migrator/events.ts";
-import { migrateBesideInTree } from "../../src/migrator/beside-in-tree.ts";
-import type { MigrationResult } from "../../src/migrator/result.ts";
-import type { Schedule } from "./world/schedule.ts";
-import type { SimCluster } from "./world/sim-cluster.ts";
-import { SimProcess } from "./world/sim-process.ts";
+import { SeenServers } from "../../../src/apiservers/seen-servers.ts";
+import { KsvmError, messageOf } from "../../../src/errors.ts";
+import { assembleRun, type RunSettings } from "../../../src/migrator/assemble-run.ts";
+import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import { migrateBesideInTree } from "../../../src/migrator/beside-in-tree.ts";
+import type { MigrationResult } from "../../../src/migrator/result.ts";
+import type { KindPlan } from "../plan.ts";
+import { crdNameOf } from "../world/kinds.ts";
+import { SimProcess } from "../world/sim-process.ts";
+import type { World } from "../world/world.ts";
+import type { Program } from "./started-program.ts";
 
 /** What `ksvm migrate` has by default, and pages so small that there are several. */
 export const SETTINGS: RunSettings = {
@@ -35,27 +37,24 @@ export type ProgramEnd =
 
 /** What a {@link MigrateProgram} is started with. */
 export interface MigrateProgramOptions {
-  readonly schedule: Schedule;
-  readonly cluster: SimCluster;
   /** Unique; the API servers take it for the user. */
   readonly name: string;
-  /** `plural.group`. */
-  readonly resource: string;
-  readonly settings: RunSettings;
+  readonly kind: KindPlan;
   readonly force: boolean;
-  readonly onEvent?: (event: MigrationEvent) => void;
 }
 
 /** One `ksvm migrate` in a process of its own. */
-export class MigrateProgram {
+export class MigrateProgram implements Program {
   readonly process: SimProcess;
-  readonly options: MigrateProgramOptions;
+  readonly #world: World;
+  readonly #options: MigrateProgramOptions;
   #end: ProgramEnd | undefined;
   readonly #interrupt = new AbortController();
 
-  constructor(options: MigrateProgramOptions) {
-    this.options = options;
-    this.process = new SimProcess(options.schedule, options.name);
+  constructor(world: World, options: MigrateProgramOptions) {
+    this.#world = world;
+    this.#options = options;
+    this.process = new SimProcess(world.schedule, options.name);
     this.process.onCrash(() => {
       this.#end ??= { kind: "crash" };
     });
@@ -67,6 +66,21 @@ export class MigrateProgram {
     return this.#end;
   }
 
+  get isAtRest(): boolean {
+    return this.#end !== undefined;
+  }
+
+  get endText(): string | undefined {
+    switch (this.#end?.kind) {
+      case "result":
+        return this.#end.result.outcome;
+      case "error":
+        return messageOf(this.#end.error);
+      default:
+        return this.#end?.kind;
+    }
+  }
+
   /** Ctrl-C. */
   interrupt(): void {
     this.#interrupt.abort(new KsvmError("Interrupted", "Interrupted by SIGINT"));
@@ -75,10 +89,12 @@ export class MigrateProgram {
   async #begin(): Promise<void> {
     const end = await this.#run();
     this.#end ??= end;
+    this.#world.tell(this.process.name, `ended: ${this.endText}`);
   }
 
   async #run(): Promise<ProgramEnd> {
-    const { cluster, force, onEvent, resource, settings } = this.options;
+    const { cluster, settings } = this.#world;
+    const { force, kind, name } = this.#options;
     const { clock } = this.process;
     const client = cluster.clientOf(this.process);
     const run = assembleRun(
@@ -86,19 +102,24 @@ export class MigrateProgram {
       {
         dryRun: false,
         force,
-        identity: `${this.process.name}_1`,
+        identity: `${name}_1`,
         purpose: "ksvm migrate",
-        emit: (event) => onEvent?.(event),
+        emit: (event) => this.#tell(event),
         cleanupPatience: { ms: CLEANUP_MS, interrupted: this.#interrupt.signal },
         signal: this.#interrupt.signal,
       },
     );
     try {
-      return { kind: "result", result: await migrateBesideInTree(run.context, resource, settings.webhookWaitMs) };
+      const result = await migrateBesideInTree(run.context, crdNameOf(kind), settings.webhookWaitMs);
+      return { kind: "result", result };
     } catch (error) {
       return { kind: "error", error };
     } finally {
       await run.close();
     }
+  }
+
+  #tell(event: MigrationEvent): void {
+    if (event.type !== "progress") this.#world.tell(this.process.name, JSON.stringify(event));
   }
 }

@@ -1,10 +1,10 @@
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
-import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
+import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
 import { crdNameOf, crdOf, GROUP, objectOf, versionsOf } from "./kinds.ts";
-import type { KindPlan } from "./plan.ts";
-import type { Random } from "../chaos/random.ts";
-import type { SimCluster } from "./world/sim-cluster.ts";
+import type { KindPlan } from "../plan.ts";
+import type { Random } from "../../chaos/random.ts";
+import type { SimCluster } from "./sim-cluster.ts";
 
 const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";

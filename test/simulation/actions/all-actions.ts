@@ -1,0 +1,42 @@
+import type { ActionSort } from "./action-sort.ts";
+import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-actions.ts";
+import { disturb } from "./balancer-actions.ts";
+import { annotate, recreateCrd } from "./crd-actions.ts";
+import { compact, restore } from "./etcd-actions.ts";
+import { editLease } from "./lease-actions.ts";
+import { writeObject } from "./object-actions.ts";
+import { crash, jump, standStill, start } from "./process-actions.ts";
+import { flip } from "./storage-version-actions.ts";
+import { deny } from "./webhook-actions.ts";
+
+/** Each sort of thing that happens in simulated worlds. */
+export const ACTIONS: readonly ActionSort[] = [
+  flip,
+  writeObject,
+  recreateCrd,
+  annotate,
+  editLease,
+  start,
+  crash,
+  standStill,
+  jump,
+  stopServer,
+  jumpServer,
+  lag,
+  slow,
+  joinServer,
+  disturb,
+  deny,
+  compact,
+  restore,
+];
+
+const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));
+
+/** @throws {RangeError} where there is none of that name. */
+export function actionSort(name: string): ActionSort {
+  const sort = BY_NAME.get(name);
+  if (sort === undefined)
+    throw new RangeError(`there is no action "${name}"; there are: ${[...BY_NAME.keys()].join(", ")}`);
+  return sort;
+}

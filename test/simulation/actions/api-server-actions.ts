@@ -1,0 +1,78 @@
+import { oneOf, spread } from "../world/random-choices.ts";
+import { sort } from "./action-sort.ts";
+import { jumpOf, lastingOf, serverOf } from "./choices.ts";
+
+/** An API server crashes and is started again, or stands still and goes on. */
+export const stopServer = sort<{
+  readonly server: number;
+  readonly how: "crash" | "pause" | "suspend";
+  readonly ms: number;
+}>({
+  name: "stopServer",
+  weight: 2,
+  choose: (random, limits) => ({
+    server: serverOf(random, limits),
+    how: oneOf(random, ["crash", "pause", "suspend"]),
+    ms: lastingOf(random),
+  }),
+  play({ cluster }, { server, how, ms }) {
+    if (how === "crash") {
+      cluster.crash(server, ms);
+    } else {
+      cluster.nodeAt(server)?.standStill(ms, how);
+    }
+  },
+});
+
+/** The clock of an API server jumps. */
+export const jumpServer = sort<{ readonly server: number; readonly byMs: number }>({
+  name: "jumpServer",
+  choose: (random, limits) => ({ server: serverOf(random, limits), byMs: jumpOf(random) }),
+  play: ({ cluster }, { server, byMs }) => cluster.nodeAt(server)?.process.jump(byMs),
+});
+
+/**
+ * An API server follows etcd late from now on. Its handlers are behind its discovery by less than the settle time, and both are behind
+ * by any time.
+ */
+export const lag = sort<{
+  readonly server: number;
+  readonly of: "crds" | "handlers" | "discovery" | "admission" | "cache";
+  readonly byMs: number;
+}>({
+  name: "lag",
+  weight: 4,
+  choose(random, limits) {
+    const of = oneOf(random, ["crds", "handlers", "handlers", "discovery", "admission", "cache"] as const);
+    const byMs = Math.round(spread(random, 10, of === "crds" ? 400_000 : 60_000));
+    return { server: serverOf(random, limits), of, byMs };
+  },
+  play({ cluster }, { server, of, byMs }) {
+    const node = cluster.nodeAt(server);
+    if (node) node.lags[of] = byMs;
+  },
+});
+
+/** An API server holds its requests for up to `holdMs`, for some time. */
+export const slow = sort<{ readonly server: number; readonly ms: number; readonly holdMs: number }>({
+  name: "slow",
+  weight: 3,
+  choose: (random, limits) => ({
+    server: serverOf(random, limits),
+    ms: lastingOf(random),
+    holdMs: Math.round(spread(random, 10, 60_000)),
+  }),
+  play({ cluster, schedule }, { server, ms, holdMs }) {
+    const node = cluster.nodeAt(server);
+    if (node === undefined) return;
+    node.slownessMs = holdMs;
+    schedule.in(ms, () => (node.slownessMs = 0));
+  },
+});
+
+/** An API server joins. */
+export const joinServer = sort({
+  name: "joinServer",
+  choose: () => ({}),
+  play: ({ cluster }) => cluster.join(),
+});

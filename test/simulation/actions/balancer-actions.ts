@@ -1,0 +1,27 @@
+import { oneIn, oneOf, spread } from "../world/random-choices.ts";
+import { sort } from "./action-sort.ts";
+import { lastingOf } from "./choices.ts";
+
+/** What something between ksvm and the API servers does to a share of the requests, for some time. */
+export const disturb = sort<{ readonly how: string; readonly share: number; readonly ms: number }>({
+  name: "disturb",
+  weight: 2,
+  choose: (random) => ({
+    how: oneOf(random, ["reset", "reset", "lost", "404", "429", "503", "html"]),
+    share: spread(random, 0.01, 1),
+    ms: lastingOf(random),
+  }),
+  play({ cluster, schedule, streams }, { how, share, ms }) {
+    const random = streams("balancer");
+    const before = cluster.interference;
+    cluster.interference = (user) => {
+      const earlier = before(user);
+      if (earlier !== undefined) return earlier;
+      if (!user.startsWith("ksvm") || !oneIn(random, 1 / share)) return undefined;
+      if (how === "reset" || how === "lost") return how;
+      if (how === "html") return { status: oneOf(random, [403, 404, 502, 503]), html: true };
+      return { status: Number(how) };
+    };
+    schedule.in(ms, () => (cluster.interference = before));
+  },
+});

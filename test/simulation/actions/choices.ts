@@ -1,0 +1,36 @@
+import type { Random } from "../../chaos/random.ts";
+import { oneIn, spread } from "../world/random-choices.ts";
+import type { Limits } from "./action-sort.ts";
+
+/** How long disturbances go on after the programs have started, at the most and roughly. */
+const DISTURBED_MS = 600_000;
+
+/** Before and after the programs start, soon as often as later: most of a run is its first minutes. */
+export function momentOf(random: Random, { startAt }: Limits): number {
+  return Math.round(oneIn(random, 4) ? spread(random, 10, startAt) : startAt + spread(random, 10, DISTURBED_MS / 3));
+}
+
+/** Milliseconds. */
+export function lastingOf(random: Random): number {
+  return Math.round(spread(random, 50, DISTURBED_MS / 3));
+}
+
+/** Milliseconds that a clock jumps by, forward or back. */
+export function jumpOf(random: Random): number {
+  return Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1);
+}
+
+/** An index of `plan.kinds`. */
+export function kindOf(random: Random, { kinds }: Limits): number {
+  return Math.floor(random() * kinds.length);
+}
+
+/** A slot of an API server. */
+export function serverOf(random: Random, { servers }: Limits): number {
+  return Math.floor(random() * servers);
+}
+
+/** A slot of a program. */
+export function programOf(random: Random, { programs }: Limits): number {
+  return Math.floor(random() * programs.length);
+}

@@ -1,0 +1,32 @@
+import { oneOf } from "../world/random-choices.ts";
+import { sort } from "./action-sort.ts";
+import { kindOf } from "./choices.ts";
+
+/** A user deletes a CRD and creates it again, with another storage version perhaps. */
+export const recreateCrd = sort<{ readonly kind: number }>({
+  name: "recreateCrd",
+  choose: (random, limits) => ({ kind: kindOf(random, limits) }),
+  async play(world, { kind }) {
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    await world.user.deleteCrd(plan);
+    await world.schedule.wait(500);
+    await world.user.createCrd(plan, oneOf(world.streams("user"), plan.versions));
+  },
+});
+
+/** A user edits the annotations of a freeze. */
+export const annotate = sort<{
+  readonly kind: number;
+  readonly how: "freeze" | "unfreeze" | "takeOwner" | "nonsense";
+}>({
+  name: "annotate",
+  choose: (random, limits) => ({
+    kind: kindOf(random, limits),
+    how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense"]),
+  }),
+  async play(world, { kind, how }) {
+    const plan = world.kindAt(kind);
+    if (plan) await world.user.annotate(plan, how);
+  },
+});

@@ -1,0 +1,16 @@
+import { oneOf } from "../world/random-choices.ts";
+import { sort } from "./action-sort.ts";
+import { kindOf } from "./choices.ts";
+
+/** A user edits the Lease of a run. */
+export const editLease = sort<{ readonly kind: number; readonly how: "delete" | "steal" | "checkpoint" }>({
+  name: "editLease",
+  choose: (random, limits) => ({
+    kind: kindOf(random, limits),
+    how: oneOf(random, ["delete", "steal", "checkpoint"]),
+  }),
+  async play(world, { kind, how }) {
+    const plan = world.kindAt(kind);
+    if (plan) await world.user.editLease(plan, how);
+  },
+});

@@ -1,0 +1,39 @@
+import { oneOf } from "../world/random-choices.ts";
+import { sort } from "./action-sort.ts";
+import { jumpOf, lastingOf, programOf } from "./choices.ts";
+
+/** A program starts; one that runs in its slot crashes before that. */
+export const start = sort<{ readonly program: number }>({
+  name: "start",
+  choose: (random, limits) => ({ program: programOf(random, limits) }),
+  play: (world, { program }) => world.start(program),
+});
+
+/** A program ends at this moment. */
+export const crash = sort<{ readonly program: number }>({
+  name: "crash",
+  choose: (random, limits) => ({ program: programOf(random, limits) }),
+  play: (world, { program }) => world.programs[program]?.process.crash(),
+});
+
+/** A program stands still and goes on; `suspend` means its machine, with its monotonic clock. */
+export const standStill = sort<{ readonly program: number; readonly how: "pause" | "suspend"; readonly ms: number }>({
+  name: "standStill",
+  choose: (random, limits) => ({
+    program: programOf(random, limits),
+    how: oneOf(random, ["pause", "suspend"]),
+    ms: lastingOf(random),
+  }),
+  play(world, { program, how, ms }) {
+    const process = world.programs[program]?.process;
+    process?.[how]();
+    world.schedule.in(ms, () => process?.wake());
+  },
+});
+
+/** The clock of the day jumps for a program. */
+export const jump = sort<{ readonly program: number; readonly byMs: number }>({
+  name: "jump",
+  choose: (random, limits) => ({ program: programOf(random, limits), byMs: jumpOf(random) }),
+  play: (world, { program, byMs }) => world.programs[program]?.process.jump(byMs),
+});

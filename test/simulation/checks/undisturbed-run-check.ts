@@ -1,0 +1,56 @@
+import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import { freezerOf } from "../../../src/api/owner.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { KindPlan } from "../plan.ts";
+import { MigrateProgram } from "../programs/migrate-program.ts";
+import { crdNameOf } from "../world/kinds.ts";
+import { LIVENESS_MS, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+/** What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze. */
+export class UndisturbedRunCheck implements Check {
+  readonly name = "undisturbed run";
+  readonly #world: World;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  async finish(): Promise<void> {
+    for (const kind of this.#world.plan.kinds) {
+      if (!this.#world.isBroken) await this.#migrate(kind);
+    }
+  }
+
+  async #migrate(kind: KindPlan): Promise<void> {
+    const world = this.#world;
+    const last = new MigrateProgram(world, { name: `ksvm-last-${kind.plural}`, kind, force: false });
+    const isOver = (): boolean => world.isBroken || last.isAtRest;
+    if (!(await world.schedule.run(isOver, LIVENESS_MS))) world.violate("liveness: the last run does not end");
+    if (!world.isBroken) this.#judge(kind, last);
+  }
+
+  #judge(kind: KindPlan, { end, endText }: MigrateProgram): void {
+    const world = this.#world;
+    const entry = world.cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(kind)}`);
+    if (entry === undefined) return;
+    const crd = entry.object as unknown as CustomResourceDefinition;
+    // Users who freeze a CRD, or make a freeze look like theirs, lift it themselves.
+    const isForeign = freezerOf(crd.metadata)?.kind === "other" || isMadeUp(crd);
+    if (end?.kind !== "result") {
+      if (!isForeign) world.violate(`liveness: an undisturbed run ends with ${endText}`);
+      return;
+    }
+    const stored = storedVersionsOf(crd).join(" ");
+    if (stored !== storageVersionOf(crd)) world.violate(`result: ${endText}, and storedVersions is [${stored}]`);
+    if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined && !isForeign) {
+      world.violate("freeze: one is left after an undisturbed run");
+    }
+  }
+}
+
+/** An owner that a user wrote, of a run that there never was. */
+function isMadeUp(crd: CustomResourceDefinition): boolean {
+  return crd.metadata.annotations?.[OWNER_ANNOTATION]?.includes("nobody") === true;
+}

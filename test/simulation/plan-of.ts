@@ -1,0 +1,80 @@
+import { type Random, randomFrom } from "../chaos/random.ts";
+import { ACTIONS, actionSort } from "./actions/all-actions.ts";
+import type { Limits } from "./actions/action-sort.ts";
+import { kindOf, momentOf, serverOf } from "./actions/choices.ts";
+import type { Action, KindPlan, Plan } from "./plan.ts";
+import { oneIn, oneOf, spread } from "./world/random-choices.ts";
+
+const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
+/** When the storage version changes for the first time. */
+const FLIP_AT = 2_000;
+
+/** The plan that a seed stands for. */
+export function planOf(seed: number): Plan {
+  const random = randomFrom(seed);
+  const force = oneIn(random, 6);
+  const limits: Limits = {
+    seed,
+    servers: oneOf(random, [1, 2, 2, 3]),
+    access: oneOf(random, ["each", "each", "sampled"]),
+    kinds: [kindPlan(random, "widgets")],
+    programs: Array.from({ length: oneOf(random, [1, 1, 2]) }, () => ({ run: "migrate", kind: 0, force })),
+    writeEveryMs: spread(random, 2_000, 60_000),
+    startAt: FLIP_AT + oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000]),
+  };
+  const actions = [...beginning(random, limits), ...disturbances(random, limits)].toSorted((a, b) => a.at - b.at);
+  const { startAt: _, ...rest } = limits;
+  return { ...rest, actions };
+}
+
+function kindPlan(random: Random, plural: string): KindPlan {
+  const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];
+  return {
+    plural,
+    versions,
+    createdIn: oneOf(random, versions.slice(0, -1)),
+    objects: Math.floor(spread(random, 1, 30)),
+  };
+}
+
+/**
+ * How most worlds begin: the storage version changes while writes are under way, often on an API server that is slow or late, and
+ * the programs start some time after that.
+ */
+function beginning(random: Random, limits: Limits): readonly Action[] {
+  const isLate = oneIn(random, 2);
+  const slow = {
+    at: oneOf(random, [500, 1_900]),
+    do: "slow",
+    server: serverOf(random, limits),
+    ms: 120_000,
+    holdMs: 60_000,
+    writes: 10,
+  };
+  const flip = { at: FLIP_AT, do: "flip", kind: kindOf(random, limits), to: "v1", writes: 10 };
+  return [
+    ...(oneIn(random, 2) ? [slow] : []),
+    ...(isLate ? [actionOf(random, limits, "lag", 1_500)] : []),
+    flip,
+    ...limits.programs.map((_, program) => ({
+      at: limits.startAt + Math.round(program * spread(random, 1, 10_000)),
+      do: "start",
+      program,
+    })),
+  ];
+}
+
+/** A world has a few sorts of disturbances, and those more often: with all of them at once no two would ever meet. */
+function disturbances(random: Random, limits: Limits): readonly Action[] {
+  const tickets = ACTIONS.filter(({ suits }) => suits?.(limits) ?? true).flatMap(({ name, weight = 1 }) =>
+    Array<string>(weight).fill(name),
+  );
+  const sorts = Array.from({ length: Math.floor(spread(random, 1, 8)) }, () => oneOf(random, tickets));
+  const count = Math.floor(spread(random, 1, 24));
+  return Array.from({ length: count }, () => actionOf(random, limits, oneOf(random, sorts)));
+}
+
+function actionOf(random: Random, limits: Limits, name: string, at = momentOf(random, limits)): Action {
+  const writes = oneIn(random, 2) ? { writes: Math.floor(spread(random, 1, 12)) } : {};
+  return { at, do: name, ...writes, ...actionSort(name).choose(random, limits) };
+}

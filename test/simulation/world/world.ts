@@ -1,0 +1,163 @@
+import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
+import type { EtcdSnapshot } from "../model/etcd.ts";
+import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
+import type { Program } from "../programs/started-program.ts";
+import { currentWriter } from "./api-server-node.ts";
+import { oneOf, spread } from "./random-choices.ts";
+import { Schedule } from "./schedule.ts";
+import { SimCluster } from "./sim-cluster.ts";
+import { type Streams, streamsOf } from "./streams.ts";
+import { UserActions } from "./user-actions.ts";
+
+/** After the last disturbance everything has to end in this time, in milliseconds: half an hour. */
+export const LIVENESS_MS = 1_800_000;
+
+/** What a {@link World} is made of. */
+export interface WorldOptions {
+  readonly plan: Plan;
+  /** Of all runs; a test that wants to see a violation takes a safeguard away. */
+  readonly settings: RunSettings;
+  /** Starts a program in a process of that name; API servers take the name for the user. */
+  readonly startProgram: (world: World, plan: ProgramPlan, name: string) => Program | undefined;
+}
+
+/** A simulated world: a cluster, its users, the programs of ksvm, and what was seen of them. */
+export class World {
+  readonly plan: Plan;
+  readonly settings: RunSettings;
+  /** Each actor draws from a stream of its own name. */
+  readonly streams: Streams;
+  readonly schedule: Schedule;
+  readonly cluster: SimCluster;
+  readonly user: UserActions;
+  /** By their slot of the plan; each one that was started in a slot takes the place of the one before. */
+  readonly programs: (Program | undefined)[] = [];
+  readonly #violations: string[] = [];
+  readonly #trace: string[] = [];
+  readonly #snapshots: { readonly at: number; readonly snapshot: EtcdSnapshot }[] = [];
+  readonly #startProgram: WorldOptions["startProgram"];
+  #startedAt = 0;
+  #starts = 0;
+  #isCalm = false;
+
+  constructor({ plan, settings, startProgram }: WorldOptions) {
+    this.#startProgram = startProgram;
+    this.plan = plan;
+    this.settings = settings;
+    this.streams = streamsOf(plan.seed ^ 0x5eed);
+    this.schedule = new Schedule(this.streams("order"));
+    const { access, servers } = plan;
+    this.cluster = new SimCluster({ schedule: this.schedule, streams: this.streams, servers, access });
+    this.user = new UserActions(this.cluster, "user", this.streams("user"));
+    if (process.env["TRACE"] === "requests") {
+      this.cluster.onRequest = ({ method, path, query, user }, server, { kind }) =>
+        this.tell(user, `${method} ${path}?${query.toString().slice(0, 60)} -> ${server} ${kind}`);
+    }
+  }
+
+  /** What must never be, and was. */
+  get violations(): readonly string[] {
+    return this.#violations;
+  }
+
+  get isBroken(): boolean {
+    return this.#violations.length > 0;
+  }
+
+  /** What happened, one line for each. */
+  get trace(): readonly string[] {
+    return this.#trace;
+  }
+
+  /** Whether all disturbances are over. */
+  get isCalm(): boolean {
+    return this.#isCalm;
+  }
+
+  kindAt(index: number): KindPlan | undefined {
+    return this.plan.kinds[index];
+  }
+
+  /** Namespaces, CRDs and objects, and time for all API servers to follow. */
+  async setUp(): Promise<void> {
+    for (const name of ["default", "kube-system"]) await this.user.createNamespace(name);
+    for (const kind of this.plan.kinds) {
+      await this.user.createCrd(kind, kind.createdIn);
+      await this.schedule.wait(1_000);
+      for (let index = 0; index < kind.objects; index++) await this.user.create(kind, kind.createdIn, index);
+    }
+    await this.schedule.wait(120_000);
+  }
+
+  /** From now on times of the plan count, and users write. */
+  begin(): void {
+    this.#startedAt = this.schedule.now;
+    void this.#keepWriting();
+  }
+
+  /** Starts the program of a slot; one that runs there already crashes. */
+  start(slot: number): void {
+    const plan = this.plan.programs[slot];
+    if (plan === undefined) return;
+    this.programs[slot]?.process.crash();
+    this.programs[slot] = this.#startProgram(this, plan, `ksvm-${slot}-${this.#starts++}`);
+  }
+
+  /** Users write, as many times as `count` says, within `ms` milliseconds. */
+  burst(count: number, ms: number): void {
+    const random = this.streams("writes");
+    for (let index = 0; index < count; index++) this.schedule.in(random() * ms, () => this.#write());
+  }
+
+  /** The newest state of etcd that is at least so old, in milliseconds; `undefined` where none was kept. */
+  snapshotBefore(ageMs: number): EtcdSnapshot | undefined {
+    return this.#snapshots.findLast(({ at }) => at <= this.schedule.now - ageMs)?.snapshot;
+  }
+
+  /** Ends all disturbances. */
+  calm(): void {
+    this.tell("world", "all disturbances are over");
+    this.#isCalm = true;
+    this.cluster.interference = () => undefined;
+    for (const node of this.cluster.nodes) {
+      node.slownessMs = 0;
+      Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
+      if (node.process.isPaused) node.process.wake();
+    }
+    for (const program of this.programs) if (program?.process.isPaused === true) program.process.wake();
+  }
+
+  violate(violation: string): void {
+    this.tell("CHECK", violation);
+    this.#violations.push(violation);
+  }
+
+  tell(who: string, what: string): void {
+    const at = ((this.schedule.now - this.#startedAt) / 1_000).toFixed(3);
+    this.#trace.push(`${at.padStart(10)} r${this.cluster.etcd.revision} ${who}: ${what}`);
+  }
+
+  async #keepWriting(): Promise<void> {
+    const random = this.streams("writes");
+    const { writeEveryMs } = this.plan;
+    while (!this.#isCalm) {
+      this.#snapshots.push({ at: this.schedule.now, snapshot: this.cluster.etcd.snapshot() });
+      await this.schedule.wait(spread(random, writeEveryMs / 10, writeEveryMs * 3));
+      this.#write();
+    }
+  }
+
+  #write(): void {
+    if (this.#isCalm) return;
+    const random = this.streams("writes");
+    const kind = oneOf(random, this.plan.kinds);
+    const version = oneOf(random, kind.versions);
+    const write = oneOf(random, ["create", "update", "update", "delete"] as const);
+    void this.user[write](kind, version, Math.floor(random() * 30));
+  }
+}
+
+/** Whether ksvm writes the revision that etcd tells of at this moment. */
+export function isByKsvm(): boolean {
+  return currentWriter()?.startsWith("ksvm") === true;
+}
