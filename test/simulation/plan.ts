@@ -2,6 +2,8 @@
 export interface KindPlan {
   /** The plural; the CRD is `PLURAL.sim.example.com`. */
   readonly plural: string;
+  /** Whether it is a resource of the API servers themselves, without a CRD. @default false */
+  readonly isBuiltIn?: boolean;
   /** From the oldest to the newest. */
   readonly versions: readonly string[];
   /** The storage version that it is created with. */

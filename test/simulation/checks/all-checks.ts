@@ -1,9 +1,15 @@
 import type { BeginCheck } from "./check.ts";
 import { StoredVersionsCheck } from "./stored-versions-check.ts";
+import { LoadCheck } from "./load-check.ts";
+import { ToldCheck } from "./told-check.ts";
+import { UnchangedObjectsCheck } from "./unchanged-objects-check.ts";
 import { UndisturbedRunCheck } from "./undisturbed-run-check.ts";
 
 /** What must hold in every simulated world. Those that let more happen at the end come last. */
 export const CHECKS: readonly BeginCheck[] = [
   (world) => new StoredVersionsCheck(world),
+  (world) => UnchangedObjectsCheck.of(world),
+  (world) => ToldCheck.of(world),
+  (world) => LoadCheck.of(world),
   (world) => new UndisturbedRunCheck(world),
 ];

@@ -4,11 +4,11 @@ import { assembleRun, type RunSettings } from "../../../src/migrator/assemble-ru
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import { migrateBesideInTree } from "../../../src/migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
-import type { KindPlan } from "../plan.ts";
-import { crdNameOf } from "../world/kinds.ts";
+import { resourceOf } from "../world/kinds.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import type { Program } from "./started-program.ts";
+import type { StartedMigration, Witness } from "./witness.ts";
 
 /** What `ksvm migrate` has by default, and pages so small that there are several. */
 export const SETTINGS: RunSettings = {
@@ -35,29 +35,21 @@ export type ProgramEnd =
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "crash" };
 
-/** What a {@link MigrateProgram} is started with. */
-export interface MigrateProgramOptions {
-  /** Unique; the API servers take it for the user. */
-  readonly name: string;
-  readonly kind: KindPlan;
-  readonly force: boolean;
-}
-
 /** One `ksvm migrate` in a process of its own. */
 export class MigrateProgram implements Program {
   readonly process: SimProcess;
   readonly #world: World;
-  readonly #options: MigrateProgramOptions;
+  readonly #options: StartedMigration;
   #end: ProgramEnd | undefined;
   readonly #interrupt = new AbortController();
+  readonly #witnesses: readonly Witness[];
 
-  constructor(world: World, options: MigrateProgramOptions) {
+  constructor(world: World, options: StartedMigration) {
     this.#world = world;
     this.#options = options;
     this.process = new SimProcess(world.schedule, options.name);
-    this.process.onCrash(() => {
-      this.#end ??= { kind: "crash" };
-    });
+    this.process.onCrash(() => this.#over({ kind: "crash" }));
+    this.#witnesses = world.witnesses.map((begin) => begin(options));
     void this.#begin();
   }
 
@@ -87,9 +79,14 @@ export class MigrateProgram implements Program {
   }
 
   async #begin(): Promise<void> {
-    const end = await this.#run();
-    this.#end ??= end;
+    this.#over(await this.#run());
+  }
+
+  #over(end: ProgramEnd): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
     this.#world.tell(this.process.name, `ended: ${this.endText}`);
+    for (const witness of this.#witnesses) witness.ended(end.kind === "result" ? end.result : undefined);
   }
 
   async #run(): Promise<ProgramEnd> {
@@ -110,7 +107,7 @@ export class MigrateProgram implements Program {
       },
     );
     try {
-      const result = await migrateBesideInTree(run.context, crdNameOf(kind), settings.webhookWaitMs);
+      const result = await migrateBesideInTree(run.context, resourceOf(kind), settings.webhookWaitMs);
       return { kind: "result", result };
     } catch (error) {
       return { kind: "error", error };
@@ -121,5 +118,6 @@ export class MigrateProgram implements Program {
 
   #tell(event: MigrationEvent): void {
     if (event.type !== "progress") this.#world.tell(this.process.name, JSON.stringify(event));
+    for (const witness of this.#witnesses) witness.told(event);
   }
 }

@@ -4,6 +4,8 @@ import { SimApiServer } from "../model/api-server.ts";
 import { ADMISSION_PREFIXES } from "../model/admission-registry.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
+import type { Release } from "../model/resource-table.ts";
+import type { Encryption } from "../model/server-context.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../model/types.ts";
 import type { Peer } from "./network.ts";
@@ -42,6 +44,12 @@ export interface Lags {
   cache: number;
 }
 
+/** The program that an API server runs, and the keys that it is started with. */
+export interface ServerBuild {
+  readonly release: Release;
+  readonly encryption: Encryption;
+}
+
 /** What an {@link ApiServerNode} is made of. */
 export interface ApiServerNodeOptions {
   readonly schedule: Schedule;
@@ -49,6 +57,8 @@ export interface ApiServerNodeOptions {
   readonly etcd: SimEtcd;
   readonly name: string;
   readonly url: string;
+  /** How it is started. */
+  readonly build: ServerBuild;
   /** Calls a webhook, as `ModelIo` has it. */
   readonly callWebhook: (url: string, body: string, timeoutMs: number) => Promise<WebhookAnswer>;
 }
@@ -65,7 +75,7 @@ export class ApiServerNode implements Peer {
   readonly #forget: (() => void)[];
 
   constructor(options: ApiServerNodeOptions) {
-    const { etcd, name, schedule, url } = options;
+    const { build, etcd, name, schedule, url } = options;
     this.#options = options;
     this.url = url;
     this.process = new SimProcess(schedule, name);
@@ -73,6 +83,7 @@ export class ApiServerNode implements Peer {
     this.process.jump((options.random() - 0.5) * 1_000);
     const { clock } = this.process;
     this.api = new SimApiServer({
+      ...build,
       etcd,
       name,
       clock,

@@ -1,3 +1,5 @@
+import { apiVersionOf } from "../../../src/kube/resources.ts";
+import { type BuiltIn, BUILT_INS } from "../model/resource-table.ts";
 import type { KindPlan } from "../plan.ts";
 
 export const GROUP = "sim.example.com";
@@ -5,6 +7,36 @@ export const GROUP = "sim.example.com";
 /** `plural.group` of a planned CRD. */
 export function crdNameOf({ plural }: KindPlan): string {
   return `${plural}.${GROUP}`;
+}
+
+/** What users call a planned resource: `plural.group`, or the plural alone in the core group. */
+export function resourceOf(kind: KindPlan): string {
+  const { group } = shapeOf(kind);
+  return group === "" ? kind.plural : `${kind.plural}.${group}`;
+}
+
+/** Where etcd has its objects. */
+export function prefixOf(kind: KindPlan): string {
+  return shapeOf(kind).prefix;
+}
+
+/** The path at which users create its objects. */
+export function collectionOf(kind: KindPlan, version: string): string {
+  const { group, namespaced } = shapeOf(kind);
+  const root = group === "" ? `/api/${version}` : `/apis/${group}/${version}`;
+  return `${root}/${namespaced ? "namespaces/default/" : ""}${kind.plural}`;
+}
+
+type Shape = Pick<BuiltIn, "group" | "kind" | "namespaced" | "prefix">;
+
+/** @throws {RangeError} for a built-in resource that the model does not have. */
+function shapeOf({ isBuiltIn = false, plural }: KindPlan): Shape {
+  if (!isBuiltIn) {
+    return { group: GROUP, kind: kindNameOf(plural), namespaced: true, prefix: `/registry/${GROUP}/${plural}/` };
+  }
+  const found = BUILT_INS.find(({ resource }) => resource === plural);
+  if (found === undefined) throw new RangeError(`the model has no ${plural}`);
+  return found;
 }
 
 /** The CRD of a plan, with a storage version. */
@@ -30,11 +62,13 @@ export function versionsOf(versions: readonly string[], storage: string) {
 }
 
 /** One object of it, as a user sends it. */
-export function objectOf({ plural }: KindPlan, version: string, index: number, value: number): object {
+export function objectOf(plan: KindPlan, version: string, index: number, value: number): object {
+  const { group, kind, namespaced } = shapeOf(plan);
+  const metadata = { name: `${plan.plural}-${index}`, labels: { value: String(value) } };
   return {
-    apiVersion: `${GROUP}/${version}`,
-    kind: kindNameOf(plural),
-    metadata: { name: `${plural}-${index}`, namespace: "default", labels: { value: String(value) } },
+    apiVersion: apiVersionOf(group, version),
+    kind,
+    metadata: namespaced ? { ...metadata, namespace: "default" } : metadata,
     spec: { value },
   };
 }

@@ -26,11 +26,21 @@ export type Route = (request: ModelRequest, server: string, pinned: Peer | undef
 /** How long something is on its way from or to a process, in milliseconds. */
 export type Latency = (process: string) => number;
 
+/**
+ * Told of each request that a process sends, when it sends it. What it returns is told how that ended: with the status and the
+ * headers of an answer that came, or with nothing.
+ */
+export type OnExchange = (
+  request: ModelRequest,
+  process: SimProcess,
+) => (answer?: Pick<ModelAnswer, "status" | "headers">) => void;
+
 /** What a {@link Network} is made of. */
 export interface NetworkOptions {
   readonly schedule: Schedule;
   readonly route: Route;
   readonly latency: Latency;
+  readonly onExchange: OnExchange;
 }
 
 /** The way from each process to each API server. */
@@ -64,8 +74,11 @@ class SimulatedConnections extends Dispatcher {
   }
 
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    const exchange = new Exchange(this.#options, this.#process, handler);
     const request = modelRequestOf(options, this.#process.name);
+    const exchange = new Exchange(this.#options, this.#process, {
+      handler,
+      onEnd: this.#options.onExchange(request, this.#process),
+    });
     const fate = this.#options.route(request, this.#server, this.#pinned);
     if (this.#onConnect !== undefined) {
       this.#connect(fate, this.#onConnect);
@@ -117,15 +130,21 @@ class Exchange implements Dispatcher.DispatchController {
   readonly #options: NetworkOptions;
   readonly #process: SimProcess;
   readonly #handler: Dispatcher.DispatchHandler;
+  readonly #onEnd: ReturnType<OnExchange>;
   #isOver = false;
   #lastAt = 0;
   #endWatch: (() => void) | undefined;
   #forgetCrashes: (() => void)[] = [];
 
-  constructor(options: NetworkOptions, process: SimProcess, handler: Dispatcher.DispatchHandler) {
+  constructor(
+    options: NetworkOptions,
+    process: SimProcess,
+    { handler, onEnd }: { readonly handler: Dispatcher.DispatchHandler; readonly onEnd: ReturnType<OnExchange> },
+  ) {
     this.#options = options;
     this.#process = process;
     this.#handler = handler;
+    this.#onEnd = onEnd;
   }
 
   begin(request: ModelRequest, fate: Fate): void {
@@ -180,6 +199,7 @@ class Exchange implements Dispatcher.DispatchController {
 
   #answer({ status, headers, body }: ModelAnswer): void {
     if (this.#isOver) return;
+    this.#onEnd({ status, headers });
     this.#handler.onResponseStart?.(this, status, headers, "");
     if (typeof body === "string") {
       if (body !== "") this.#handler.onResponseData?.(this, Buffer.from(body));
@@ -207,6 +227,7 @@ class Exchange implements Dispatcher.DispatchController {
 
   #end(): void {
     this.#isOver = true;
+    this.#onEnd();
     this.#endWatch?.();
     this.#endWatch = undefined;
     for (const forget of this.#forgetCrashes) forget();

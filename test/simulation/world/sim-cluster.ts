@@ -4,12 +4,16 @@ import { ApiClient } from "../../../src/kube/client.ts";
 import { Transport } from "../../../src/kube/transport.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
-import { ApiServerNode } from "./api-server-node.ts";
-import { type Fate, Network, type Peer } from "./network.ts";
+import { RELEASE_1_36 } from "../model/resource-table.ts";
+import { PLAIN_TEXT } from "../model/server-context.ts";
+import { ApiServerNode, type ServerBuild } from "./api-server-node.ts";
+import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
 import type { SimProcess } from "./sim-process.ts";
 import type { Streams } from "./streams.ts";
+
+const DEFAULT_BUILD: ServerBuild = { release: RELEASE_1_36, encryption: PLAIN_TEXT };
 
 /** The address that all API servers share. */
 export const BALANCER_URL = "https://balancer.sim:6443";
@@ -24,12 +28,20 @@ export interface SimClusterOptions {
   readonly servers: number;
   /** Whether each API server can be reached by its own address. */
   readonly access: "each" | "sampled";
+  /** How all API servers are started at first. @default {@link DEFAULT_BUILD} */
+  readonly build?: ServerBuild;
+}
+
+/** What comes in the place of an API server's answer: a page, or a Status without words unless `body` is given. */
+export interface FalseAnswer {
+  readonly status: number;
+  readonly html?: boolean;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: object;
 }
 
 /** What is done to requests of ksvm on their way; `undefined` lets one pass. */
-export type Interference = (
-  user: string,
-) => Fate["kind"] | { readonly status: number; readonly html?: boolean } | undefined;
+export type Interference = (user: string, request?: ModelRequest) => Fate["kind"] | FalseAnswer | undefined;
 
 /** A webhook: what it answers to a body. */
 export type SimWebhook = (body: string) => Promise<WebhookAnswer>;
@@ -39,6 +51,10 @@ export class SimCluster {
   readonly etcd = new SimEtcd();
   readonly webhooks = new Map<string, SimWebhook>();
   interference: Interference = () => undefined;
+  /** How the API server in each slot is started from now on. @default {@link DEFAULT_BUILD} */
+  readonly builds = new Map<number, ServerBuild>();
+  /** Told of each request that a process sends, and of how it ended. */
+  onExchange: OnExchange = () => () => undefined;
   /** Told of each request of a client. */
   onRequest: (request: ModelRequest, server: string, fate: Fate) => void = () => undefined;
   /** How many requests came from clients. */
@@ -53,12 +69,14 @@ export class SimCluster {
     this.#network = new Network({
       schedule,
       latency: (process) => spread(streams(`way of ${process}`), 0.2, 5),
+      onExchange: (request, process) => this.onExchange(request, process),
       route: (request, server, pinned) => {
-        const fate = this.#route(request.user, server, pinned);
+        const fate = this.#route(request, server, pinned);
         this.onRequest(request, server, fate);
         return fate;
       },
     });
+    for (let slot = 0; slot < 5; slot++) this.builds.set(slot, options.build ?? DEFAULT_BUILD);
     for (let slot = 0; slot < options.servers; slot++) this.join();
   }
 
@@ -110,6 +128,7 @@ export class SimCluster {
       etcd: this.etcd,
       name: `server-${slot}`,
       url: urlOf(slot),
+      build: this.builds.get(slot) ?? DEFAULT_BUILD,
       callWebhook: (url, body) => this.#callWebhook(url, body),
     });
     this.#nodes[slot] = node;
@@ -127,11 +146,11 @@ export class SimCluster {
     return answer;
   }
 
-  #route(user: string, server: string, pinned: Peer | undefined): Fate {
+  #route(request: ModelRequest, server: string, pinned: Peer | undefined): Fate {
     this.requests++;
-    const random = this.#options.streams(`fate of ${user}`);
+    const random = this.#options.streams(`fate of ${request.user}`);
     const peer = this.#peerFor(random, server, pinned);
-    const harm = this.interference(user);
+    const harm = this.interference(request.user, request);
     if (harm === undefined) return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
     if (harm === "lost" || harm === "reset") return { kind: harm, peer: random() < 0.5 ? peer : undefined };
     if (typeof harm === "object") return { kind: "answered", answer: answerOf(harm) };
@@ -181,19 +200,22 @@ function urlOf(slot: number): string {
 }
 
 /** What a balancer, a proxy or an overloaded API server says. */
-function answerOf({ status, html = false }: { readonly status: number; readonly html?: boolean }): {
+function answerOf({ body = {}, headers, html = false, status }: FalseAnswer): {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 } {
-  if (html) return { status, headers: { "content-type": "text/html" }, body: `<html><h1>${status}</h1></html>` };
-  const body = JSON.stringify({
+  if (html) {
+    return { status, headers: { "content-type": "text/html", ...headers }, body: `<html><h1>${status}</h1></html>` };
+  }
+  const said = {
     kind: "Status",
     apiVersion: "v1",
     metadata: {},
     status: "Failure",
     code: status,
     message: "",
-  });
-  return { status, headers: { "content-type": "application/json" }, body };
+    ...body,
+  };
+  return { status, headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(said) };
 }

@@ -21,6 +21,7 @@ export class SimProcess {
   #suspendedMs = 0;
   #suspendedAt: number | undefined;
   readonly #onCrash: (() => void)[] = [];
+  #timers = 0;
 
   constructor(schedule: Schedule, name: string) {
     this.#schedule = schedule;
@@ -33,6 +34,11 @@ export class SimProcess {
 
   get isPaused(): boolean {
     return this.#isPaused;
+  }
+
+  /** How many times it waits for at this moment. */
+  get timers(): number {
+    return this.#timers;
   }
 
   /** Calls `run` in this process: now, once it goes on, or never where it has crashed. */
@@ -110,21 +116,27 @@ export class SimProcess {
 
   /** Timers go by the monotonic clock: a suspension makes them late. */
   #timer(ms: number, onDue: () => void): () => void {
-    let isCancelled = false;
+    let isOver = false;
+    this.#timers++;
+    const end = (): void => {
+      if (!isOver) this.#timers--;
+      isOver = true;
+    };
     const dueAt = this.#monotonic() + Math.max(0, ms);
     const check = (): void => {
       const leftMs = dueAt - this.#monotonic();
-      if (isCancelled) return;
+      if (isOver) return;
       // Less than that is what sums of fractions leave.
       if (leftMs > 0.001) {
         cancel = this.#schedule.in(leftMs, () => this.reach(check));
       } else {
+        end();
         onDue();
       }
     };
     let cancel = this.#schedule.in(ms, () => this.reach(check));
     return () => {
-      isCancelled = true;
+      end();
       cancel();
     };
   }

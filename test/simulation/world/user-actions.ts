@@ -1,7 +1,7 @@
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
-import { crdNameOf, crdOf, GROUP, objectOf, versionsOf } from "./kinds.ts";
+import { collectionOf, crdNameOf, crdOf, GROUP, objectOf, resourceOf, versionsOf } from "./kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import type { Random } from "../../chaos/random.ts";
 import type { SimCluster } from "./sim-cluster.ts";
@@ -62,17 +62,17 @@ export class UserActions {
   }
 
   create(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
-    return this.#send("POST", objectsPath(kind, version), objectOf(kind, version, index, ++this.#values));
+    return this.#send("POST", collectionOf(kind, version), objectOf(kind, version, index, ++this.#values));
   }
 
   update(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
     const value = ++this.#values;
-    const path = `${objectsPath(kind, version)}/${kind.plural}-${index}`;
+    const path = `${collectionOf(kind, version)}/${kind.plural}-${index}`;
     return this.#send("PATCH", path, { spec: { value } }, MERGE);
   }
 
   delete(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
-    return this.#send("DELETE", `${objectsPath(kind, version)}/${kind.plural}-${index}`);
+    return this.#send("DELETE", `${collectionOf(kind, version)}/${kind.plural}-${index}`);
   }
 
   /** Installs a webhook that sees every write of the objects of a kind. */
@@ -102,7 +102,7 @@ export class UserActions {
   }
 
   editLease(kind: KindPlan, how: "delete" | "steal" | "checkpoint"): Promise<Answered | undefined> {
-    const path = `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${leaseNameOf(crdNameOf(kind))}`;
+    const path = `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${leaseNameOf(resourceOf(kind))}`;
     if (how === "delete") return this.#send("DELETE", path);
     const patch =
       how === "steal"
@@ -126,8 +126,4 @@ export class UserActions {
     });
     return { status: answer.status };
   }
-}
-
-function objectsPath({ plural }: KindPlan, version: string): string {
-  return `/apis/${GROUP}/${version}/namespaces/default/${plural}`;
 }

@@ -2,6 +2,7 @@ import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
 import type { EtcdSnapshot } from "../model/etcd.ts";
 import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
 import type { Program } from "../programs/started-program.ts";
+import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import { Schedule } from "./schedule.ts";
@@ -32,6 +33,8 @@ export class World {
   readonly user: UserActions;
   /** By their slot of the plan; each one that was started in a slot takes the place of the one before. */
   readonly programs: (Program | undefined)[] = [];
+  /** Each begins to follow a `ksvm migrate` that starts. */
+  readonly witnesses: ((started: StartedMigration) => Witness)[] = [];
   readonly #violations: string[] = [];
   readonly #trace: string[] = [];
   readonly #snapshots: { readonly at: number; readonly snapshot: EtcdSnapshot }[] = [];
@@ -82,7 +85,7 @@ export class World {
   async setUp(): Promise<void> {
     for (const name of ["default", "kube-system"]) await this.user.createNamespace(name);
     for (const kind of this.plan.kinds) {
-      await this.user.createCrd(kind, kind.createdIn);
+      if (kind.isBuiltIn !== true) await this.user.createCrd(kind, kind.createdIn);
       await this.schedule.wait(1_000);
       for (let index = 0; index < kind.objects; index++) await this.user.create(kind, kind.createdIn, index);
     }

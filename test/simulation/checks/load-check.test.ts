@@ -1,0 +1,73 @@
+import tap from "tap";
+import { type LoadBounds, LoadCheck, type LoadRequest } from "./load-check.ts";
+
+const BOUNDS: LoadBounds = { objectsInFlight: 2, inFlight: 4, failuresPerMinute: 5, timers: 10 };
+const READ: LoadRequest = { process: "ksvm", method: "GET", path: "/a", isWatch: false, isOfObject: false };
+const WRITE: LoadRequest = { process: "ksvm", method: "PATCH", path: "/a", isWatch: false, isOfObject: true };
+
+function checked() {
+  const violations: string[] = [];
+  const clock = { now: 0 };
+  const check = new LoadCheck(
+    BOUNDS,
+    () => clock.now,
+    (violation) => violations.push(violation),
+  );
+  return { check, clock, violations };
+}
+
+await tap.test("requests that are under way at the same time are bounded, watches are none", async (t) => {
+  const { check, violations } = checked();
+  for (let sent = 0; sent < 10; sent++) check.begin({ ...READ, isWatch: true }, 0);
+  for (let sent = 0; sent < 4; sent++) check.begin(READ, 0);
+  t.same(violations, []);
+  check.begin(READ, 0);
+  t.match(violations, [/has 5 of inFlight, more than 4/]);
+});
+
+await tap.test("writes of objects are bounded by --max-in-flight", async (t) => {
+  const { check, violations } = checked();
+  const ends = [1, 2].map((at) => check.begin({ ...WRITE, path: `/${at}` }, 0));
+  ends[0]?.({ status: 200 });
+  check.begin({ ...WRITE, path: "/3" }, 0);
+  t.same(violations, []);
+  check.begin({ ...WRITE, path: "/4" }, 0);
+  t.match(violations, [/3 of objectsInFlight/]);
+});
+
+await tap.test("requests that fail are bounded in each minute in which next to none succeeds", async (t) => {
+  const { check, clock, violations } = checked();
+  const send = (status: number | undefined): void => {
+    check.begin(READ, 0)({ status });
+    clock.now += 1_000;
+  };
+  for (let sent = 0; sent < 60; sent++) send(sent % 2 === 0 ? 503 : 200);
+  t.same(violations, [], "half of them succeed");
+  clock.now += 60_000;
+  for (let sent = 0; sent < 5; sent++) send(undefined);
+  t.same(violations, []);
+  send(429);
+  t.match(violations, [/6 of failuresPerMinute/]);
+});
+
+await tap.test("an object is left alone for as long as Retry-After says", async (t) => {
+  const { check, clock, violations } = checked();
+  check.begin(WRITE, 0)({ status: 429, retryAfter: "3" });
+  check.begin({ ...WRITE, path: "/b" }, 0)({ status: 200 });
+  clock.now += 3_000;
+  check.begin(WRITE, 0)({ status: 429, retryAfter: "999999" });
+  clock.now += 120_000;
+  check.begin(WRITE, 0)({ status: 503, retryAfter: "3" });
+  t.same(violations, [], "at most two minutes");
+  clock.now += 2_900;
+  check.begin(WRITE, 0);
+  t.match(violations, [/100 ms before Retry-After is over/]);
+});
+
+await tap.test("the times that a process waits for are bounded", async (t) => {
+  const { check, violations } = checked();
+  check.begin(READ, 10);
+  t.same(violations, []);
+  check.begin(READ, 11);
+  t.match(violations, [/11 of timers/]);
+});

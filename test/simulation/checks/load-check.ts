@@ -1,0 +1,157 @@
+import { collectionOf } from "../world/kinds.ts";
+import type { World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+/** What a process may do to a cluster at most. */
+export interface LoadBounds {
+  /** Writes of objects, and looks at them, under way at the same time: `--max-in-flight`. */
+  readonly objectsInFlight: number;
+  /** All requests under way at the same time, watches left out. */
+  readonly inFlight: number;
+  /** Requests in a minute in which less than one in ten succeeds. */
+  readonly failuresPerMinute: number;
+  /** Times that the process waits for at the same moment: each request, watch and pause has one or two. */
+  readonly timers: number;
+}
+
+/** A request that a process sends. */
+export interface LoadRequest {
+  readonly process: string;
+  readonly method: string;
+  readonly path: string;
+  readonly isWatch: boolean;
+  /** Whether it writes an object that is migrated, or looks for one. */
+  readonly isOfObject: boolean;
+}
+
+/** How a request ended. */
+export interface LoadAnswer {
+  /** `undefined` where none came. */
+  readonly status: number | undefined;
+  /** The header. */
+  readonly retryAfter?: string | undefined;
+}
+
+interface ProcessLoad {
+  inFlight: number;
+  objectsInFlight: number;
+  /** When requests ended, and whether they failed, of the last minute. */
+  ended: { readonly at: number; readonly isFailure: boolean }[];
+  failures: number;
+  /** Until when an object must be left alone, by the path of its write. */
+  readonly notBefore: Map<string, number>;
+}
+
+/** What one process of ksvm keeps to, as measured in some thousand worlds, and some more. */
+export const BOUNDS: LoadBounds = { objectsInFlight: 16, inFlight: 60, failuresPerMinute: 600, timers: 300 };
+
+const MINUTE_MS = 60_000;
+/** Longer than this no `Retry-After` is obeyed, in milliseconds. */
+const MAX_RETRY_AFTER_MS = 120_000;
+
+/** What each process of ksvm does to the API servers stays within bounds all the time, and it waits where it is asked to. */
+export class LoadCheck {
+  readonly #bounds: LoadBounds;
+  readonly #now: () => number;
+  readonly #report: (violation: string) => void;
+  readonly #loads = new Map<string, ProcessLoad>();
+  /** The most that there was of each. */
+  readonly peaks = { inFlight: 0, objectsInFlight: 0, failuresPerMinute: 0, timers: 0 };
+
+  constructor(bounds: LoadBounds, now: () => number, report: (violation: string) => void) {
+    this.#bounds = bounds;
+    this.#now = now;
+    this.#report = report;
+  }
+
+  /** @returns one for a world. */
+  static of(world: World): Check {
+    const { cluster, plan, schedule, settings } = world;
+    const collections = plan.kinds.flatMap((kind) => kind.versions.map((version) => collectionOf(kind, version)));
+    const bounds = { ...BOUNDS, objectsInFlight: settings.maxInFlight };
+    const load = new LoadCheck(
+      bounds,
+      () => schedule.now,
+      (violation) => world.violate(`load: ${violation}`),
+    );
+    cluster.onExchange = ({ method, path, query }, process) => {
+      const isOfKind = collections.some((collection) => path.startsWith(collection));
+      const isOfObject = isOfKind && (method === "PATCH" || query.has("fieldSelector"));
+      const request = { process: process.name, method, path, isWatch: query.has("watch"), isOfObject };
+      const ended = load.begin(request, process.timers);
+      return (answer) => ended({ status: answer?.status, retryAfter: answer?.headers["retry-after"] });
+    };
+    return { name: "load" };
+  }
+
+  /** A request is sent. @param timers how many times its process waits for @returns what is told how it ended */
+  begin(request: LoadRequest, timers: number): (answer: LoadAnswer) => void {
+    const { process, isWatch, isOfObject, method, path } = request;
+    const load = this.#of(process);
+    this.#bound(process, "timers", timers);
+    if (isWatch) return () => undefined;
+    this.#bound(process, "inFlight", ++load.inFlight);
+    if (isOfObject) {
+      this.#bound(process, "objectsInFlight", ++load.objectsInFlight);
+      this.#isPatient(load, request);
+    }
+    let isOver = false;
+    return (answer) => {
+      if (isOver) return;
+      isOver = true;
+      load.inFlight--;
+      if (isOfObject) load.objectsInFlight--;
+      this.#ended(process, load, answer);
+      const ms = retryAfterMs(answer);
+      if (isOfObject && method === "PATCH" && ms > 0) load.notBefore.set(path, this.#now() + ms);
+    };
+  }
+
+  /** A process that has crashed has nothing under way. */
+  forget(process: string): void {
+    this.#loads.delete(process);
+  }
+
+  #isPatient(load: ProcessLoad, { method, path, process }: LoadRequest): void {
+    const notBefore = method === "PATCH" ? load.notBefore.get(path) : undefined;
+    if (notBefore === undefined) return;
+    load.notBefore.delete(path);
+    const early = notBefore - this.#now();
+    // An answer is on its way for some milliseconds.
+    if (early > 50)
+      this.#report(`${process} sends a write of ${path} ${Math.round(early)} ms before Retry-After is over`);
+  }
+
+  #ended(process: string, load: ProcessLoad, { status }: LoadAnswer): void {
+    const now = this.#now();
+    const isFailure = status === undefined || status === 429 || status >= 500;
+    load.ended.push({ at: now, isFailure });
+    if (isFailure) load.failures++;
+    while ((load.ended[0]?.at ?? now) < now - MINUTE_MS) if (load.ended.shift()?.isFailure === true) load.failures--;
+    if (load.failures * 10 > load.ended.length * 9) this.#bound(process, "failuresPerMinute", load.failures);
+  }
+
+  #bound(process: string, what: keyof LoadBounds, value: number): void {
+    const [peak, bound] = [this.peaks[what], this.#bounds[what]];
+    if (value <= peak) return;
+    this.peaks[what] = value;
+    // Once is enough.
+    if (value > bound && peak <= bound) this.#report(`${process} has ${value} of ${what}, more than ${bound}`);
+  }
+
+  #of(process: string): ProcessLoad {
+    let load = this.#loads.get(process);
+    if (load === undefined) {
+      load = { inFlight: 0, objectsInFlight: 0, ended: [], failures: 0, notBefore: new Map() };
+      this.#loads.set(process, load);
+    }
+    return load;
+  }
+}
+
+/** Of an overloaded API server: what else has the header says nothing of load. */
+function retryAfterMs({ retryAfter = "", status }: LoadAnswer): number {
+  if (status !== 429 && status !== 503) return 0;
+  const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : 0;
+  return Math.min(MAX_RETRY_AFTER_MS, seconds * 1_000);
+}

@@ -1,0 +1,154 @@
+import tap from "tap";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import type { MigrationResult } from "../../../src/migrator/result.ts";
+import { SimEtcd } from "../model/etcd.ts";
+import type { ModelObject } from "../model/model-object.ts";
+import { noteWriters, ToldCheck, type ToldCheckOptions } from "./told-check.ts";
+
+const PREFIX = "/registry/sim.example.com/widgets/";
+const CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.sim.example.com";
+const NOTHING = { done: 0, migrated: 0, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: 0 };
+const MIGRATED: MigrationResult = {
+  resource: "widgets.sim.example.com",
+  outcome: "migrated",
+  storageVersion: "v1",
+  storedVersions: ["v1"],
+  crd: "1/1",
+  counts: NOTHING,
+  failures: [],
+  changedObjects: [],
+};
+
+function crd(storedVersions: readonly string[], annotations: object = {}): ModelObject {
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: "widgets.sim.example.com", uid: "1", generation: 1, annotations: annotations as never },
+    spec: {
+      group: "sim.example.com",
+      versions: ["v1alpha1", "v1"].map((name) => ({ name, served: true, storage: name === "v1" })),
+    },
+    status: { storedVersions },
+  };
+}
+
+function world(options: Partial<ToldCheckOptions> = {}) {
+  const etcd = new SimEtcd();
+  const violations: string[] = [];
+  let writer: string | undefined = "user";
+  noteWriters(etcd, () => writer);
+  const write = (by: string, key: string, object: ModelObject, encryptionKey = 0): void => {
+    writer = by;
+    etcd.put(key, { object, encryptionKey }, etcd.get(key)?.modRevision ?? 0);
+    writer = undefined;
+  };
+  const store = (name: string, version: string, { by = "user", encryptionKey = 0 } = {}): void =>
+    write(
+      by,
+      `${PREFIX}default/${name}`,
+      { apiVersion: `sim.example.com/${version}`, kind: "Widget", metadata: { name, uid: name } },
+      encryptionKey,
+    );
+  const begin = (): ToldCheck =>
+    new ToldCheck({
+      report: (violation) => violations.push(violation),
+      etcd,
+      writer: () => writer,
+      program: "ksvm-0",
+      resource: "widgets.sim.example.com",
+      prefix: PREFIX,
+      storedNow: () => new Set(["sim.example.com/v1"]),
+      keyAtEnd: () => undefined,
+      ...options,
+    });
+  return { begin, etcd, store, violations, write };
+}
+
+/** What the check says of an event, right after a write of the CRD. */
+function said(event: MigrationEvent, annotations: object, by: string): readonly string[] {
+  const { begin, store, violations, write } = world();
+  store("a", "v1alpha1");
+  const check = begin();
+  write(by, CRD_KEY, crd(["v1alpha1", "v1"], annotations));
+  check.told(event);
+  return violations;
+}
+
+/** What the check says of counts, after one of two objects was rewritten and the other deleted. */
+function saidOf(counts: Partial<typeof NOTHING>): readonly string[] {
+  const { begin, etcd, store, violations } = world();
+  store("a", "v1alpha1");
+  store("b", "v1alpha1");
+  const check = begin();
+  store("a", "v1", { by: "ksvm-0" });
+  etcd.delete(`${PREFIX}default/b`, etcd.revision - 1);
+  check.told({ type: "progress", counts: { ...NOTHING, ...counts } });
+  return violations;
+}
+
+await tap.test("migrated, and an object is stored in an older version", async (t) => {
+  const { begin, store, violations, write } = world();
+  write("user", CRD_KEY, crd(["v1"]));
+  store("a", "v1");
+  begin().ended(MIGRATED);
+  t.same(violations, []);
+  store("b", "v1alpha1");
+  begin().ended(MIGRATED);
+  t.match(violations, [/it says migrated, and \S+\/b is stored as sim.example.com\/v1alpha1/]);
+});
+
+await tap.test("what came after the CRD changed is not told of", async (t) => {
+  const { begin, store, violations, write } = world();
+  write("user", CRD_KEY, crd(["v1"]));
+  store("a", "v1alpha1");
+  begin().ended({ ...MIGRATED, crd: "1/0" });
+  t.same(violations, []);
+});
+
+await tap.test("another resource: what was written before the last object was done is told of", async (t) => {
+  const { begin, store, violations } = world({ resource: "deployments.apps" });
+  const { crd: _crd, storageVersion: _version, storedVersions: _versions, ...result } = MIGRATED;
+  const check = begin();
+  check.told({ type: "progress", counts: NOTHING });
+  store("late", "v1alpha1");
+  check.ended(result);
+  t.same(violations, []);
+  const next = begin();
+  next.told({ type: "progress", counts: NOTHING });
+  next.ended(result);
+  t.match(violations, [/late is stored as/]);
+});
+
+await tap.test("a forced run, and an object is encrypted with the old key", async (t) => {
+  const { begin, store, violations, write } = world({ keyAtEnd: () => 2 });
+  write("user", CRD_KEY, crd(["v1"]));
+  store("a", "v1", { encryptionKey: 1 });
+  const check = begin();
+  store("new", "v1", { encryptionKey: 1 });
+  check.ended(MIGRATED);
+  t.match(violations, [/a is encrypted with key 1, not 2/]);
+});
+
+await tap.test("events that etcd contradicts", async (t) => {
+  const owner = JSON.stringify({ lease: "kube-system/a", identity: "ksvm-0_1", since: "now" });
+  const frozen = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };
+  const guard = { name: "ksvm-freeze", kind: "policy" } as never;
+  t.same(said({ type: "frozen", storageVersion: "v1", guard }, frozen, "ksvm-0"), []);
+  t.match(said({ type: "frozen", storageVersion: "v1", guard }, {}, "ksvm-0"), [/no freeze of it/]);
+  t.same(said({ type: "frozen", storageVersion: "v1", guard }, {}, "user"), [], "a user lifted it");
+  t.match(said({ type: "frozen", storageVersion: "v1alpha1", guard }, frozen, "ksvm-0"), [/says frozen with v1alpha1/]);
+  t.same(said({ type: "unfrozen" }, {}, "ksvm-0"), []);
+  t.match(said({ type: "unfrozen" }, frozen, "ksvm-0"), [/its freeze is in place/]);
+  t.match(said({ type: "pruned", storedVersions: ["v1"], removed: ["v1alpha1"] }, frozen, "ksvm-0"), [
+    /says storedVersions is \[v1\], and it is \[v1alpha1,v1\]/,
+    /it pruned v1alpha1, which storedVersions has/,
+  ]);
+});
+
+await tap.test("counts that etcd contradicts", async (t) => {
+  t.same(saidOf({ done: 2, migrated: 1, gone: 1 }), []);
+  t.match(saidOf({ done: 3, migrated: 1, gone: 1 }), [/3 objects done, and 2/]);
+  t.match(saidOf({ done: 2, migrated: 2 }), [/2 objects migrated, and it wrote 1/]);
+  t.match(saidOf({ done: 2, gone: 2 }), [/2 objects gone, and 1 were deleted/]);
+});

@@ -1,0 +1,291 @@
+import {
+  type CustomResourceDefinition,
+  isClean,
+  specKeyOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import { parseOwner } from "../../../src/api/owner.ts";
+import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import type { MigrationResult } from "../../../src/migrator/result.ts";
+import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { currentWriter } from "../world/api-server-node.ts";
+import { prefixOf, resourceOf } from "../world/kinds.ts";
+import type { World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+/** What a {@link ToldCheck} needs. */
+export interface ToldCheckOptions {
+  readonly report: (violation: string) => void;
+  readonly etcd: SimEtcd;
+  /** Who writes the revision that etcd tells of at this moment. */
+  readonly writer: () => string | undefined;
+  /** The program that tells. Its writes have this name. */
+  readonly program: string;
+  /** `plural.group`, or the plural alone in the core group. */
+  readonly resource: string;
+  /** Where etcd has the objects. */
+  readonly prefix: string;
+  /** The versions that the API servers which live now store the resource in, as `group/version`. */
+  readonly storedNow: () => ReadonlySet<string>;
+  /** The key that all objects have to be encrypted with at the end; `undefined` where that was not settled. */
+  readonly keyAtEnd: () => number | undefined;
+}
+
+/** What is compared with what etcd has, and when. */
+interface Followed {
+  /** Writes of objects by the program. */
+  writes: number;
+  /** Deletions of objects, by whomever. */
+  deletions: number;
+  /** etcd was restored, which undoes what was told. */
+  isRestored: boolean;
+  /** The revision of the last object that was done, when it was told. */
+  doneAt: number;
+  /** What the API servers stored then. */
+  storedThen: ReadonlySet<string>;
+  /** Whether the CRD was clean at some moment. */
+  wasClean: boolean;
+  /** What the CRD was when the program said that it is frozen, as `specKeyOf` has it. */
+  frozenAs: string | undefined;
+}
+
+/**
+ * What one `ksvm migrate` tells, against what etcd has at that moment: each event, and the result. What other clients do in the
+ * moments between is not held against it.
+ *
+ * What "migrated" says today: every object is stored in the storage version. Of a CRD that is so as long as the CRD is what the
+ * result names. Of another resource it was so when the last object was done, since no API server restarted or stored otherwise from
+ * the first look until after that. And where the run was forced, and no API server changed its encryption configuration since a long time before the run:
+ * every object is encrypted with the key of that configuration.
+ */
+export class ToldCheck {
+  readonly #options: ToldCheckOptions;
+  readonly #startedWith: ReadonlySet<string>;
+  readonly #seen: Followed;
+  readonly #forget: (() => void)[];
+
+  constructor(options: ToldCheckOptions) {
+    const { etcd, prefix, storedNow } = options;
+    this.#options = options;
+    this.#startedWith = new Set(etcd.range(prefix).map(({ object }) => object.metadata.uid ?? ""));
+    this.#seen = {
+      writes: 0,
+      deletions: 0,
+      isRestored: false,
+      doneAt: etcd.revision,
+      storedThen: storedNow(),
+      wasClean: this.#isCleanNow,
+      frozenAs: undefined,
+    };
+    this.#forget = [
+      etcd.onRevision((entry) => this.#written(entry)),
+      etcd.onRestore(() => {
+        this.#seen.isRestored = true;
+      }),
+    ];
+  }
+
+  /** @returns one for all programs of a world. */
+  static of(world: World): Check {
+    const { etcd } = world.cluster;
+    noteWriters(etcd, currentWriter);
+    world.witnesses.push(({ force, kind, name }) => {
+      const check = new ToldCheck({
+        report: (violation) => world.violate(`told: ${violation}`),
+        etcd,
+        writer: currentWriter,
+        program: name,
+        resource: resourceOf(kind),
+        prefix: prefixOf(kind),
+        storedNow: () => new Set(),
+        keyAtEnd: () => (force ? 0 : undefined),
+      });
+      return {
+        told: (event) => check.told(event),
+        ended: (result) => (result === undefined ? check.end() : check.ended(result)),
+      };
+    });
+    return { name: "told" };
+  }
+
+  /** The program told an event. */
+  told(event: MigrationEvent): void {
+    if (this.#seen.isRestored) return;
+    switch (event.type) {
+      case "frozen":
+        this.#frozen(event.storageVersion);
+        break;
+      case "resumed":
+        // What an earlier process saw counts as seen.
+        this.#seen.deletions = Math.max(this.#seen.deletions, event.counts.gone);
+        break;
+      case "progress":
+        this.#done(event.counts);
+        break;
+      case "pruned":
+        this.#pruned(event.storedVersions, event.removed);
+        break;
+      case "unfrozen":
+      case "waiting":
+      case "startingAgain":
+        this.#lifted(event.type);
+        break;
+      default:
+    }
+  }
+
+  /** It ended with a result. */
+  ended(result: MigrationResult): void {
+    this.end();
+    if (this.#seen.isRestored) return;
+    if (result.counts !== undefined) this.#countsAreTrue(result.counts, "the result");
+    const failed = result.counts?.failed ?? 0;
+    if (result.outcome === "incomplete" && failed === 0) this.#report("it says incomplete, and no object failed");
+    if (result.outcome === "migrated" && failed > 0) this.#report(`it says migrated, and ${failed} objects failed`);
+    if (result.outcome === "nothing-to-do" && !this.#seen.wasClean) {
+      this.#report("it says nothing-to-do, and the CRD was never clean since it started");
+    }
+    if (result.outcome === "migrated") this.#migrated(result);
+  }
+
+  /** It ended in another way. */
+  end(): void {
+    for (const forget of this.#forget) forget();
+  }
+
+  #written({ isDeleted, key }: EtcdEntry): void {
+    const { prefix, program, resource, writer } = this.#options;
+    if (key === `${CRD_PREFIX}${resource}`) this.#seen.wasClean ||= this.#isCleanNow;
+    if (!key.startsWith(prefix)) return;
+    if (isDeleted) this.#seen.deletions++;
+    else if (writer() === program) this.#seen.writes++;
+  }
+
+  #frozen(storageVersion: string): void {
+    const crd = this.#crd;
+    this.#seen.frozenAs = crd && specKeyOf(crd.metadata);
+    if (crd === undefined || this.#lastChanger !== this.#options.program) return;
+    if (!this.#isFrozenByProgram(crd)) this.#report("it says frozen, and the CRD has no freeze of it");
+    if (storageVersionOf(crd) !== storageVersion) {
+      this.#report(`it says frozen with ${storageVersion}, and the storage version is ${storageVersionOf(crd)}`);
+    }
+  }
+
+  #lifted(what: string): void {
+    const crd = this.#crd;
+    if (crd !== undefined && this.#isFrozenByProgram(crd)) this.#report(`it says ${what}, and its freeze is in place`);
+  }
+
+  #pruned(storedVersions: readonly string[], removed: readonly string[]): void {
+    const crd = this.#crd;
+    if (crd === undefined) return;
+    if (specKeyOf(crd.metadata) === this.#seen.frozenAs) {
+      this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersionOf(crd)}`]), "pruned");
+    }
+    if (this.#lastChanger !== this.#options.program) return;
+    const stored = storedVersionsOf(crd);
+    if (stored.join() !== storedVersions.join()) {
+      this.#report(`it says storedVersions is [${storedVersions.join()}], and it is [${stored.join()}]`);
+    }
+    const kept = removed.find((version) => stored.includes(version));
+    if (kept !== undefined) this.#report(`it says that it pruned ${kept}, which storedVersions has`);
+  }
+
+  #done(counts: Readonly<Counts>): void {
+    this.#countsAreTrue(counts, "its progress");
+    this.#seen.doneAt = this.#options.etcd.revision;
+    this.#seen.storedThen = this.#options.storedNow();
+  }
+
+  #countsAreTrue({ changed, current, done, failed, gone, migrated, newer }: Readonly<Counts>, where: string): void {
+    const { deletions, writes } = this.#seen;
+    const sum = current + failed + gone + migrated + newer;
+    if (done !== sum) this.#report(`${where} has ${done} objects done, and ${sum} by what became of them`);
+    if (migrated > writes) this.#report(`${where} has ${migrated} objects migrated, and it wrote ${writes}`);
+    if (gone > deletions) this.#report(`${where} has ${gone} objects gone, and ${deletions} were deleted`);
+    if (changed > migrated) this.#report(`${where} has ${changed} objects changed of ${migrated} migrated`);
+  }
+
+  #migrated({ crd: evidence, storageVersion, storedVersions }: MigrationResult): void {
+    const crd = this.#crd;
+    if (this.#options.resource.includes(".") && crd !== undefined) {
+      if (specKeyOf(crd.metadata) !== evidence) return;
+      if (storageVersionOf(crd) !== storageVersion) {
+        this.#report(`it says migrated to ${storageVersion}, and the storage version is ${storageVersionOf(crd)}`);
+      }
+      const stored = storedVersionsOf(crd).join();
+      if (stored !== storedVersions?.join()) {
+        this.#report(`it says storedVersions is [${storedVersions?.join()}], and it is [${stored}]`);
+      }
+      this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersion}`]), "migrated");
+    } else if (evidence === undefined) {
+      this.#areStoredIn(this.#seen.storedThen, "migrated", this.#seen.doneAt);
+    }
+    const key = this.#options.keyAtEnd();
+    if (key !== undefined) this.#haveKey(key);
+  }
+
+  /** @param upTo the last revision that counts: what came later is not told of */
+  #areStoredIn(versions: ReadonlySet<string>, what: string, upTo = Number.POSITIVE_INFINITY): void {
+    const { etcd, prefix } = this.#options;
+    for (const { key, modRevision, object } of etcd.range(prefix)) {
+      if (modRevision > upTo || versions.has(object.apiVersion)) continue;
+      this.#report(`it says ${what}, and ${key} is stored as ${object.apiVersion}, not ${[...versions].join(" or ")}`);
+      return;
+    }
+  }
+
+  #haveKey(wanted: number): void {
+    const { etcd, prefix } = this.#options;
+    for (const { encryptionKey, key, object } of etcd.range(prefix)) {
+      if (encryptionKey === wanted || !this.#startedWith.has(object.metadata.uid ?? "")) continue;
+      this.#report(`it says migrated, and ${key} is encrypted with key ${encryptionKey}, not ${wanted}`);
+      return;
+    }
+  }
+
+  get #isCleanNow(): boolean {
+    const crd = this.#crd;
+    return crd !== undefined && isClean(crd);
+  }
+
+  get #crd(): CustomResourceDefinition | undefined {
+    const found = this.#options.etcd.get(`${CRD_PREFIX}${this.#options.resource}`);
+    return found?.object as CustomResourceDefinition | undefined;
+  }
+
+  /** Who wrote the CRD last. */
+  get #lastChanger(): string | undefined {
+    const found = this.#options.etcd.get(`${CRD_PREFIX}${this.#options.resource}`);
+    return found === undefined ? undefined : writers.get(found);
+  }
+
+  #isFrozenByProgram({ metadata }: CustomResourceDefinition): boolean {
+    const { annotations = {} } = metadata;
+    const owner = parseOwner(annotations[OWNER_ANNOTATION]);
+    return (
+      annotations[MIGRATING_ANNOTATION] !== undefined &&
+      owner?.identity.startsWith(`${this.#options.program}_`) === true
+    );
+  }
+
+  #report(what: string): void {
+    this.#options.report(`${this.#options.program} on ${this.#options.resource}: ${what}`);
+  }
+}
+
+/** Who wrote each revision, for all checks of one world. */
+const writers = new WeakMap<EtcdEntry, string>();
+
+/** Notes who wrote each revision. To be called once for each etcd, before anything else follows it. */
+export function noteWriters(etcd: SimEtcd, writer: () => string | undefined): void {
+  etcd.onRevision((entry) => {
+    const name = writer();
+    if (name !== undefined) writers.set(entry, name);
+  });
+}

@@ -1,0 +1,143 @@
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../../src/api/names.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { SimEtcd } from "../model/etcd.ts";
+import { type Fields, isFields, isSame, type ModelObject, without } from "../model/model-object.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { crdNameOf, prefixOf } from "../world/kinds.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+/**
+ * What webhooks of the simulation change with each write that they see, whoever sends it: annotations that begin so, and the
+ * fields of `spec` with these names. Only they do that.
+ */
+export const WEBHOOK_ANNOTATION = "webhooks.sim.example.com/";
+export const WEBHOOK_FIELDS = ["mutated", "converted", "lost"] as const;
+
+/** What an {@link UnchangedObjectsCheck} needs. */
+export interface UnchangedObjectsCheckOptions {
+  readonly report: (violation: string) => void;
+  /** Whether ksvm writes the revision that etcd tells of at this moment. */
+  readonly isByKsvm: () => boolean;
+  /** Whether a key is that of an object which users made, and ksvm migrates. */
+  readonly isObject: (key: string) => boolean;
+  /** Whether a CRD is one that ksvm migrates. */
+  readonly isCrd: (name: string) => boolean;
+}
+
+/**
+ * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its bookkeeping
+ * (resourceVersion, managedFields) is as it was, apart from what a webhook made of it. It never creates or deletes one. Of a CRD
+ * it changes its own annotations, `status.storedVersions`, and one condition.
+ */
+export class UnchangedObjectsCheck {
+  readonly #options: UnchangedObjectsCheckOptions;
+
+  constructor(options: UnchangedObjectsCheckOptions) {
+    this.#options = options;
+  }
+
+  /** @returns one for a world. */
+  static of(world: World): Check {
+    const { etcd } = world.cluster;
+    const prefixes = world.plan.kinds.map(prefixOf);
+    const names = world.plan.kinds.map(crdNameOf);
+    new UnchangedObjectsCheck({
+      report: (violation) => world.violate(`changed: ${violation}`),
+      isByKsvm,
+      isObject: (key) => prefixes.some((prefix) => key.startsWith(prefix)),
+      isCrd: (name) => names.includes(name),
+    }).follow(etcd);
+    return { name: "unchanged objects" };
+  }
+
+  /** Judges every revision from now on. */
+  follow(etcd: SimEtcd): void {
+    etcd.onRevision((entry) => {
+      if (this.#options.isByKsvm()) this.#judge(entry);
+    });
+  }
+
+  #judge(entry: EtcdEntry): void {
+    const { report } = this.#options;
+    const isCrd = entry.key.startsWith(CRD_PREFIX) && this.#options.isCrd(entry.key.slice(CRD_PREFIX.length));
+    if (!isCrd && !this.#options.isObject(entry.key)) return;
+    const where = `${entry.key} at revision ${entry.modRevision}`;
+    const { before } = entry;
+    if (entry.isDeleted) {
+      // The last finalizer may be gone before the write: then any write of the object lets it go.
+      report(`a write by ksvm deleted ${where}`);
+    } else if (before === undefined || before.isDeleted) {
+      report(`a write by ksvm created ${where}`);
+    } else {
+      const problem = isCrd ? crdProblem(before.object, entry.object) : objectProblem(before.object, entry.object);
+      if (problem !== undefined) report(`a write by ksvm changed ${problem} of ${where}`);
+    }
+  }
+}
+
+function objectProblem(before: ModelObject, after: ModelObject): string | undefined {
+  const [left, right] = [withoutWebhooks(before), withoutWebhooks(after)];
+  const isSpecOfWebhook = !isSame(before["spec"], after["spec"]);
+  return (
+    differenceOf(left, right, ["apiVersion", "metadata"]) ??
+    differenceOf(left.metadata, right.metadata, [
+      "managedFields",
+      "resourceVersion",
+      ...(isSpecOfWebhook ? ["generation"] : []),
+    ]) ??
+    managersProblem(before, after)
+  );
+}
+
+/** A merge patch may lose them, see docs/simulation.md; nobody is ever added. */
+function managersProblem({ metadata: before }: ModelObject, { metadata: after }: ModelObject): string | undefined {
+  const known = new Set((before.managedFields ?? []).map(({ manager, operation }) => `${manager} ${operation}`));
+  const added = (after.managedFields ?? []).find(({ manager, operation }) => !known.has(`${manager} ${operation}`));
+  const isWebhooks = !isSame(withoutBookkeeping(before), withoutBookkeeping(after));
+  return added === undefined || isWebhooks ? undefined : `managedFields (it adds ${added.manager})`;
+}
+
+function withoutBookkeeping(metadata: Fields): Fields {
+  return without(metadata, "managedFields", "resourceVersion", "generation");
+}
+
+function withoutWebhooks(object: ModelObject): ModelObject {
+  const annotations = object.metadata.annotations ?? {};
+  const own = Object.fromEntries(Object.entries(annotations).filter(([name]) => !name.startsWith(WEBHOOK_ANNOTATION)));
+  const { spec } = object;
+  const metadata =
+    Object.keys(own).length === 0 ? without(object.metadata, "annotations") : { ...object.metadata, annotations: own };
+  return { ...object, metadata, ...(isFields(spec) ? { spec: without(spec, ...WEBHOOK_FIELDS) } : {}) };
+}
+
+function crdProblem(before: ModelObject, after: ModelObject): string | undefined {
+  return (
+    differenceOf(before, after, ["metadata", "status"]) ??
+    differenceOf(before.metadata, after.metadata, ["annotations", "managedFields", "resourceVersion"]) ??
+    differenceOf(before.metadata.annotations ?? {}, after.metadata.annotations ?? {}, [
+      MIGRATING_ANNOTATION,
+      OWNER_ANNOTATION,
+    ]) ??
+    differenceOf((before["status"] ?? {}) as Fields, (after["status"] ?? {}) as Fields, [
+      "storedVersions",
+      "conditions",
+    ]) ??
+    conditionsProblem(before, after)
+  );
+}
+
+function conditionsProblem(before: ModelObject, after: ModelObject): string | undefined {
+  return isSame(conditionsOf(before), conditionsOf(after)) ? undefined : "conditions";
+}
+
+function conditionsOf({ status }: ModelObject): unknown {
+  const { conditions } = (status ?? {}) as { conditions?: readonly { type: string }[] | null };
+  return (conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+}
+
+/** The name of the first field that is not the same, of those that count. */
+function differenceOf(before: Fields, after: Fields, left: readonly string[]): string | undefined {
+  const fields = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...fields].find((field) => !left.includes(field) && !isSame(before[field], after[field]));
+}
