@@ -1,0 +1,81 @@
+import tap from "tap";
+import { formatOwner } from "../../../src/api/owner.ts";
+import { SimEtcd } from "../model/etcd.ts";
+import type { ModelObject } from "../model/model-object.ts";
+import { FreezesCheck } from "./freezes-check.ts";
+import { RunLeasesCheck } from "./run-leases-check.ts";
+
+const CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.sim.example.com";
+const LEASE_KEY = "/registry/leases/kube-system/ksvm-migrate.widgets.sim.example.com";
+
+/** An etcd that is written in somebody's name, and what a check says of it. */
+function checked() {
+  const etcd = new SimEtcd();
+  const violations: string[] = [];
+  const state = { writer: "user", now: 0 };
+  const writer = (): string => state.writer;
+  const report = (violation: string): void => void violations.push(violation);
+  new FreezesCheck(report, writer).follow(etcd);
+  new RunLeasesCheck({ report, writer, now: () => state.now }).follow(etcd);
+  const write = (by: string, key: string, fields: object): void => {
+    state.writer = by;
+    const found = etcd.get(key);
+    etcd.put(key, { object: fields as ModelObject }, found?.modRevision ?? 0);
+  };
+  const crd = (by: string, annotations: object, managedFields: readonly object[] = []): void =>
+    write(by, CRD_KEY, { metadata: { name: "widgets.sim.example.com", annotations, managedFields } });
+  const lease = (by: string, holderIdentity: string | null, at: number): void => {
+    state.now = at;
+    write(by, LEASE_KEY, { metadata: {}, spec: { holderIdentity, leaseDurationSeconds: 15 } });
+  };
+  return { violations, crd, lease };
+}
+
+const MIGRATING = "ksvm.sigs.k8s.io/migrating";
+const OWNER = "ksvm.sigs.k8s.io/migration-owner";
+const ownerOf = (identity: string): string =>
+  formatOwner({ lease: "kube-system/ksvm-migrate.widgets.sim.example.com", identity, since: "" });
+
+await tap.test(
+  "a freeze of another client that a run takes off is found, and that of the run itself is not",
+  async (t) => {
+    const { violations, crd } = checked();
+    crd("user", {});
+    crd("ksvm-0", { [MIGRATING]: "true", [OWNER]: ownerOf("ksvm-0_1") });
+    crd("ksvm-0", {});
+    crd("user", { [MIGRATING]: "by-hand" });
+    t.same(violations, []);
+    crd("ksvm-0", {});
+    t.match(violations, [/^ksvm-0 changed the freeze of widgets\S+ at revision \d+, which another client had put on$/]);
+  },
+);
+
+await tap.test("a freeze of a run that holds its Lease is its own, and one of a dead run is swept", async (t) => {
+  const { violations, crd, lease } = checked();
+  const frozen = { [MIGRATING]: "true", [OWNER]: ownerOf("ksvm-0_1") };
+  lease("ksvm-0", "ksvm-0_1", 0);
+  crd("user", frozen);
+  lease("ksvm-1", "ksvm-1_1", 15_001);
+  crd("ksvm-1", {});
+  t.same(violations, []);
+  crd("user", frozen);
+  lease("ksvm-0", "ksvm-0_1", 40_000);
+  crd("ksvm-1", {});
+  t.match(violations, [/a run that holds its Lease$/]);
+});
+
+await tap.test("a Lease that is written before it stood still for its duration is found", async (t) => {
+  const { violations, lease } = checked();
+  lease("ksvm-0", "ksvm-0_1", 0);
+  lease("ksvm-0", "ksvm-0_1", 4_000);
+  lease("ksvm-1", "ksvm-1_1", 19_000);
+  lease("ksvm-1", null, 19_500);
+  lease("ksvm-2", "ksvm-2_1", 19_600);
+  t.same(violations, []);
+  lease("ksvm-0", "ksvm-0_1", 30_000);
+  lease("ksvm-2", "ksvm-0_1", 31_000);
+  t.match(violations, [
+    /^ksvm-0 wrote the Lease of ksvm-2_1 at revision \d+, 10400 ms after it was renewed$/,
+    /^ksvm-2 wrote the Lease of ksvm-0_1 at revision \d+, which it does not hold$/,
+  ]);
+});

@@ -1,0 +1,92 @@
+import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
+import type { ModelRequest } from "../model/types.ts";
+
+/** What a request of a program is for, as far as something may be aimed at it. */
+export type RequestKind =
+  /** Takes the Lease of a run, whether it is created or taken over. */
+  | "takeLease"
+  /** Renews it, and nothing else. */
+  | "renewLease"
+  | "checkpoint"
+  | "freeze"
+  | "unfreeze"
+  /** A dry-run of a change of the CRD. */
+  | "proof"
+  | "watchCrd"
+  | "readCrd"
+  /** What the API server shows of a version of the group. */
+  | "discovery"
+  /** The question whether an API server still answers, as settling has it. */
+  | "version"
+  /** A page of the objects that begins at the first one. */
+  | "firstPage"
+  /** A page at a continue token. */
+  | "nextPage"
+  /** What becomes of one object. */
+  | "look"
+  /** A no-op write of an object. */
+  | "write"
+  | "prune";
+
+/** All of them. */
+export const REQUEST_KINDS: readonly RequestKind[] = [
+  "takeLease",
+  "renewLease",
+  "checkpoint",
+  "freeze",
+  "unfreeze",
+  "proof",
+  "watchCrd",
+  "readCrd",
+  "discovery",
+  "version",
+  "firstPage",
+  "nextPage",
+  "look",
+  "write",
+  "prune",
+];
+
+const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const RUN_LEASES = "/leases/ksvm-migrate.";
+
+/** @param group of the CRDs that users have. @returns `undefined` for anything else */
+export function requestKindOf({ body, method, path, query }: ModelRequest, group: string): RequestKind | undefined {
+  if (path.startsWith(CRDS)) return ofCrd({ body, method, path, query });
+  if (path.includes("/leases")) return ofLease({ body, method, path });
+  if (path.startsWith(`/apis/${group}/`)) return ofObjects({ method, path, query });
+  return path === "/version" ? "version" : undefined;
+}
+
+function ofCrd({ body, method, path, query }: Omit<ModelRequest, "headers" | "user">): RequestKind | undefined {
+  if (method === "GET") return query.has("watch") ? "watchCrd" : "readCrd";
+  if (method !== "PATCH") return undefined;
+  if (query.has("dryRun")) return "proof";
+  if (path.endsWith("/status")) return "prune";
+  const { annotations } = (JSON.parse(body) as { metadata?: { annotations?: Record<string, unknown> } }).metadata ?? {};
+  const migrating = annotations?.[MIGRATING_ANNOTATION];
+  if (migrating === undefined) return undefined;
+  return migrating === null ? "unfreeze" : "freeze";
+}
+
+function ofLease({ body, method, path }: Pick<ModelRequest, "body" | "method" | "path">): RequestKind | undefined {
+  if (method === "POST") return body.includes('"ksvm-migrate.') ? "takeLease" : undefined;
+  if (method !== "PATCH" || !path.includes(RUN_LEASES)) return undefined;
+  const { metadata, spec } = JSON.parse(body) as {
+    metadata?: { annotations?: Record<string, string> };
+    spec?: { holderIdentity?: string | null };
+  };
+  if (typeof spec?.holderIdentity === "string") return "takeLease";
+  const checkpoint = metadata?.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
+  if (checkpoint !== "") return "checkpoint";
+  return spec?.holderIdentity === undefined ? "renewLease" : undefined;
+}
+
+function ofObjects({ method, path, query }: Pick<ModelRequest, "method" | "path" | "query">): RequestKind | undefined {
+  if (method === "PATCH") return query.has("dryRun") ? undefined : "write";
+  if (method !== "GET") return undefined;
+  if (path.split("/").length === 4) return "discovery";
+  if (query.has("fieldSelector")) return "look";
+  return query.has("continue") ? "nextPage" : "firstPage";
+}
