@@ -1,3 +1,5 @@
+import type { RequestMoment } from "./world/request-triggers.ts";
+
 /** A CRD of a simulated cluster, and its objects. */
 export interface KindPlan {
   /** The plural; the CRD is `PLURAL.sim.example.com`. */
@@ -23,6 +25,8 @@ export interface ProgramPlan {
 export interface Action {
   /** Milliseconds since the world was set up. */
   readonly at: number;
+  /** Where it happens when ksvm sends a request, and not at a time: from `at` on that is waited for. */
+  readonly on?: RequestMoment;
   /** The name of its sort (`actions/`), whose parameters stand beside it. */
   readonly do: string;
   /** How long it lasts, in milliseconds, where it does. */

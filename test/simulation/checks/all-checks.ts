@@ -1,4 +1,7 @@
 import type { BeginCheck } from "./check.ts";
+import { FreezesCheck } from "./freezes-check.ts";
+import { LeftFreezesCheck } from "./left-freezes-check.ts";
+import { RunLeasesCheck } from "./run-leases-check.ts";
 import { StoredVersionsCheck } from "./stored-versions-check.ts";
 import { LoadCheck } from "./load-check.ts";
 import { ToldCheck } from "./told-check.ts";
@@ -11,5 +14,8 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => UnchangedObjectsCheck.of(world),
   (world) => ToldCheck.of(world),
   (world) => LoadCheck.of(world),
+  (world) => new FreezesCheck(world),
+  (world) => new RunLeasesCheck(world),
+  (world) => new LeftFreezesCheck(world),
   (world) => new UndisturbedRunCheck(world),
 ];

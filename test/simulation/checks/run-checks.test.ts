@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import tap from "tap";
 import { formatOwner } from "../../../src/api/owner.ts";
 import { SimEtcd } from "../model/etcd.ts";
@@ -13,10 +14,18 @@ function checked() {
   const etcd = new SimEtcd();
   const violations: string[] = [];
   const state = { writer: "user", now: 0 };
+  const world = {
+    cluster: { etcd },
+    schedule: {
+      get now() {
+        return state.now;
+      },
+    },
+    violate: (violation: string) => void violations.push(violation),
+  };
   const writer = (): string => state.writer;
-  const report = (violation: string): void => void violations.push(violation);
-  new FreezesCheck(report, writer).follow(etcd);
-  new RunLeasesCheck({ report, writer, now: () => state.now }).follow(etcd);
+  assert.ok(new FreezesCheck(world, writer));
+  assert.ok(new RunLeasesCheck(world, writer));
   const write = (by: string, key: string, fields: object): void => {
     state.writer = by;
     const found = etcd.get(key);
@@ -46,7 +55,9 @@ await tap.test(
     crd("user", { [MIGRATING]: "by-hand" });
     t.same(violations, []);
     crd("ksvm-0", {});
-    t.match(violations, [/^ksvm-0 changed the freeze of widgets\S+ at revision \d+, which another client had put on$/]);
+    t.match(violations, [
+      /^freeze: ksvm-0 changed the freeze of widgets\S+ at revision \d+, which another client had put on$/,
+    ]);
   },
 );
 
@@ -75,7 +86,7 @@ await tap.test("a Lease that is written before it stood still for its duration i
   lease("ksvm-0", "ksvm-0_1", 30_000);
   lease("ksvm-2", "ksvm-0_1", 31_000);
   t.match(violations, [
-    /^ksvm-0 wrote the Lease of ksvm-2_1 at revision \d+, 10400 ms after it was renewed$/,
-    /^ksvm-2 wrote the Lease of ksvm-0_1 at revision \d+, which it does not hold$/,
+    /^Lease: ksvm-0 wrote that of ksvm-2_1 at revision \d+, 10400 ms after it was written$/,
+    /^Lease: ksvm-2 wrote that of ksvm-0_1 at revision \d+, which it does not hold$/,
   ]);
 });

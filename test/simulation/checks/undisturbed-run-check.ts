@@ -8,6 +8,10 @@ import { crdNameOf } from "../world/kinds.ts";
 import { LIVENESS_MS, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
+const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(
+  (resource) => `/registry/${resource}/ksvm-freeze.`,
+);
+
 /** What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze. */
 export class UndisturbedRunCheck implements Check {
   readonly name = "undisturbed run";
@@ -47,6 +51,8 @@ export class UndisturbedRunCheck implements Check {
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined && !isForeign) {
       world.violate("freeze: one is left after an undisturbed run");
     }
+    const policies = POLICIES.flatMap((prefix) => world.cluster.etcd.range(prefix)).map(({ key }) => key);
+    if (policies.length > 0 && !isForeign) world.violate(`freeze: ${policies[0]} is left after an undisturbed run`);
   }
 }
 

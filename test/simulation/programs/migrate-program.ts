@@ -41,6 +41,7 @@ export class MigrateProgram implements Program {
   readonly #world: World;
   readonly #options: StartedMigration;
   #end: ProgramEnd | undefined;
+  #hasWarnedOfFreeze = false;
   readonly #interrupt = new AbortController();
   readonly #witnesses: readonly Witness[];
 
@@ -71,6 +72,11 @@ export class MigrateProgram implements Program {
       default:
         return this.#end?.kind;
     }
+  }
+
+  get hasCleanedUp(): boolean {
+    const isFailed = this.#end?.kind === "error" && isCode(this.#end.error, "CleanupFailed");
+    return this.#end !== undefined && this.#end.kind !== "crash" && !isFailed && !this.#hasWarnedOfFreeze;
   }
 
   /** Ctrl-C. */
@@ -117,7 +123,12 @@ export class MigrateProgram implements Program {
   }
 
   #tell(event: MigrationEvent): void {
+    this.#hasWarnedOfFreeze ||= event.type === "warning" && /^Cannot lift the freeze of "[^"]+": /.test(event.message);
     if (event.type !== "progress") this.#world.tell(this.process.name, JSON.stringify(event));
     for (const witness of this.#witnesses) witness.told(event);
   }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof KsvmError && error.code === code;
 }

@@ -7,6 +7,8 @@ export interface Program {
   readonly isAtRest: boolean;
   /** How it ended, in words; `undefined` while it runs. */
   readonly endText: string | undefined;
+  /** Whether it ended, not by a crash, and did not say that it left a freeze. @default no */
+  readonly hasCleanedUp?: boolean;
   /** Asks it to end, as by SIGTERM. */
   interrupt(): void;
 }

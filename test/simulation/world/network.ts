@@ -11,14 +11,18 @@ export interface Peer {
 }
 
 /** What becomes of one request on its way. */
-export type Fate =
+export type Fate = {
+  /** How much longer it is on its way than others, in milliseconds. @default 0 */
+  readonly holdMs?: number;
+} & (
   | { readonly kind: "delivered"; readonly peer: Peer }
   /** Something between answers in the place of an API server, and passes nothing on. */
   | { readonly kind: "answered"; readonly answer: Pick<ModelAnswer, "status" | "headers"> & { readonly body: string } }
   /** The connection breaks: before the request arrives, or with the answer on its way. */
   | { readonly kind: "reset"; readonly peer: Peer | undefined }
   /** Nothing comes back, ever: the request or its answer is lost, and the connection looks alive. */
-  | { readonly kind: "lost"; readonly peer: Peer | undefined };
+  | { readonly kind: "lost"; readonly peer: Peer | undefined }
+);
 
 /** Decides about one request to a base URL. `pinned` is the peer that the connection leads to, where there is one. */
 export type Route = (request: ModelRequest, server: string, pinned: Peer | undefined) => Fate;
@@ -163,7 +167,7 @@ class Exchange implements Dispatcher.DispatchController {
       this.#process.onCrash(() => this.#end()),
       peer.process.onCrash(() => this.#send(() => this.#fail(reset()))),
     ];
-    this.#options.schedule.in(this.#options.latency(this.#process.name), () => {
+    this.#options.schedule.in(this.#options.latency(this.#process.name) + (fate.holdMs ?? 0), () => {
       if (!peer.process.isAlive) return this.#send(() => this.#fail(refused()));
       peer.process.reach(() => void this.#serve(request, peer, fate.kind));
     });

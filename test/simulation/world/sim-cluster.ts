@@ -55,6 +55,8 @@ export class SimCluster {
   readonly builds = new Map<number, ServerBuild>();
   /** Told of each request that a process sends, and of how it ended. */
   onExchange: OnExchange = () => () => undefined;
+  /** Told of each request of a client, before it is sent. @returns how long it is held on its way, in milliseconds */
+  onSend: (request: ModelRequest) => number = () => 0;
   /** Told of each request of a client. */
   onRequest: (request: ModelRequest, server: string, fate: Fate) => void = () => undefined;
   /** How many requests came from clients. */
@@ -71,7 +73,8 @@ export class SimCluster {
       latency: (process) => spread(streams(`way of ${process}`), 0.2, 5),
       onExchange: (request, process) => this.onExchange(request, process),
       route: (request, server, pinned) => {
-        const fate = this.#route(request, server, pinned);
+        const holdMs = this.onSend(request);
+        const fate = { ...this.#route(request, server, pinned), holdMs };
         this.onRequest(request, server, fate);
         return fate;
       },

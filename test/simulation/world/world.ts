@@ -5,6 +5,8 @@ import type { Program } from "../programs/started-program.ts";
 import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
 import { oneOf, spread } from "./random-choices.ts";
+import { GROUP } from "./kinds.ts";
+import { RequestTriggers } from "./request-triggers.ts";
 import { Schedule } from "./schedule.ts";
 import { SimCluster } from "./sim-cluster.ts";
 import { type Streams, streamsOf } from "./streams.ts";
@@ -31,6 +33,8 @@ export class World {
   readonly schedule: Schedule;
   readonly cluster: SimCluster;
   readonly user: UserActions;
+  /** What happens when ksvm sends a request. */
+  readonly triggers: RequestTriggers;
   /** By their slot of the plan; each one that was started in a slot takes the place of the one before. */
   readonly programs: (Program | undefined)[] = [];
   /** Each begins to follow a `ksvm migrate` that starts. */
@@ -52,6 +56,8 @@ export class World {
     const { access, servers } = plan;
     this.cluster = new SimCluster({ schedule: this.schedule, streams: this.streams, servers, access });
     this.user = new UserActions(this.cluster, "user", this.streams("user"));
+    this.triggers = new RequestTriggers(GROUP, (ms, run) => this.schedule.in(ms, run));
+    this.cluster.onSend = (request) => this.triggers.sent(request);
     if (process.env["TRACE"] === "requests") {
       this.cluster.onRequest = ({ method, path, query, user }, server, { kind }) =>
         this.tell(user, `${method} ${path}?${query.toString().slice(0, 60)} -> ${server} ${kind}`);
@@ -122,6 +128,7 @@ export class World {
     this.tell("world", "all disturbances are over");
     this.#isCalm = true;
     this.cluster.interference = () => undefined;
+    this.triggers.disarm();
     for (const node of this.cluster.nodes) {
       node.slownessMs = 0;
       Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
