@@ -2,6 +2,9 @@ import { type Random, randomFrom } from "../chaos/random.ts";
 import { ACTIONS, actionSort } from "./actions/all-actions.ts";
 import type { Limits } from "./actions/action-sort.ts";
 import { kindOf, momentOf, serverOf } from "./actions/choices.ts";
+import type { Aim } from "./aims/aim.ts";
+import { AIMS } from "./aims/all-aims.ts";
+import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
 import type { Action, KindPlan, Plan } from "./plan.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
@@ -13,6 +16,7 @@ const FLIP_AT = 2_000;
 export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const force = oneIn(random, 6);
+  const isLongAgo = oneIn(random, 10);
   const limits: Limits = {
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
@@ -20,9 +24,13 @@ export function planOf(seed: number): Plan {
     kinds: [kindPlan(random, "widgets")],
     programs: Array.from({ length: oneOf(random, [1, 1, 2]) }, () => ({ run: "migrate", kind: 0, force })),
     writeEveryMs: spread(random, 2_000, 60_000),
-    startAt: FLIP_AT + oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000]),
+    ageMs: isLongAgo || oneIn(random, 3) ? OLD_MS + 60_000 : 120_000,
+    startAt: FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000])),
   };
-  const actions = [...beginning(random, limits), ...disturbances(random, limits)].toSorted((a, b) => a.at - b.at);
+  const aimed = oneIn(random, 2) ? aimedActions(random, limits) : [];
+  const isAimedAlone = aimed.length > 0 && oneIn(random, 2);
+  const disturbed = isAimedAlone ? [] : disturbances(random, limits);
+  const actions = [...beginning(random, limits), ...aimed, ...disturbed].toSorted((a, b) => a.at - b.at);
   const { startAt: _, ...rest } = limits;
   return { ...rest, actions };
 }
@@ -72,6 +80,23 @@ function disturbances(random: Random, limits: Limits): readonly Action[] {
   const sorts = Array.from({ length: Math.floor(spread(random, 1, 8)) }, () => oneOf(random, tickets));
   const count = Math.floor(spread(random, 1, 24));
   return Array.from({ length: count }, () => actionOf(random, limits, oneOf(random, sorts)));
+}
+
+/** What happens close to the moments that matter. */
+function aimedActions(random: Random, limits: Limits): readonly Action[] {
+  const chosen = oneIn(random, 3) ? [aimOf(random, limits, BEGINNINGS), aimOf(random, limits, AIMS)] : [];
+  const others = Array.from({ length: chosen.length > 0 ? 0 : oneOf(random, [1, 1, 2]) }, () =>
+    aimOf(random, limits, oneIn(random, 4) ? BEGINNINGS : AIMS),
+  );
+  return [...chosen, ...others].flatMap((aim) => aim.choose(random, limits));
+}
+
+function aimOf(random: Random, limits: Limits, aims: readonly Aim[]): Aim {
+  const suited = aims.filter(({ suits }) => suits?.(limits) ?? true);
+  return oneOf(
+    random,
+    suited.flatMap((aim) => Array<Aim>(aim.weight ?? 1).fill(aim)),
+  );
 }
 
 function actionOf(random: Random, limits: Limits, name: string, at = momentOf(random, limits)): Action {

@@ -42,6 +42,8 @@ export interface Plan {
   /** How ksvm reaches the API servers: one by one, or behind one address. */
   readonly access: "each" | "sampled";
   readonly kinds: readonly KindPlan[];
+  /** How old the CRDs are when the world begins, in milliseconds. @default two minutes */
+  readonly ageMs?: number;
   /** What runs in the slots for programs. */
   readonly programs: readonly ProgramPlan[];
   /** Milliseconds from one write of a user to the next, on average. */

@@ -76,6 +76,8 @@ async function play(world: World): Promise<void> {
 }
 
 function begin(world: World, action: Action): void {
+  // What follows some time after a request may come too late.
+  if (world.isCalm) return;
   world.tell("world", JSON.stringify(action));
   if (action.writes !== undefined) world.burst(action.writes, BURST_MS);
   void actionSort(action.do).play(world, action);

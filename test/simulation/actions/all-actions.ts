@@ -5,7 +5,7 @@ import { annotate, recreateCrd } from "./crd-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
 import { editLease } from "./lease-actions.ts";
 import { writeObject } from "./object-actions.ts";
-import { crash, jump, standStill, start } from "./process-actions.ts";
+import { crash, jump, standStill, start, suspendAll } from "./process-actions.ts";
 import { flip } from "./storage-version-actions.ts";
 import { deny } from "./webhook-actions.ts";
 
@@ -20,6 +20,7 @@ export const ACTIONS: readonly ActionSort[] = [
   crash,
   standStill,
   jump,
+  suspendAll,
   stopServer,
   jumpServer,
   lag,

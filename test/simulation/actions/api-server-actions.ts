@@ -19,7 +19,7 @@ export const stopServer = sort<{
     if (how === "crash") {
       cluster.crash(server, ms);
     } else {
-      cluster.nodeAt(server)?.standStill(ms, how);
+      cluster.standStill(server, ms, how);
     }
   },
 });

@@ -1,4 +1,5 @@
 import { oneOf } from "../world/random-choices.ts";
+import type { CrdEdit } from "../world/user-actions.ts";
 import { sort } from "./action-sort.ts";
 import { kindOf } from "./choices.ts";
 
@@ -15,15 +16,15 @@ export const recreateCrd = sort<{ readonly kind: number }>({
   },
 });
 
-/** A user edits the annotations of a freeze. */
+/** A user edits the annotations of a freeze, or a label. */
 export const annotate = sort<{
   readonly kind: number;
-  readonly how: "freeze" | "unfreeze" | "takeOwner" | "nonsense";
+  readonly how: CrdEdit;
 }>({
   name: "annotate",
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
-    how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense"]),
+    how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense", "label"]),
   }),
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);

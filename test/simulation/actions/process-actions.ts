@@ -1,4 +1,4 @@
-import { oneOf } from "../world/random-choices.ts";
+import { oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
 import { jumpOf, lastingOf, programOf } from "./choices.ts";
 
@@ -36,4 +36,20 @@ export const jump = sort<{ readonly program: number; readonly byMs: number }>({
   name: "jump",
   choose: (random, limits) => ({ program: programOf(random, limits), byMs: jumpOf(random) }),
   play: (world, { program, byMs }) => world.programs[program]?.process.jump(byMs),
+});
+
+/** All machines are suspended, as those of a laptop are: their monotonic clocks stand still, and their clocks of the day jump. */
+export const suspendAll = sort<{ readonly ms: number }>({
+  name: "suspendAll",
+  choose: (random) => ({ ms: Math.round(spread(random, 1_000, 2_400_000)) }),
+  play({ cluster, programs, schedule }, { ms }) {
+    const processes = [
+      ...programs.flatMap((program) => program?.process ?? []),
+      ...cluster.nodes.map(({ process }) => process),
+    ];
+    for (const process of processes) process.suspend();
+    schedule.in(ms, () => {
+      for (const process of processes) process.wake();
+    });
+  },
 });

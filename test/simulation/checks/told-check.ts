@@ -121,8 +121,8 @@ export class ToldCheck {
         this.#frozen(event.storageVersion);
         break;
       case "resumed":
-        // What an earlier process saw counts as seen.
-        this.#seen.deletions = Math.max(this.#seen.deletions, event.counts.gone);
+        // The list goes on in the state that an earlier process saw: what was deleted since is gone, also before this one started.
+        this.#seen.deletions = Number.POSITIVE_INFINITY;
         break;
       case "progress":
         this.#done(event.counts);

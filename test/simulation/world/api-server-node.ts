@@ -122,19 +122,20 @@ export class ApiServerNode implements Peer {
     this.#options.schedule.in(ms, () => this.process.wake());
   }
 
-  /** One that stood still goes on with what it held, before it notices that the time is over. */
+  /**
+   * One that stood still goes on with what it held, before it notices that the time is over. Where its machine was suspended, what was
+   * under way has as much left to go as before.
+   */
   #hold(point: HoldPoint): Promise<void> {
-    const { random, schedule } = this.#options;
-    const ms = this.slownessMs * random() ** 2;
-    if (ms < 1 && !this.process.isPaused) return Promise.resolve();
+    const { clock, isPaused } = this.process;
+    const ms = this.slownessMs * this.#options.random() ** 2;
+    if (ms < 1 && !isPaused) return Promise.resolve();
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
+    const dueAt = clock.monotonic() + ms;
     return new Promise((resolve) => {
-      schedule.in(ms, () => {
-        const wasPaused = this.process.isPaused;
-        this.process.reach(() => {
-          const isLate = this.process.clock.monotonic() >= deadline;
-          if (!isLate || wasPaused || point === "written") resolve();
-        });
+      clock.timer(ms, () => {
+        const now = clock.monotonic();
+        if (now < deadline || now > dueAt + 1 || point === "written") resolve();
       });
     });
   }

@@ -108,6 +108,19 @@ export class SimCluster {
     this.#options.schedule.in(ms, () => this.#start(slot));
   }
 
+  /** Has an API server hang for `ms` milliseconds. Once that takes longer, others take its address out of the EndpointSlice. */
+  standStill(slot: number, ms: number, how: "pause" | "suspend"): void {
+    this.nodeAt(slot)?.standStill(ms, how);
+    this.#options.schedule.in(ENDPOINT_TTL_MS, () => this.#writeEndpoints());
+    this.#options.schedule.in(ms + 1, () => this.#writeEndpoints());
+  }
+
+  /** Has every API server that hangs go on. */
+  wakeAll(): void {
+    for (const { process } of this.nodes) if (process.isPaused) process.wake();
+    this.#writeEndpoints();
+  }
+
   /** Ends all API servers, restores etcd, and starts them again. */
   restore(snapshot: EtcdSnapshot): void {
     for (const node of this.nodes) node.process.crash();
@@ -175,7 +188,10 @@ export class SimCluster {
   /** What the API servers write themselves: the addresses of those that live. */
   #writeEndpoints(): void {
     const found = this.etcd.get(SLICE_KEY);
-    const endpoints = this.nodes.map(({ url }) => ({
+    const working = this.nodes.filter(({ process }) => !process.isPaused);
+    // While none works, nobody writes it.
+    if (working.length === 0 && found !== undefined) return;
+    const endpoints = working.map(({ url }) => ({
       addresses: [new URL(url).hostname],
       conditions: { ready: true },
     }));

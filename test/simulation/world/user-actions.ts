@@ -10,6 +10,14 @@ const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const MERGE = "application/merge-patch+json";
 
+const NONSENSE = '{"watermark":"1","storageVersion":"v1"}';
+
+/** How a user edits the metadata of a CRD. */
+export type CrdEdit = "freeze" | "unfreeze" | "takeOwner" | "nonsense" | "label";
+
+/** How a user edits the Lease of a run. */
+export type LeaseEdit = "delete" | "steal" | "checkpoint" | "forge";
+
 interface Answered {
   readonly status: number;
 }
@@ -50,15 +58,19 @@ export class UserActions {
     return this.#send("PATCH", path, operations, "application/json-patch+json");
   }
 
-  /** Removes every old version from storedVersions, whatever is stored; only where nothing is: else it breaks S1 itself. */
-  annotate(kind: KindPlan, how: "freeze" | "unfreeze" | "takeOwner" | "nonsense"): Promise<Answered | undefined> {
+  /** Edits what is of no meaning to the API server. */
+  annotate(kind: KindPlan, how: CrdEdit): Promise<Answered | undefined> {
+    const path = `${CRDS}/${crdNameOf(kind)}`;
+    if (how === "label") {
+      return this.#send("PATCH", path, { metadata: { labels: { edited: String(++this.#values) } } }, MERGE);
+    }
     const annotations = {
       freeze: { [MIGRATING_ANNOTATION]: "by-hand" },
       unfreeze: { [MIGRATING_ANNOTATION]: null },
       takeOwner: { [OWNER_ANNOTATION]: null },
       nonsense: { [OWNER_ANNOTATION]: '{"lease":"kube-system/other","identity":"nobody","since":"yesterday"}' },
     }[how];
-    return this.#send("PATCH", `${CRDS}/${crdNameOf(kind)}`, { metadata: { annotations } }, MERGE);
+    return this.#send("PATCH", path, { metadata: { annotations } }, MERGE);
   }
 
   create(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
@@ -101,14 +113,24 @@ export class UserActions {
     return this.#send("DELETE", `${WEBHOOKS}/${name}`);
   }
 
-  editLease(kind: KindPlan, how: "delete" | "steal" | "checkpoint"): Promise<Answered | undefined> {
+  /** Edits the Lease of a run. */
+  editLease(kind: KindPlan, how: LeaseEdit): Promise<Answered | undefined> {
     const path = `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${leaseNameOf(resourceOf(kind))}`;
     if (how === "delete") return this.#send("DELETE", path);
     const patch =
       how === "steal"
         ? { spec: { holderIdentity: "another", renewTime: null } }
-        : { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: '{"watermark":"1","storageVersion":"v1"}' } } };
+        : { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: how === "forge" ? this.#forged(kind) : NONSENSE } } };
     return this.#send("PATCH", path, patch, MERGE);
+  }
+
+  /** The checkpoint that there is, with a watermark that leaves every object out. */
+  #forged(kind: KindPlan): string {
+    const key = `/registry/leases/kube-system/${leaseNameOf(resourceOf(kind))}`;
+    const text = this.#cluster.etcd.get(key)?.object.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
+    if (text === "") return NONSENSE;
+    const { continueToken: _, progress: __, ...checkpoint } = JSON.parse(text) as Record<string, unknown>;
+    return JSON.stringify({ ...checkpoint, watermark: "1" });
   }
 
   /** Sends a request to one of the API servers, as a balancer does. `undefined` where there is none. */

@@ -95,7 +95,7 @@ export class World {
       await this.schedule.wait(1_000);
       for (let index = 0; index < kind.objects; index++) await this.user.create(kind, kind.createdIn, index);
     }
-    await this.schedule.wait(120_000);
+    await this.schedule.wait(this.plan.ageMs ?? 120_000);
   }
 
   /** From now on times of the plan count, and users write. */
@@ -132,8 +132,8 @@ export class World {
     for (const node of this.cluster.nodes) {
       node.slownessMs = 0;
       Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
-      if (node.process.isPaused) node.process.wake();
     }
+    this.cluster.wakeAll();
     for (const program of this.programs) if (program?.process.isPaused === true) program.process.wake();
   }
 

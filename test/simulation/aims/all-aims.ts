@@ -1,0 +1,170 @@
+import type { Random } from "../../chaos/random.ts";
+import type { Limits } from "../actions/action-sort.ts";
+import { kindOf, programOf, serverOf } from "../actions/choices.ts";
+import { actionSort } from "../actions/all-actions.ts";
+import type { Action } from "../plan.ts";
+import { oneIn, oneOf, spread } from "../world/random-choices.ts";
+import type { RequestMoment } from "../world/request-triggers.ts";
+import { after, type Aim, anyMoment, comesBack, held, lateMoment } from "./aim.ts";
+
+/** The storage version goes back to the old one, objects are written in it, and it is as it was again. */
+function thereAndBack(random: Random, limits: Limits, on: RequestMoment, fromMs: number): readonly Action[] {
+  const kind = kindOf(random, limits);
+  const { createdIn = "v1" } = limits.kinds[kind] ?? {};
+  const there = { do: "flip", kind, to: createdIn };
+  return [
+    after(limits, on, fromMs, { do: "annotate", kind, how: "unfreeze" }),
+    after(limits, on, fromMs + 5, there),
+    ...[100, 150, 200, 250].map((ms) =>
+      after(limits, on, fromMs + ms, { do: "writeObject", kind, how: "update", object: Math.floor(random() * 8) }),
+    ),
+    after(limits, on, fromMs + 300, { do: "writeObject", kind, how: "create", object: 20 + Math.floor(random() * 9) }),
+    after(limits, on, fromMs + 400, { do: "flip", kind, to: "v1" }),
+  ];
+}
+
+/** What happens to a CRD and its objects between two runs. */
+const BETWEEN: readonly ((random: Random, limits: Limits, on: RequestMoment) => readonly Action[])[] = [
+  () => [],
+  (random, limits, on) => thereAndBack(random, limits, on, 100),
+  (random, limits, on) => {
+    const kind = kindOf(random, limits);
+    return [
+      after(limits, on, 100, { do: "recreateCrd", kind }),
+      after(limits, on, 1_500, { do: "writeObject", kind, how: "create", object: 1, writes: 8 }),
+      after(limits, on, 5_000, { do: "flip", kind, to: "v1" }),
+    ];
+  },
+  (random, limits, on) => [after(limits, on, 100, { do: "editLease", kind: kindOf(random, limits), how: "forge" })],
+  (random, limits, on) => [after(limits, on, 100, { do: "restore", ageMs: Math.round(spread(random, 100, 90_000)) })],
+  (_, limits, on) => [after(limits, on, 100, { do: "compact" })],
+];
+
+/** Each aim there is. */
+export const AIMS: readonly Aim[] = [
+  {
+    name: "there and back",
+    weight: 2,
+    choose(random, limits) {
+      const on = oneIn(random, 2) ? lateMoment(random) : anyMoment(random);
+      const kind = kindOf(random, limits);
+      const [first, ...rest] = thereAndBack(random, limits, on, 0);
+      const freeze = after(limits, on, 405, { do: "annotate", kind, how: "freeze" });
+      const actions = [first as Action, ...rest, ...(oneIn(random, 2) ? [freeze] : [])];
+      return oneIn(random, 3) ? actions : [held(first as Action, oneOf(random, [10, 350, 600])), ...actions.slice(1)];
+    },
+  },
+  {
+    name: "crash and another run",
+    weight: 3,
+    choose(random, limits) {
+      const on = oneIn(random, 2) ? lateMoment(random) : anyMoment(random);
+      const between = oneOf(random, BETWEEN)(random, limits, on);
+      return [...comesBack(random, limits, on, 6_000 + spread(random, 100, 30_000)), ...between];
+    },
+  },
+  {
+    name: "crash where objects failed",
+    choose(random, limits) {
+      const on = { request: "checkpoint", nth: 1 + Math.floor(random() * 3) } as const;
+      const kind = kindOf(random, limits);
+      const ms = Math.round(spread(random, 10, 5_000));
+      const deny = { ...actionSort("deny").choose(random, limits), do: "deny", kind, ms };
+      const since = { request: "version", nth: 10 } as const;
+      return [
+        after(limits, since, 0, { ...deny, ms: 60_000 }),
+        ...comesBack(random, limits, on, spread(random, 1_000, 20_000)),
+      ];
+    },
+  },
+  {
+    name: "continue tokens expire",
+    choose: (random, limits) => [
+      after(limits, { request: "nextPage", nth: 1 + Math.floor(random() * 3) }, 0, { do: "compact" }),
+    ],
+  },
+  {
+    name: "an API server stops",
+    choose(random, limits) {
+      const how = oneOf(random, ["crash", "pause", "suspend"]);
+      const ms = Math.round(spread(random, 100, 120_000));
+      return [after(limits, anyMoment(random), 0, { do: "stopServer", server: serverOf(random, limits), how, ms })];
+    },
+  },
+  {
+    name: "an API server joins or follows late",
+    choose(random, limits) {
+      const on = anyMoment(random);
+      if (oneIn(random, 2)) return [after(limits, on, 0, { do: "joinServer" })];
+      return [after(limits, on, 0, { do: "lag", ...actionSort("lag").choose(random, limits) })];
+    },
+  },
+  {
+    name: "a program stands still while another begins",
+    weight: 2,
+    suits: ({ programs }) => programs.length > 1,
+    choose(random, limits) {
+      const on = anyMoment(random);
+      const program = programOf(random, limits);
+      const ms = Math.round(spread(random, 5_000, 150_000));
+      return [
+        after(limits, on, 0, { do: "standStill", program, how: oneOf(random, ["pause", "suspend"]), ms }),
+        after(limits, on, spread(random, 1, 20_000), { do: "start", program: 1 - program }),
+      ];
+    },
+  },
+  {
+    name: "all machines are suspended",
+    choose: (random, limits) => [
+      after(limits, anyMoment(random), 0, { do: "suspendAll", ms: Math.round(spread(random, 1_000, 2_400_000)) }),
+    ],
+  },
+  {
+    name: "a user edits",
+    weight: 2,
+    choose(random, limits) {
+      const on = anyMoment(random);
+      const kind = kindOf(random, limits);
+      const annotate = {
+        do: "annotate",
+        kind,
+        how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense", "label"]),
+      };
+      const edit = oneOf(random, [
+        annotate,
+        annotate,
+        { do: "editLease", kind, how: oneOf(random, ["delete", "steal", "checkpoint", "forge"]) },
+        { do: "recreateCrd", kind },
+      ]);
+      return [held(after(limits, on, 0, edit), oneOf(random, [0, 10]))];
+    },
+  },
+  {
+    name: "etcd is restored",
+    choose: (random, limits) => [
+      after(limits, anyMoment(random), 0, { do: "restore", ageMs: Math.round(spread(random, 100, 120_000)) }),
+    ],
+  },
+  {
+    name: "a balancer answers",
+    weight: 2,
+    choose(random, limits) {
+      const on = oneOf(random, [
+        { request: "firstPage", nth: 2 },
+        { request: "nextPage", nth: 1 },
+        { request: "prune", nth: 1 },
+        { request: "proof", nth: 1 },
+        anyMoment(random),
+      ] as const);
+      const harm = actionSort("disturb").choose(random, limits);
+      return [
+        after(limits, on, 0, {
+          ...harm,
+          do: "disturb",
+          share: oneOf(random, [0.3, 1]),
+          ms: Math.round(spread(random, 2, 3_000)),
+        }),
+      ];
+    },
+  },
+];
