@@ -13,7 +13,7 @@ TAP_BUILT := node_modules/.tap-built
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*##/ {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*##/ {printf "  %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(INSTALLED) ## Migrate a real CRD on a real API server, step by step, in under two minutes
@@ -31,9 +31,16 @@ test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kub
 chaos: $(TAP_BUILT) ## Do harm to migrations and check that nothing is lost, at length (SEED=1 FILES=test/chaos/proxy.test.ts)
 	@CHAOS=long node test/run-tests.ts $(or $(FILES),$(wildcard test/chaos/*.test.ts))
 
+# Variables of make become flags: SEEDS=1000 is --seeds '1000'.
+SIMULATE_FLAGS = $(foreach name,$(1),$(if $($(name)),--$(subst _,-,$(shell echo $(name) | tr A-Z a-z)) '$($(name))'))
+
 .PHONY: simulate
-simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1, or SEED=7 with its trace)
-	@node test/simulation/main.ts --from $(or $(SEED),$(FROM),1) --seeds $(if $(SEED),1,$(or $(SEEDS),1000))
+simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1 RESUME=FILE, or SEED=7 or PLAN=FILE with a trace)
+	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS HANG_SECONDS SHRINK RESUME MUTATION OUT) $(if $(STOP),--stop)
+
+.PHONY: simulate-mutations
+simulate-mutations: $(INSTALLED) ## Play each known mistake in the code until the simulation finds it, and print a table (MUTATION="do not freeze" SEEDS=1000)
+	@node test/simulation/mutations-main.ts $(call SIMULATE_FLAGS,FROM SEEDS WORKERS MUTATION)
 
 ##@ Develop
 

@@ -1,39 +1,47 @@
-import { parseArgs } from "node:util";
-import { planOf } from "./plan-of.ts";
-import { simulate } from "./simulate.ts";
+import { type Options, optionsOf } from "./runner/options.ts";
+import { UsageError } from "./runner/usage-error.ts";
 
-// make simulate SEEDS=… SEED=…: plays one seed with its trace, or many and says which of them break something.
+// make simulate: plays one seed or plan with its trace (SEED=…, PLAN=…), or many seeds in worker processes (SEEDS=…), and says which
+// of them break something. Exit codes: 0 nothing broke, 1 something did, 2 it cannot be played, 130 Ctrl-C.
 
-const { values } = parseArgs({
-  options: {
-    from: { type: "string", default: "1" },
-    seeds: { type: "string", default: "1" },
-    /** Ends at the first seed that breaks something. */
-    stop: { type: "boolean", default: false },
-  },
-});
-const [from, count] = [Number(values.from), Number(values.seeds)];
-const startedAt = performance.now();
-const totals = { requests: 0, events: 0, broken: 0, elapsedMs: 0 };
-let seed = from;
-for (; seed < from + count; seed++) {
-  const outcome = await simulate(planOf(seed));
-  totals.requests += outcome.requests;
-  totals.events += outcome.events;
-  totals.elapsedMs += outcome.elapsedMs;
-  const [violation] = outcome.violations;
-  if (count === 1) console.log(outcome.trace.join("\n"));
-  if (violation !== undefined) {
-    totals.broken++;
-    console.log(`SEED=${seed}: ${violation}`);
-    if (values.stop) break;
+/** What imports the code under test is imported only once a mutation of it is in force. */
+async function run(options: Options): Promise<number> {
+  const { play, mutation } = options;
+  if (mutation !== undefined) {
+    const { mutationNamed } = await import("./mutations/mutation-named.ts");
+    mutationNamed(mutation);
   }
-  if (process.stderr.isTTY) process.stderr.write(`\r${seed - from + 1} of ${count} seeds, ${totals.broken} broken`);
+  return "count" in play ? playMany(options, play) : playAlone(options, play);
 }
-const seconds = (performance.now() - startedAt) / 1_000;
-const days = (totals.elapsedMs / 86_400_000).toFixed(1);
-console.log(
-  `${Math.min(count, seed - from + 1)} seeds in ${seconds.toFixed(1)} s: ${totals.broken} broken, ${days} days of cluster life, ` +
-    `${totals.requests} requests, ${totals.events} events`,
-);
-process.exitCode = totals.broken === 0 ? 0 : 1;
+
+async function playAlone({ mutation }: Options, play: Exclude<Options["play"], { count: number }>): Promise<number> {
+  if (mutation !== undefined) {
+    process.env["MUTATION"] = mutation;
+    await import("./mutate.ts");
+  }
+  const { playOne } = await import("./runner/single-play.ts");
+  return (await playOne(play)) ? 0 : 1;
+}
+
+async function playMany(options: Options, range: { readonly from: number; readonly count: number }): Promise<number> {
+  const { ManyPlays } = await import("./runner/many-plays.ts");
+  const plays = new ManyPlays(options, range);
+  let isInterrupted = false;
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    // A second one ends this process as well: the watchdog of the pool ends the workers then.
+    process.once(signal, () => {
+      isInterrupted = true;
+      plays.interrupt();
+    });
+  }
+  const isFine = await plays.run();
+  return isInterrupted ? 130 : isFine ? 0 : 1;
+}
+
+try {
+  process.exitCode = await run(optionsOf(process.argv.slice(2)));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  console.error(error.message);
+  process.exitCode = 2;
+}

@@ -3,6 +3,7 @@ import { actionSort } from "./actions/all-actions.ts";
 import { CHECKS } from "./checks/all-checks.ts";
 import type { Action, Plan } from "./plan.ts";
 import { startProgram } from "./programs/all-programs.ts";
+import { actionText } from "./report/plan-text.ts";
 import { SETTINGS } from "./programs/migrate-program.ts";
 import { LIVENESS_MS, World } from "./world/world.ts";
 
@@ -78,7 +79,7 @@ async function play(world: World): Promise<void> {
 function begin(world: World, action: Action): void {
   // What follows some time after a request may come too late.
   if (world.isCalm) return;
-  world.tell("world", JSON.stringify(action));
+  world.tell("world", actionText(action, world.plan));
   if (action.writes !== undefined) world.burst(action.writes, BURST_MS);
   void actionSort(action.do).play(world, action);
 }

@@ -15,6 +15,10 @@ export const stopServer = sort<{
     how: oneOf(random, ["crash", "pause", "suspend"]),
     ms: lastingOf(random),
   }),
+  text: ({ server, how }, names) =>
+    how === "crash"
+      ? `${names.server(server)} crashes, and starts again`
+      : `${names.server(server)} ${how === "suspend" ? "stands still with its machine" : "stands still"}`,
   play({ cluster }, { server, how, ms }) {
     if (how === "crash") {
       cluster.crash(server, ms);
@@ -28,6 +32,8 @@ export const stopServer = sort<{
 export const jumpServer = sort<{ readonly server: number; readonly byMs: number }>({
   name: "jumpServer",
   choose: (random, limits) => ({ server: serverOf(random, limits), byMs: jumpOf(random) }),
+  text: ({ server, byMs }, names) =>
+    `the clock of ${names.server(server)} jumps ${byMs < 0 ? "back" : "forward"} by ${names.time(Math.abs(byMs))}`,
   play: ({ cluster }, { server, byMs }) => cluster.nodeAt(server)?.process.jump(byMs),
 });
 
@@ -47,6 +53,16 @@ export const lag = sort<{
     const byMs = Math.round(spread(random, 10, of === "crds" ? 400_000 : 60_000));
     return { server: serverOf(random, limits), of, byMs };
   },
+  text({ server, of, byMs }, names) {
+    const what = {
+      crds: "CRDs",
+      handlers: "the storage version in its handlers",
+      discovery: "the storage version in its discovery",
+      admission: "policies and webhooks",
+      cache: "objects in its watch cache",
+    }[of];
+    return `${names.server(server)} follows ${what} ${names.time(byMs)} late from now on`;
+  },
   play({ cluster }, { server, of, byMs }) {
     const node = cluster.nodeAt(server);
     if (node) node.lags[of] = byMs;
@@ -62,6 +78,7 @@ export const slow = sort<{ readonly server: number; readonly ms: number; readonl
     ms: lastingOf(random),
     holdMs: Math.round(spread(random, 10, 60_000)),
   }),
+  text: ({ server, holdMs }, names) => `${names.server(server)} holds requests for up to ${names.time(holdMs)}`,
   play({ cluster, schedule }, { server, ms, holdMs }) {
     const node = cluster.nodeAt(server);
     if (node === undefined) return;
@@ -74,5 +91,6 @@ export const slow = sort<{ readonly server: number; readonly ms: number; readonl
 export const joinServer = sort({
   name: "joinServer",
   choose: () => ({}),
+  text: () => "an API server joins",
   play: ({ cluster }) => cluster.join(),
 });

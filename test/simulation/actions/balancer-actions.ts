@@ -11,6 +11,15 @@ export const disturb = sort<{ readonly how: string; readonly share: number; read
     share: spread(random, 0.01, 1),
     ms: lastingOf(random),
   }),
+  text({ how, share }) {
+    const deed =
+      {
+        reset: "are reset before they arrive",
+        lost: "are applied and get no answer",
+        html: "are answered with a page of HTML",
+      }[how] ?? `are answered with ${how}`;
+    return `${share >= 0.01 ? (share * 100).toFixed(0) : (share * 100).toFixed(2)} % of the requests of ksvm ${deed}`;
+  },
   play({ cluster, schedule, streams }, { how, share, ms }) {
     const random = streams("balancer");
     const before = cluster.interference;

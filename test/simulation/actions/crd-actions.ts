@@ -7,6 +7,7 @@ import { kindOf } from "./choices.ts";
 export const recreateCrd = sort<{ readonly kind: number }>({
   name: "recreateCrd",
   choose: (random, limits) => ({ kind: kindOf(random, limits) }),
+  text: ({ kind }, names) => `a user deletes the CRD ${names.crd(kind)} with its objects, and creates it again`,
   async play(world, { kind }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -26,6 +27,16 @@ export const annotate = sort<{
     kind: kindOf(random, limits),
     how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense", "label"]),
   }),
+  text({ kind, how }, names) {
+    const deed = {
+      freeze: "freezes",
+      unfreeze: "lifts the freeze of",
+      takeOwner: "removes the owner of the freeze of",
+      nonsense: "writes an owner that there never was into the freeze of",
+      label: "writes a label of",
+    }[how];
+    return `a user ${deed} the CRD ${names.crd(kind)}`;
+  },
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);
     if (plan) await world.user.annotate(plan, how);

@@ -5,6 +5,7 @@ import { sort } from "./action-sort.ts";
 export const compact = sort({
   name: "compact",
   choose: () => ({}),
+  text: () => "etcd forgets all older revisions",
   play({ cluster: { etcd } }) {
     if (etcd.revision > etcd.compactedRevision) etcd.compact(etcd.revision);
   },
@@ -14,6 +15,7 @@ export const compact = sort({
 export const restore = sort<{ readonly ageMs: number }>({
   name: "restore",
   choose: (random) => ({ ageMs: Math.round(spread(random, 1_000, 300_000)) }),
+  text: ({ ageMs }, names) => `etcd is restored from a backup that is ${names.time(ageMs)} old`,
   play(world, { ageMs }) {
     const snapshot = world.snapshotBefore(ageMs);
     if (snapshot) world.cluster.restore(snapshot);

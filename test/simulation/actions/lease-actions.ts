@@ -10,6 +10,15 @@ export const editLease = sort<{ readonly kind: number; readonly how: LeaseEdit }
     kind: kindOf(random, limits),
     how: oneOf(random, ["delete", "steal", "checkpoint", "forge"]),
   }),
+  text({ kind, how }, names) {
+    const deed = {
+      delete: "deletes",
+      steal: "takes over",
+      checkpoint: "writes a checkpoint of nonsense into",
+      forge: "changes the watermark of the checkpoint in",
+    }[how];
+    return `a user ${deed} the Lease of the run of ${names.crd(kind)}`;
+  },
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);
     if (plan) await world.user.editLease(plan, how);

@@ -6,6 +6,7 @@ import { jumpOf, lastingOf, programOf } from "./choices.ts";
 export const start = sort<{ readonly program: number }>({
   name: "start",
   choose: (random, limits) => ({ program: programOf(random, limits) }),
+  text: ({ program }, names) => `${names.program(program)} starts`,
   play: (world, { program }) => world.start(program),
 });
 
@@ -13,6 +14,7 @@ export const start = sort<{ readonly program: number }>({
 export const crash = sort<{ readonly program: number }>({
   name: "crash",
   choose: (random, limits) => ({ program: programOf(random, limits) }),
+  text: ({ program }, names) => `${names.program(program)} crashes`,
   play: (world, { program }) => world.programs[program]?.process.crash(),
 });
 
@@ -24,6 +26,8 @@ export const standStill = sort<{ readonly program: number; readonly how: "pause"
     how: oneOf(random, ["pause", "suspend"]),
     ms: lastingOf(random),
   }),
+  text: ({ program, how }, names) =>
+    `${how === "pause" ? "" : "the machine of "}${names.program(program)} stands still`,
   play(world, { program, how, ms }) {
     const process = world.programs[program]?.process;
     process?.[how]();
@@ -35,6 +39,8 @@ export const standStill = sort<{ readonly program: number; readonly how: "pause"
 export const jump = sort<{ readonly program: number; readonly byMs: number }>({
   name: "jump",
   choose: (random, limits) => ({ program: programOf(random, limits), byMs: jumpOf(random) }),
+  text: ({ program, byMs }, names) =>
+    `the clock of ${names.program(program)} jumps ${byMs < 0 ? "back" : "forward"} by ${names.time(Math.abs(byMs))}`,
   play: (world, { program, byMs }) => world.programs[program]?.process.jump(byMs),
 });
 
@@ -51,15 +57,5 @@ export const suspendAll = sort<{ readonly ms: number }>({
     schedule.in(ms, () => {
       for (const process of processes) process.wake();
     });
-  },
-});
-
-/** A program is told to end, as by SIGTERM; another one starts in its slot some time later, whether it has ended or not. */
-export const replace = sort<{ readonly program: number; readonly ms: number }>({
-  name: "replace",
-  choose: (random, limits) => ({ program: programOf(random, limits), ms: lastingOf(random) }),
-  play(world, { program, ms }) {
-    world.programs[program]?.interrupt();
-    world.schedule.in(ms, () => world.start(program));
   },
 });

@@ -73,6 +73,11 @@ export class WorkerPool<Task, Result> {
     return this.#options.workers;
   }
 
+  /** How many tasks keep all processes busy. */
+  get atOnce(): number {
+    return this.size * TASKS_AHEAD;
+  }
+
   /** Why no worker can start, if so: then nothing is said about any task. */
   get failure(): string | undefined {
     return this.#failure;

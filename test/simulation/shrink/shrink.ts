@@ -107,12 +107,14 @@ class Shrinking {
   }
 }
 
-/** A smaller world: everything but the actions. Actions on what is no longer there do nothing. */
-function worldForms({ actions, ...world }: Plan): readonly Plan[] {
-  return simplerForms(world as unknown as Json).map((form) => ({
-    ...(form as unknown as Omit<Plan, "actions">),
-    actions,
-  }));
+/**
+ * A smaller world: everything but the actions. Actions on what is no longer there do nothing. How old the world is has to be as it is or
+ * as usual: in a younger one the API servers have not followed what was set up.
+ */
+function worldForms({ actions, ageMs, ...world }: Plan): readonly Plan[] {
+  const forms = simplerForms(world as unknown as Json).map((form) => form as unknown as typeof world);
+  if (ageMs === undefined) return forms.map((form) => ({ ...form, actions }));
+  return [{ ...world, actions }, ...forms.map((form) => ({ ...form, ageMs, actions }))];
 }
 
 /** One action with one simpler field. */

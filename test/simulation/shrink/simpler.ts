@@ -8,7 +8,7 @@ const SIMPLER_WHEN_LARGER = new Set(["writeEveryMs"]);
 /** Fields that are never changed: what an action does, and which random numbers a world has. */
 const FIXED = new Set(["do", "seed"]);
 /** Fields that can be left out. */
-const OPTIONAL = new Set(["writes"]);
+const OPTIONAL = new Set(["writes", "afterMs", "holdMs"]);
 const LARGEST = 10_000_000;
 
 /**

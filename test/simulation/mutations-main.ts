@@ -1,0 +1,42 @@
+import { findMutations, isAsStated } from "./mutations/find-mutations.ts";
+import { mutationNamed } from "./mutations/mutation-named.ts";
+import { mutationTable, resultText } from "./mutations/mutation-table.ts";
+import { MUTATIONS } from "./mutations.ts";
+import { optionsOf } from "./runner/options.ts";
+import { UsageError } from "./runner/usage-error.ts";
+
+// make simulate-mutations: plays each mutation of the code under test until the simulation finds it, and prints a table of them. Exit
+// codes: 0 all are found, or survive as they state; 1 some are not; 2 it cannot be played; 130 Ctrl-C.
+
+async function run(args: readonly string[]): Promise<number> {
+  const options = optionsOf(args);
+  const { play, workers, mutation } = options;
+  if (!("count" in play) || options.resume !== undefined)
+    throw new UsageError("Only SEEDS, FROM, WORKERS and MUTATION are for mutations");
+  const mutations = mutation === undefined ? MUTATIONS : [mutationNamed(mutation)];
+  const interrupt = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
+  let done = 0;
+  const results = await findMutations(mutations, {
+    workers,
+    from: play.from,
+    // Without SEEDS each mutation is played for as many seeds as it states.
+    seeds: args.includes("--seeds") ? play.count : undefined,
+    onResult: (result) => console.error(`${++done} of ${mutations.length}: ${resultText(result)}`),
+    signal: interrupt.signal,
+  });
+  console.log(mutationTable(results).join("\n"));
+  const wrong = results.filter((result) => !isAsStated(result)).length;
+  const found = results.filter((result) => result.found !== undefined).length;
+  console.error(`${found} of ${results.length} mutations are found; ${wrong} are not as they state`);
+  if (interrupt.signal.aborted) return 130;
+  return wrong === 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await run(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  console.error(error.message);
+  process.exitCode = 2;
+}
