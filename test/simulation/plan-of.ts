@@ -5,27 +5,37 @@ import { kindOf, momentOf, serverOf } from "./actions/choices.ts";
 import type { Aim } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
-import type { Action, KindPlan, Plan } from "./plan.ts";
+import type { Action, KindPlan, Plan, ProgramPlan } from "./plan.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
 /** When the storage version changes for the first time. */
 const FLIP_AT = 2_000;
+/** One in so many worlds has replicas of the controller: such a world takes several times as long. */
+const CONTROLLED_IN = 5;
+/** When controllers are there already. */
+const EARLY = 10;
 
 /** The plan that a seed stands for. */
 export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
-  const force = oneIn(random, 6);
-  const isLongAgo = oneIn(random, 10);
+  const isControlled = oneIn(random, CONTROLLED_IN);
+  const isLongAgo = !isControlled && oneIn(random, 10);
   const limits: Limits = {
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
     access: oneOf(random, ["each", "each", "sampled"]),
-    kinds: [kindPlan(random, "widgets")],
-    programs: Array.from({ length: oneOf(random, [1, 1, 2]) }, () => ({ run: "migrate", kind: 0, force })),
+    kinds:
+      isControlled && oneIn(random, 4)
+        ? [kindPlan(random, "widgets"), kindPlan(random, "gadgets")]
+        : [kindPlan(random, "widgets")],
+    programs: isControlled ? replicas(random) : runs(random),
     writeEveryMs: spread(random, 2_000, 60_000),
     ageMs: isLongAgo || oneIn(random, 3) ? OLD_MS + 60_000 : 120_000,
-    startAt: FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000])),
+    startAt:
+      isControlled && oneIn(random, 2)
+        ? EARLY
+        : FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000])),
   };
   const aimed = oneIn(random, 2) ? aimedActions(random, limits) : [];
   const isAimedAlone = aimed.length > 0 && oneIn(random, 2);
@@ -33,6 +43,19 @@ export function planOf(seed: number): Plan {
   const actions = [...beginning(random, limits), ...aimed, ...disturbed].toSorted((a, b) => a.at - b.at);
   const { startAt: _, ...rest } = limits;
   return { ...rest, actions };
+}
+
+function runs(random: Random): readonly ProgramPlan[] {
+  const force = oneIn(random, 6);
+  return Array.from({ length: oneOf(random, [1, 1, 2]) }, () => ({ run: "migrate", kind: 0, force }));
+}
+
+/** Replicas of the controller; someone may migrate by hand as well. */
+function replicas(random: Random): readonly ProgramPlan[] {
+  const trigger = oneIn(random, 5) ? "off" : "on";
+  const replica: ProgramPlan = { run: "controller", kind: 0, force: false, trigger };
+  const others = oneIn(random, 4) ? runs(random).slice(0, 1) : [];
+  return [...Array.from({ length: oneOf(random, [2, 2, 3]) }, () => replica), ...others];
 }
 
 function kindPlan(random: Random, plural: string): KindPlan {

@@ -15,10 +15,12 @@ export interface KindPlan {
 
 /** What runs in a slot for programs, each time that it is started. */
 export interface ProgramPlan {
-  readonly run: "migrate";
+  readonly run: "migrate" | "controller";
   /** An index of `plan.kinds`. */
   readonly kind: number;
   readonly force: boolean;
+  /** Whether a controller decides by itself what to migrate. @default "on" */
+  readonly trigger?: "on" | "off";
 }
 
 /** What happens to the world at some moment. */

@@ -1,11 +1,14 @@
 import type { ActionSort } from "./action-sort.ts";
+import { editLeader } from "./leader-actions.ts";
+import { createMigrations, editMigration, suspendMigration, suspendMigrations } from "./migration-actions.ts";
+import { editStorageState } from "./storage-state-actions.ts";
 import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-actions.ts";
 import { disturb } from "./balancer-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
 import { editLease } from "./lease-actions.ts";
 import { writeObject } from "./object-actions.ts";
-import { crash, jump, standStill, start, suspendAll } from "./process-actions.ts";
+import { crash, jump, replace, standStill, start, suspendAll } from "./process-actions.ts";
 import { flip } from "./storage-version-actions.ts";
 import { deny } from "./webhook-actions.ts";
 
@@ -30,6 +33,13 @@ export const ACTIONS: readonly ActionSort[] = [
   deny,
   compact,
   restore,
+  createMigrations,
+  editMigration,
+  suspendMigration,
+  suspendMigrations,
+  editLeader,
+  editStorageState,
+  replace,
 ];
 
 const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));

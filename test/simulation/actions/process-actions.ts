@@ -59,3 +59,13 @@ export const suspendAll = sort<{ readonly ms: number }>({
     });
   },
 });
+
+/** A program is told to end, as by SIGTERM; another one starts in its slot some time later, whether it has ended or not. */
+export const replace = sort<{ readonly program: number; readonly ms: number }>({
+  name: "replace",
+  choose: (random, limits) => ({ program: programOf(random, limits), ms: lastingOf(random) }),
+  play(world, { program, ms }) {
+    world.programs[program]?.interrupt();
+    world.schedule.in(ms, () => world.start(program));
+  },
+});

@@ -2,6 +2,10 @@ import type { BeginCheck } from "./check.ts";
 import { FreezesCheck } from "./freezes-check.ts";
 import { LeftFreezesCheck } from "./left-freezes-check.ts";
 import { RunLeasesCheck } from "./run-leases-check.ts";
+import { ControllersCheck } from "./controllers-check.ts";
+import { LeaderFenceCheck } from "./leader-fence-check.ts";
+import { MigratedCheck } from "./migrated-check.ts";
+import { StorageStateCheck } from "./storage-state-check.ts";
 import { StoredVersionsCheck } from "./stored-versions-check.ts";
 import { LoadCheck } from "./load-check.ts";
 import { ToldCheck } from "./told-check.ts";
@@ -17,5 +21,9 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => new FreezesCheck(world),
   (world) => new RunLeasesCheck(world),
   (world) => new LeftFreezesCheck(world),
+  (world) => new MigratedCheck(world),
+  (world) => new StorageStateCheck(world),
+  (world) => new LeaderFenceCheck(world),
+  (world) => new ControllersCheck(world),
   (world) => new UndisturbedRunCheck(world),
 ];

@@ -11,19 +11,24 @@ import { type SeenWorld, Writers } from "./writers.ts";
 
 /**
  * No program takes off a freeze that is not its own to take off: neither that of another client, nor that of a run that holds
- * its Lease.
+ * its Lease and renews it.
  */
 export class FreezesCheck implements Check {
   readonly name = "freezes";
   readonly #world: SeenWorld;
   readonly #writers: Writers;
+  /** When each Lease was written last. */
+  readonly #renewed = new Map<string, number>();
 
   /** @param writer who writes the revision that etcd tells of at this moment: a program by its name, which its identity begins with */
   constructor(world: SeenWorld, writer: () => string | undefined = currentWriter) {
     this.#world = world;
     const { etcd } = world.cluster;
     this.#writers = new Writers(etcd, writer);
-    etcd.onRevision((entry) => this.#written(etcd, entry));
+    etcd.onRevision((entry) => {
+      if (entry.key.startsWith("/registry/leases/")) this.#renewed.set(entry.key, world.schedule.now);
+      this.#written(etcd, entry);
+    });
   }
 
   #written(etcd: SimEtcd, entry: EtcdEntry): void {
@@ -41,8 +46,10 @@ export class FreezesCheck implements Check {
     }
     const { identity, lease } = freezer.owner;
     if (identity.startsWith(`${writer}_`)) return;
-    const held = etcd.get(`/registry/leases/${lease}`)?.object as Lease | undefined;
-    if (holderOf(held) === identity)
+    const key = `/registry/leases/${lease}`;
+    const held = etcd.get(key)?.object as Lease | undefined;
+    const ageMs = this.#world.schedule.now - (this.#renewed.get(key) ?? Number.NEGATIVE_INFINITY);
+    if (holderOf(held) === identity && ageMs < (held?.spec?.leaseDurationSeconds ?? 0) * 1_000)
       this.#world.violate(`freeze: ${what}, which is that of ${identity}, a run that holds its Lease`);
   }
 }

@@ -45,6 +45,8 @@ interface ProcessLoad {
 /** What one process of ksvm keeps to, as measured in some thousand worlds, and some more. */
 export const BOUNDS: LoadBounds = { objectsInFlight: 16, inFlight: 60, failuresPerMinute: 600, timers: 300 };
 
+/** A controller reads the whole of discovery at once: the time limit of a request stays for as long as it is, answered or not. */
+const CONTROLLER_TIMERS = 1_500;
 const MINUTE_MS = 60_000;
 /** Longer than this no `Retry-After` is obeyed, in milliseconds. */
 const MAX_RETRY_AFTER_MS = 120_000;
@@ -68,7 +70,9 @@ export class LoadCheck {
   static of(world: World): Check {
     const { cluster, plan, schedule, settings } = world;
     const collections = plan.kinds.flatMap((kind) => kind.versions.map((version) => collectionOf(kind, version)));
-    const bounds = { ...BOUNDS, objectsInFlight: settings.maxInFlight };
+    const isControlled = plan.programs.some(({ run }) => run === "controller");
+    const timers = isControlled ? CONTROLLER_TIMERS : BOUNDS.timers;
+    const bounds = { ...BOUNDS, objectsInFlight: settings.maxInFlight, timers };
     const load = new LoadCheck(
       bounds,
       () => schedule.now,

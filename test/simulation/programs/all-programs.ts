@@ -1,14 +1,21 @@
 import type { ProgramPlan } from "../plan.ts";
 import type { World } from "../world/world.ts";
+import { ControllerProgram, controllerSettings } from "./controller-program.ts";
 import { MigrateProgram } from "./migrate-program.ts";
 import type { Program } from "./started-program.ts";
 
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
-export function startProgram(world: World, { run, kind, force }: ProgramPlan, name: string): Program | undefined {
+export function startProgram(
+  world: World,
+  { run, kind, force, trigger }: ProgramPlan,
+  name: string,
+): Program | undefined {
   const kindPlan = world.plan.kinds[kind];
   if (kindPlan === undefined) return undefined;
   switch (run) {
     case "migrate":
       return new MigrateProgram(world, { name, kind: kindPlan, force });
+    case "controller":
+      return new ControllerProgram(world, { name, settings: controllerSettings(world.settings, trigger ?? "on") });
   }
 }

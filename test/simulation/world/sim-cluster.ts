@@ -1,7 +1,7 @@
 import type { Random } from "../../chaos/random.ts";
 import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
-import { Transport } from "../../../src/kube/transport.ts";
+import { type RequestObserver, Transport } from "../../../src/kube/transport.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import { RELEASE_1_36 } from "../model/resource-table.ts";
@@ -40,6 +40,14 @@ export interface FalseAnswer {
   readonly body?: object;
 }
 
+/** How a process reaches the cluster. */
+export interface ClientOptions {
+  /** @default the address in its kubeconfig */
+  readonly server?: string;
+  /** Told of its requests, for metrics. */
+  readonly observer?: RequestObserver;
+}
+
 /** What is done to requests of ksvm on their way; `undefined` lets one pass. */
 export type Interference = (user: string, request?: ModelRequest) => Fate["kind"] | FalseAnswer | undefined;
 
@@ -57,8 +65,7 @@ export class SimCluster {
   onExchange: OnExchange = () => () => undefined;
   /** Told of each request of a client, before it is sent. @returns how long it is held on its way, in milliseconds */
   onSend: (request: ModelRequest) => number = () => 0;
-  /** Told of each request of a client. */
-  onRequest: (request: ModelRequest, server: string, fate: Fate) => void = () => undefined;
+  readonly #onRequest: ((request: ModelRequest, server: string, fate: Fate) => void)[] = [];
   /** How many requests came from clients. */
   requests = 0;
   readonly #options: SimClusterOptions;
@@ -75,12 +82,17 @@ export class SimCluster {
       route: (request, server, pinned) => {
         const holdMs = this.onSend(request);
         const fate = { ...this.#route(request, server, pinned), holdMs };
-        this.onRequest(request, server, fate);
+        for (const told of this.#onRequest) told(request, server, fate);
         return fate;
       },
     });
     for (let slot = 0; slot < 5; slot++) this.builds.set(slot, options.build ?? DEFAULT_BUILD);
     for (let slot = 0; slot < options.servers; slot++) this.join();
+  }
+
+  /** Has `told` hear of each request of a client, as it is sent. */
+  onRequest(told: (request: ModelRequest, server: string, fate: Fate) => void): void {
+    this.#onRequest.push(told);
   }
 
   /** Those that are there now, whether they answer or not. */
@@ -130,11 +142,16 @@ export class SimCluster {
   }
 
   /** A client of a process, whose user is its name. */
-  clientOf(process: SimProcess, server = this.#options.access === "each" ? urlOf(0) : BALANCER_URL): ApiClient {
+  clientOf(process: SimProcess, { observer, server = this.#address() }: ClientOptions = {}): ApiClient {
     const cluster = { name: "sim", server, skipTLSVerify: true };
     const user = { name: process.name, token: process.name };
     const config = new ClusterConfig(cluster, user, { context: "sim" });
-    return new ApiClient(new Transport(config, { clock: process.clock, carrier: this.#network.carrierOf(process) }));
+    const carrier = this.#network.carrierOf(process);
+    return new ApiClient(new Transport(config, { clock: process.clock, carrier, observer }));
+  }
+
+  #address(): string {
+    return this.#options.access === "each" ? urlOf(0) : BALANCER_URL;
   }
 
   #start(slot: number): void {

@@ -13,6 +13,7 @@ export class SimProcess {
   readonly #schedule: Schedule;
   #isAlive = true;
   #isPaused = false;
+  #wasSetBack = false;
   /** What came while it stood still, in order. */
   #held: (() => void)[] = [];
   /** How far its clock of the day is off, in milliseconds. */
@@ -39,6 +40,11 @@ export class SimProcess {
   /** How many times it waits for at this moment. */
   get timers(): number {
     return this.#timers;
+  }
+
+  /** Whether its clock of the day was ever moved back. */
+  get wasSetBack(): boolean {
+    return this.#wasSetBack;
   }
 
   /** Calls `run` in this process: now, once it goes on, or never where it has crashed. */
@@ -95,6 +101,7 @@ export class SimProcess {
 
   /** Moves its clock of the day, by milliseconds. */
   jump(ms: number): void {
+    this.#wasSetBack ||= ms < 0;
     this.#offMs += ms;
   }
 

@@ -18,7 +18,8 @@ export type CrdEdit = "freeze" | "unfreeze" | "takeOwner" | "nonsense" | "label"
 /** How a user edits the Lease of a run. */
 export type LeaseEdit = "delete" | "steal" | "checkpoint" | "forge";
 
-interface Answered {
+/** What an API server answered to a user. */
+export interface Answered {
   readonly status: number;
 }
 
@@ -36,15 +37,15 @@ export class UserActions {
   }
 
   createNamespace(name: string): Promise<Answered | undefined> {
-    return this.#send("POST", "/api/v1/namespaces", { apiVersion: "v1", kind: "Namespace", metadata: { name } });
+    return this.send("POST", "/api/v1/namespaces", { apiVersion: "v1", kind: "Namespace", metadata: { name } });
   }
 
   createCrd(kind: KindPlan, storage: string): Promise<Answered | undefined> {
-    return this.#send("POST", CRDS, crdOf(kind, storage));
+    return this.send("POST", CRDS, crdOf(kind, storage));
   }
 
   deleteCrd(kind: KindPlan): Promise<Answered | undefined> {
-    return this.#send("DELETE", `${CRDS}/${crdNameOf(kind)}`);
+    return this.send("DELETE", `${CRDS}/${crdNameOf(kind)}`);
   }
 
   /** Changes the storage version. */
@@ -55,14 +56,14 @@ export class UserActions {
       path: `/spec/versions/${index}/storage`,
       value: storage,
     }));
-    return this.#send("PATCH", path, operations, "application/json-patch+json");
+    return this.send("PATCH", path, operations, "application/json-patch+json");
   }
 
   /** Edits what is of no meaning to the API server. */
   annotate(kind: KindPlan, how: CrdEdit): Promise<Answered | undefined> {
     const path = `${CRDS}/${crdNameOf(kind)}`;
     if (how === "label") {
-      return this.#send("PATCH", path, { metadata: { labels: { edited: String(++this.#values) } } }, MERGE);
+      return this.send("PATCH", path, { metadata: { labels: { edited: String(++this.#values) } } }, MERGE);
     }
     const annotations = {
       freeze: { [MIGRATING_ANNOTATION]: "by-hand" },
@@ -70,21 +71,21 @@ export class UserActions {
       takeOwner: { [OWNER_ANNOTATION]: null },
       nonsense: { [OWNER_ANNOTATION]: '{"lease":"kube-system/other","identity":"nobody","since":"yesterday"}' },
     }[how];
-    return this.#send("PATCH", path, { metadata: { annotations } }, MERGE);
+    return this.send("PATCH", path, { metadata: { annotations } }, MERGE);
   }
 
   create(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
-    return this.#send("POST", collectionOf(kind, version), objectOf(kind, version, index, ++this.#values));
+    return this.send("POST", collectionOf(kind, version), objectOf(kind, version, index, ++this.#values));
   }
 
   update(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
     const value = ++this.#values;
     const path = `${collectionOf(kind, version)}/${kind.plural}-${index}`;
-    return this.#send("PATCH", path, { spec: { value } }, MERGE);
+    return this.send("PATCH", path, { spec: { value } }, MERGE);
   }
 
   delete(kind: KindPlan, version: string, index: number): Promise<Answered | undefined> {
-    return this.#send("DELETE", `${collectionOf(kind, version)}/${kind.plural}-${index}`);
+    return this.send("DELETE", `${collectionOf(kind, version)}/${kind.plural}-${index}`);
   }
 
   /** Installs a webhook that sees every write of the objects of a kind. */
@@ -101,7 +102,7 @@ export class UserActions {
     };
     const metadata = { name };
     const kind = "ValidatingWebhookConfiguration";
-    return this.#send("POST", WEBHOOKS, {
+    return this.send("POST", WEBHOOKS, {
       apiVersion: "admissionregistration.k8s.io/v1",
       kind,
       metadata,
@@ -110,18 +111,18 @@ export class UserActions {
   }
 
   removeWebhook(name: string): Promise<Answered | undefined> {
-    return this.#send("DELETE", `${WEBHOOKS}/${name}`);
+    return this.send("DELETE", `${WEBHOOKS}/${name}`);
   }
 
   /** Edits the Lease of a run. */
   editLease(kind: KindPlan, how: LeaseEdit): Promise<Answered | undefined> {
     const path = `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${leaseNameOf(resourceOf(kind))}`;
-    if (how === "delete") return this.#send("DELETE", path);
+    if (how === "delete") return this.send("DELETE", path);
     const patch =
       how === "steal"
         ? { spec: { holderIdentity: "another", renewTime: null } }
         : { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: how === "forge" ? this.#forged(kind) : NONSENSE } } };
-    return this.#send("PATCH", path, patch, MERGE);
+    return this.send("PATCH", path, patch, MERGE);
   }
 
   /** The checkpoint that there is, with a watermark that leaves every object out. */
@@ -134,7 +135,7 @@ export class UserActions {
   }
 
   /** Sends a request to one of the API servers, as a balancer does. `undefined` where there is none. */
-  async #send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
+  async send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
     const { nodes } = this.#cluster;
     const node = nodes[Math.floor(this.#random() * nodes.length)];
     if (node === undefined) return undefined;

@@ -1,4 +1,7 @@
 import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
+import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
+import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
+import { collectionPath, CRDS } from "../../../src/kube/resources.ts";
 import type { EtcdSnapshot } from "../model/etcd.ts";
 import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
 import type { Program } from "../programs/started-program.ts";
@@ -59,8 +62,9 @@ export class World {
     this.triggers = new RequestTriggers(GROUP, (ms, run) => this.schedule.in(ms, run));
     this.cluster.onSend = (request) => this.triggers.sent(request);
     if (process.env["TRACE"] === "requests") {
-      this.cluster.onRequest = ({ method, path, query, user }, server, { kind }) =>
-        this.tell(user, `${method} ${path}?${query.toString().slice(0, 60)} -> ${server} ${kind}`);
+      this.cluster.onRequest(({ method, path, query, user }, server, { kind }) =>
+        this.tell(user, `${method} ${path}?${query.toString().slice(0, 60)} -> ${server} ${kind}`),
+      );
     }
   }
 
@@ -89,7 +93,10 @@ export class World {
 
   /** Namespaces, CRDs and objects, and time for all API servers to follow. */
   async setUp(): Promise<void> {
-    for (const name of ["default", "kube-system"]) await this.user.createNamespace(name);
+    for (const name of ["default", "kube-system", SYSTEM_NAMESPACE]) await this.user.createNamespace(name);
+    if (this.plan.programs.some(({ run }) => run === "controller")) {
+      for (const crd of shippedCrds()) await this.user.send("POST", collectionPath(CRDS), crd);
+    }
     for (const kind of this.plan.kinds) {
       if (kind.isBuiltIn !== true) await this.user.createCrd(kind, kind.createdIn);
       await this.schedule.wait(1_000);

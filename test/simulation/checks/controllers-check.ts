@@ -1,0 +1,184 @@
+import {
+  type CustomResourceDefinition,
+  isClean,
+  storageVersionHashOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../../../src/api/crd.ts";
+import {
+  isFinished,
+  isSuspended,
+  resourceNameOf,
+  type StorageState,
+  type StorageVersionMigration,
+  stateOf,
+} from "../../../src/api/migration.ts";
+import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { freezerOf } from "../../../src/api/owner.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { KindPlan } from "../plan.ts";
+import { ControllerProgram } from "../programs/controller-program.ts";
+import { crdNameOf } from "../world/kinds.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
+const STATES = "/registry/migration.k8s.io/storagestates/";
+
+/** After the last disturbance all that the trigger and the leader have to do is done in this time, in milliseconds. */
+const LIVENESS_MS = 3 * 3_600_000;
+/** What a replica may take to stop, in milliseconds. */
+const STOP_MS = 300_000;
+/** How long a controller without work is watched, in milliseconds. */
+const IDLE_MS = 600_000;
+/** How many requests each replica may send in a second then, and while a migration waits for a user. */
+const IDLE_REQUESTS = 1;
+const WAITING_REQUESTS = 4;
+/** So many migrations may the trigger create in a world. */
+const MAX_CREATED = 60;
+
+/**
+ * Once the disturbances are over, replicas of the controller that live finish what there is to do: each migration ends, or waits
+ * for a user; each CRD whose storage version changed is migrated and pruned, with no freeze left; and idle replicas ask little.
+ */
+export class ControllersCheck implements Check {
+  readonly name = "controllers";
+  readonly #world: World;
+  readonly #hasTrigger: boolean;
+  #created = 0;
+  /** Resources whose migrations or StorageStates say what a user wrote, or whose freeze a user lifted. */
+  readonly #excused = new Set<string>();
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#hasTrigger = world.plan.programs.some(({ run, trigger }) => run === "controller" && trigger !== "off");
+    world.cluster.etcd.onRevision(({ before, isDeleted, key, object }) => {
+      if (!key.startsWith(MIGRATIONS) && !key.startsWith(STATES)) return;
+      const isNew = before === undefined || before.isDeleted;
+      if (isByKsvm()) {
+        this.#created += isNew && key.startsWith(MIGRATIONS) ? 1 : 0;
+        if (this.#created > MAX_CREATED) world.violate(`ksvm created ${this.#created} migrations`);
+      } else if (!isDeleted && said(object) !== said(isNew ? undefined : before.object)) {
+        this.#excused.add(resourceNameOf((object as unknown as StorageState).spec.resource));
+      }
+    });
+  }
+
+  async finish(): Promise<void> {
+    const { schedule } = this.#world;
+    const replicas = this.#world.programs.filter((program) => program instanceof ControllerProgram);
+    for (const { endText, end, process } of replicas) {
+      if (end !== undefined && end !== "crash" && end !== "stopped") this.#violate(`${process.name} ended: ${endText}`);
+    }
+    if (replicas.length === 0) return;
+    const living = this.#restarted();
+    const isOver = (): boolean => this.#world.isBroken || this.#leftToDo() === undefined;
+    if (!(await schedule.run(isOver, LIVENESS_MS))) this.#violate(`liveness: ${this.#leftToDo()}`);
+    if (this.#world.plan.seed % 8 === 0) await this.#watchIdle(living.length);
+    await this.#stop(living);
+  }
+
+  /** As kubelet does: what has ended begins again. */
+  #restarted(): readonly ControllerProgram[] {
+    const { programs } = this.#world;
+    for (const [slot, program] of programs.entries()) {
+      if (program instanceof ControllerProgram && program.end !== undefined) this.#world.start(slot);
+    }
+    return programs.filter((program) => program instanceof ControllerProgram);
+  }
+
+  async #watchIdle(replicas: number): Promise<void> {
+    const { cluster, schedule } = this.#world;
+    // What was done last is told to all.
+    await schedule.run(() => this.#world.isBroken, 60_000);
+    const before = cluster.requests;
+    await schedule.run(() => this.#world.isBroken, IDLE_MS);
+    const sent = cluster.requests - before;
+    const isWaiting = this.#migrations().some((migration) => !isFinished(migration));
+    const allowed = ((isWaiting ? WAITING_REQUESTS : IDLE_REQUESTS) * replicas * IDLE_MS) / 1_000;
+    const what = `${replicas} ${isWaiting ? "waiting" : "idle"} replicas sent ${sent} requests in ${IDLE_MS / 1_000} s`;
+    if (sent > allowed) this.#violate(what);
+    this.#world.tell("controllers", what);
+    const left = this.#leftToDo();
+    if (left !== undefined) this.#violate(`idle replicas began something: ${left}`);
+  }
+
+  async #stop(living: readonly ControllerProgram[]): Promise<void> {
+    for (const program of living) {
+      const problem = program.problem();
+      if (problem !== undefined) this.#violate(`/livez of ${program.process.name}: ${problem}`);
+      program.interrupt();
+    }
+    const isOver = (): boolean => this.#world.isBroken || living.every(({ end }) => end !== undefined);
+    if (!(await this.#world.schedule.run(isOver, STOP_MS))) this.#violate("liveness: a replica does not stop");
+    for (const { end, endText, process } of living) {
+      if (end !== "stopped" && !this.#world.isBroken) this.#violate(`${process.name} ended: ${endText}`);
+    }
+  }
+
+  #leftToDo(): string | undefined {
+    for (const migration of this.#migrations()) {
+      const { name } = migration.metadata;
+      if (!isFinished(migration) && !this.#waitsForUser(migration)) return `${name} is ${stateOf(migration)}`;
+    }
+    for (const kind of this.#world.plan.kinds) {
+      const left = this.#leftOf(kind);
+      if (left !== undefined) return left;
+    }
+    return undefined;
+  }
+
+  #migrations(): readonly StorageVersionMigration[] {
+    return this.#world.cluster.etcd.range(MIGRATIONS).map(({ object }) => object as unknown as StorageVersionMigration);
+  }
+
+  #waitsForUser(migration: StorageVersionMigration): boolean {
+    const name = resourceNameOf(migration.spec.resource);
+    return isSuspended(migration) || isForeign(this.#crdOf(name));
+  }
+
+  #leftOf(kind: KindPlan): string | undefined {
+    const name = crdNameOf(kind);
+    const crd = this.#crdOf(name);
+    if (crd === undefined || isForeign(crd)) return undefined;
+    if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${name} is frozen`;
+    if (!this.#hasTrigger || this.#excused.has(name) || this.#isLiftedByUser(name)) return undefined;
+    if (!isClean(crd)) return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
+    const state = this.#world.cluster.etcd.get(`${STATES}${name}`)?.object as unknown as StorageState | undefined;
+    const persisted = state?.status?.persistedStorageVersionHashes ?? [];
+    const hash = storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind);
+    return persisted.length === 1 && persisted[0] === hash
+      ? undefined
+      : `the StorageState of ${name} says [${persisted.join(", ")}], and its hash is ${hash}`;
+  }
+
+  /** Break-glass is final: the trigger leaves the CRD alone then. */
+  #isLiftedByUser(name: string): boolean {
+    return this.#migrations().some(({ spec, status }) => {
+      const isLifted = status?.conditions?.some(({ reason, type }) => type === "Failed" && reason === "FreezeLifted");
+      return isLifted === true && resourceNameOf(spec.resource) === name;
+    });
+  }
+
+  #crdOf(name: string): CustomResourceDefinition | undefined {
+    return this.#world.cluster.etcd.get(`${CRD_PREFIX}${name}`)?.object as unknown as
+      | CustomResourceDefinition
+      | undefined;
+  }
+
+  #violate(violation: string): void {
+    if (!this.#world.isBroken) this.#world.violate(violation);
+  }
+}
+
+/** Users who freeze a CRD, or make a freeze look like one of a run that there never was, lift it themselves. */
+function isForeign(crd: CustomResourceDefinition | undefined): boolean {
+  const freezer = crd && freezerOf(crd.metadata);
+  return freezer?.kind === "other" || (freezer?.kind === "run" && freezer.owner.identity === "nobody");
+}
+
+/** What a user may say in a migration or a StorageState that changes what ksvm believes. */
+function said(object: object | undefined): string {
+  const { metadata, status } = (object ?? {}) as Partial<StorageState>;
+  return JSON.stringify([status ?? {}, metadata?.annotations ?? {}, metadata?.labels ?? {}]);
+}

@@ -1,0 +1,55 @@
+import { holderOf, type Lease } from "../../../src/api/lease.ts";
+import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
+import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import type { ModelRequest } from "../model/types.ts";
+import { ControllerProgram } from "../programs/controller-program.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+const LEASE = `/registry/leases/${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`;
+/** What a leader alone writes: custom resources, CRDs, migrations and StorageStates. */
+const PATHS = /^\/apis\/(sim\.example\.com|apiextensions\.k8s\.io|migration\.k8s\.io)\//;
+/** So long after a user edited the Lease, in milliseconds, two replicas may take themselves for the leader: until the next renewal. */
+const EDITED_MS = 15_000;
+
+/**
+ * Fencing (DESIGN.md, "Two writers"): a replica sends no write of a leader once another one holds the Lease, unless a user edited the
+ * Lease a moment ago or moved the clock of the replica back. It may lift its own freeze then: that is how a leader ends.
+ */
+export class LeaderFenceCheck implements Check {
+  readonly name = "leader fence";
+  readonly #world: World;
+  #editedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(world: World) {
+    this.#world = world;
+    const { cluster, schedule } = world;
+    const edited = (): void => {
+      this.#editedAt = schedule.now;
+    };
+    cluster.etcd.onRestore(edited);
+    cluster.etcd.onRevision(({ key }) => {
+      if (key === LEASE && !isByKsvm()) edited();
+    });
+    cluster.onRequest((request) => this.#sent(request));
+  }
+
+  #sent(request: ModelRequest): void {
+    if (request.method === "GET" || !PATHS.test(request.path) || isHarmless(request)) return;
+    const { cluster, programs, schedule } = this.#world;
+    const sender = programs.find((program) => program?.process.name === request.user);
+    if (!(sender instanceof ControllerProgram) || sender.process.wasSetBack) return;
+    const lease = cluster.etcd.get(LEASE)?.object as unknown as Lease | undefined;
+    const holder = holderOf(lease);
+    if (holder === "" || holder === sender.identity || schedule.now - this.#editedAt < EDITED_MS) return;
+    this.#world.violate(
+      `${request.user} sends ${request.method} ${request.path} as the leader, and "${holder}" holds the Lease`,
+    );
+  }
+}
+
+/** A dry-run, or a freeze that is lifted. */
+function isHarmless({ body, method, query }: ModelRequest): boolean {
+  if (query.has("dryRun")) return true;
+  return method === "PATCH" && body.includes(`"${MIGRATING_ANNOTATION}":null`);
+}

@@ -1,0 +1,73 @@
+import { hasCondition, resourceNameOf, type StorageVersionMigration } from "../../../src/api/migration.ts";
+import type { SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+import { type CrdPast, pastOf, storedUnder } from "./crd-past.ts";
+
+const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
+
+/**
+ * A StorageVersionMigration that ksvm calls Succeeded says what etcd shows at that revision: every object of its CRD is in the
+ * storage version of the generation that the status names, but for those written after a later change of the storage version; and
+ * storedVersions was that version alone at some moment since the migration was created.
+ */
+export class MigratedCheck implements Check {
+  readonly name = "migrated";
+  readonly #world: World;
+
+  constructor(world: World) {
+    const { etcd } = world.cluster;
+    this.#world = world;
+    etcd.onRevision((entry) => {
+      if (entry.key.startsWith(MIGRATIONS) && !entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
+    });
+  }
+
+  #written(etcd: SimEtcd, entry: EtcdEntry): void {
+    const migration = entry.object as unknown as StorageVersionMigration;
+    const before = entry.before?.object as unknown as StorageVersionMigration | undefined;
+    if (!hasCondition(migration, "Succeeded") || (before !== undefined && hasCondition(before, "Succeeded"))) return;
+    const past = pastOf(etcd, resourceNameOf(migration.spec.resource));
+    if (past === undefined) return;
+    const reason = migration.status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
+    const problem =
+      reason === "NothingToDo"
+        ? neverClean(past, entry.createRevision)
+        : notMigrated(etcd, past, { since: entry.createRevision, proven: migration.status?.crd });
+    if (problem !== undefined) {
+      this.#world.violate(`${entry.key} is Succeeded (${reason}) at revision ${entry.modRevision}, and ${problem}`);
+    }
+  }
+}
+
+function notMigrated(
+  etcd: SimEtcd,
+  past: CrdPast,
+  { since, proven = "" }: { readonly since: number; readonly proven: string | undefined },
+): string | undefined {
+  const [uid, generation] = proven.split("/");
+  if (proven === "") return "it names no CRD that was proven";
+  const at = past.states.findIndex((state) => state.generation === Number(generation));
+  // The CRD was deleted and created again since, or etcd was restored from a time before.
+  if (uid !== past.uid || at === -1) return undefined;
+  const { storageVersion } = past.states[at] as CrdPast["states"][number];
+  const changed = past.states.slice(at).find((state) => state.storageVersion !== storageVersion);
+  const others = storedUnder(etcd, past.prefix, changed?.revision).filter(({ version }) => version !== storageVersion);
+  const [first] = others;
+  if (first !== undefined) {
+    return `${others.length} objects are not stored as ${storageVersion}: ${first.key} is ${first.version} since revision ${first.revision}`;
+  }
+  return neverClean(past, since, storageVersion);
+}
+
+/** What the status of the CRD shows: a state is in force until the next one. */
+function neverClean({ states }: CrdPast, since: number, wanted?: string): string | undefined {
+  const seen = states.filter((_, at) => (states[at + 1]?.revision ?? Number.POSITIVE_INFINITY) > since);
+  const isClean = seen.some(({ storageVersion, storedVersions }) => {
+    return storedVersions.join(" ") === (wanted ?? storageVersion);
+  });
+  return isClean
+    ? undefined
+    : `storedVersions was not ${wanted ?? "the storage version"} alone since revision ${since}`;
+}

@@ -1,0 +1,70 @@
+import { resourceNameOf, type StorageState, UNKNOWN_HASH } from "../../../src/api/migration.ts";
+import type { SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+import { pastOf, storedUnder } from "./crd-past.ts";
+
+const STATES = "/registry/migration.k8s.io/storagestates/";
+const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
+/** Longer than from a look at a CRD until what follows from it is written, a request that an API server holds included. */
+const LOOK_MS = 300_000;
+
+/**
+ * A StorageState that ksvm writes names, in `status.persistedStorageVersionHashes`, every version that an object is stored in, but for
+ * objects written after a change of the CRD that it may not have seen yet. What a user wrote into a StorageState or a migration of
+ * the same resource is the user's to answer for.
+ */
+export class StorageStateCheck implements Check {
+  readonly name = "storage states";
+  readonly #world: World;
+  /** When each revision was written. */
+  readonly #times: number[] = [];
+  /** Resources whose StorageState or migrations say what a user wrote. */
+  readonly #tainted = new Set<string>();
+
+  constructor(world: World) {
+    this.#world = world;
+    const { etcd } = world.cluster;
+    etcd.onRevision((entry) => {
+      this.#times[entry.modRevision] = world.schedule.now;
+      if (!entry.key.startsWith(STATES) && !entry.key.startsWith(MIGRATIONS)) return;
+      if (!isByKsvm()) this.#noteUser(entry);
+      else if (entry.key.startsWith(STATES) && !entry.isDeleted) this.#written(etcd, entry);
+    });
+  }
+
+  #noteUser({ before, isDeleted, object }: EtcdEntry): void {
+    const isSaid = (one: typeof object | undefined): string =>
+      JSON.stringify([one?.["status"], one?.metadata.annotations, one?.metadata.labels]);
+    if (isDeleted || isSaid(before?.object) === isSaid(object)) return;
+    this.#tainted.add(resourceNameOf((object as unknown as StorageState).spec.resource));
+  }
+
+  #written(etcd: SimEtcd, { key, modRevision, object }: EtcdEntry): void {
+    const state = object as unknown as StorageState;
+    const { persistedStorageVersionHashes: persisted = [UNKNOWN_HASH] } = state.status ?? {};
+    const { name } = state.metadata;
+    const past = persisted.includes(UNKNOWN_HASH) || this.#tainted.has(name) ? undefined : pastOf(etcd, name);
+    if (past === undefined) return;
+    const since = this.#world.schedule.now - LOOK_MS;
+    const isNew = ({ revision }: { readonly revision: number }): boolean => (this.#times[revision] ?? 0) >= since;
+    const [created] = past.states;
+    if (created === undefined || isNew(created)) return;
+    const changed = past.states.find((one, at) => {
+      return isNew(one) && one.storageVersion !== past.states[at - 1]?.storageVersion;
+    });
+    // A version that was never listed is what a late write of an earlier CRD of this name left.
+    const isListed = (version: string): boolean => past.states.some((one) => one.storedVersions.includes(version));
+    const missing = storedUnder(etcd, past.prefix, changed?.revision).filter(
+      ({ version }) => isListed(version) && !persisted.includes(past.hashOf(version)),
+    );
+    const [first] = missing;
+    if (first !== undefined) {
+      this.#world.violate(
+        `${key} says at revision ${modRevision} that objects are stored as [${persisted.join(", ")}], and ${first.key} is ` +
+          `${first.version} (${past.hashOf(first.version)}) since revision ${first.revision}`,
+      );
+    }
+  }
+}

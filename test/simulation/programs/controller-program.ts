@@ -1,0 +1,158 @@
+import { type Logger, pino } from "pino";
+import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
+import { WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../../src/api/names.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../../src/certs/ensure-options.ts";
+import { observeRequests } from "../../../src/controller/observe-requests.ts";
+import type { MachineParts } from "../../../src/controller/machine-parts.ts";
+import { serve } from "../../../src/controller/serve.ts";
+import { CONTROLLER_DEFAULTS, type ControllerSettings } from "../../../src/controller/settings.ts";
+import { KsvmError, messageOf } from "../../../src/errors.ts";
+import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
+import { Metrics } from "../../../src/observability/metrics.ts";
+import { type HealthCheck, runChecks } from "../../../src/observability/health.ts";
+import { DEFAULT_INTERVAL_MS } from "../../../src/trigger/heartbeat-limit.ts";
+import { SimProcess } from "../world/sim-process.ts";
+import type { World } from "../world/world.ts";
+import type { Program } from "./started-program.ts";
+
+/** The groups that the model has of its own: in most worlds only custom resources are looked after. */
+const BUILT_IN_GROUPS = [
+  "",
+  "admissionregistration.k8s.io",
+  "apiextensions.k8s.io",
+  "apiregistration.k8s.io",
+  "apps",
+  "coordination.k8s.io",
+  "discovery.k8s.io",
+  "events.k8s.io",
+  "rbac.authorization.k8s.io",
+  "storage.k8s.io",
+];
+
+/** What `ksvm controller` has by default; the serving certificate is the business of others. */
+export function controllerSettings(runs: RunSettings, trigger: "on" | "off"): ControllerSettings {
+  const { concurrentMigrations, certDir, healthHost, healthPort, webhookHost, webhookPort } = CONTROLLER_DEFAULTS;
+  return {
+    namespace: SYSTEM_NAMESPACE,
+    webhook: { host: webhookHost, port: webhookPort, certificates: "files", certDir, drainMs: 15_000 },
+    certificates: {
+      namespace: SYSTEM_NAMESPACE,
+      service: WEBHOOK_SERVICE,
+      clusterDomain: "cluster.local",
+      extraNames: [],
+      caLifetimeMs: 86_400_000,
+      servingLifetimeMs: 86_400_000,
+      renewBefore: 0.5,
+      apiServerDwellMs: 1_000,
+      replicaDwellMs: 1_000,
+      secret: WEBHOOK_SECRET,
+      webhookConfiguration: WEBHOOK_NAME,
+      timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
+    },
+    health: { host: healthHost, port: healthPort },
+    runs: { ...runs, options: { ...runs.options, leaseNamespace: SYSTEM_NAMESPACE } },
+    concurrentMigrations,
+    trigger: trigger === "on" ? { intervalMs: DEFAULT_INTERVAL_MS, excludedGroups: BUILT_IN_GROUPS } : undefined,
+  };
+}
+
+/** What a {@link ControllerProgram} is started with. */
+export interface ControllerProgramOptions {
+  /** Unique; the API servers take it for the user. */
+  readonly name: string;
+  readonly settings: ControllerSettings;
+}
+
+/** How a replica ended. */
+export type ControllerEnd = "crash" | "stopped" | { readonly error: unknown };
+
+/** One replica of `ksvm controller` in a process of its own, that listens nowhere. */
+export class ControllerProgram implements Program {
+  readonly process: SimProcess;
+  /** Of its own for each process. */
+  readonly identity: string;
+  /** It works for as long as it runs. */
+  readonly isAtRest = true;
+  readonly #world: World;
+  readonly #settings: ControllerSettings;
+  readonly #stop = new AbortController();
+  #liveness: readonly HealthCheck[] = [];
+  #end: ControllerEnd | undefined;
+
+  constructor(world: World, { name, settings }: ControllerProgramOptions) {
+    this.#world = world;
+    this.#settings = settings;
+    this.identity = `${name}_1`;
+    this.process = new SimProcess(world.schedule, name);
+    this.process.onCrash(() => {
+      this.#end ??= "crash";
+    });
+    void this.#begin();
+  }
+
+  /** `undefined` while it runs. */
+  get end(): ControllerEnd | undefined {
+    return this.#end;
+  }
+
+  get endText(): string | undefined {
+    return typeof this.#end === "object" ? messageOf(this.#end.error) : this.#end;
+  }
+
+  /** SIGTERM. */
+  interrupt(): void {
+    this.process.reach(() => this.#stop.abort(new KsvmError("Interrupted", "Interrupted by SIGTERM")));
+  }
+
+  /** What `/livez` finds wrong; `undefined` where nothing. */
+  problem(): string | undefined {
+    const { passed, report } = runChecks("livez", this.#liveness);
+    return passed ? undefined : report;
+  }
+
+  async #begin(): Promise<void> {
+    const end = await this.#run();
+    this.#end ??= end;
+    this.#world.tell(this.process.name, `ended: ${this.endText}`);
+  }
+
+  async #run(): Promise<ControllerEnd> {
+    const { clock } = this.process;
+    const metrics = new Metrics();
+    const client = this.#world.cluster.clientOf(this.process, { observer: observeRequests(metrics) });
+    try {
+      await serve({
+        client,
+        clock,
+        metrics,
+        logger: this.#logger(),
+        settings: this.#settings,
+        identity: this.identity,
+        signal: this.#stop.signal,
+        machine: this.#machine(),
+      });
+      return "stopped";
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  /** Nothing listens; the freeze is guarded by a policy of each run. */
+  #machine(): MachineParts {
+    return {
+      startHealth: ({ liveness }) => {
+        this.#liveness = liveness;
+        return Promise.resolve({ url: "http://sim", close: () => Promise.resolve() });
+      },
+      openWebhook: () => ({
+        ready: () => undefined,
+        run: (signal) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true })),
+      }),
+    };
+  }
+
+  #logger(): Logger {
+    const options = { level: "info", base: null, timestamp: false, serializers: { err: messageOf } };
+    return pino(options, { write: (line) => this.#world.tell(this.process.name, line.slice(1, -2)) });
+  }
+}
