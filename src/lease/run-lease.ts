@@ -109,6 +109,25 @@ export class RunLease {
   }
 
   /**
+   * Renews, however lately that was done. To be awaited right before a write that rests on what this run wrote before: where etcd
+   * was restored from a backup in between, that is gone, and the resourceVersion of an object that the backup has as well says
+   * nothing.
+   * @param retrier as {@link confirm} has it
+   * @throws as {@link confirm}; {KsvmError} OwnershipLost as well where the Lease went back in time.
+   */
+  async renew(signal: AbortSignal, retrier: Retrier = this.#options.retrier): Promise<void> {
+    await this.#retry({ retrier, signal }, async () => {
+      let isRenewed = false;
+      while (!isRenewed) {
+        isRenewed = await untilAborted(this.#held.renew(), signal).then(
+          () => true,
+          (error: unknown) => this.#afterRefusal(error, signal).then(() => false),
+        );
+      }
+    });
+  }
+
+  /**
    * An API server that has just started knows no roles yet, and a proxy may have no API server behind it: a 401, a 403 or
    * a 404 that does not name the Lease is final once it has lasted.
    */

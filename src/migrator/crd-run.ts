@@ -206,7 +206,9 @@ export class CrdRun {
   }
 
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
+    const { retrier, signal } = this.#context;
     return pruneStoredVersions(this.#context, {
+      renewLease: () => this.#parts.lease.renew(signal, retrier),
       expected,
       monitor,
       proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#crdName)),

@@ -14,6 +14,8 @@ export interface PruneOptions {
   readonly monitor: CrdMonitor;
   /** Repeats convergence and the proof of the freeze on every live API server; throws where either fails. */
   readonly proveAgain: () => Promise<void>;
+  /** Renews the Lease of the run, which shows that etcd still has what this run wrote. */
+  readonly renewLease: () => Promise<void>;
 }
 
 /** What came of pruning. */
@@ -35,12 +37,15 @@ const MAX_CONFLICTS = 10;
  * @throws {KsvmError} whatever broke the expectation, or the client's fence throws; PruneFailed where the API server does not take the write.
  */
 export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<Pruned> {
-  const { name, storageVersion } = options.expected;
+  const { name } = options.expected;
   for (let conflicts = 0; conflicts <= MAX_CONFLICTS; conflicts++) {
     await options.proveAgain();
     const crd = await readCrd(context, name);
     await options.monitor.verifyUpTo(crd, context.signal);
-    if (isClean(crd) || (await writeStoredVersions(context, crd, storageVersion))) {
+    if (isClean(crd)) {
+      await options.renewLease();
+    }
+    if (isClean(crd) || (await writeStoredVersions(context, crd, options))) {
       return { storedVersions: await readBack(context, options.expected), crd: specKeyOf(crd.metadata) };
     }
   }
@@ -51,17 +56,24 @@ export async function pruneStoredVersions(context: RunContext, options: PruneOpt
   );
 }
 
-/** `false` if another client wrote the CRD since it was read. */
+/**
+ * `false` if another client wrote the CRD since it was read. Each attempt renews the Lease first: etcd may have been restored from
+ * a backup in which the CRD is as it is now, and the objects are not.
+ */
 async function writeStoredVersions(
   { client, retrier, signal }: RunContext,
   crd: CustomResourceDefinition,
-  storageVersion: string,
+  { expected: { storageVersion }, renewLease }: PruneOptions,
 ): Promise<boolean> {
   const { name, uid, resourceVersion } = crd.metadata;
   const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion] } };
   const options = { subresource: "status", fieldManager: CRD_FIELD_MANAGER, signal };
+  const write = async (): Promise<unknown> => {
+    await renewLease();
+    return client.patch(CRDS, { name }, { type: MERGE_PATCH, body }, options);
+  };
   try {
-    await retrier.run(() => client.patch(CRDS, { name }, { type: MERGE_PATCH, body }, options), signal);
+    await retrier.run(write, signal);
     return true;
   } catch (error) {
     if (isConflict(error)) {

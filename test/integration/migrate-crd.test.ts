@@ -69,6 +69,8 @@ parallel("F5: pruning by hand without a migration makes objects unreadable: what
   await t.rejects(api.get(kind.resource("v1"), { name: "w0", namespace: "default" }), ApiError);
 });
 
+const nothing = (): Promise<void> => Promise.resolve();
+
 parallel("F23: a prune that the API server answers with 200 and ignores does not count", async (t) => {
   const kind = new TestKind("ignored");
   await cluster.createStale(kind, 0);
@@ -80,7 +82,7 @@ parallel("F23: a prune that the API server answers with 200 and ignores does not
     // Of a run it needs no more; whether it may is not the subject here.
     const context = { client, retrier, signal } as RunContext;
     const monitor = { verifyUpTo: () => Promise.resolve() } as unknown as CrdMonitor;
-    return pruneStoredVersions(context, { expected, monitor, proveAgain: () => Promise.resolve() });
+    return pruneStoredVersions(context, { expected, monitor, proveAgain: nothing, renewLease: nothing });
   };
   await t.rejects(prune(new MainResourceClient(api.transport)), {
     code: "PruneFailed",

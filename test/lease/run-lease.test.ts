@@ -367,3 +367,32 @@ await tap.test("RunLease ends a run when etcd was restored from a backup that wa
   await t.rejects(lease.confirm(never), lost, "what this run rewrote since is in its old version again");
   t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1", "which is as old as the objects");
 });
+
+await tap.test(
+  "RunLease.renew() finds out at once that etcd was restored, however lately it was confirmed",
+  async (t) => {
+    const { clock, lease, server } = await start(t);
+    await lease.saveCheckpoint("page 1");
+    const restore = server.backup();
+    await lease.saveCheckpoint("page 2");
+    restore();
+    await lease.confirm(never);
+    t.pass("nobody can have taken it over yet");
+    const renewed = watch(lease.renew(never));
+    await clock.advance(1_000);
+    t.match(renewed(), { code: "OwnershipLost", message: /restored from a backup/ });
+  },
+);
+
+for (const outage of OUTAGES) {
+  await tap.test(`RunLease.renew() waits while the API server is ${outage}, and then resolves`, async (t) => {
+    const { clock, lease, server } = await start(t);
+    server.state = outage;
+    const renewed = watch(lease.renew(never));
+    await clock.advance(120_000);
+    t.equal(renewed(), "pending");
+    server.state = "up";
+    await clock.advance(60_000);
+    t.equal(renewed(), "done");
+  });
+}
