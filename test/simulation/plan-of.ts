@@ -5,6 +5,7 @@ import { kindOf, momentOf, serverOf } from "./actions/choices.ts";
 import type { Aim } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
+import { installationOf, NOTHING } from "./installations.ts";
 import type { Action, KindPlan, Plan, ProgramPlan } from "./plan.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
@@ -21,7 +22,10 @@ export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const isControlled = oneIn(random, CONTROLLED_IN);
   const isLongAgo = !isControlled && oneIn(random, 10);
+  const runs = isControlled ? replicas(random) : migrations(random);
+  const { actions: starts, programs: installed, ...installation } = isControlled ? NOTHING : installationOf(seed);
   const limits: Limits = {
+    ...installation,
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
     access: oneOf(random, ["each", "each", "sampled"]),
@@ -29,7 +33,7 @@ export function planOf(seed: number): Plan {
       isControlled && oneIn(random, 4)
         ? [kindPlan(random, "widgets"), kindPlan(random, "gadgets")]
         : [kindPlan(random, "widgets")],
-    programs: isControlled ? replicas(random) : runs(random),
+    programs: [...runs, ...installed],
     writeEveryMs: spread(random, 2_000, 60_000),
     ageMs: isLongAgo || oneIn(random, 3) ? OLD_MS + 60_000 : 120_000,
     startAt:
@@ -40,12 +44,14 @@ export function planOf(seed: number): Plan {
   const aimed = oneIn(random, 2) ? aimedActions(random, limits) : [];
   const isAimedAlone = aimed.length > 0 && oneIn(random, 2);
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
-  const actions = [...beginning(random, limits), ...aimed, ...disturbed].toSorted((a, b) => a.at - b.at);
+  const actions = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed].toSorted(
+    (a, b) => a.at - b.at,
+  );
   const { startAt: _, ...rest } = limits;
   return { ...rest, actions };
 }
 
-function runs(random: Random): readonly ProgramPlan[] {
+function migrations(random: Random): readonly ProgramPlan[] {
   const force = oneIn(random, 6);
   return Array.from({ length: oneOf(random, [1, 1, 2]) }, () => ({ run: "migrate", kind: 0, force }));
 }
@@ -54,7 +60,7 @@ function runs(random: Random): readonly ProgramPlan[] {
 function replicas(random: Random): readonly ProgramPlan[] {
   const trigger = oneIn(random, 5) ? "off" : "on";
   const replica: ProgramPlan = { run: "controller", kind: 0, force: false, trigger };
-  const others = oneIn(random, 4) ? runs(random).slice(0, 1) : [];
+  const others = oneIn(random, 4) ? migrations(random).slice(0, 1) : [];
   return [...Array.from({ length: oneOf(random, [2, 2, 3]) }, () => replica), ...others];
 }
 
@@ -72,7 +78,7 @@ function kindPlan(random: Random, plural: string): KindPlan {
  * How most worlds begin: the storage version changes while writes are under way, often on an API server that is slow or late, and
  * the programs start some time after that.
  */
-function beginning(random: Random, limits: Limits): readonly Action[] {
+function beginning(random: Random, limits: Limits, runs: number): readonly Action[] {
   const isLate = oneIn(random, 2);
   const slow = {
     at: oneOf(random, [500, 1_900]),
@@ -87,7 +93,7 @@ function beginning(random: Random, limits: Limits): readonly Action[] {
     ...(oneIn(random, 2) ? [slow] : []),
     ...(isLate ? [actionOf(random, limits, "lag", 1_500)] : []),
     flip,
-    ...limits.programs.map((_, program) => ({
+    ...Array.from({ length: runs }, (_, program) => ({
       at: limits.startAt + Math.round(program * spread(random, 1, 10_000)),
       do: "start",
       program,

@@ -1,3 +1,4 @@
+import type { GuardChoice } from "../../src/freeze/guard.ts";
 import type { RequestMoment } from "./world/request-triggers.ts";
 
 /** A CRD of a simulated cluster, and its objects. */
@@ -15,7 +16,7 @@ export interface KindPlan {
 
 /** What runs in a slot for programs, each time that it is started. */
 export interface ProgramPlan {
-  readonly run: "migrate" | "controller";
+  readonly run: "migrate" | "controller" | "webhook" | "ensureCertificates" | "rotateCertificates";
   /** An index of `plan.kinds`. */
   readonly kind: number;
   readonly force: boolean;
@@ -48,6 +49,10 @@ export interface Plan {
   readonly ageMs?: number;
   /** What runs in the slots for programs. */
   readonly programs: readonly ProgramPlan[];
+  /** What enforces freezes. @default `auto` */
+  readonly guard?: GuardChoice;
+  /** Of the certificates of the webhook, in milliseconds. @default those of a cluster, so that none ends */
+  readonly lifetimes?: { readonly caMs: number; readonly servingMs: number };
   /** Milliseconds from one write of a user to the next, on average. */
   readonly writeEveryMs: number;
   readonly actions: readonly Action[];

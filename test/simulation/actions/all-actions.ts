@@ -1,3 +1,4 @@
+import { forbid } from "./access-actions.ts";
 import type { ActionSort } from "./action-sort.ts";
 import { editLeader } from "./leader-actions.ts";
 import { createMigrations, editMigration, suspendMigration, suspendMigrations } from "./migration-actions.ts";
@@ -6,6 +7,7 @@ import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-acti
 import { disturb } from "./balancer-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
+import { damagePolicy, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
 import { editLease } from "./lease-actions.ts";
 import { writeObject } from "./object-actions.ts";
 import { crash, jump, replace, standStill, start, suspendAll } from "./process-actions.ts";
@@ -40,6 +42,11 @@ export const ACTIONS: readonly ActionSort[] = [
   editLeader,
   editStorageState,
   replace,
+  forbid,
+  damagePolicy,
+  foreignPolicy,
+  damageWebhook,
+  deleteSecret,
 ];
 
 const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));

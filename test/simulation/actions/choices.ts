@@ -30,7 +30,9 @@ export function serverOf(random: Random, { servers }: Limits): number {
   return Math.floor(random() * servers);
 }
 
-/** A slot of a program. */
+/** A slot of a program: mostly one of a run. */
 export function programOf(random: Random, { programs }: Limits): number {
-  return Math.floor(random() * programs.length);
+  const runs = programs.filter(({ run }) => run === "migrate").length;
+  const isOfRun = random() < 2 / 3 && runs > 0;
+  return Math.floor(random() * (isOfRun ? runs : programs.length));
 }

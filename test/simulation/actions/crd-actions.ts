@@ -25,11 +25,12 @@ export const annotate = sort<{
   name: "annotate",
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
-    how: oneOf(random, ["freeze", "unfreeze", "takeOwner", "nonsense", "label"]),
+    how: oneOf(random, ["freeze", "freezeAsKsvm", "unfreeze", "takeOwner", "nonsense", "label"]),
   }),
   text({ kind, how }, names) {
     const deed = {
       freeze: "freezes",
+      freezeAsKsvm: "freezes, with the value of ksvm,",
       unfreeze: "lifts the freeze of",
       takeOwner: "removes the owner of the freeze of",
       nonsense: "writes an owner that there never was into the freeze of",

@@ -1,6 +1,8 @@
 import type { BeginCheck } from "./check.ts";
 import { FreezesCheck } from "./freezes-check.ts";
 import { LeftFreezesCheck } from "./left-freezes-check.ts";
+import { FrozenStorageCheck } from "./frozen-storage-check.ts";
+import { PoliciesCheck } from "./policies-check.ts";
 import { RunLeasesCheck } from "./run-leases-check.ts";
 import { ControllersCheck } from "./controllers-check.ts";
 import { LeaderFenceCheck } from "./leader-fence-check.ts";
@@ -19,6 +21,8 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => ToldCheck.of(world),
   (world) => LoadCheck.of(world),
   (world) => new FreezesCheck(world),
+  (world) => new FrozenStorageCheck(world),
+  (world) => new PoliciesCheck(world),
   (world) => new RunLeasesCheck(world),
   (world) => new LeftFreezesCheck(world),
   (world) => new MigratedCheck(world),

@@ -2,6 +2,7 @@ import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } fro
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
 import type { KindPlan } from "../plan.ts";
 import { MigrateProgram } from "../programs/migrate-program.ts";
 import { crdNameOf } from "../world/kinds.ts";
@@ -41,7 +42,8 @@ export class UndisturbedRunCheck implements Check {
     if (entry === undefined) return;
     const crd = entry.object as unknown as CustomResourceDefinition;
     // Users who freeze a CRD, or make a freeze look like theirs, lift it themselves.
-    const isForeign = freezerOf(crd.metadata)?.kind === "other" || isMadeUp(crd);
+    const guards = POLICIES.flatMap((prefix) => world.cluster.etcd.range(prefix));
+    const isForeign = freezerOf(crd.metadata)?.kind === "other" || isMadeUp(crd) || guards.some(isOthers);
     if (end?.kind !== "result") {
       if (!isForeign) world.violate(`liveness: an undisturbed run ends with ${endText}`);
       return;
@@ -51,9 +53,14 @@ export class UndisturbedRunCheck implements Check {
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined && !isForeign) {
       world.violate("freeze: one is left after an undisturbed run");
     }
-    const policies = POLICIES.flatMap((prefix) => world.cluster.etcd.range(prefix)).map(({ key }) => key);
-    if (policies.length > 0 && !isForeign) world.violate(`freeze: ${policies[0]} is left after an undisturbed run`);
+    const [left] = guards;
+    if (left !== undefined && !isForeign) world.violate(`freeze: ${left.key} is left after an undisturbed run`);
   }
+}
+
+/** A policy that a user has made, which a restore brought back. */
+function isOthers({ object }: EtcdEntry): boolean {
+  return object.metadata.annotations?.[OWNER_ANNOTATION] === undefined;
 }
 
 /** An owner that a user wrote, of a run that there never was. */

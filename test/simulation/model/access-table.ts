@@ -15,6 +15,8 @@ export interface AccessRequest {
 /** What users may not do: everything that matches all fields that are named. What no rule matches is allowed. */
 export interface DenyRule {
   readonly user?: string;
+  /** How the names of the users begin that it is about. */
+  readonly userPrefix?: string;
   readonly verb?: string;
   readonly group?: string;
   readonly resource?: string;
@@ -36,7 +38,9 @@ export function assertAllowed(rules: readonly DenyRule[], request: AccessRequest
 
 /** @throws {Refusal} 403 in the words of the authorizer */
 export function assertPathAllowed(rules: readonly DenyRule[], user: string, path: string): void {
-  const isDenied = rules.some((rule) => rule.path === path && (rule.user ?? user) === user);
+  const isDenied = rules.some(
+    (rule) => rule.path === path && (rule.user ?? user) === user && user.startsWith(rule.userPrefix ?? ""),
+  );
   if (!isDenied) return;
   const message = `forbidden: User ${JSON.stringify(user)} cannot get path ${JSON.stringify(path)}`;
   throw new Refusal({ code: 403, reason: "Forbidden", details: {}, message });
@@ -45,9 +49,10 @@ export function assertPathAllowed(rules: readonly DenyRule[], user: string, path
 /** Whether no rule denies it. */
 export function isAllowed(rules: readonly DenyRule[], request: AccessRequest): boolean {
   return !rules.some(
-    ({ group, namespace, path, resource, subresource, user, verb }) =>
+    ({ group, namespace, path, resource, subresource, user, userPrefix = "", verb }) =>
       path === undefined &&
       (user ?? request.user) === request.user &&
+      request.user.startsWith(userPrefix) &&
       (verb ?? request.verb) === request.verb &&
       (group ?? request.group) === request.group &&
       (resource ?? request.resource) === request.resource &&

@@ -19,6 +19,8 @@ interface Rule {
 export interface Hook {
   readonly name: string;
   readonly url: string;
+  /** Base64 of PEM; `undefined` where it is not set. */
+  readonly caBundle: string | undefined;
   readonly rules: readonly Rule[];
   readonly matchConditions: readonly { readonly expression: string }[];
   readonly isIgnoredOnFailure: boolean;
@@ -143,6 +145,7 @@ function hookOf(hook: ModelHook): Hook {
     matchConditions,
     timeoutSeconds,
     url: hookUrlOf(clientConfig),
+    caBundle: clientConfig.caBundle,
     isIgnoredOnFailure: failurePolicy === "Ignore",
     isDryRunSafe: sideEffects === "None" || sideEffects === "NoneOnDryRun",
   };

@@ -114,7 +114,8 @@ async function call(context: ServerContext, hook: Hook, what: Admitted): Promise
   }
   const uid = context.etcd.nextId();
   const url = `${hook.url}?timeout=${hook.timeoutSeconds}s`;
-  const answer = await context.io.callWebhook(url, JSON.stringify(reviewOf(uid, what)), hook.timeoutSeconds * 1_000);
+  const review = JSON.stringify(reviewOf(uid, what));
+  const answer = await context.io.callWebhook(url, review, hook.timeoutSeconds * 1_000, hook.caBundle);
   let problem: string;
   if ("error" in answer) {
     problem = `failed to call webhook: Post ${JSON.stringify(url)}: ${answer.error}`;

@@ -137,6 +137,8 @@ export interface HookClientConfig {
     readonly path?: string;
     readonly port?: number;
   };
+  /** Base64 of PEM. */
+  readonly caBundle?: string;
 }
 
 /** The URL of a webhook, as errors name it. */

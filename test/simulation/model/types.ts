@@ -45,8 +45,8 @@ export type WebhookAnswer = { readonly status: number; readonly body: string } |
 export interface ModelIo {
   /** Awaited at each of these points. The simulation decides how long; a server that crashed never goes on. */
   hold(point: HoldPoint): Promise<void>;
-  /** Calls a webhook, admission or conversion, at this URL. */
-  callWebhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer>;
+  /** Calls a webhook, admission or conversion, at this URL. @param caBundle that of an admission webhook, base64 of PEM */
+  callWebhook(url: string, body: string, timeoutMs: number, caBundle?: string): Promise<WebhookAnswer>;
 }
 
 /** The clock of one API server. */

@@ -1,8 +1,10 @@
 import type { ProgramPlan } from "../plan.ts";
 import type { World } from "../world/world.ts";
+import { CertsProgram } from "./certs-program.ts";
 import { ControllerProgram, controllerSettings } from "./controller-program.ts";
 import { MigrateProgram } from "./migrate-program.ts";
 import type { Program } from "./started-program.ts";
+import { WebhookProgram } from "./webhook-program.ts";
 
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
 export function startProgram(
@@ -17,5 +19,10 @@ export function startProgram(
       return new MigrateProgram(world, { name, kind: kindPlan, force });
     case "controller":
       return new ControllerProgram(world, { name, settings: controllerSettings(world.settings, trigger ?? "on") });
+    case "webhook":
+      return new WebhookProgram(world, name);
+    case "ensureCertificates":
+    case "rotateCertificates":
+      return new CertsProgram(world, { name, rotates: run === "rotateCertificates" });
   }
 }

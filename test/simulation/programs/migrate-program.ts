@@ -92,7 +92,9 @@ export class MigrateProgram implements Program {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#world.tell(this.process.name, `ended: ${this.endText}`);
-    for (const witness of this.#witnesses) witness.ended(end.kind === "result" ? end.result : undefined);
+    for (const witness of this.#witnesses) {
+      witness.ended(end.kind === "result" ? end.result : undefined, this.endText ?? "");
+    }
   }
 
   async #run(): Promise<ProgramEnd> {

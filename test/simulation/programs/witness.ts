@@ -13,6 +13,9 @@ export interface StartedMigration {
 /** Follows what one `ksvm migrate` tells. */
 export interface Witness {
   told(event: MigrationEvent): void;
-  /** @param result `undefined` where an error or a crash ended it */
-  ended(result: MigrationResult | undefined): void;
+  /**
+   * @param result `undefined` where an error or a crash ended it
+   * @param how in words: `crash`, the outcome, or the message of the error
+   */
+  ended(result: MigrationResult | undefined, how: string): void;
 }

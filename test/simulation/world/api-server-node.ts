@@ -11,7 +11,7 @@ import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../mod
 import type { Peer } from "./network.ts";
 import { spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
-import { SimProcess } from "./sim-process.ts";
+import { SimProcess, timeOf } from "./sim-process.ts";
 
 /** What an API server ends a request after, in milliseconds (`--request-timeout`). */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -50,6 +50,17 @@ export interface ServerBuild {
   readonly encryption: Encryption;
 }
 
+/** Which API server calls a webhook, as far as TLS goes. */
+export interface WebhookCaller {
+  /** Base64 of PEM: what it trusts. */
+  readonly caBundle: string | undefined;
+  /**
+   * Milliseconds since the Unix epoch. Not by its own clock: one that is wrong by more than a few minutes trusts no certificate,
+   * of whichever webhook, and that shows nothing.
+   */
+  readonly now: number;
+}
+
 /** What an {@link ApiServerNode} is made of. */
 export interface ApiServerNodeOptions {
   readonly schedule: Schedule;
@@ -60,7 +71,7 @@ export interface ApiServerNodeOptions {
   /** How it is started. */
   readonly build: ServerBuild;
   /** Calls a webhook, as `ModelIo` has it. */
-  readonly callWebhook: (url: string, body: string, timeoutMs: number) => Promise<WebhookAnswer>;
+  readonly callWebhook: (url: string, body: string, caller: WebhookCaller) => Promise<WebhookAnswer>;
 }
 
 /** One API server of the model in a process of its own, that takes its time. */
@@ -90,7 +101,7 @@ export class ApiServerNode implements Peer {
       isPrompt: false,
       io: {
         hold: (point) => this.#hold(point),
-        callWebhook: (hook, body, timeoutMs) => this.#webhook(hook, body, timeoutMs),
+        callWebhook: (hook, body, timeoutMs, caBundle) => this.#webhook(hook, body, timeoutMs, caBundle),
       },
     });
     this.api.renewLease();
@@ -140,10 +151,11 @@ export class ApiServerNode implements Peer {
     });
   }
 
-  async #webhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer> {
+  async #webhook(url: string, body: string, timeoutMs: number, caBundle?: string): Promise<WebhookAnswer> {
     const { promise: timeUp, resolve } = Promise.withResolvers<WebhookAnswer>();
     const cancel = this.process.clock.timer(timeoutMs, () => resolve({ error: "context deadline exceeded" }));
-    const answer = await Promise.race([timeUp, this.#options.callWebhook(url, body, timeoutMs)]);
+    const caller = { caBundle, now: timeOf(this.#options.schedule) };
+    const answer = await Promise.race([timeUp, this.#options.callWebhook(url, body, caller)]);
     cancel();
     return new Promise((come) => this.process.reach(() => come(answer)));
   }

@@ -2,11 +2,12 @@ import type { Random } from "../../chaos/random.ts";
 import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
 import { type RequestObserver, Transport } from "../../../src/kube/transport.ts";
+import type { DenyRule } from "../model/access-table.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import { RELEASE_1_36 } from "../model/resource-table.ts";
 import { PLAIN_TEXT } from "../model/server-context.ts";
-import { ApiServerNode, type ServerBuild } from "./api-server-node.ts";
+import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-server-node.ts";
 import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
@@ -51,8 +52,8 @@ export interface ClientOptions {
 /** What is done to requests of ksvm on their way; `undefined` lets one pass. */
 export type Interference = (user: string, request?: ModelRequest) => Fate["kind"] | FalseAnswer | undefined;
 
-/** A webhook: what it answers to a body. */
-export type SimWebhook = (body: string) => Promise<WebhookAnswer>;
+/** A webhook: what it answers to a body, and to whom. */
+export type SimWebhook = (body: string, caller: WebhookCaller) => Promise<WebhookAnswer>;
 
 /** A cluster: one etcd, API servers that come and go, a balancer before them, webhooks. */
 export class SimCluster {
@@ -71,6 +72,7 @@ export class SimCluster {
   readonly #options: SimClusterOptions;
   readonly #network: Network;
   readonly #nodes: ApiServerNode[] = [];
+  #denied: readonly DenyRule[] = [];
 
   constructor(options: SimClusterOptions) {
     this.#options = options;
@@ -93,6 +95,16 @@ export class SimCluster {
   /** Has `told` hear of each request of a client, as it is sent. */
   onRequest(told: (request: ModelRequest, server: string, fate: Fate) => void): void {
     this.#onRequest.push(told);
+  }
+
+  /** What users may not do, by the RBAC of the cluster. */
+  get denied(): readonly DenyRule[] {
+    return this.#denied;
+  }
+
+  set denied(rules: readonly DenyRule[]) {
+    this.#denied = rules;
+    for (const { api } of this.nodes) api.denied = rules;
   }
 
   /** Those that are there now, whether they answer or not. */
@@ -162,19 +174,20 @@ export class SimCluster {
       name: `server-${slot}`,
       url: urlOf(slot),
       build: this.builds.get(slot) ?? DEFAULT_BUILD,
-      callWebhook: (url, body) => this.#callWebhook(url, body),
+      callWebhook: (url, body, caller) => this.#callWebhook(url, body, caller),
     });
+    node.api.denied = this.#denied;
     this.#nodes[slot] = node;
     this.#writeEndpoints();
   }
 
-  async #callWebhook(url: string, body: string): Promise<WebhookAnswer> {
+  async #callWebhook(url: string, body: string, caller: WebhookCaller): Promise<WebhookAnswer> {
     const { schedule, streams } = this.#options;
     const random = streams("webhooks");
     await schedule.wait(spread(random, 0.2, 5));
     const webhook = this.webhooks.get(url.split("?")[0] ?? url);
     if (webhook === undefined) return { error: "dial tcp: connect: connection refused" };
-    const answer = await webhook(body);
+    const answer = await webhook(body, caller);
     await schedule.wait(spread(random, 0.2, 5));
     return answer;
   }

@@ -4,6 +4,11 @@ import type { Schedule } from "./schedule.ts";
 /** 2026-01-01T00:00:00Z: when each simulated world begins. */
 const EPOCH_MS = Date.UTC(2026, 0, 1);
 
+/** What a clock shows that is right, in milliseconds since the Unix epoch. */
+export function timeOf({ now }: Pick<Schedule, "now">): number {
+  return EPOCH_MS + now;
+}
+
 /**
  * One process of a simulated world: what happens to it happens at its pace. It may stand still and go on, and it may crash; then
  * nothing reaches it any more. Its clock of the day may be wrong, and its machine may be suspended.
@@ -14,6 +19,7 @@ export class SimProcess {
   #isAlive = true;
   #isPaused = false;
   #wasSetBack = false;
+  #pausedAt = 0;
   /** What came while it stood still, in order. */
   #held: (() => void)[] = [];
   /** How far its clock of the day is off, in milliseconds. */
@@ -47,6 +53,11 @@ export class SimProcess {
     return this.#wasSetBack;
   }
 
+  /** For how many milliseconds it stands still by now. */
+  get pausedMs(): number {
+    return this.#isPaused ? this.#schedule.now - this.#pausedAt : 0;
+  }
+
   /** Calls `run` in this process: now, once it goes on, or never where it has crashed. */
   reach(run: () => void): void {
     if (!this.#isAlive) return;
@@ -76,6 +87,7 @@ export class SimProcess {
 
   /** Has it stand still, as by SIGSTOP: its clocks go on. */
   pause(): void {
+    if (!this.#isPaused) this.#pausedAt = this.#schedule.now;
     this.#isPaused = true;
   }
 

@@ -1,4 +1,4 @@
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import { MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
 import { collectionOf, crdNameOf, crdOf, GROUP, objectOf, resourceOf, versionsOf } from "./kinds.ts";
@@ -13,7 +13,7 @@ const MERGE = "application/merge-patch+json";
 const NONSENSE = '{"watermark":"1","storageVersion":"v1"}';
 
 /** How a user edits the metadata of a CRD. */
-export type CrdEdit = "freeze" | "unfreeze" | "takeOwner" | "nonsense" | "label";
+export type CrdEdit = "freeze" | "freezeAsKsvm" | "unfreeze" | "takeOwner" | "nonsense" | "label";
 
 /** How a user edits the Lease of a run. */
 export type LeaseEdit = "delete" | "steal" | "checkpoint" | "forge";
@@ -67,6 +67,7 @@ export class UserActions {
     }
     const annotations = {
       freeze: { [MIGRATING_ANNOTATION]: "by-hand" },
+      freezeAsKsvm: { [MIGRATING_ANNOTATION]: MIGRATING_VALUE },
       unfreeze: { [MIGRATING_ANNOTATION]: null },
       takeOwner: { [OWNER_ANNOTATION]: null },
       nonsense: { [OWNER_ANNOTATION]: '{"lease":"kube-system/other","identity":"nobody","since":"yesterday"}' },
@@ -123,6 +124,20 @@ export class UserActions {
         ? { spec: { holderIdentity: "another", renewTime: null } }
         : { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: how === "forge" ? this.#forged(kind) : NONSENSE } } };
     return this.send("PATCH", path, patch, MERGE);
+  }
+
+  /** Changes fields of an object. */
+  merge(path: string, patch: object): Promise<Answered | undefined> {
+    return this.send("PATCH", path, patch, MERGE);
+  }
+
+  /** Does something until it is done, or there is nothing left to do it to; not for ever. */
+  async until(act: () => Promise<Answered | undefined>, pause: () => Promise<void>): Promise<void> {
+    for (let tries = 0; tries < 100; tries++) {
+      const answer = await act();
+      if (answer?.status === 200 || answer?.status === 404) return;
+      await pause();
+    }
   }
 
   /** The checkpoint that there is, with a watermark that leaves every object out. */

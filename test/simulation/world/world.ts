@@ -49,11 +49,13 @@ export class World {
   #startedAt = 0;
   #starts = 0;
   #isCalm = false;
+  #calmAt = Number.POSITIVE_INFINITY;
 
   constructor({ plan, settings, startProgram }: WorldOptions) {
     this.#startProgram = startProgram;
     this.plan = plan;
-    this.settings = settings;
+    const { guard = settings.options.guard } = plan;
+    this.settings = { ...settings, options: { ...settings.options, guard } };
     this.streams = streamsOf(plan.seed ^ 0x5eed);
     this.schedule = new Schedule(this.streams("order"));
     const { access, servers } = plan;
@@ -85,6 +87,11 @@ export class World {
   /** Whether all disturbances are over. */
   get isCalm(): boolean {
     return this.#isCalm;
+  }
+
+  /** When they were over; `Infinity` before that. */
+  get calmAt(): number {
+    return this.#calmAt;
   }
 
   kindAt(index: number): KindPlan | undefined {
@@ -134,7 +141,9 @@ export class World {
   calm(): void {
     this.tell("world", "all disturbances are over");
     this.#isCalm = true;
+    this.#calmAt = this.schedule.now;
     this.cluster.interference = () => undefined;
+    this.cluster.denied = [];
     this.triggers.disarm();
     for (const node of this.cluster.nodes) {
       node.slownessMs = 0;

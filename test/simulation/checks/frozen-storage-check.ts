@@ -1,0 +1,133 @@
+import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
+import { storageVersionsOf } from "../../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import { ADMISSION_PREFIXES } from "../model/admission-registry.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { currentWriter } from "../world/api-server-node.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+
+/** A freeze that is on, as etcd tells of it. */
+interface Freeze {
+  /** The process or the user that put it on, or edited one of its annotations last. */
+  readonly by: string;
+  readonly at: number;
+  /** Whether the run has said since that every API server denies a change of the storage version. */
+  isProven: boolean;
+}
+
+/** A guard that others wrote so shortly before may be in force still, or not yet, on API servers that are late. */
+const LATE_MS = 600_000;
+/** What a run that does not get on may keep its freeze for after that: to lift it, and for proof and convergence before it. */
+const SLACK_MS = 300_000;
+const LOOK_EVERY_MS = 60_000;
+
+/**
+ * What a freeze is for, and what it must not become. While a run rests on its freeze the storage version stays, unless others
+ * write what guards it. One that others put on is not touched, whoever ksvm takes for its owner. And once nobody disturbs a run
+ * that does not get on, it takes its freeze off after `--max-freeze-idle`.
+ */
+export class FrozenStorageCheck implements Check {
+  readonly name = "frozen storage";
+  readonly #world: World;
+  readonly #freezes = new Map<string, Freeze>();
+  /** When others wrote a policy, a binding or the configuration of a webhook last. */
+  #guardWrittenAt = Number.NEGATIVE_INFINITY;
+  /** When a program got on last. */
+  readonly #progress = new Map<string, number>();
+
+  constructor(world: World) {
+    this.#world = world;
+    const { etcd } = world.cluster;
+    etcd.onRevision((entry) => this.#written(entry));
+    etcd.onRestore(() => {
+      this.#freezes.clear();
+      this.#guardWrittenAt = world.schedule.now;
+    });
+    world.witnesses.push(({ name }) => ({
+      told: (event) => this.#told(name, event),
+      ended: () => undefined,
+    }));
+    this.#lookAgain();
+  }
+
+  #told(program: string, event: MigrationEvent): void {
+    if (event.type !== "retrying" && event.type !== "lagging") this.#progress.set(program, this.#world.schedule.now);
+    if (event.type !== "converged") return;
+    for (const freeze of this.#freezes.values()) if (freeze.by === program) freeze.isProven = true;
+  }
+
+  #written(entry: EtcdEntry): void {
+    if (entry.key.startsWith(CRD_PREFIX)) {
+      this.#crdWritten(entry.key.slice(CRD_PREFIX.length), entry);
+    } else if (isByKsvm()) {
+      this.#progress.set(currentWriter() ?? "", this.#world.schedule.now);
+    } else if (ADMISSION_PREFIXES.some((prefix) => entry.key.startsWith(prefix))) {
+      this.#guardWrittenAt = this.#world.schedule.now;
+    }
+  }
+
+  #crdWritten(name: string, { object, before, isDeleted }: EtcdEntry): void {
+    const after = object as unknown as CustomResourceDefinition;
+    const earlier = before?.isDeleted === false ? (before.object as unknown as typeof after) : undefined;
+    if (isDeleted || earlier?.metadata.uid !== after.metadata.uid) this.#freezes.delete(name);
+    if (isDeleted || earlier === undefined) return;
+    const freeze = this.#freezes.get(name);
+    this.#judgeStorage(freeze, earlier, after);
+    if (marksOf(earlier) === marksOf(after)) return;
+    const isSame = valueOf(earlier) === valueOf(after);
+    if (!isSame) this.#judgeFreeze(name, freeze);
+    const isOthers = freeze !== undefined && !freeze.by.startsWith("ksvm");
+    // A run that ends takes its owner off a freeze that another client put in the place of its own.
+    if (valueOf(after) === undefined) this.#freezes.delete(name);
+    else if (!isSame || !isOthers || !isByKsvm()) this.#freezes.set(name, this.#begun());
+  }
+
+  #begun(): Freeze {
+    return { by: currentWriter() ?? "an API server", at: this.#world.schedule.now, isProven: false };
+  }
+
+  #judgeStorage(freeze: Freeze | undefined, before: CustomResourceDefinition, after: CustomResourceDefinition): void {
+    const [from, to] = [storageVersionsOf(before).join(), storageVersionsOf(after).join()];
+    if (from === to || freeze?.isProven !== true || this.#guardWrittenAt > freeze.at - LATE_MS) return;
+    const what = `changed the storage version of ${after.metadata.name} from ${from} to ${to}`;
+    this.#violate(`${currentWriter()} ${what} while ${freeze.by} rests on its freeze`);
+  }
+
+  #judgeFreeze(name: string, freeze: Freeze | undefined): void {
+    if (!isByKsvm() || freeze === undefined || freeze.by.startsWith("ksvm")) return;
+    this.#violate(`${currentWriter()} took off or changed the freeze that ${freeze.by} put on ${name}`);
+  }
+
+  #lookAgain(): void {
+    const { schedule } = this.#world;
+    schedule.in(LOOK_EVERY_MS, () => {
+      if (this.#world.isCalm) this.#judgeIdle(schedule.now);
+      this.#lookAgain();
+    });
+  }
+
+  #judgeIdle(now: number): void {
+    const { calmAt, programs, settings } = this.#world;
+    const allowedMs = settings.options.maxFreezeIdleMs + SLACK_MS;
+    for (const [name, { at, by }] of this.#freezes) {
+      const since = Math.max(at, calmAt, this.#progress.get(by) ?? 0);
+      const lives = programs.some((program) => program?.process.name === by && !program.isAtRest);
+      if (lives && now - since > allowedMs) this.#violate(`${by} keeps that of ${name}, and does not get on`);
+    }
+  }
+
+  #violate(text: string): void {
+    this.#world.violate(`freeze: ${text}`);
+  }
+}
+
+function valueOf({ metadata: { annotations } }: CustomResourceDefinition): string | undefined {
+  return annotations?.[MIGRATING_ANNOTATION];
+}
+
+function marksOf(crd: CustomResourceDefinition): string {
+  return JSON.stringify([valueOf(crd), crd.metadata.annotations?.[OWNER_ANNOTATION]]);
+}

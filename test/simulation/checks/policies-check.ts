@@ -1,0 +1,90 @@
+import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { currentWriter } from "../world/api-server-node.ts";
+import { crdNameOf } from "../world/kinds.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+import type { Check } from "./check.ts";
+import { LeaseHolders } from "./lease-holders.ts";
+
+/** A policy or a binding that guards one CRD. */
+interface Guard {
+  /** Who created it. */
+  readonly creator: string;
+  /** The process of ksvm that wrote it last; `undefined` where none did. */
+  readonly writer: string | undefined;
+  readonly at: number;
+}
+
+const PREFIXES = ["/registry/validatingadmissionpolicies/", "/registry/validatingadmissionpolicybindings/"];
+
+/**
+ * The policies and bindings of runs at every revision: ksvm writes and deletes none of others, and none of a run that lives, by
+ * another run. One that
+ * ends takes its own away, or says that it could not.
+ */
+export class PoliciesCheck implements Check {
+  readonly name = "policies";
+  readonly #world: World;
+  readonly #leases: LeaseHolders;
+  readonly #guards = new Map<string, Guard>();
+  /** CRDs by the keys of their policies and bindings. */
+  readonly #crds = new Map<string, string>();
+  readonly #failedCleanups = new Set<string>();
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#leases = new LeaseHolders(world);
+    for (const kind of world.plan.kinds) {
+      for (const prefix of PREFIXES) this.#crds.set(`${prefix}${policyGuardOf(crdNameOf(kind)).name}`, crdNameOf(kind));
+    }
+    const { etcd } = world.cluster;
+    etcd.onRevision((entry) => this.#crds.has(entry.key) && this.#written(entry));
+    // Who wrote what comes back is not known any more.
+    etcd.onRestore(() => this.#guards.clear());
+    world.witnesses.push(({ name }) => ({
+      told: (event) => {
+        if (event.type === "warning" && event.message.startsWith("Cannot remove")) this.#failedCleanups.add(name);
+      },
+      ended: (_, how) => this.#ended(name, how),
+    }));
+  }
+
+  #written({ key, isDeleted, before }: EtcdEntry): void {
+    const writer = currentWriter() ?? "an API server";
+    const crd = this.#crds.get(key) ?? "";
+    const guard = this.#guards.get(key);
+    if (isByKsvm() && guard !== undefined && before?.isDeleted === false) this.#judge(key, guard, { writer, crd });
+    if (isDeleted) {
+      this.#guards.delete(key);
+      return;
+    }
+    const isNew = before === undefined || before.isDeleted;
+    const creator = isNew ? writer : (guard?.creator ?? "unknown");
+    this.#guards.set(
+      key,
+      isByKsvm() ? { creator, writer, at: this.#world.schedule.now } : { ...NOBODY, ...guard, creator },
+    );
+  }
+
+  #judge(key: string, { at, creator, writer: owner }: Guard, { crd, writer }: { crd: string; writer: string }): void {
+    if (owner === undefined && creator !== "unknown") {
+      this.#violate(`"${writer}" wrote or deleted ${key}, which ${creator} created`);
+    } else if (owner !== undefined && owner !== writer && this.#leases.isHeldBy(owner, crd, at)) {
+      this.#violate(`"${writer}" wrote or deleted ${key} of ${owner}, which holds the Lease`);
+    }
+  }
+
+  #ended(program: string, how: string): void {
+    if (how === "crash" || this.#failedCleanups.has(program) || how.includes("Cannot remove")) return;
+    for (const [key, { writer }] of this.#guards) {
+      if (writer !== program || this.#leases.isTakenFrom(program, this.#crds.get(key) ?? "")) continue;
+      this.#violate(`${program} ended and left ${key}: ${how}`);
+    }
+  }
+
+  #violate(text: string): void {
+    this.#world.violate(`policy: ${text}`);
+  }
+}
+
+const NOBODY = { writer: undefined, at: 0 };

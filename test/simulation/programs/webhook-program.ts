@@ -1,0 +1,74 @@
+import { keepCertificates } from "../../../src/certs/keep-certificates.ts";
+import { replicaLoops } from "../../../src/controller/replica-loops.ts";
+import { CONTROLLER_DEFAULTS } from "../../../src/controller/settings.ts";
+import { WebhookPart } from "../../../src/controller/webhook-part.ts";
+import { Metrics } from "../../../src/observability/metrics.ts";
+import type { ServingCertificate } from "../../../src/webhook/serving-certificate.ts";
+import { SimProcess } from "../world/sim-process.ts";
+import { REPLICA_PORT } from "../world/webhook-service.ts";
+import type { World } from "../world/world.ts";
+import { certificateSettings, certificateTools, SILENT } from "./certificate-tools.ts";
+import { installedIn } from "./installed-webhook.ts";
+import type { Program } from "./started-program.ts";
+
+/** Nothing reads what they count, and to make them takes as long as a small world. */
+const metrics = new Metrics();
+/** A pod that crashed is started again after this time, in milliseconds. */
+const RESTART_MS = 10_000;
+
+/**
+ * A replica of the installed webhook: it answers reviews, and keeps the configuration. Each keeps the certificates as well, as
+ * the replica that leads does: several at once are what leaders that change, the Job and the CronJob come to.
+ */
+export class WebhookProgram implements Program {
+  readonly process: SimProcess;
+  readonly isAtRest = true;
+  readonly endText = undefined;
+  readonly #stop = new AbortController();
+
+  constructor(world: World, name: string) {
+    const process = new SimProcess(world.schedule, name);
+    const { service } = installedIn(world);
+    const host = addressOf(name);
+    const { signal } = this.#stop;
+    this.process = process;
+    const client = world.cluster.clientOf(process);
+    let certificate: ServingCertificate | undefined;
+    const part = new WebhookPart({
+      client,
+      clock: process.clock,
+      logger: SILENT,
+      metrics,
+      settings: {
+        certificates: certificateSettings(world),
+        webhook: { host, port: REPLICA_PORT, certificates: "own", certDir: CONTROLLER_DEFAULTS.certDir, drainMs: 0 },
+      },
+      progressOf: () => undefined,
+      loops: replicaLoops(process.clock, { runs: world.settings }),
+      startServer: async (options) => {
+        ({ certificate } = options);
+        const ready = (): string | undefined => options.certificate.unusable() ?? options.lacking?.();
+        return { url: `https://${host}:${REPLICA_PORT}`, port: REPLICA_PORT, ready, close: async () => undefined };
+      },
+    });
+    service.add({ process, host, certPem: () => certificate?.current?.certPem, ready: () => part.ready() });
+    void part.run(signal);
+    void keepCertificates(certificateTools(world, process, { client, signal }));
+    process.onCrash(() => {
+      world.schedule.in(RESTART_MS, () => {
+        const slot = world.programs.indexOf(this);
+        if (slot >= 0) world.start(slot);
+      });
+    });
+  }
+
+  interrupt(): void {
+    this.#stop.abort();
+  }
+}
+
+/** Of a pod: no two have had the same. @param name as in `ksvm-0-12` */
+function addressOf(name: string): string {
+  const start = Number(name.split("-").at(-1));
+  return `10.244.${start >> 8}.${start & 255}`;
+}
