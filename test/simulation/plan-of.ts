@@ -22,8 +22,11 @@ export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const isControlled = oneIn(random, CONTROLLED_IN);
   const isLongAgo = !isControlled && oneIn(random, 10);
+  const isAimed = oneIn(random, 2);
   const runs = isControlled ? replicas(random) : migrations(random);
   const { actions: starts, programs: installed, ...installation } = isControlled ? NOTHING : installationOf(seed);
+  // What is aimed at pages and writes needs some of them.
+  const objects: Objects = isAimed && !isControlled ? [8, 36] : [1, 30];
   const limits: Limits = {
     ...installation,
     seed,
@@ -31,18 +34,18 @@ export function planOf(seed: number): Plan {
     access: oneOf(random, ["each", "each", "sampled"]),
     kinds:
       isControlled && oneIn(random, 4)
-        ? [kindPlan(random, "widgets"), kindPlan(random, "gadgets")]
-        : [kindPlan(random, "widgets")],
+        ? [kindPlan(random, "widgets", objects), kindPlan(random, "gadgets", objects)]
+        : [kindPlan(random, "widgets", objects)],
     programs: [...runs, ...installed],
     writeEveryMs: spread(random, 2_000, 60_000),
-    ageMs: isLongAgo || oneIn(random, 3) ? OLD_MS + 60_000 : 120_000,
+    ageMs: isLongAgo || oneIn(random, isAimed ? 2 : 4) ? OLD_MS + 60_000 : 120_000,
     startAt:
       isControlled && oneIn(random, 2)
         ? EARLY
-        : FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 20_000, 70_000, 300_000])),
+        : FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 10_000, 70_000, 300_000])),
   };
-  const aimed = oneIn(random, 2) ? aimedActions(random, limits) : [];
-  const isAimedAlone = aimed.length > 0 && oneIn(random, 2);
+  const aimed = isAimed ? aimedActions(random, limits) : [];
+  const isAimedAlone = isAimed && oneIn(random, 2);
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const actions = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed].toSorted(
     (a, b) => a.at - b.at,
@@ -50,6 +53,9 @@ export function planOf(seed: number): Plan {
   const { startAt: _, ...rest } = limits;
   return { ...rest, actions };
 }
+
+/** At the least and at the most. */
+type Objects = readonly [number, number];
 
 function migrations(random: Random): readonly ProgramPlan[] {
   const force = oneIn(random, 6);
@@ -64,13 +70,13 @@ function replicas(random: Random): readonly ProgramPlan[] {
   return [...Array.from({ length: oneOf(random, [2, 2, 3]) }, () => replica), ...others];
 }
 
-function kindPlan(random: Random, plural: string): KindPlan {
+function kindPlan(random: Random, plural: string, objects: Objects): KindPlan {
   const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];
   return {
     plural,
     versions,
     createdIn: oneOf(random, versions.slice(0, -1)),
-    objects: Math.floor(spread(random, 1, 30)),
+    objects: Math.floor(spread(random, ...objects)),
   };
 }
 
@@ -111,21 +117,19 @@ function disturbances(random: Random, limits: Limits): readonly Action[] {
   return Array.from({ length: count }, () => actionOf(random, limits, oneOf(random, sorts)));
 }
 
-/** What happens close to the moments that matter. */
+/** What happens close to the moments that matter: often at the beginning and once more. */
 function aimedActions(random: Random, limits: Limits): readonly Action[] {
-  const chosen = oneIn(random, 3) ? [aimOf(random, limits, BEGINNINGS), aimOf(random, limits, AIMS)] : [];
-  const others = Array.from({ length: chosen.length > 0 ? 0 : oneOf(random, [1, 1, 2]) }, () =>
-    aimOf(random, limits, oneIn(random, 4) ? BEGINNINGS : AIMS),
-  );
-  return [...chosen, ...others].flatMap((aim) => aim.choose(random, limits));
+  const later = Array.from({ length: oneOf(random, [1, 1, 2]) }, () => aimOf(random, limits, AIMS));
+  const beginning = oneIn(random, 2) ? [aimOf(random, limits, BEGINNINGS)] : [];
+  const aims = beginning.length > 0 && oneIn(random, 2) ? beginning : [...beginning, ...later];
+  return aims.flatMap((aim) => aim?.choose(random, limits) ?? []);
 }
 
-function aimOf(random: Random, limits: Limits, aims: readonly Aim[]): Aim {
+/** `undefined` where none suits. */
+function aimOf(random: Random, limits: Limits, aims: readonly Aim[]): Aim | undefined {
   const suited = aims.filter(({ suits }) => suits?.(limits) ?? true);
-  return oneOf(
-    random,
-    suited.flatMap((aim) => Array<Aim>(aim.weight ?? 1).fill(aim)),
-  );
+  const tickets = suited.flatMap((aim) => Array<Aim>(aim.weight ?? 1).fill(aim));
+  return tickets[Math.floor(random() * tickets.length)];
 }
 
 function actionOf(random: Random, limits: Limits, name: string, at = momentOf(random, limits)): Action {

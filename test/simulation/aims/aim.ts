@@ -30,7 +30,7 @@ const MOMENTS: readonly (readonly [RequestKind, number])[] = [
   ["version", 60],
   ["firstPage", 2],
   ["nextPage", 4],
-  ["write", 30],
+  ["write", 12],
   ["checkpoint", 4],
   ["prune", 1],
   ["prune", 1],
@@ -51,7 +51,7 @@ export function lateMoment(random: Random): RequestMoment {
 
 const LATE: readonly (readonly [RequestKind, number])[] = [
   ["nextPage", 4],
-  ["write", 30],
+  ["write", 12],
   ["checkpoint", 4],
   ["prune", 1],
   ["prune", 1],

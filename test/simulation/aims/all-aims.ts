@@ -2,6 +2,7 @@ import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
 import { kindOf, programOf, serverOf } from "../actions/choices.ts";
 import { actionSort } from "../actions/all-actions.ts";
+import { backupAgeOf } from "../actions/etcd-actions.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { RequestMoment } from "../world/request-triggers.ts";
@@ -36,7 +37,7 @@ const BETWEEN: readonly ((random: Random, limits: Limits, on: RequestMoment) => 
     ];
   },
   (random, limits, on) => [after(limits, on, 100, { do: "editLease", kind: kindOf(random, limits), how: "forge" })],
-  (random, limits, on) => [after(limits, on, 100, { do: "restore", ageMs: Math.round(spread(random, 100, 90_000)) })],
+  (random, limits, on) => [after(limits, on, 100, { do: "restore", ageMs: backupAgeOf(random) })],
   (_, limits, on) => [after(limits, on, 100, { do: "compact" })],
 ];
 
@@ -141,9 +142,7 @@ export const AIMS: readonly Aim[] = [
   },
   {
     name: "etcd is restored",
-    choose: (random, limits) => [
-      after(limits, anyMoment(random), 0, { do: "restore", ageMs: Math.round(spread(random, 100, 120_000)) }),
-    ],
+    choose: (random, limits) => [after(limits, anyMoment(random), 0, { do: "restore", ageMs: backupAgeOf(random) })],
   },
   {
     name: "a balancer answers",

@@ -2,20 +2,24 @@ import type { Random } from "../../chaos/random.ts";
 import { serverOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
-import type { Aim } from "./aim.ts";
+import { after, type Aim } from "./aim.ts";
 
 /** A stamp that is so old ends the wait for late writes: the settle time, and the margin for wrong clocks. */
 export const OLD_MS = 990_000;
 
+/** Late writes are still under way when a program starts that early. */
+const SOON_MS = 12_000;
+
 /** What has begun before the storage version changes, in milliseconds since the world was set up. */
 const BEFORE = { slow: 1_000, stop: 1_900 };
 
-/** An API server has writes of the old version under way when the storage version changes. */
-function writesUnderWay(random: Random, server: number): Action & { readonly server: number } {
-  const holdMs = Math.round(spread(random, 5_000, 60_000));
-  return { at: BEFORE.slow, do: "slow", server, ms: 120_000, holdMs, writes: 10 } as Action & {
-    readonly server: number;
-  };
+/**
+ * An API server has writes of the old version under way when the storage version changes. By then it is as quick as others, so that
+ * the change itself is not late.
+ */
+function writesUnderWay(random: Random, server: number): Action {
+  const holdMs = Math.round(spread(random, 20_000, 60_000));
+  return otherwise(BEFORE.slow, { do: "slow", server, ms: 950, holdMs, writes: 24 });
 }
 
 function otherwise(at: number, action: Readonly<Record<string, unknown>> & Pick<Action, "do">): Action {
@@ -27,6 +31,7 @@ export const BEGINNINGS: readonly Aim[] = [
   {
     name: "the clock of the API servers was behind when the storage version changed",
     weight: 2,
+    suits: ({ startAt }) => startAt <= SOON_MS,
     choose(random, { servers, startAt }) {
       // A stamp may lie by less than the margin; beyond that nothing is promised.
       const byMs = Math.round(spread(random, 70_000, 880_000));
@@ -40,43 +45,58 @@ export const BEGINNINGS: readonly Aim[] = [
     },
   },
   {
-    name: "an API server hung since before the storage version changed, long ago",
+    name: "an API server hung since before the storage version changed, long ago, and goes on after a run began",
     weight: 2,
     suits: ({ startAt }) => startAt > OLD_MS,
     choose(random, limits) {
       const server = serverOf(random, limits);
-      const ms = Math.max(1_000, Math.round(limits.startAt + spread(random, 1_000, 100_000) - 30_000));
+      const ms = Math.round(limits.startAt + spread(random, 1_000, 100_000)) - BEFORE.stop;
       return [
-        { ...writesUnderWay(random, server), ms },
-        otherwise(BEFORE.stop, { do: "stopServer", server, how: oneOf(random, ["pause", "suspend"]), ms }),
+        writesUnderWay(random, server),
+        otherwise(BEFORE.stop, { do: "stopServer", server, how: oneOf(random, ["pause", "suspend", "suspend"]), ms }),
       ];
     },
   },
   {
-    name: "an API server followed a change of long ago a moment ago",
+    name: "an API server follows a change of long ago after a run began",
     weight: 2,
     suits: ({ startAt }) => startAt > OLD_MS,
     choose(random, limits) {
       const server = serverOf(random, limits);
-      const byMs = Math.round(limits.startAt + spread(random, 1_000, 150_000) - 61_000);
-      const slow = {
-        ...writesUnderWay(random, server),
-        at: Math.round(limits.startAt + spread(random, 100, 90_000) - 60_000),
-      };
-      return [otherwise(BEFORE.stop, { do: "lag", server, of: "crds", byMs }), slow];
+      const endAt = Math.round(limits.startAt + spread(random, 1_000, 100_000));
+      // From the change on both are behind it by that.
+      const lag = otherwise(BEFORE.stop, { do: "lag", server, of: "crds", byMs: endAt - 2_000 });
+      const slow = { do: "slow", server, ms: 2_900, holdMs: 60_000, writes: 24 };
+      return [lag, otherwise(endAt - 3_000, slow)];
+    },
+  },
+  {
+    name: "an API server is suspended while late writes are waited for",
+    weight: 2,
+    suits: ({ startAt }) => startAt <= SOON_MS,
+    choose(random, limits) {
+      const server = serverOf(random, limits);
+      const at = limits.startAt + Math.round(spread(random, 1_000, 40_000));
+      const ms = Math.round(spread(random, 8_000, 60_000));
+      return [writesUnderWay(random, server), otherwise(at, { do: "stopServer", server, how: "suspend", ms })];
     },
   },
   {
     name: "all machines were suspended after the storage version changed",
-    suits: ({ startAt }) => startAt < 60_000,
-    choose(random, { servers, startAt }) {
-      const slow = writesUnderWay(random, Math.floor(random() * servers));
-      const at = startAt + Math.round(spread(random, 1, 60_000));
-      return [slow, otherwise(at, { do: "suspendAll", ms: Math.round(spread(random, 900_000, 2_400_000)) })];
+    weight: 2,
+    suits: ({ startAt }) => startAt <= SOON_MS,
+    choose(random, limits) {
+      const slow = writesUnderWay(random, Math.floor(random() * limits.servers));
+      const on = {
+        request: oneOf(random, ["takeLease", "freeze", "proof", "readCrd", "discovery", "version"] as const),
+        nth: 1 + Math.floor(random() * 4),
+      };
+      return [slow, after(limits, on, 0, { do: "suspendAll", ms: Math.round(spread(random, OLD_MS, 2_400_000)) })];
     },
   },
   {
     name: "the clock of an API server that answers is ahead",
+    suits: ({ startAt }) => startAt <= SOON_MS,
     choose(random, limits) {
       const slow = writesUnderWay(random, serverOf(random, limits));
       const byMs = Math.round(spread(random, 60_000, 7_200_000));

@@ -73,6 +73,11 @@ export const SETTLING: readonly Mutation[] = [
         from: "    if (this.#hasJumped()) {\n      this.#jumps++;",
         to: "    if (false) {\n      this.#jumps++;",
       },
+      {
+        file: WAIT,
+        from: "    if (this.#hasJumped()) {\n      // Before the wait",
+        to: "    if (false) {\n      // Before the wait",
+      },
     ],
   },
   {

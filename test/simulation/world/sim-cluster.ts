@@ -22,6 +22,12 @@ const SLICE_KEY = "/registry/endpointslices/default/kubernetes";
 /** Others take the address of an API server out of the EndpointSlice so long after it crashed. */
 const ENDPOINT_TTL_MS = 15_000;
 
+/**
+ * How long nothing answers while etcd is restored: by then each process has to renew its Lease before it writes anything.
+ * Stopping API servers and etcd, restoring the data and starting both takes longer.
+ */
+const RESTORE_MS = 12_000;
+
 /** What a {@link SimCluster} is made of. */
 export interface SimClusterOptions {
   readonly schedule: Schedule;
@@ -150,7 +156,7 @@ export class SimCluster {
     for (const node of this.nodes) node.process.crash();
     this.etcd.restore(snapshot);
     for (const slot of this.#nodes.keys())
-      this.#options.schedule.in(1_000, () => this.nodeAt(slot) ?? this.#start(slot));
+      this.#options.schedule.in(RESTORE_MS, () => this.nodeAt(slot) ?? this.#start(slot));
   }
 
   /** A client of a process, whose user is its name. */

@@ -1,0 +1,33 @@
+import tap from "tap";
+import { randomFrom } from "../../chaos/random.ts";
+import { actionSort } from "../actions/all-actions.ts";
+import type { Limits } from "../actions/action-sort.ts";
+import { planOf } from "../plan-of.ts";
+import { REQUEST_KINDS } from "../world/request-kinds.ts";
+import { AIMS } from "./all-aims.ts";
+import { BEGINNINGS } from "./beginnings.ts";
+
+const ALL = [...AIMS, ...BEGINNINGS];
+
+/** Limits of worlds of each sort that plans have. */
+const LIMITS: readonly Limits[] = Array.from({ length: 40 }, (_, seed) => {
+  const { actions, ...plan } = planOf(seed + 1);
+  return { ...plan, startAt: actions.find((action) => action.do === "start")?.at ?? 2_000 };
+});
+
+await tap.test("what an aim is made of is plain JSON, and names actions and requests that there are", async (t) => {
+  t.equal(new Set(ALL.map(({ name }) => name)).size, ALL.length, "each has a name of its own");
+  for (const aim of ALL) {
+    const { name, suits } = aim;
+    const actions = LIMITS.filter((limits) => suits?.(limits) ?? true).flatMap((limits) =>
+      aim.choose(randomFrom(limits.seed), limits),
+    );
+    t.ok(actions.length > 0, name);
+    t.same(JSON.parse(JSON.stringify(actions)), actions, `${name}: JSON`);
+    for (const action of actions) {
+      t.doesNotThrow(() => actionSort(action.do));
+      t.ok(action.on === undefined || REQUEST_KINDS.includes(action.on.request), `${name}: ${action.on?.request}`);
+      t.ok(action.at >= 0 && (action.ms ?? 0) >= 0, `${name}: ${action.at} ${action.ms}`);
+    }
+  }
+});
