@@ -21,10 +21,11 @@ const EARLY = 10;
 export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const isControlled = oneIn(random, CONTROLLED_IN);
-  const isLongAgo = !isControlled && oneIn(random, 10);
   const isAimed = oneIn(random, 2);
   const runs = isControlled ? replicas(random) : migrations(random);
   const { actions: starts, programs: installed, ...installation } = isControlled ? NOTHING : installationOf(seed);
+  // Certificates that nobody renews in time end before such a run begins.
+  const isLongAgo = !isControlled && installation.lifetimes === undefined && oneIn(random, 10);
   // What is aimed at pages and writes needs some of them.
   const objects: Objects = isAimed && !isControlled ? [8, 36] : [1, 30];
   const limits: Limits = {

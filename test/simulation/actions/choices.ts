@@ -36,3 +36,8 @@ export function programOf(random: Random, { programs }: Limits): number {
   const isOfRun = random() < 2 / 3 && runs > 0;
   return Math.floor(random() * (isOfRun ? runs : programs.length));
 }
+
+/** The slots of what migrates. */
+export function runsOf({ programs }: Limits): readonly number[] {
+  return programs.flatMap(({ run }, slot) => (run === "migrate" || run === "controller" ? [slot] : []));
+}

@@ -51,7 +51,10 @@ export const jump = sort<{ readonly program: number; readonly byMs: number }>({
 /** All machines are suspended, as those of a laptop are: their monotonic clocks stand still, and their clocks of the day jump. */
 export const suspendAll = sort<{ readonly ms: number }>({
   name: "suspendAll",
+  // Certificates end in this time, and nobody renews them.
+  suits: ({ lifetimes }) => lifetimes === undefined,
   choose: (random) => ({ ms: Math.round(spread(random, 1_000, 2_400_000)) }),
+  text: () => "all machines are suspended",
   play({ cluster, programs, schedule }, { ms }) {
     const processes = [
       ...programs.flatMap((program) => program?.process ?? []),

@@ -1,6 +1,6 @@
 import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { programOf } from "../actions/choices.ts";
+import { runsOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneOf } from "../world/random-choices.ts";
 import type { RequestKind } from "../world/request-kinds.ts";
@@ -74,6 +74,6 @@ export function held(action: Action, holdMs: number): Action {
 
 /** A program that crashes at a moment and is started again. */
 export function comesBack(random: Random, limits: Limits, on: RequestMoment, backMs: number): readonly Action[] {
-  const program = programOf(random, limits);
+  const program = oneOf(random, runsOf(limits));
   return [after(limits, on, 0, { do: "crash", program }), after(limits, on, backMs, { do: "start", program })];
 }

@@ -1,6 +1,6 @@
 import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { kindOf, programOf, serverOf } from "../actions/choices.ts";
+import { kindOf, runsOf, serverOf } from "../actions/choices.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import { backupAgeOf } from "../actions/etcd-actions.ts";
 import type { Action } from "../plan.ts";
@@ -103,19 +103,24 @@ export const AIMS: readonly Aim[] = [
   {
     name: "a program stands still while another begins",
     weight: 2,
-    suits: ({ programs }) => programs.length > 1,
+    suits: (limits) => runsOf(limits).length > 1,
     choose(random, limits) {
       const on = anyMoment(random);
-      const program = programOf(random, limits);
+      const program = oneOf(random, runsOf(limits));
+      const another = oneOf(
+        random,
+        runsOf(limits).filter((slot) => slot !== program),
+      );
       const ms = Math.round(spread(random, 5_000, 150_000));
       return [
         after(limits, on, 0, { do: "standStill", program, how: oneOf(random, ["pause", "suspend"]), ms }),
-        after(limits, on, spread(random, 1, 20_000), { do: "start", program: 1 - program }),
+        after(limits, on, spread(random, 1, 20_000), { do: "start", program: another }),
       ];
     },
   },
   {
     name: "all machines are suspended",
+    suits: ({ lifetimes }) => lifetimes === undefined,
     choose: (random, limits) => [
       after(limits, anyMoment(random), 0, { do: "suspendAll", ms: Math.round(spread(random, 1_000, 2_400_000)) }),
     ],

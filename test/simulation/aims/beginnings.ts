@@ -84,7 +84,7 @@ export const BEGINNINGS: readonly Aim[] = [
   {
     name: "all machines were suspended after the storage version changed",
     weight: 2,
-    suits: ({ startAt }) => startAt <= SOON_MS,
+    suits: ({ lifetimes, startAt }) => startAt <= SOON_MS && lifetimes === undefined,
     choose(random, limits) {
       const slow = writesUnderWay(random, Math.floor(random() * limits.servers));
       const on = {
