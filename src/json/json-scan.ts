@@ -24,10 +24,10 @@ const PLAIN = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte < 0x20 || byte === QUOTE || byte === BACKSLASH ? 0 : 1,
 );
 const ESCAPED = new Set(bytesOf('"\\/bfnrt'));
-const SIGNS = new Set(bytesOf("+-"));
-const EXPONENTS = new Set(bytesOf("eE"));
-const LITERALS = ["true", "false", "null"].map(bytesOf);
-const [U, MINUS, POINT, ZERO] = bytesOf("u-.0");
+const [TRUE, FALSE, NULL] = ["true", "false", "null"].map(bytesOf) as [Literal, Literal, Literal];
+const [U, MINUS, PLUS, POINT, ZERO, SMALL_E, LARGE_E] = bytesOf("u-+.0eE");
+
+type Literal = readonly number[];
 
 /** Behind the whitespace at `at`, which may be none. */
 export function skipSpace(bytes: Uint8Array, at: number): number {
@@ -73,7 +73,7 @@ export function skipValue(bytes: Uint8Array, at: number, depth = 0): number {
     case OPEN_BRACKET:
       return depth === MAX_DEPTH ? INVALID : skipArray(bytes, at, depth + 1);
     default:
-      return skipLiteral(bytes, at);
+      return skipScalar(bytes, at);
   }
 }
 
@@ -106,12 +106,26 @@ function skipArray(bytes: Uint8Array, at: number, depth: number): number {
   }
 }
 
-function skipLiteral(bytes: Uint8Array, at: number): number {
-  const literal = LITERALS.find(([first]) => first === bytes[at]);
-  if (literal === undefined) {
-    return skipNumber(bytes, at);
+function skipScalar(bytes: Uint8Array, at: number): number {
+  switch (bytes[at]) {
+    case TRUE[0]:
+      return skipLiteral(bytes, at, TRUE);
+    case FALSE[0]:
+      return skipLiteral(bytes, at, FALSE);
+    case NULL[0]:
+      return skipLiteral(bytes, at, NULL);
+    default:
+      return skipNumber(bytes, at);
   }
-  return literal.every((byte, offset) => bytes[at + offset] === byte) ? at + literal.length : INVALID;
+}
+
+function skipLiteral(bytes: Uint8Array, at: number, literal: Literal): number {
+  for (let offset = 1; offset < literal.length; offset++) {
+    if (bytes[at + offset] !== literal[offset]) {
+      return INVALID;
+    }
+  }
+  return at + literal.length;
 }
 
 function skipNumber(bytes: Uint8Array, at: number): number {
@@ -120,8 +134,9 @@ function skipNumber(bytes: Uint8Array, at: number): number {
   if (end !== INVALID && bytes[end] === POINT) {
     end = skipDigits(bytes, end + 1);
   }
-  if (end !== INVALID && EXPONENTS.has(bytes[end] ?? 0)) {
-    end = skipDigits(bytes, SIGNS.has(bytes[end + 1] ?? 0) ? end + 2 : end + 1);
+  if (end !== INVALID && (bytes[end] === SMALL_E || bytes[end] === LARGE_E)) {
+    const sign = bytes[end + 1];
+    end = skipDigits(bytes, sign === PLUS || sign === MINUS ? end + 2 : end + 1);
   }
   return end;
 }

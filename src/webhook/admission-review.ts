@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { type Projection, projectJson } from "../json/json-projection.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
+import { type Projection, type ProjectionBudget, projectJson, prune } from "../json/json-projection.ts";
 import { boolean, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
 
 /** An update of a CRD that the API server asks about. Of both objects only what the freeze rule reads is checked. */
@@ -39,22 +40,38 @@ const REASONS: Readonly<Record<number, string>> = {
 
 const CRD_PROJECTION: Projection = {
   fields: {
-    apiVersion: "all",
-    kind: "all",
-    metadata: { fields: { name: "all", annotations: "all" } },
-    spec: { fields: { versions: { items: { fields: { name: "all", storage: "all" } } } } },
-    status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
+    apiVersion: "scalar",
+    kind: "scalar",
+    metadata: {
+      fields: {
+        name: "scalar",
+        annotations: { fields: { [MIGRATING_ANNOTATION]: "scalar", [OWNER_ANNOTATION]: "scalar" } },
+      },
+    },
+    spec: { fields: { versions: { items: { fields: { name: "scalar", storage: "scalar" } } } } },
+    status: { fields: { conditions: { items: { fields: { type: "scalar", status: "scalar" } } } } },
   },
 };
 
 /** What {@link parseAdmissionReview} looks at of a review; see the checks below. */
 export const REVIEW_PROJECTION: Projection = {
   fields: {
-    apiVersion: "all",
-    kind: "all",
-    request: { fields: { uid: "all", operation: "all", object: CRD_PROJECTION, oldObject: CRD_PROJECTION } },
+    apiVersion: "scalar",
+    kind: "scalar",
+    request: { fields: { uid: "scalar", operation: "scalar", object: CRD_PROJECTION, oldObject: CRD_PROJECTION } },
   },
 };
+
+/**
+ * What may be built of a review: far more than the largest CRD has that an API server takes, and little enough for a body that
+ * was made to use memory. The annotations of an object have at most 256 KiB, which an API server encodes in up to six times that.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go (TotalAnnotationSizeLimitB)
+ */
+export const REVIEW_BUDGET: ProjectionBudget = { maxValues: 50_000, maxBytes: 4 * 1024 * 1024 };
+
+/** Below that JSON.parse is faster, and has little to build (docs/decisions/0012-two-readers-of-reviews.md). */
+const SMALL_REVIEW_BYTES = 128 * 1024;
 
 const checkCrd = shape({
   apiVersion: literal("apiextensions.k8s.io/v1"),
@@ -72,11 +89,18 @@ const checkReview = shape({
 
 /**
  * The body of a review, as far as {@link parseAdmissionReview} looks at it.
- * @throws {SyntaxError} where it is not JSON.
+ * @throws {SyntaxError} where it is not JSON, or nested deeper than any CRD.
+ * @throws {OverBudget} where more of it would be built than {@link REVIEW_BUDGET}.
  */
 export function decodeReview(bytes: Buffer): unknown {
-  const projected = projectJson(bytes, REVIEW_PROJECTION);
-  return projected === undefined ? JSON.parse(bytes.toString()) : projected.value;
+  if (bytes.length < SMALL_REVIEW_BYTES) {
+    return prune(JSON.parse(bytes.toString()), REVIEW_PROJECTION);
+  }
+  const projected = projectJson(bytes, REVIEW_PROJECTION, REVIEW_BUDGET);
+  if (projected === undefined) {
+    throw new SyntaxError("the body is not JSON");
+  }
+  return projected.value;
 }
 
 /**

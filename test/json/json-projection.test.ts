@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import * as fc from "fast-check";
 import tap, { type Test } from "tap";
-import { type Projection, projectJson, prune } from "../../src/json/json-projection.ts";
+import { OverBudget, type Projection, projectJson, prune } from "../../src/json/json-projection.ts";
 import { MAX_DEPTH } from "../../src/json/json-scan.ts";
 
 const PROJECTION: Projection = {
@@ -9,6 +9,7 @@ const PROJECTION: Projection = {
     a: "all",
     b: { fields: { a: "all", c: { items: { fields: { a: "all" } } } } },
     c: { items: { items: "all" } },
+    d: "scalar",
   },
 };
 
@@ -145,13 +146,27 @@ await tap.test("projectJson() leaves to JSON.parse what is nested deeper than it
   t.end();
 });
 
+await tap.test("projectJson() builds no more than its budget, whatever is nested in what", (t) => {
+  const budget = { maxValues: 7, maxBytes: 20 };
+  const read = (text: string): unknown => projectJson(Buffer.from(text), PROJECTION, budget)?.value;
+  t.same(read('{"a":1,"c":[[2],[3]]}'), { a: 1, c: [[2], [3]] }, "four containers, and three scalars of three bytes");
+  t.same(read(`{"a":"${"x".repeat(18)}"}`), { a: "x".repeat(18) });
+  t.same(read(`{"z":[${"{},".repeat(1_000)}0]}`), {}, "what is not kept costs nothing");
+  t.same(read(`{"d":[${"[],".repeat(1_000)}0]}`), { d: [] }, "nothing is built of an array where a scalar is kept");
+  t.throws(() => read(`{"a":"${"x".repeat(19)}"}`), OverBudget);
+  t.throws(() => read('{"c":[[1],[2],[3],[4]]}'), OverBudget);
+  t.throws(() => read(`{${'"d":1,'.repeat(7)}"x":1}`), OverBudget, "a field that another one replaces counts");
+  t.throws(() => read(`{${'"\\u0078":1,'.repeat(7)}"x":1}`), OverBudget, "and so does a key that had to be built");
+  t.end();
+});
+
 function nested(depth: number): Buffer {
   return Buffer.from(`{"a":${"[".repeat(depth)}${"]".repeat(depth)}}`);
 }
 
 // No key with a backslash in it: once V8 13.6 (Node 24) has parsed an object with the key "\\", its JSON.parse may take the
 // key "\n" of the next one for that.
-const key = fc.constantFrom("a", "b", "c", "d", "__proto__", "é", '"', "\n");
+const key = fc.constantFrom("a", "b", "c", "d", "e", "__proto__", "é", '"', "\n");
 const { value: json } = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { depthSize: "medium", withCrossShrink: true },

@@ -1,5 +1,12 @@
 import tap from "tap";
-import { allowed, denied, errored, parseAdmissionReview } from "../../src/webhook/admission-review.ts";
+import {
+  allowed,
+  decodeReview,
+  denied,
+  errored,
+  parseAdmissionReview,
+  REVIEW_BUDGET,
+} from "../../src/webhook/admission-review.ts";
 import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 
 const CRD = crdWith({ annotations: FROZEN, conditions: [{ type: "Established", status: "True" }] });
@@ -91,5 +98,52 @@ await tap.test("the answers echo the uid", (t) => {
     errored("a", 500, "Oh"),
     answer({ allowed: false, status: { code: 500, reason: "InternalError", message: "Oh" } }),
   );
+  t.end();
+});
+
+const LARGE = 200_000;
+const { object: whole } = request as { object: { metadata: object } };
+
+/** A review whose oldObject has more fields, as text; `bytes` of white space make it one that is scanned. */
+function reviewText(oldObject: string, bytes = 0): Buffer {
+  const text = JSON.stringify(withRequest({ oldObject: "OLD" })).replace('"OLD"', oldObject);
+  return Buffer.from(text + " ".repeat(bytes));
+}
+
+await tap.test("decodeReview() keeps the same of a review, however large it is", (t) => {
+  const annotations = { ...FROZEN, other: "x" };
+  const crd = { ...whole, metadata: { ...whole.metadata, annotations, managedFields: [{}] }, extra: [1] };
+  for (const bytes of [0, LARGE]) {
+    const decoded = decodeReview(reviewText(JSON.stringify(crd), bytes)) as { request: { oldObject: object } };
+    t.match(decoded.request.oldObject, { metadata: { annotations: FROZEN } });
+    t.notMatch(decoded.request.oldObject, { metadata: { annotations: { other: "x" } } });
+    t.equal(parseAdmissionReview(decoded).valid, true);
+  }
+  t.end();
+});
+
+await tap.test("decodeReview() builds nothing where a scalar has to be, and refuses the review", (t) => {
+  for (const bytes of [0, LARGE]) {
+    for (const field of ["apiVersion", "kind"]) {
+      const crd = JSON.stringify({ ...whole, [field]: "BOMB" }).replace('"BOMB"', `[${"[],".repeat(100)}[]]`);
+      const decoded = decodeReview(reviewText(crd, bytes)) as { request: { oldObject: object } };
+      t.match(decoded.request.oldObject, { [field]: [] });
+      t.equal(parseAdmissionReview(decoded).valid, false);
+    }
+  }
+  t.end();
+});
+
+await tap.test("decodeReview() refuses a review with more versions, or more text, than any CRD has", (t) => {
+  const versions = `{"spec":{"versions":[${"{},".repeat(REVIEW_BUDGET.maxValues)}{}]}}`;
+  t.throws(() => decodeReview(reviewText(versions)), { name: "OverBudget" });
+  const name = `{"metadata":{"name":"${"x".repeat(REVIEW_BUDGET.maxBytes)}"}}`;
+  t.throws(() => decodeReview(reviewText(name)), { name: "OverBudget" });
+  t.end();
+});
+
+await tap.test("decodeReview() refuses what is nested deeper than any CRD, and never parses it as a whole", (t) => {
+  const deep = `{"spec":${"[".repeat(LARGE)}${"]".repeat(LARGE)}}`;
+  t.throws(() => decodeReview(reviewText(deep)), { name: "SyntaxError" });
   t.end();
 });
