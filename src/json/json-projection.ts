@@ -76,23 +76,34 @@ export function prune(value: unknown, projection: Projection): unknown {
   if (projection === "all") {
     return value;
   }
-  if (projection !== "scalar" && "maxLength" in projection) {
-    return shortText(value, projection);
-  }
-  if (typeof value !== "object" || value === null) {
-    return value;
+  const limit = textIn(projection);
+  if (limit !== undefined) {
+    return shortText(value, limit);
   }
   if (Array.isArray(value)) {
-    return projection !== "scalar" && "items" in projection ? value.map((item) => prune(item, projection.items)) : [];
+    const items = arrayIn(projection)?.items;
+    return items === undefined ? [] : value.map((item) => prune(item, items));
   }
-  return projection !== "scalar" && "fields" in projection
-    ? pruneObject(value as Readonly<Record<string, unknown>>, projection)
-    : {};
+  return typeof value === "object" && value !== null ? pruneObject(value, objectIn(projection)) : value;
 }
 
-function pruneObject(value: Readonly<Record<string, unknown>>, { fields }: ObjectProjection): unknown {
-  const kept = Object.entries(fields).filter(([name]) => Object.hasOwn(value, name));
-  const pruned = kept.map(([name, projection]) => [name, prune(value[name], projection)] as const);
+function textIn(projection: Projection): TextProjection | undefined {
+  return typeof projection === "object" && "maxLength" in projection ? projection : undefined;
+}
+
+function arrayIn(projection: Projection): ArrayProjection | undefined {
+  return typeof projection === "object" && "items" in projection ? projection : undefined;
+}
+
+function objectIn(projection: Projection): ObjectProjection | undefined {
+  return typeof projection === "object" && "fields" in projection ? projection : undefined;
+}
+
+function pruneObject(value: object, projection: ObjectProjection | undefined): unknown {
+  const fields = Object.entries(projection?.fields ?? {}).filter(([name]) => Object.hasOwn(value, name));
+  const pruned = fields.map(
+    ([name, kept]) => [name, prune((value as Readonly<Record<string, unknown>>)[name], kept)] as const,
+  );
   return Object.fromEntries(pruned.filter(([, one]) => one !== undefined));
 }
 
@@ -124,17 +135,17 @@ class ProjectingReader {
     return this.end === INVALID ? undefined : this.#build(at, projection);
   }
 
-  #readContainer(at: number, opening: number, projection: Exclude<Projection, "all">): unknown {
-    if (projection !== "scalar") {
-      if (opening === OPEN_BRACE && "fields" in projection) {
-        return this.#readObject(at, projection);
-      }
-      if (opening === OPEN_BRACKET && "items" in projection) {
-        return this.#readArray(at, projection);
-      }
+  #readContainer(at: number, opening: number, projection: Projection): unknown {
+    const object = opening === OPEN_BRACE ? objectIn(projection) : undefined;
+    if (object !== undefined) {
+      return this.#readObject(at, object);
+    }
+    const array = opening === OPEN_BRACKET ? arrayIn(projection) : undefined;
+    if (array !== undefined) {
+      return this.#readArray(at, array);
     }
     this.end = skipValue(this.#bytes, at);
-    if (projection !== "scalar" && "maxLength" in projection) {
+    if (textIn(projection) !== undefined) {
       return undefined;
     }
     return opening === OPEN_BRACE ? {} : [];
@@ -142,7 +153,7 @@ class ProjectingReader {
 
   /** Builds the value from `at` to the end, unless it is a text that is too long. */
   #build(at: number, projection: Projection): unknown {
-    const limit = typeof projection === "object" && "maxLength" in projection ? projection : undefined;
+    const limit = textIn(projection);
     // The two more are the quotes.
     if (limit !== undefined && this.end - at > limit.maxLength * MAX_UNIT_BYTES + 2) {
       return undefined;
