@@ -36,6 +36,7 @@ export type AuditAnnotations = Readonly<Record<string, string>>;
 const REASONS: Readonly<Record<number, string>> = {
   413: "RequestEntityTooLarge",
   500: "InternalError",
+  503: "ServiceUnavailable",
 };
 
 const CRD_PROJECTION: Projection = {

@@ -12,6 +12,7 @@ import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
 import type { FreezeVerdict, ProgressOf } from "../freeze/freeze-rule.ts";
 import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
+import { BodyBudget } from "./body-budget.ts";
 import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
 import { refusal, type Reviewed, reviewBody } from "./review.ts";
 
@@ -49,12 +50,11 @@ export interface WebhookAppOptions {
  */
 export const DEFAULT_BODY_LIMIT = 16 * 1024 * 1024;
 
-/**
- * 30 seconds: no API server waits longer for the answer of a webhook.
- *
- * https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#timeouts
- */
-export const DEFAULT_BODY_TIMEOUT_MS = 30_000;
+/** 10 seconds: twice the time that an API server waits for an answer of this webhook. */
+export const DEFAULT_BODY_TIMEOUT_MS = 10_000;
+
+/** 32 MiB for all bodies that are being received: two of the largest, or a hundred of the usual size. */
+const BODIES_BUDGET = 32 * 1024 * 1024;
 
 /** The webhook without a port: it never listens by itself. */
 export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstance {
@@ -63,6 +63,7 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
     bodyLimit: options.bodyLimit ?? DEFAULT_BODY_LIMIT,
     bodyTimeoutMs: options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS,
     buffers: new BodyBuffers(),
+    budget: new BodyBudget(BODIES_BUDGET),
   };
   const app = Fastify({
     ...(logger === undefined ? { logger: false } : { loggerInstance: logger }),

@@ -21,6 +21,7 @@ export const STATUS_TEXTS: Readonly<Record<number, string>> = {
   413: "Cannot read the AdmissionReview: it is larger than this webhook reads",
   415: "The content type must be application/json",
   500: "The webhook failed to review the update; its log says why",
+  503: "Cannot read the AdmissionReview: the memory for bodies is used up",
 };
 
 /**

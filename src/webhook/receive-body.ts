@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import type { BodyBudget, HeldBody } from "./body-budget.ts";
 
 /** Limits of {@link receiveBody}. */
 export interface BodyLimits {
@@ -20,9 +21,9 @@ export type ReceivedBody = (
 /** Why no body came; `statusCode` is the HTTP status to answer. */
 export class BodyError extends Error {
   override readonly name = "BodyError";
-  readonly statusCode: 400 | 408 | 413;
+  readonly statusCode: 400 | 408 | 413 | 503;
 
-  constructor(statusCode: 400 | 408 | 413, message: string) {
+  constructor(statusCode: 400 | 408 | 413 | 503, message: string) {
     super(message);
     this.statusCode = statusCode;
   }
@@ -37,21 +38,36 @@ const HEAD_BYTES = 1_024;
  */
 const DISCARDED_LIMITS = 4;
 
+/** What the bodies of a server share. */
+export interface BodyMemory {
+  readonly buffers: BodyBuffers;
+  readonly budget: BodyBudget;
+}
+
 /**
  * Reads the body of a request.
  * @throws {BodyError} 408 where it comes too slowly, 413 where it is larger than anything worth reading to the end, 400
- * where it breaks off.
+ * where it breaks off, 503 where all bodies together need more memory than there is for them.
  */
 export async function receiveBody(
   payload: Readable,
   contentLength: number | undefined,
-  { bodyLimit, bodyTimeoutMs, buffers }: BodyLimits & { readonly buffers: BodyBuffers },
+  { bodyLimit, bodyTimeoutMs, buffers, budget }: BodyLimits & BodyMemory,
 ): Promise<ReceivedBody> {
   const collector = new Collector(contentLength ?? 0, bodyLimit, buffers);
   const { promise, resolve, reject } = Promise.withResolvers<ReceivedBody>();
   const timer = setTimeout(() => reject(new BodyError(408, "the body came too slowly")), bodyTimeoutMs);
+  const held: HeldBody = {
+    get bytes() {
+      return collector.heldBytes;
+    },
+    since: performance.now(),
+    end: () => reject(new BodyError(503, "the memory for bodies is used up")),
+  };
+  budget.add(held);
   const onData = (chunk: Buffer): void => {
     collector.add(chunk);
+    budget.keep(performance.now());
     if (collector.length > DISCARDED_LIMITS * bodyLimit) {
       reject(new BodyError(413, "the body continues far beyond the limit"));
     }
@@ -68,6 +84,7 @@ export async function receiveBody(
     collector.discard();
     throw error;
   } finally {
+    budget.remove(held);
     clearTimeout(timer);
     payload.off("data", onData).off("end", onEnd).off("close", onClose).pause();
   }
@@ -87,8 +104,11 @@ export class BodyBuffers {
     return found ?? Buffer.allocUnsafeSlow(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
   }
 
-  /** Takes one back; it must not be read after that. The largest ones are worth most and stay. */
+  /** Takes one back; it must not be read after that. Of those that are worth keeping the largest ones stay. */
   give(buffer: Buffer): void {
+    if (buffer.length > MAX_KEPT_BYTES) {
+      return;
+    }
     this.#free.push(buffer);
     this.#free.sort((a, b) => a.length - b.length);
     if (this.#free.length > MAX_FREE_BUFFERS) {
@@ -100,6 +120,8 @@ export class BodyBuffers {
 /** Buffers for as many reviews at once, and for those of nearly the same size. */
 const MAX_FREE_BUFFERS = 4;
 const BUFFER_STEP = 256 * 1_024;
+/** Larger ones are for the few reviews that need them, and not for the memory that is used between them. */
+const MAX_KEPT_BYTES = 2 * 1_024 * 1_024;
 
 /** Puts a body together in one buffer, as long as it is within the limit. */
 class Collector {
@@ -128,6 +150,11 @@ class Collector {
       chunk.copy(this.#buffer, this.length);
     }
     this.length = end;
+  }
+
+  /** Bytes in memory: what is announced and has not come takes none. */
+  get heldBytes(): number {
+    return Math.min(this.length, this.#buffer.length);
   }
 
   result(): ReceivedBody {

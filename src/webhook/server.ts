@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyBaseLogger, FastifyInstance } from "fastify";
 import type { Metrics } from "../observability/metrics.ts";
 import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
+import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "./connection-limits.ts";
 import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serving-certificate.ts";
 
 /** Options of {@link startWebhookServer}. */
@@ -15,6 +16,8 @@ export interface WebhookServerOptions
   readonly port: number;
   /** Where the server gets its pair, now and later. Without one it listens, is not ready, and ends every handshake. */
   readonly certificate: ServingCertificate;
+  /** @default {@link DEFAULT_CONNECTION_LIMITS} */
+  readonly connectionLimits?: ConnectionLimits | undefined;
   /** What a server with a certificate still lacks to be ready. @default nothing */
   readonly lacking?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
@@ -106,6 +109,7 @@ class DrainingServer implements WebhookServer {
         this.#server = createServer({ ...TLS, ...TIMEOUTS, requestTimeout }, (request, response) => {
           handler(request, response);
         });
+        limitConnections(this.#server, options.connectionLimits ?? DEFAULT_CONNECTION_LIMITS);
         return this.#server;
       },
     });
