@@ -4,6 +4,7 @@ import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import type { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type BundleHolder, publishedBundleOf } from "./ca-bundle.ts";
+import { purposeProblemOf } from "./serving-purpose.ts";
 import { distrustOf } from "./trust-chain.ts";
 
 /** What a {@link PublishedTrust} needs. */
@@ -14,6 +15,8 @@ export interface PublishedTrustOptions {
    * which cannot be read from here.
    */
   readonly isBundleOptional: boolean;
+  /** The DNS name or IP address by which API servers call. */
+  readonly serverName: string;
   readonly clock: Pick<Clock, "now">;
   readonly logger: Logger;
 }
@@ -21,7 +24,8 @@ export interface PublishedTrustOptions {
 const CONFIGURATION = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
 
 /**
- * Whether a webhook configuration was read from the API server whose caBundle trusts the certificate that is served.
+ * Whether a webhook configuration was read from the API server whose caBundle trusts the certificate that is served, which has to be
+ * valid for the name by which API servers call.
  * Once that was so it stays so: if every replica took itself out of the Service because another client emptied the caBundle, or
  * while a rotation is under way, that would be an outage of its own.
  */
@@ -65,7 +69,7 @@ export class PublishedTrust {
   }
 
   #problem(): string | undefined {
-    const { certificate, clock, isBundleOptional } = this.#options;
+    const { certificate, clock, isBundleOptional, serverName } = this.#options;
     const caBundle = this.#published;
     if (typeof caBundle !== "string") {
       return caBundle.problem;
@@ -73,10 +77,15 @@ export class PublishedTrust {
     if (certificate.current === undefined) {
       return "there is no serving certificate yet";
     }
+    const { certPem } = certificate.current;
+    const purposeProblem = purposeProblemOf(certPem, serverName);
+    if (purposeProblem !== undefined) {
+      return purposeProblem;
+    }
     if (caBundle === "") {
       return isBundleOptional ? undefined : `the caBundle of ${CONFIGURATION} is empty`;
     }
-    const distrust = distrustOf({ caBundle, certPem: certificate.current.certPem, now: clock.now() });
+    const distrust = distrustOf({ caBundle, certPem, now: clock.now() });
     return distrust && `the caBundle of ${CONFIGURATION} does not trust the serving certificate: ${distrust}`;
   }
 

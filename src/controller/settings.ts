@@ -1,4 +1,5 @@
 import type { CertificateSettings } from "../certs/ensure-options.ts";
+import { ALL_ADDRESSES } from "../observability/listen.ts";
 import type { RunSettings } from "../migrator/assemble-run.ts";
 
 /** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */
@@ -10,9 +11,9 @@ export const CONTROLLER_DEFAULTS = {
   /** Where deploy/ mounts a Secret with a serving pair, for `files`. */
   certDir: "/etc/ksvm/tls",
   concurrentMigrations: 1,
-  healthHost: "0.0.0.0",
+  healthHost: ALL_ADDRESSES,
   healthPort: 8080,
-  webhookHost: "0.0.0.0",
+  webhookHost: ALL_ADDRESSES,
   webhookPort: 9443,
 } as const;
 

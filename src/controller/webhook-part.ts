@@ -4,6 +4,7 @@ import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
 import { SecretSource } from "../certs/secret-source.ts";
+import { serverNameOf } from "../certs/service-names.ts";
 import type { Loop } from "../observability/loops.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
@@ -46,7 +47,13 @@ export class WebhookPart {
     this.#certificate = new ServingCertificate({ now: () => options.clock.now() });
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
-    this.#trust = new PublishedTrust({ certificate: this.#certificate, isBundleOptional, clock, logger });
+    this.#trust = new PublishedTrust({
+      certificate: this.#certificate,
+      isBundleOptional,
+      serverName: calledName(settings),
+      clock,
+      logger,
+    });
     this.#keeper = new ConfigurationKeeper({
       client,
       clock,
@@ -133,4 +140,11 @@ export class WebhookPart {
       ? { service: { namespace, name, path: VALIDATE_PATH, port: 443 } }
       : { url: webhook.url };
   }
+}
+
+/** The DNS name or IP address by which API servers call. */
+function calledName({ certificates, webhook }: WebhookPartOptions["settings"]): string {
+  return webhook.url === undefined
+    ? serverNameOf(certificates)
+    : new URL(webhook.url).hostname.replaceAll(/[[\]]/g, "");
 }

@@ -1,7 +1,7 @@
-import type { AddressInfo } from "node:net";
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, LogController } from "fastify";
 import { collectDefaultMetrics, type Registry } from "prom-client";
 import { messageOf } from "../errors.ts";
+import { listenAt } from "./listen.ts";
 
 /** One thing that has to be so. */
 export interface HealthCheck {
@@ -103,10 +103,9 @@ export function addProcessMetrics(registry: Registry): void {
 export async function startHealthServer(options: HealthServerOptions): Promise<HealthServer> {
   const { host, port, ...appOptions } = options;
   const app = buildHealthApp(appOptions);
-  await app.listen({ host, port, listenTextResolver: () => "Listening for probes" });
-  const { port: actualPort } = app.server.address() as AddressInfo;
+  const { authority } = await listenAt(app, { host, port, message: "Listening for probes" });
   return {
-    url: `http://${host.includes(":") ? `[${host}]` : host}:${actualPort}`,
+    url: `http://${authority}`,
     close: () => app.close(),
   };
 }

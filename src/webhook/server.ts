@@ -1,7 +1,7 @@
 import { createServer, type Server, type ServerOptions } from "node:https";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyBaseLogger, FastifyInstance } from "fastify";
+import { listenAt } from "../observability/listen.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
 import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "./connection-limits.ts";
@@ -68,7 +68,8 @@ const KEEP_ALIVE_MS = 120_000;
 /** Milliseconds for the handshake and for the headers of a request, of which there is next to nothing to send. */
 const HEADERS_TIMEOUT_MS = 10_000;
 
-const TLS: ServerOptions = { minVersion: "TLSv1.2" };
+/** Every API server of a Kubernetes release that is supported speaks it. */
+const TLS: ServerOptions = { minVersion: "TLSv1.3" };
 
 const TIMEOUTS: ServerOptions = {
   keepAliveTimeout: KEEP_ALIVE_MS,
@@ -78,7 +79,7 @@ const TIMEOUTS: ServerOptions = {
 };
 
 /**
- * Serves the webhook over TLS 1.2 or newer, as every API server speaks it.
+ * Serves the webhook over TLS 1.3.
  * @throws {Error} of node:net where the address cannot be had
  */
 export async function startWebhookServer(options: WebhookServerOptions): Promise<WebhookServer> {
@@ -122,13 +123,13 @@ class DrainingServer implements WebhookServer {
   async listen(): Promise<void> {
     const { host, port } = this.#options;
     try {
-      await this.#app.listen({ host, port, listenTextResolver: () => "Listening for reviews" });
+      const listening = await listenAt(this.#app, { host, port, message: "Listening for reviews" });
+      this.port = listening.port;
+      this.url = `https://${listening.authority}`;
     } catch (error) {
       this.#unsubscribe();
       throw error;
     }
-    ({ port: this.port } = this.#app.server.address() as AddressInfo);
-    this.url = `https://${host.includes(":") ? `[${host}]` : host}:${this.port}`;
   }
 
   ready(): string | undefined {

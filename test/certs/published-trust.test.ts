@@ -17,11 +17,11 @@ function holder(caBundle: string | undefined, resourceVersion = "1"): BundleHold
   return { metadata: { name: WEBHOOK_NAME, resourceVersion }, webhooks: [{ name: WEBHOOK_NAME, clientConfig }] };
 }
 
-function trusting({ isBundleOptional = false } = {}) {
+function trusting({ isBundleOptional = false, serverName = "localhost" } = {}) {
   const certificate: { current: ServingPair | undefined } = { current: ours.pair };
   const lines: string[] = [];
   const logger = pino({ base: null }, { write: (line: string) => lines.push(line) });
-  const trust = new PublishedTrust({ certificate, isBundleOptional, clock: { now: Date.now }, logger });
+  const trust = new PublishedTrust({ certificate, isBundleOptional, serverName, clock: { now: Date.now }, logger });
   return { trust, certificate, lines };
 }
 
@@ -95,3 +95,15 @@ await tap.test("lacking() lets an empty caBundle pass where it is optional, and 
   trust.saw(holder("", "3"));
   t.equal(trust.lacking(), undefined);
 });
+
+await tap.test(
+  "lacking() says so when the certificate is not valid for the name by which API servers call",
+  async (t) => {
+    const { trust } = trusting({ serverName: "ksvm-webhook.ksvm.svc" });
+    trust.saw(holder(ours.caBundle));
+    t.match(
+      trust.lacking(),
+      /^the serving certificate is not valid for ksvm-webhook\.ksvm\.svc, .*; its names: DNS:localhost/,
+    );
+  },
+);
