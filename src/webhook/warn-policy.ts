@@ -1,17 +1,11 @@
-import {
-  CRD_FIELD_MANAGER,
-  MANAGED_BY,
-  MANAGED_BY_LABEL,
-  MIGRATING_ANNOTATION,
-  OWNER_ANNOTATION,
-} from "../api/names.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
 
 /** Name of the policy and of its binding. */
 export const WARN_POLICY_NAME = "ksvm-unfreeze-warning";
 
-/** Every write of this program to a CRD names its field manager; what it takes off is no surprise to it. */
-const BY_KSVM = `(has(request.options.fieldManager) && request.options.fieldManager == "${CRD_FIELD_MANAGER}")`;
+/** Then nothing is left to migrate, and ksvm itself takes the freeze off. By its field manager it cannot be told: anyone may use the name. */
+const IS_PRUNED = "(has(object.status.storedVersions) && object.status.storedVersions.size() == 1)";
 
 const OWNER = `(${hasAnnotation("oldObject", OWNER_ANNOTATION)} ? oldObject.metadata.annotations["${OWNER_ANNOTATION}"] : "by an unknown owner")`;
 
@@ -24,7 +18,7 @@ const WARNING = [
 ].join(" + ");
 
 /**
- * Warns a user who takes the freeze annotation off a CRD, and leaves it in the audit log. It is a policy and not part of
+ * Warns a user who takes the freeze annotation off a CRD before its storedVersions are pruned, and leaves it in the audit log. It is a policy and not part of
  * the webhook because breaking the glass must work while the webhook is down; it never denies: its actions are to warn
  * and to audit, and where it cannot be evaluated it is ignored.
  */
@@ -48,14 +42,15 @@ export function warnPolicy(): FreezePolicy {
               apiGroups: ["apiextensions.k8s.io"],
               apiVersions: ["v1"],
               operations: ["UPDATE"],
-              resources: ["customresourcedefinitions"],
+              // An update of the status may change annotations as well.
+              resources: ["customresourcedefinitions", "customresourcedefinitions/status"],
               scope: "Cluster",
             },
           ],
         },
         matchConditions: [
           { name: "was-frozen", expression: hasAnnotation("oldObject", MIGRATING_ANNOTATION) },
-          { name: "not-by-ksvm", expression: `!${BY_KSVM}` },
+          { name: "not-pruned-yet", expression: `!${IS_PRUNED}` },
         ],
         validations: [
           {

@@ -15,6 +15,7 @@ import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
+import { serverNameOf } from "../../src/certs/service-names.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { ConfigurationKeeper } from "../../src/webhook/configuration-keeper.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";
@@ -28,7 +29,7 @@ import { TestKind, versionsOf } from "./crd-fixture.ts";
 const logger = pino({ level: "silent" });
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-const { certificate, caBundle, pair } = await issueServing();
+const { certificate, caBundle, pair } = await issueServing(serverNameOf(SETTINGS));
 const serving = { host: "127.0.0.1", certificate, logger, drainMs: 0 };
 const webhook = await startWebhookServer({ ...serving, port: 0, metrics: new Metrics() });
 t.teardown(() => webhook.close());
@@ -217,14 +218,21 @@ await t.test("F31: a migration does not prune while the caBundle stays empty", a
 
 await t.test("a user who takes the freeze off is warned, and not kept from it", async (t) => {
   await keep(t);
-  const kind = await frozen("warned");
+  const kind = new TestKind("warned");
+  await cluster.createStale(kind, 1);
+  await annotate(kind, FREEZE);
   const lift = (query = ""): Promise<string | undefined> => warningOf(`${kind.name}?dryRun=All${query}`, LIFT);
   await eventually(async () => (await lift()) !== undefined, "there is a warning");
   t.match(
     await lift(),
     new RegExp(`the freeze of CustomResourceDefinition ${kind.name} is lifted.*ksvm status ${kind.name}`),
   );
-  t.equal(await lift("&fieldManager=ksvm-freeze"), undefined, "the migration itself is not warned");
+  t.ok(await lift("&fieldManager=ksvm-freeze"), "whatever the field manager is called");
+  const viaStatus = await warningOf(`${kind.name}/status?dryRun=All`, LIFT);
+  t.match(viaStatus, /the freeze of .* is lifted/, "and where the status is updated");
+  const pruned = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
+  await api.patch(CRDS, kind, pruned, { subresource: "status" });
+  t.equal(await lift(), undefined, "nothing is left to migrate");
 });
 
 /** What every replica runs, without anything that leads. It ends with the test. */

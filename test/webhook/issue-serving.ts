@@ -10,10 +10,10 @@ export interface IssuedServing {
   readonly certificate: ServingCertificate;
 }
 
-/** Issues a CA and a serving certificate for localhost and takes it into use. */
-export async function issueServing(): Promise<IssuedServing> {
+/** Issues a CA and a serving certificate for localhost, and further names, and takes it into use. */
+export async function issueServing(...names: readonly string[]): Promise<IssuedServing> {
   const { caPem, ...pair } = await issueSelfSigned({
-    dnsNames: ["localhost"],
+    dnsNames: ["localhost", ...names],
     ipAddresses: ["127.0.0.1"],
     now: new Date(),
     lifetimeMs: 3_600_000,

@@ -1,3 +1,4 @@
+import { printable } from "../render/printable.ts";
 import { certificateStatus } from "../../certs/certificate-status.ts";
 import { systemClock } from "../../clock.ts";
 import { defineCommand } from "../shared/command.ts";
@@ -22,7 +23,7 @@ export const CERTS_STATUS_COMMAND = defineCommand({
     try {
       const status = await certificateStatus(connection.client, { ...flags, clock: systemClock, signal: io.signal });
       const text = flags.output === "json" ? JSON.stringify(status, undefined, 2) : renderCertificates(status);
-      io.stdout.write(`${text}\n`);
+      io.stdout.write(`${printable(text)}\n`);
       return EXIT.done;
     } finally {
       await connection.close();

@@ -1,3 +1,4 @@
+import { oneLine } from "../render/printable.ts";
 import { hostname } from "node:os";
 import { ensureCertificates } from "../../certs/ensure.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure-options.ts";
@@ -73,9 +74,9 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
       signal: io.signal,
       rotateNow,
       wait,
-      onStep: (text) => io.stdout.write(`${text}\n`),
+      onStep: (text) => io.stdout.write(`${oneLine(text)}\n`),
     });
-    io.stdout.write(`${describeResult(result)}\n`);
+    io.stdout.write(`${oneLine(describeResult(result))}\n`);
     return EXIT.done;
   } finally {
     await finder.close();

@@ -120,7 +120,7 @@ async function staleResources(client: ApiClient, { stdout, stderr, signal }: Cli
   const unknown = entries.filter(({ action }) => action === "unknown").map(({ name }) => name);
   const stale = entries.filter(({ action }) => action !== "none" && action !== "unknown").map(({ name }) => name);
   if (unknown.length > 0) {
-    stderr.write(`note: ${leftOutText(unknown, hasStorageStates)}\n`);
+    stderr.write(`note: ${oneLine(leftOutText(unknown, hasStorageStates))}\n`);
   }
   if (stale.length === 0) {
     stdout.write("nothing to do: storedVersions of every CRD is its storage version\n");

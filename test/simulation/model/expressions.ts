@@ -1,5 +1,5 @@
-import { type CustomResourceDefinition, storageVersionsOf } from "../../../src/api/crd.ts";
-import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { type CustomResourceDefinition, storageVersionsOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
 import {
   DENIAL_MESSAGE_EXPRESSION,
   FROZEN_EXPRESSION,
@@ -35,7 +35,7 @@ const EVALUATIONS = new Map<string, Evaluation>([
   [`!(${STORAGE_CHANGED_EXPRESSION})`, (input) => !isStorageChanged(input)],
   [DENIAL_MESSAGE_EXPRESSION, denialOf],
   [WARN.matchConditions[0]?.expression ?? "", ({ oldObject }) => hasFreezeAnnotation(crdOf(oldObject))],
-  [WARN.matchConditions[1]?.expression ?? "", ({ fieldManager }) => fieldManager !== CRD_FIELD_MANAGER],
+  [WARN.matchConditions[1]?.expression ?? "", ({ object }) => storedVersionsOf(crdOf(object)).length !== 1],
   [WARN.validations[0]?.expression ?? "", ({ object }) => MIGRATING_ANNOTATION in (object?.metadata.annotations ?? {})],
   ["true", () => true],
   ["false", () => false],
