@@ -1,5 +1,5 @@
 import type { CertificateSettings } from "../certs/ensure-options.ts";
-import { ALL_ADDRESSES } from "../observability/listen.ts";
+import { ALL_ADDRESSES } from "../serving/listen.ts";
 import type { RunSettings } from "../migrator/assemble-run.ts";
 
 /** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */

@@ -1,7 +1,8 @@
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, LogController } from "fastify";
 import { collectDefaultMetrics, type Registry } from "prom-client";
 import { messageOf } from "../errors.ts";
-import { listenAt } from "./listen.ts";
+import { DEFAULT_CONNECTION_LIMITS, limitConnections } from "../serving/connection-limits.ts";
+import { listenAt } from "../serving/listen.ts";
 
 /** One thing that has to be so. */
 export interface HealthCheck {
@@ -38,6 +39,13 @@ export interface HealthServer {
   close(): Promise<void>;
 }
 
+/** Milliseconds; kubelets wait a second for an answer, and scrapers are asked to come every few seconds. */
+const TIME_LIMITS = {
+  requestTimeout: 10_000,
+  connectionTimeout: 120_000,
+  http: { headersTimeout: 10_000, connectionsCheckingInterval: 5_000 },
+};
+
 /**
  * `/livez`, `/readyz` and `/metrics`, without a port. As at an API server, `?verbose` shows every check, and a failure
  * shows them in any case.
@@ -49,6 +57,7 @@ export function buildHealthApp(options: HealthAppOptions): FastifyInstance {
   const app = Fastify({
     ...(logger === undefined ? { logger: false } : { loggerInstance: logger }),
     logController: new LogController({ disableRequestLogging: true }),
+    ...TIME_LIMITS,
     // Probes keep their connections: they must not hold up the end of the process.
     forceCloseConnections: true,
   });
@@ -103,6 +112,7 @@ export function addProcessMetrics(registry: Registry): void {
 export async function startHealthServer(options: HealthServerOptions): Promise<HealthServer> {
   const { host, port, ...appOptions } = options;
   const app = buildHealthApp(appOptions);
+  limitConnections(app.server, DEFAULT_CONNECTION_LIMITS);
   const { authority } = await listenAt(app, { host, port, message: "Listening for probes" });
   return {
     url: `http://${authority}`,

@@ -1,10 +1,10 @@
 import { createServer, type Server, type ServerOptions } from "node:https";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyBaseLogger, FastifyInstance } from "fastify";
-import { listenAt } from "../observability/listen.ts";
+import { listenAt } from "../serving/listen.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
-import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "./connection-limits.ts";
+import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "../serving/connection-limits.ts";
 import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serving-certificate.ts";
 
 /** Options of {@link startWebhookServer}. */

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import pino from "pino";
 import tap from "tap";
 import { request } from "undici";
@@ -87,4 +89,17 @@ await tap.test("startHealthServer() closes although a probe keeps its connection
   await (await request(`${server.url}/livez`)).body.dump();
   await server.close();
   await t.rejects(request(`${server.url}/livez`));
+});
+
+await tap.test("startHealthServer() ends a request that does not come to its end", async (t) => {
+  const options = { host: "127.0.0.1", port: 0, liveness: [], readiness: [], registry };
+  const server = await startHealthServer(options);
+  t.teardown(() => server.close());
+  const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+  t.teardown(() => socket.destroy());
+  let answer = "";
+  socket.on("data", (chunk: Buffer) => (answer += chunk.toString()));
+  socket.write("GET /livez HTTP/1.1\r\nhost: a\r\n");
+  await once(socket, "close");
+  t.match(answer, /^HTTP\/1.1 408 /);
 });

@@ -1,5 +1,5 @@
 import tap from "tap";
-import { connectionToClose, type OpenConnection } from "../../src/webhook/connection-limits.ts";
+import { connectionToClose, type OpenConnection } from "../../src/serving/connection-limits.ts";
 
 const LIMITS = { total: 5, perAddress: 3 };
 

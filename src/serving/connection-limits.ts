@@ -1,5 +1,5 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Server } from "node:https";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Server as TlsServer } from "node:https";
 import type { Socket } from "node:net";
 
 /** How many connections may be open. */
@@ -47,8 +47,8 @@ export function connectionToClose<T extends OpenConnection>(
   return candidates.find(({ isBusy }) => !isBusy) ?? candidates[0];
 }
 
-/** Keeps the connections of a server within limits, from before the TLS handshake on. */
-export function limitConnections(server: Server, limits: ConnectionLimits): void {
+/** Keeps the connections of a server within limits, from before a TLS handshake on. */
+export function limitConnections(server: Server | TlsServer, limits: ConnectionLimits): void {
   /** By the client's address and port, which a connection and its requests share; in the order in which they were opened. */
   const open = new Map<string, OpenConnection & { readonly socket: Socket }>();
   server.on("connection", (socket: Socket) => {
