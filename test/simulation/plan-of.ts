@@ -1,7 +1,7 @@
 import { type Random, randomFrom } from "../chaos/random.ts";
 import { ACTIONS, actionSort } from "./actions/all-actions.ts";
 import type { Limits } from "./actions/action-sort.ts";
-import { kindOf, momentOf, serverOf } from "./actions/choices.ts";
+import { hasCrd, kindOf, momentOf, serverOf } from "./actions/choices.ts";
 import type { Aim } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
@@ -28,6 +28,7 @@ export function planOf(seed: number): Plan {
   const isLongAgo = !isControlled && installation.lifetimes === undefined && oneIn(random, 10);
   // What is aimed at pages and writes needs some of them.
   const objects: Objects = isAimed && !isControlled ? [8, 36] : [1, 30];
+  const kind = !isControlled && oneIn(random, 6) ? builtInPlan(random, objects) : kindPlan(random, "widgets", objects);
   const limits: Limits = {
     ...installation,
     seed,
@@ -36,7 +37,8 @@ export function planOf(seed: number): Plan {
     kinds:
       isControlled && oneIn(random, 4)
         ? [kindPlan(random, "widgets", objects), kindPlan(random, "gadgets", objects)]
-        : [kindPlan(random, "widgets", objects)],
+        : [kind],
+    ...(!isControlled && oneIn(random, 12) ? { hasInTree: true } : {}),
     programs: [...runs, ...installed],
     writeEveryMs: spread(random, 2_000, 60_000),
     ageMs: isLongAgo || oneIn(random, isAimed ? 2 : 4) ? OLD_MS + 60_000 : 120_000,
@@ -77,8 +79,24 @@ function kindPlan(random: Random, plural: string, objects: Objects): KindPlan {
     plural,
     versions,
     createdIn: oneOf(random, versions.slice(0, -1)),
-    objects: Math.floor(spread(random, ...objects)),
+    objects: objectsOf(random, objects),
+    ...(oneIn(random, 10) ? { isConverted: true } : {}),
   };
+}
+
+/** Of most worlds few: some have enough that a run adapts how many requests it has under way. */
+function objectsOf(random: Random, objects: Objects): number {
+  return oneIn(random, 20) ? 150 : Math.floor(spread(random, ...objects));
+}
+
+/** A resource whose storage version changes with the release of the API servers, or its key with their configuration. */
+function builtInPlan(random: Random, objects: Objects): KindPlan {
+  const [plural, ...versions] = oneOf(random, [
+    ["deployments", "v1"],
+    ["volumeattributesclasses", "v1beta1", "v1"],
+    ["secrets", "v1"],
+  ] as const);
+  return { plural, versions, createdIn: versions[0], objects: objectsOf(random, objects), isBuiltIn: true };
 }
 
 /**
@@ -96,10 +114,11 @@ function beginning(random: Random, limits: Limits, runs: number): readonly Actio
     writes: 10,
   };
   const flip = { at: FLIP_AT, do: "flip", kind: kindOf(random, limits), to: "v1", writes: 10 };
+  const change = hasCrd(limits) ? flip : actionOf(random, limits, oneOf(random, ["upgrade", "rotateKey"]), FLIP_AT);
   return [
     ...(oneIn(random, 2) ? [slow] : []),
     ...(isLate ? [actionOf(random, limits, "lag", 1_500)] : []),
-    flip,
+    change,
     ...Array.from({ length: runs }, (_, program) => ({
       at: limits.startAt + Math.round(program * spread(random, 1, 10_000)),
       do: "start",

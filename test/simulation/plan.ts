@@ -7,6 +7,8 @@ export interface KindPlan {
   readonly plural: string;
   /** Whether it is a resource of the API servers themselves, without a CRD. @default false */
   readonly isBuiltIn?: boolean;
+  /** Whether a webhook converts its objects. @default false: only their apiVersion changes */
+  readonly isConverted?: boolean;
   /** From the oldest to the newest. */
   readonly versions: readonly string[];
   /** The storage version that it is created with. */
@@ -44,6 +46,8 @@ export interface Plan {
   readonly servers: number;
   /** How ksvm reaches the API servers: one by one, or behind one address. */
   readonly access: "each" | "sampled";
+  /** Whether the API servers serve the migrations of Kubernetes' own migrator. @default false */
+  readonly hasInTree?: boolean;
   readonly kinds: readonly KindPlan[];
   /** How old the CRDs are when the world begins, in milliseconds. @default two minutes */
   readonly ageMs?: number;

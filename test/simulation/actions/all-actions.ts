@@ -5,13 +5,20 @@ import { createMigrations, editMigration, suspendMigration, suspendMigrations } 
 import { editStorageState } from "./storage-state-actions.ts";
 import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-actions.ts";
 import { disturb } from "./balancer-actions.ts";
+import { convert } from "./conversion-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
+import { editVersions, foreignPrune } from "./crd-version-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
 import { damagePolicy, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
+import { failWebhook, mutate, pretend } from "./hostile-webhook-actions.ts";
+import { inTreeMigration } from "./in-tree-actions.ts";
 import { editLease } from "./lease-actions.ts";
 import { writeObject } from "./object-actions.ts";
+import { recreateObjects, replaceOld, terminate } from "./object-life-actions.ts";
+import { expireTokens, quota, throttle } from "./overload-actions.ts";
 import { crash, jump, replace, standStill, start, suspendAll } from "./process-actions.ts";
 import { flip } from "./storage-version-actions.ts";
+import { rotateKey, upgrade } from "./upgrade-actions.ts";
 import { deny } from "./webhook-actions.ts";
 
 /** Each sort of thing that happens in simulated worlds. */
@@ -47,6 +54,21 @@ export const ACTIONS: readonly ActionSort[] = [
   foreignPolicy,
   damageWebhook,
   deleteSecret,
+  expireTokens,
+  editVersions,
+  foreignPrune,
+  inTreeMigration,
+  mutate,
+  failWebhook,
+  pretend,
+  convert,
+  throttle,
+  quota,
+  terminate,
+  recreateObjects,
+  replaceOld,
+  upgrade,
+  rotateKey,
 ];
 
 const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));

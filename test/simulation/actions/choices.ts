@@ -25,6 +25,11 @@ export function kindOf(random: Random, { kinds }: Limits): number {
   return Math.floor(random() * kinds.length);
 }
 
+/** Whether a world has a CRD to edit. */
+export function hasCrd({ kinds }: Pick<Limits, "kinds">): boolean {
+  return kinds.some(({ isBuiltIn }) => isBuiltIn !== true);
+}
+
 /** A slot of an API server. */
 export function serverOf(random: Random, { servers }: Limits): number {
   return Math.floor(random() * servers);

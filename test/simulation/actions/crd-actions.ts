@@ -1,16 +1,17 @@
 import { oneOf } from "../world/random-choices.ts";
 import type { CrdEdit } from "../world/user-actions.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf } from "./choices.ts";
+import { hasCrd, kindOf } from "./choices.ts";
 
 /** A user deletes a CRD and creates it again, with another storage version perhaps. */
 export const recreateCrd = sort<{ readonly kind: number }>({
   name: "recreateCrd",
+  suits: hasCrd,
   choose: (random, limits) => ({ kind: kindOf(random, limits) }),
   text: ({ kind }, names) => `a user deletes the CRD ${names.crd(kind)} with its objects, and creates it again`,
   async play(world, { kind }) {
     const plan = world.kindAt(kind);
-    if (plan === undefined) return;
+    if (plan === undefined || plan.isBuiltIn === true) return;
     await world.user.deleteCrd(plan);
     await world.schedule.wait(500);
     await world.user.createCrd(plan, oneOf(world.streams("user"), plan.versions));
@@ -23,6 +24,7 @@ export const annotate = sort<{
   readonly how: CrdEdit;
 }>({
   name: "annotate",
+  suits: hasCrd,
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
     how: oneOf(random, ["freeze", "freezeAsKsvm", "unfreeze", "takeOwner", "nonsense", "label"]),

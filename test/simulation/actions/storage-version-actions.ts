@@ -1,11 +1,12 @@
 import { oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf } from "./choices.ts";
+import { hasCrd, kindOf } from "./choices.ts";
 
 /** A user changes the storage version of a CRD. */
 export const flip = sort<{ readonly kind: number; readonly to: string }>({
   name: "flip",
   weight: 3,
+  suits: hasCrd,
   choose(random, limits) {
     const kind = kindOf(random, limits);
     return { kind, to: oneOf(random, limits.kinds[kind]?.versions ?? []) };

@@ -33,7 +33,7 @@ export const deny = sort<{
       const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
       return { status: 200, body: JSON.stringify(review) };
     });
-    await world.user.installWebhook(name, plan, url);
+    await world.user.installWebhook(name, plan, { url });
     await world.schedule.wait(ms);
     // A restore may bring its configuration back: then it lets everything pass.
     isOver = true;

@@ -24,6 +24,9 @@ export interface LoadRequest {
   readonly isOfObject: boolean;
 }
 
+/** What an API server says in its answers as long as priority and fairness decide; a webhook that denies does not say it. */
+export const FAIRNESS_HEADER = "x-kubernetes-pf-flowschema-uid";
+
 /** How a request ended. */
 export interface LoadAnswer {
   /** `undefined` where none came. */
@@ -83,7 +86,10 @@ export class LoadCheck {
       const isOfObject = isOfKind && (method === "PATCH" || query.has("fieldSelector"));
       const request = { process: process.name, method, path, isWatch: query.has("watch"), isOfObject };
       const ended = load.begin(request, process.timers);
-      return (answer) => ended({ status: answer?.status, retryAfter: answer?.headers["retry-after"] });
+      return (answer) => {
+        const isOfServer = answer?.headers[FAIRNESS_HEADER] !== undefined;
+        ended({ status: answer?.status, retryAfter: isOfServer ? answer.headers["retry-after"] : undefined });
+      };
     };
     return { name: "load" };
   }

@@ -10,11 +10,16 @@ import { parseOwner } from "../../../src/api/owner.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
+import type { SimApiServer } from "../model/api-server.ts";
+import { builtInKinds } from "../model/built-in-kinds.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
+import { kindKey } from "../model/served-kinds.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
-import { prefixOf, resourceOf } from "../world/kinds.ts";
+import { groupOf, prefixOf, resourceOf } from "../world/kinds.ts";
+import type { KindPlan } from "../plan.ts";
+import type { SimCluster } from "../world/sim-cluster.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
@@ -35,6 +40,9 @@ export interface ToldCheckOptions {
   /** The key that all objects have to be encrypted with at the end; `undefined` where that was not settled. */
   readonly keyAtEnd: () => number | undefined;
 }
+
+/** An API server that changed its keys before that, in milliseconds, has no write with the old one under way. */
+const KEY_SETTLED_MS = 130_000;
 
 /** What is compared with what etcd has, and when. */
 interface Followed {
@@ -95,6 +103,7 @@ export class ToldCheck {
     const { etcd } = world.cluster;
     noteWriters(etcd, currentWriter);
     world.witnesses.push(({ force, kind, name }) => {
+      const startedAt = world.schedule.now;
       const check = new ToldCheck({
         report: (violation) => world.violate(`told: ${violation}`),
         etcd,
@@ -102,8 +111,11 @@ export class ToldCheck {
         program: name,
         resource: resourceOf(kind),
         prefix: prefixOf(kind),
-        storedNow: () => new Set(),
-        keyAtEnd: () => (force ? 0 : undefined),
+        storedNow: () => new Set(world.cluster.nodes.map(({ api }) => storedApiVersionOf(api, kind))),
+        keyAtEnd: () =>
+          (force || kind.isBuiltIn === true) && startedAt - world.cluster.encryptedAt > KEY_SETTLED_MS
+            ? keyOf(world.cluster)
+            : undefined,
       });
       return {
         told: (event) => check.told(event),
@@ -277,6 +289,20 @@ export class ToldCheck {
   #report(what: string): void {
     this.#options.report(`${this.#options.program} on ${this.#options.resource}: ${what}`);
   }
+}
+
+/** What an API server that lives stores a resource in now; empty where it does not serve it. */
+function storedApiVersionOf({ release }: SimApiServer, kind: KindPlan): string {
+  const version = kind.versions.at(-1) ?? "";
+  return (
+    builtInKinds(release).get(kindKey({ group: groupOf(kind), version, resource: kind.plural }))?.storedApiVersion ?? ""
+  );
+}
+
+/** The key that all API servers which live write with; `undefined` where they differ. */
+function keyOf({ nodes }: SimCluster): number | undefined {
+  const [key, ...others] = new Set(nodes.map(({ api }) => api.encryption.writes));
+  return others.length === 0 ? key : undefined;
 }
 
 /** Who wrote each revision, for all checks of one world. */

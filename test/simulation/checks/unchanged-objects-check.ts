@@ -9,7 +9,7 @@ import type { Check } from "./check.ts";
 
 /**
  * What webhooks of the simulation change with each write that they see, whoever sends it: annotations that begin so, and the
- * fields of `spec` with these names. Only they do that.
+ * fields of `spec` with these names. Only they do that. `lost` stands for all fields that a conversion lost.
  */
 export const WEBHOOK_ANNOTATION = "webhooks.sim.example.com/";
 export const WEBHOOK_FIELDS = ["mutated", "converted", "lost"] as const;
@@ -79,8 +79,9 @@ export class UnchangedObjectsCheck {
 function objectProblem(before: ModelObject, after: ModelObject): string | undefined {
   const [left, right] = [withoutWebhooks(before), withoutWebhooks(after)];
   const isSpecOfWebhook = !isSame(before["spec"], after["spec"]);
+  const isLost = isFields(after["spec"]) && after["spec"]["lost"] === true;
   return (
-    differenceOf(left, right, ["apiVersion", "metadata"]) ??
+    differenceOf(left, right, ["apiVersion", "metadata", ...(isLost ? ["spec"] : [])]) ??
     differenceOf(left.metadata, right.metadata, [
       "managedFields",
       "resourceVersion",

@@ -38,6 +38,10 @@ export class UndisturbedRunCheck implements Check {
 
   #judge(kind: KindPlan, { end, endText }: MigrateProgram): void {
     const world = this.#world;
+    if (kind.isBuiltIn === true) {
+      if (endText !== "migrated") world.violate(`liveness: an undisturbed run ends with ${endText}`);
+      return;
+    }
     const entry = world.cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(kind)}`);
     if (entry === undefined) return;
     const crd = entry.object as unknown as CustomResourceDefinition;

@@ -66,7 +66,7 @@ export class MigrateProgram implements Program {
   get endText(): string | undefined {
     switch (this.#end?.kind) {
       case "result":
-        return this.#end.result.outcome;
+        return outcomeText(this.#end.result);
       case "error":
         return messageOf(this.#end.error);
       default:
@@ -133,4 +133,10 @@ export class MigrateProgram implements Program {
 
 function isCode(error: unknown, code: string): boolean {
   return error instanceof KsvmError && error.code === code;
+}
+
+/** The outcome, and the first object that failed. */
+function outcomeText({ failures, outcome }: MigrationResult): string {
+  const [first] = failures;
+  return first === undefined ? outcome : `${outcome}, ${first.name}: ${first.reason}`;
 }

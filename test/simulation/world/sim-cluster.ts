@@ -6,7 +6,7 @@ import type { DenyRule } from "../model/access-table.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import { RELEASE_1_36 } from "../model/resource-table.ts";
-import { PLAIN_TEXT } from "../model/server-context.ts";
+import { type Encryption, PLAIN_TEXT } from "../model/server-context.ts";
 import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-server-node.ts";
 import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
@@ -66,8 +66,10 @@ export class SimCluster {
   readonly etcd = new SimEtcd();
   readonly webhooks = new Map<string, SimWebhook>();
   interference: Interference = () => undefined;
-  /** How the API server in each slot is started from now on. @default {@link DEFAULT_BUILD} */
+  /** How the API server in each slot is started from now on. */
   readonly builds = new Map<number, ServerBuild>();
+  /** When the keys of an API server last changed, in milliseconds since the world began. */
+  encryptedAt = 0;
   /** Told of each request that a process sends, and of how it ended. */
   onExchange: OnExchange = () => () => undefined;
   /** Told of each request of a client, before it is sent. @returns how long it is held on its way, in milliseconds */
@@ -113,6 +115,10 @@ export class SimCluster {
     for (const { api } of this.nodes) api.denied = rules;
   }
 
+  get schedule(): Schedule {
+    return this.#options.schedule;
+  }
+
   /** Those that are there now, whether they answer or not. */
   get nodes(): readonly ApiServerNode[] {
     return this.#nodes.filter(({ process }) => process.isAlive);
@@ -135,7 +141,7 @@ export class SimCluster {
     if (node === undefined) return;
     node.process.crash();
     this.#options.schedule.in(ENDPOINT_TTL_MS, () => this.#writeEndpoints());
-    this.#options.schedule.in(ms, () => this.#start(slot));
+    this.#options.schedule.in(ms, () => this.nodeAt(slot) ?? this.#start(slot));
   }
 
   /** Has an API server hang for `ms` milliseconds. Once that takes longer, others take its address out of the EndpointSlice. */
@@ -159,6 +165,19 @@ export class SimCluster {
       this.#options.schedule.in(RESTORE_MS, () => this.nodeAt(slot) ?? this.#start(slot));
   }
 
+  /** How the API server in a slot is started from now on. */
+  buildOf(slot: number): ServerBuild {
+    return this.builds.get(slot) ?? DEFAULT_BUILD;
+  }
+
+  /** Gives an API server other keys: at once, as where it reads its configuration again, and for each later start. */
+  encrypt(slot: number, encryption: Encryption): void {
+    this.encryptedAt = this.#options.schedule.now;
+    this.builds.set(slot, { ...this.buildOf(slot), encryption });
+    const node = this.nodeAt(slot);
+    node?.process.reach(() => (node.api.encryption = encryption));
+  }
+
   /** A client of a process, whose user is its name. */
   clientOf(process: SimProcess, { observer, server = this.#address() }: ClientOptions = {}): ApiClient {
     const cluster = { name: "sim", server, skipTLSVerify: true };
@@ -179,7 +198,7 @@ export class SimCluster {
       etcd: this.etcd,
       name: `server-${slot}`,
       url: urlOf(slot),
-      build: this.builds.get(slot) ?? DEFAULT_BUILD,
+      build: this.buildOf(slot),
       callWebhook: (url, body, caller) => this.#callWebhook(url, body, caller),
     });
     node.api.denied = this.#denied;

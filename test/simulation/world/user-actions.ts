@@ -1,14 +1,18 @@
+import type { CrdVersion } from "../../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
-import { collectionOf, crdNameOf, crdOf, GROUP, objectOf, resourceOf, versionsOf } from "./kinds.ts";
+import { collectionOf, crdNameOf, crdOf, GROUP, groupOf, objectOf, resourceOf, versionsOf } from "./kinds.ts";
+import type { ModelObject } from "../model/model-object.ts";
 import type { KindPlan } from "../plan.ts";
 import type { Random } from "../../chaos/random.ts";
 import type { SimCluster } from "./sim-cluster.ts";
 
-const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-const MERGE = "application/merge-patch+json";
+export const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+export const MERGE = "application/merge-patch+json";
+
+/** How long users wait for an answer, in milliseconds. */
+const PATIENCE_MS = 70_000;
 
 const NONSENSE = '{"watermark":"1","storageVersion":"v1"}';
 
@@ -21,6 +25,18 @@ export type LeaseEdit = "delete" | "steal" | "checkpoint" | "forge";
 /** What an API server answered to a user. */
 export interface Answered {
   readonly status: number;
+  /** As JSON has it. */
+  readonly body: ModelObject;
+}
+
+/** What of a webhook a user chooses. */
+export interface WebhookShape {
+  /** @default false */
+  readonly isMutating?: boolean;
+  /** Whether its failures are ignored. @default false */
+  readonly isIgnored?: boolean;
+  /** @default 5 */
+  readonly timeoutSeconds?: number;
 }
 
 /** What users and other programs do to a cluster. Each may fail, as for a user: they do not try again. */
@@ -90,29 +106,37 @@ export class UserActions {
   }
 
   /** Installs a webhook that sees every write of the objects of a kind. */
-  installWebhook(name: string, { plural }: KindPlan, url: string): Promise<Answered | undefined> {
-    const rule = { apiGroups: [GROUP], apiVersions: ["*"], operations: ["CREATE", "UPDATE"], resources: [plural] };
+  installWebhook(
+    name: string,
+    kind: KindPlan,
+    { url, ...shape }: WebhookShape & { url: string },
+  ): Promise<Answered | undefined> {
+    const { isIgnored = false, isMutating = false, timeoutSeconds = 5 } = shape;
+    const rule = {
+      apiGroups: [groupOf(kind)],
+      apiVersions: ["*"],
+      operations: ["CREATE", "UPDATE"],
+      resources: [kind.plural],
+    };
     const webhook = {
       name: `${name}.${GROUP}`,
       clientConfig: { url },
       rules: [rule],
-      failurePolicy: "Fail",
+      failurePolicy: isIgnored ? "Ignore" : "Fail",
       sideEffects: "None",
       admissionReviewVersions: ["v1"],
-      timeoutSeconds: 5,
+      timeoutSeconds,
     };
-    const metadata = { name };
-    const kind = "ValidatingWebhookConfiguration";
-    return this.send("POST", WEBHOOKS, {
+    return this.send("POST", pathOf(shape), {
       apiVersion: "admissionregistration.k8s.io/v1",
-      kind,
-      metadata,
+      kind: `${isMutating ? "Mutating" : "Validating"}WebhookConfiguration`,
+      metadata: { name },
       webhooks: [webhook],
     });
   }
 
-  removeWebhook(name: string): Promise<Answered | undefined> {
-    return this.send("DELETE", `${WEBHOOKS}/${name}`);
+  removeWebhook(name: string, shape: WebhookShape = {}): Promise<Answered | undefined> {
+    return this.send("DELETE", `${pathOf(shape)}/${name}`);
   }
 
   /** Edits the Lease of a run. */
@@ -149,8 +173,27 @@ export class UserActions {
     return JSON.stringify({ ...checkpoint, watermark: "1" });
   }
 
-  /** Sends a request to one of the API servers, as a balancer does. `undefined` where there is none. */
-  async send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
+  /** Changes a CRD by what it is now; `change` gets its `spec.versions`. */
+  async editVersions(
+    kind: KindPlan,
+    change: (versions: readonly CrdVersion[]) => readonly CrdVersion[],
+  ): Promise<Answered | undefined> {
+    const path = `${CRDS}/${crdNameOf(kind)}`;
+    const found = await this.send("GET", path);
+    const { versions } = (found?.body["spec"] ?? {}) as { readonly versions?: readonly CrdVersion[] };
+    return versions && (await this.send("PATCH", path, { spec: { versions: change(versions) } }, MERGE));
+  }
+
+  /** Sends a request to one of the API servers, as a balancer does. `undefined` where there is none, or none answers in time. */
+  send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Answered | undefined>();
+    // One that crashes never answers.
+    const cancel = this.#cluster.schedule.in(PATIENCE_MS, () => resolve(undefined));
+    void this.#send(method, path, body, type).then(resolve);
+    return promise.finally(cancel);
+  }
+
+  async #send(method: string, path: string, body: unknown, type: string): Promise<Answered | undefined> {
     const { nodes } = this.#cluster;
     const node = nodes[Math.floor(this.#random() * nodes.length)];
     if (node === undefined) return undefined;
@@ -162,6 +205,17 @@ export class UserActions {
       body: body === undefined ? "" : JSON.stringify(body),
       user: this.#name,
     });
-    return { status: answer.status };
+    return {
+      status: answer.status,
+      get body() {
+        const text = typeof answer.body === "string" && answer.body.startsWith("{") ? answer.body : "{}";
+        return JSON.parse(text) as ModelObject;
+      },
+    };
   }
+}
+
+function pathOf({ isMutating = false }: WebhookShape): string {
+  const resource = `${isMutating ? "mutating" : "validating"}webhookconfigurations`;
+  return `/apis/admissionregistration.k8s.io/v1/${resource}`;
 }

@@ -7,6 +7,8 @@ import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
 import type { Program } from "../programs/started-program.ts";
 import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
+import { buildOf } from "./builds.ts";
+import { converterUrl } from "./kinds.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import { GROUP } from "./kinds.ts";
 import { RequestTriggers } from "./request-triggers.ts";
@@ -14,6 +16,7 @@ import { Schedule } from "./schedule.ts";
 import { SimCluster } from "./sim-cluster.ts";
 import { type Streams, streamsOf } from "./streams.ts";
 import { UserActions } from "./user-actions.ts";
+import { conversionWebhook } from "./webhook-answers.ts";
 
 /** After the last disturbance everything has to end in this time, in milliseconds: half an hour. */
 export const LIVENESS_MS = 1_800_000;
@@ -59,7 +62,11 @@ export class World {
     this.streams = streamsOf(plan.seed ^ 0x5eed);
     this.schedule = new Schedule(this.streams("order"));
     const { access, servers } = plan;
-    this.cluster = new SimCluster({ schedule: this.schedule, streams: this.streams, servers, access });
+    const build = buildOf(plan);
+    this.cluster = new SimCluster({ schedule: this.schedule, streams: this.streams, servers, access, build });
+    for (const { isConverted, plural } of plan.kinds) {
+      if (isConverted === true) this.cluster.webhooks.set(converterUrl(plural), CONVERTER);
+    }
     this.user = new UserActions(this.cluster, "user", this.streams("user"));
     this.triggers = new RequestTriggers(GROUP, (ms, run) => this.schedule.in(ms, run));
     this.cluster.onSend = (request) => this.triggers.sent(request);
@@ -119,11 +126,11 @@ export class World {
   }
 
   /** Starts the program of a slot; one that runs there already crashes. */
-  start(slot: number): void {
+  start(slot: number, changes: Partial<ProgramPlan> = {}): void {
     const plan = this.plan.programs[slot];
     if (plan === undefined) return;
     this.programs[slot]?.process.crash();
-    this.programs[slot] = this.#startProgram(this, plan, `ksvm-${slot}-${this.#starts++}`);
+    this.programs[slot] = this.#startProgram(this, { ...plan, ...changes }, `ksvm-${slot}-${this.#starts++}`);
   }
 
   /** Users write, as many times as `count` says, within `ms` milliseconds. */
@@ -182,6 +189,13 @@ export class World {
     void this.user[write](kind, version, Math.floor(random() * 30));
   }
 }
+
+/** Changes the apiVersion, and a field that only its version has. */
+export const CONVERTER = conversionWebhook((object, apiVersion) => ({
+  ...object,
+  apiVersion,
+  spec: { ...object.spec, converted: apiVersion },
+}));
 
 /** Whether ksvm writes the revision that etcd tells of at this moment. */
 export function isByKsvm(): boolean {

@@ -1,0 +1,85 @@
+import type { CrdVersion } from "../../../src/api/crd.ts";
+import { MERGE, CRDS } from "../world/user-actions.ts";
+import { crdNameOf } from "../world/kinds.ts";
+import { oneIn, oneOf } from "../world/random-choices.ts";
+import { sort } from "./action-sort.ts";
+import { hasCrd, kindOf, lastingOf } from "./choices.ts";
+
+type Edit = (versions: readonly CrdVersion[], name: string) => readonly CrdVersion[];
+
+const EDITS: Readonly<Record<string, Edit>> = {
+  unserve: (versions, name) => versions.map((one) => (one.name === name ? { ...one, served: false } : one)),
+  remove: (versions, name) => versions.filter((one) => one.name !== name),
+  add: (versions) => {
+    const [first] = versions;
+    return first === undefined ? versions : [...versions, { ...first, name: "v2", storage: false }];
+  },
+  // Moves the storage version and removes the others in one update, as a new release of an operator does it.
+  replaceAll: (versions, name) =>
+    versions.filter((one) => one.name === name).map((one) => ({ ...one, storage: true, served: true })),
+};
+
+/** A user edits the versions of a CRD, as far as the API server takes it, and puts them back after some time. */
+export const editVersions = sort<{
+  readonly kind: number;
+  readonly how: string;
+  readonly version: string;
+  readonly ms: number;
+}>({
+  name: "editVersions",
+  suits: hasCrd,
+  choose(random, limits) {
+    const kind = kindOf(random, limits);
+    return {
+      kind,
+      how: oneOf(random, Object.keys(EDITS)),
+      version: oneOf(random, limits.kinds[kind]?.versions ?? []),
+      ms: lastingOf(random),
+    };
+  },
+  async play(world, { kind, how, version, ms }) {
+    const [plan, edit] = [world.kindAt(kind), EDITS[how]];
+    if (plan === undefined || edit === undefined) return;
+    const edited = await world.user.editVersions(plan, (versions) => edit(versions, version));
+    world.tell("user", `${how} ${version}: ${edited?.status ?? "nobody answers"}`);
+    await world.schedule.wait(ms);
+    for (let tries = 0; tries < 100; tries++) {
+      const restored = await world.user.editVersions(plan, (versions) => {
+        const template = versions[0];
+        const known = new Map(versions.map((one) => [one.name, one]));
+        const names = new Set([...plan.versions, ...(world.isCalm ? [] : known.keys())]);
+        for (const one of versions) if (one.storage) names.add(one.name);
+        return [...names].map((name) => ({ ...template, storage: false, ...known.get(name), name, served: true }));
+      });
+      if (restored === undefined || restored.status < 300 || restored.status === 404) return;
+      await world.schedule.wait(1_000);
+    }
+  },
+});
+
+/**
+ * Another client prunes storedVersions. `careful` does it where every object is stored in the storage version, at the moment when
+ * it looks; the others break S1 by themselves.
+ */
+export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: boolean }>({
+  name: "foreignPrune",
+  suits: hasCrd,
+  choose: (random, limits) => ({ kind: kindOf(random, limits), isCareful: oneIn(random, 2) }),
+  async play(world, { kind, isCareful }) {
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    const { etcd } = world.cluster;
+    const path = `${CRDS}/${crdNameOf(plan)}`;
+    const found = await world.user.send("GET", path);
+    const { group, versions = [] } = (found?.body["spec"] ?? {}) as {
+      group?: string;
+      versions?: readonly CrdVersion[];
+    };
+    const storage = versions.find((version) => version.storage)?.name;
+    if (storage === undefined) return;
+    const objects = etcd.range(`/registry/${group}/${plan.plural}/`);
+    if (isCareful && objects.some(({ object }) => object.apiVersion !== `${group}/${storage}`)) return;
+    const answer = await world.user.send("PATCH", `${path}/status`, { status: { storedVersions: [storage] } }, MERGE);
+    world.tell("user", `prunes to ${storage}: ${answer?.status ?? "nobody answers"}`);
+  },
+});

@@ -1,0 +1,85 @@
+import { encryptionOf, releaseOf } from "../world/builds.ts";
+import { oneIn, oneOf, spread } from "../world/random-choices.ts";
+import type { World } from "../world/world.ts";
+import { sort } from "./action-sort.ts";
+
+/** Administrators do one of these things after the other. */
+const busy = new WeakSet<World>();
+
+/** The API servers are replaced by those of another release, one by one; `end` says how it ends. */
+export const upgrade = sort<{
+  readonly everyMs: number;
+  readonly downMs: number;
+  readonly end: "done" | "undone";
+  readonly ms: number;
+}>({
+  name: "upgrade",
+  weight: 4,
+  suits: ({ kinds }) => kinds.some(({ isBuiltIn }) => isBuiltIn === true),
+  choose(random, { servers }) {
+    const [everyMs, downMs] = [Math.round(spread(random, 100, 120_000)), Math.round(spread(random, 50, 30_000))];
+    const end = oneIn(random, 4) ? "undone" : "done";
+    return { everyMs, downMs, end, ms: (everyMs + downMs) * servers * (end === "done" ? 1 : 2) };
+  },
+  async play(world, { everyMs, downMs, end }) {
+    const { cluster, plan, schedule } = world;
+    if (busy.has(world)) return;
+    busy.add(world);
+    for (const which of end === "done" ? (["new"] as const) : (["new", "old"] as const)) {
+      for (let slot = 0; slot < 5; slot++) {
+        const before = cluster.buildOf(slot);
+        cluster.builds.set(slot, { ...before, release: releaseOf(plan, which) });
+        if (cluster.nodeAt(slot) === undefined) continue;
+        world.tell("admin", `replaces API server ${slot} by the ${which} release`);
+        cluster.crash(slot, downMs);
+        await schedule.wait(downMs + everyMs);
+      }
+    }
+    busy.delete(world);
+  },
+});
+
+/**
+ * The administrator rotates the key that objects are encrypted with: every API server can read the new one first, then each writes
+ * it. Some restart their API servers for it, others have them read the file again.
+ */
+export const rotateKey = sort<{
+  readonly how: "restart" | "reload";
+  readonly everyMs: number;
+  readonly program: number;
+  readonly ms: number;
+}>({
+  name: "rotateKey",
+  weight: 2,
+  choose(random, { servers, programs }) {
+    const everyMs = Math.round(spread(random, 10, 60_000));
+    return {
+      how: oneOf(random, ["restart", "reload"]),
+      everyMs,
+      program: Math.floor(random() * programs.length),
+      ms: (everyMs + 2_000) * servers * 2 + 200_000,
+    };
+  },
+  async play(world, { how, everyMs, program }) {
+    const { cluster, plan, schedule } = world;
+    if (busy.has(world)) return;
+    busy.add(world);
+    const old = cluster.buildOf(0).encryption.writes;
+    const next = old + 1;
+    const readable = Array.from({ length: next + 1 }, (_, key) => key);
+    for (const encryption of [encryptionOf(plan, old, readable), encryptionOf(plan, next, readable)]) {
+      for (let slot = 0; slot < 5; slot++) {
+        const isThere = cluster.nodeAt(slot) !== undefined;
+        cluster.encrypt(slot, encryption);
+        if (!isThere) continue;
+        if (how === "restart") cluster.crash(slot, 1_000);
+        await schedule.wait(everyMs + 2_000);
+      }
+    }
+    busy.delete(world);
+    world.tell("admin", `every API server writes with key ${next}`);
+    // The manual says to wait before everything is rewritten.
+    await schedule.wait(150_000);
+    if (!world.isCalm && plan.programs[program]?.run === "migrate") world.start(program, { force: true });
+  },
+});
