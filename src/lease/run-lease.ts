@@ -119,7 +119,11 @@ export class RunLease {
     await this.#retry({ retrier, signal }, async () => {
       let isRenewed = false;
       while (!isRenewed) {
-        isRenewed = await untilAborted(this.#held.renew(), signal).then(
+        // One that is under way may have arrived before.
+        isRenewed = await untilAborted(
+          this.#held.write(() => ({})),
+          signal,
+        ).then(
           () => true,
           (error: unknown) => this.#afterRefusal(error, signal).then(() => false),
         );

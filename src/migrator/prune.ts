@@ -38,6 +38,8 @@ const MAX_CONFLICTS = 10;
  */
 export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<Pruned> {
   const { name } = options.expected;
+  // A backup that was made after this write has all that was rewritten, and from one before it the next renewal fails.
+  await options.renewLease();
   for (let conflicts = 0; conflicts <= MAX_CONFLICTS; conflicts++) {
     await options.proveAgain();
     const crd = await readCrd(context, name);

@@ -18,6 +18,8 @@ export class Writers {
 
   constructor(etcd: SimEtcd, writer: () => string | undefined) {
     this.#writer = writer;
+    // Whatever it writes: what it rests on may be undone.
+    etcd.onRevision(() => void this.current());
     etcd.onRestore(() => this.#seen.forEach((name) => this.#exempt.add(name)));
   }
 

@@ -1,0 +1,96 @@
+import tap from "tap";
+import { KsvmError } from "../../src/errors.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import type { CrdMonitor } from "../../src/migrator/crd-monitor.ts";
+import { type PruneOptions, type Pruned, pruneStoredVersions } from "../../src/migrator/prune.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { crdWith } from "../api/crd-with.ts";
+import { ManualClock } from "../manual-clock.ts";
+
+const { signal } = new AbortController();
+const BROKEN = new TransportError("PATCH crd", "https://server", new Error("read ECONNRESET"));
+
+/**
+ * Prunes on a stand-in for an API server, whose answers to the write are `answers`, and then 200: on a real one the moment of a
+ * restore cannot be chosen. @returns what was done, in order
+ */
+async function pruned(
+  answers: Error[],
+  options: Partial<PruneOptions> = {},
+): Promise<{ readonly steps: readonly string[]; readonly result: Pruned | undefined; readonly error: unknown }> {
+  const clock = new ManualClock();
+  const steps: string[] = [];
+  let crd = crdWith({ storedVersions: ["v1", "v2"] });
+  const client = {
+    get: async () => crd,
+    patch: async () => {
+      steps.push("write");
+      const error = answers.shift();
+      if (error !== undefined) throw error;
+      crd = crdWith({ storedVersions: ["v2"] });
+    },
+  } as unknown as ApiClient;
+  const expected = {
+    name: crd.metadata.name,
+    uid: crd.metadata.uid,
+    storageVersion: "v2",
+    requestVersion: "v2",
+    owner: "",
+  };
+  const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs: 60_000 });
+  const context = { client, clock, retrier, signal } as unknown as RunContext;
+  let [result, error]: [Pruned | undefined, unknown] = [undefined, undefined];
+  const ended = pruneStoredVersions(context, {
+    expected,
+    monitor: { verifyUpTo: async () => undefined } as unknown as CrdMonitor,
+    proveAgain: async () => void steps.push("prove"),
+    renewLease: async () => void steps.push("renew"),
+    ...options,
+  }).then(
+    (found) => (result = found),
+    (thrown: unknown) => (error = thrown),
+  );
+  for (let second = 0; second < 120; second++) await clock.advance(1_000);
+  await ended;
+  return { steps, result, error };
+}
+
+await tap.test(
+  "pruneStoredVersions() writes the Lease before the proof, and once more right before the prune",
+  async (t) => {
+    const { steps, result } = await pruned([]);
+    t.same(steps, ["renew", "prove", "renew", "write"]);
+    t.same(result?.storedVersions, ["v2"]);
+  },
+);
+
+await tap.test("pruneStoredVersions() writes the Lease before each attempt: etcd may have been restored", async (t) => {
+  const { steps, result } = await pruned([BROKEN, BROKEN]);
+  t.same(steps, ["renew", "prove", "renew", "write", "renew", "write", "renew", "write"]);
+  t.same(result?.storedVersions, ["v2"]);
+});
+
+await tap.test("pruneStoredVersions() writes nothing once the Lease is not as the run left it", async (t) => {
+  let renewals = 0;
+  const lost = new KsvmError("OwnershipLost", "it is as it was some time ago");
+  const renewLease = async (): Promise<void> => {
+    if (++renewals === 3) throw lost;
+  };
+  const { steps, error } = await pruned([BROKEN], { renewLease });
+  t.same(steps, ["prove", "write"]);
+  t.equal(error, lost);
+});
+
+await tap.test(
+  "pruneStoredVersions() gives up after too long without progress, and at once where it is refused",
+  async (t) => {
+    const broken = await pruned(Array.from({ length: 1_000 }, () => BROKEN));
+    t.match(broken.error, { code: "RetryBudgetExceeded" });
+    const refusal = new ApiError("PATCH crd", 422, { answer: { kind: "Status", message: "no" } });
+    const refused = await pruned([refusal]);
+    t.equal(refused.error, refusal);
+    t.same(refused.steps, ["renew", "prove", "renew", "write"]);
+  },
+);
