@@ -30,6 +30,11 @@ export function hasCrd({ kinds }: Pick<Limits, "kinds">): boolean {
   return kinds.some(({ isBuiltIn }) => isBuiltIn !== true);
 }
 
+/** Whether a world has a controller. */
+export function hasController({ programs }: Pick<Limits, "programs">): boolean {
+  return programs.some(({ run }) => run === "controller");
+}
+
 /** A slot of an API server. */
 export function serverOf(random: Random, { servers }: Limits): number {
   return Math.floor(random() * servers);

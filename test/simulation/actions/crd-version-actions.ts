@@ -3,7 +3,7 @@ import { MERGE, CRDS } from "../world/user-actions.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { hasCrd, kindOf, lastingOf } from "./choices.ts";
+import { hasController, hasCrd, kindOf, lastingOf } from "./choices.ts";
 
 type Edit = (versions: readonly CrdVersion[], name: string) => readonly CrdVersion[];
 
@@ -63,7 +63,8 @@ export const editVersions = sort<{
  */
 export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: boolean }>({
   name: "foreignPrune",
-  suits: hasCrd,
+  // The trigger believes storedVersions of a CRD that it has not seen before: what others prune before that misleads it.
+  suits: (limits) => hasCrd(limits) && !hasController(limits),
   choose: (random, limits) => ({ kind: kindOf(random, limits), isCareful: oneIn(random, 2) }),
   async play(world, { kind, isCareful }) {
     const plan = world.kindAt(kind);
