@@ -47,7 +47,10 @@ export const inTreeMigration = sort<{
     }
     // Where it dies the next leader of the controllers ends it some time later.
     if (how === "dies") await world.schedule.wait(60_000);
-    await tell(world, migrator, { plan, name, state: how === "works" ? "Succeeded" : "Failed" });
+    const end = { plan, name, state: how === "works" ? "Succeeded" : "Failed" } as const;
+    // A restore brings its beginning back: then it goes on, and ends.
+    world.cluster.etcd.onRestore(() => world.schedule.in(20_000, () => void tell(world, migrator, end)));
+    await tell(world, migrator, end);
     if (oneIn(world.streams("in-tree"), 2)) await migrator.send("DELETE", `${MIGRATIONS}/${name}`);
   },
 });
@@ -64,7 +67,7 @@ async function tell(world: World, migrator: UserActions, { name, plan, state }: 
   const running = { type: "Running", status: isRunning ? "True" : "False" };
   const conditions = isRunning ? [running] : [running, { type: state, status: "True" }];
   const condition = { type: "StorageMigrating", status: isRunning ? "True" : "False" };
-  for (let tries = 0; tries < 30; tries++) {
+  for (let tries = 0; tries < 1_000; tries++) {
     const told = await migrator.send("PATCH", `${MIGRATIONS}/${name}/status`, { status: { conditions } }, MERGE);
     const path = `${CRDS}/${crdNameOf(plan)}`;
     const crd = plan.isBuiltIn === true ? undefined : await migrator.send("GET", path);

@@ -3,7 +3,7 @@ import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import { type Fields, isFields, isSame, type ModelObject, without } from "../model/model-object.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
-import { crdNameOf, prefixOf } from "../world/kinds.ts";
+import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
@@ -40,7 +40,7 @@ export class UnchangedObjectsCheck {
   /** @returns one for a world. */
   static of(world: World): Check {
     const { etcd } = world.cluster;
-    const prefixes = world.plan.kinds.map(prefixOf);
+    const prefixes = world.plan.kinds.map(objectsPrefixOf);
     const names = world.plan.kinds.map(crdNameOf);
     new UnchangedObjectsCheck({
       report: (violation) => world.violate(`changed: ${violation}`),

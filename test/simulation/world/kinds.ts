@@ -25,6 +25,12 @@ export function prefixOf(kind: KindPlan): string {
   return shapeOf(kind).prefix;
 }
 
+/** How the keys of those begin that users of the world made. */
+export function objectsPrefixOf(kind: KindPlan): string {
+  const { namespaced, prefix } = shapeOf(kind);
+  return `${prefix}${namespaced ? "default/" : ""}${kind.plural}-`;
+}
+
 /** The path at which users create its objects. */
 export function collectionOf(kind: KindPlan, version: string): string {
   const { group, namespaced } = shapeOf(kind);
