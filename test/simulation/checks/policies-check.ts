@@ -5,6 +5,7 @@ import { crdNameOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 import { LeaseHolders } from "./lease-holders.ts";
+import { Writers } from "./writers.ts";
 
 /** A policy or a binding that guards one CRD. */
 interface Guard {
@@ -26,6 +27,7 @@ export class PoliciesCheck implements Check {
   readonly name = "policies";
   readonly #world: World;
   readonly #leases: LeaseHolders;
+  readonly #writers: Writers;
   readonly #guards = new Map<string, Guard>();
   /** CRDs by the keys of their policies and bindings. */
   readonly #crds = new Map<string, string>();
@@ -34,6 +36,7 @@ export class PoliciesCheck implements Check {
   constructor(world: World) {
     this.#world = world;
     this.#leases = new LeaseHolders(world);
+    this.#writers = new Writers(world.cluster.etcd, currentWriter);
     for (const kind of world.plan.kinds) {
       for (const prefix of PREFIXES) this.#crds.set(`${prefix}${policyGuardOf(crdNameOf(kind)).name}`, crdNameOf(kind));
     }
@@ -53,7 +56,8 @@ export class PoliciesCheck implements Check {
     const writer = currentWriter() ?? "an API server";
     const crd = this.#crds.get(key) ?? "";
     const guard = this.#guards.get(key);
-    if (isByKsvm() && guard !== undefined && before?.isDeleted === false) this.#judge(key, guard, { writer, crd });
+    const isJudged = this.#writers.current() !== undefined;
+    if (isJudged && guard !== undefined && before?.isDeleted === false) this.#judge(key, guard, { writer, crd });
     if (isDeleted) {
       this.#guards.delete(key);
       return;

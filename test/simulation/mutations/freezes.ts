@@ -108,6 +108,16 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "prune without a renewal of the Lease",
+    edits: [
+      {
+        file: PRUNE,
+        from: "    await renewLease();\n    return client.patch",
+        to: "    void renewLease;\n    return client.patch",
+      },
+    ],
+  },
+  {
     name: "prune without a precondition",
     edits: [
       {

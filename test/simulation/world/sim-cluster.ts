@@ -22,11 +22,8 @@ const SLICE_KEY = "/registry/endpointslices/default/kubernetes";
 /** Others take the address of an API server out of the EndpointSlice so long after it crashed. */
 const ENDPOINT_TTL_MS = 15_000;
 
-/**
- * How long nothing answers while etcd is restored: by then each process has to renew its Lease before it writes anything.
- * Stopping API servers and etcd, restoring the data and starting both takes longer.
- */
-const RESTORE_MS = 12_000;
+/** How long nothing answers while etcd is restored: less than a Lease is believed without a renewal. */
+const RESTORE_MS = 1_000;
 
 /** What a {@link SimCluster} is made of. */
 export interface SimClusterOptions {
