@@ -95,6 +95,59 @@ export const BEGINNINGS: readonly Aim[] = [
     },
   },
   {
+    name: "an API server is behind the change for longer than late writes are waited for",
+    suits: ({ startAt }) => startAt <= SOON_MS,
+    choose(random, limits) {
+      const byMs = Math.round(spread(random, 75_000, 200_000));
+      const lag = otherwise(BEFORE.stop, { do: "lag", server: serverOf(random, limits), of: "crds", byMs });
+      const writes = [60_000, 66_000, 69_000, 75_000].map((ms) => ({
+        ...otherwise(limits.startAt + ms, { do: "writeObject", kind: 0, how: "update", object: 1 }),
+        writes: 8,
+      }));
+      return [lag, ...writes];
+    },
+  },
+  {
+    name: "an API server hangs from before the change until after a run",
+    weight: 2,
+    suits: ({ servers, startAt }) => servers > 1 && startAt <= SOON_MS,
+    choose(random, limits) {
+      const hung = serverOf(random, limits);
+      const ms = limits.startAt + Math.round(spread(random, 70_000, 200_000));
+      const others = Array.from({ length: limits.servers }, (_, server) => server).filter((server) => server !== hung);
+      // By a clock that is an hour ahead its identity Lease has expired.
+      const byMs = Math.round(spread(random, 3_700_000, 7_200_000));
+      const ahead = others.map((server) => otherwise(limits.startAt - 1, { do: "jumpServer", server, byMs }));
+      return [
+        writesUnderWay(random, hung),
+        otherwise(BEFORE.stop, { do: "stopServer", server: hung, how: oneOf(random, ["pause", "suspend"]), ms }),
+        ...(oneIn(random, 2) ? ahead : []),
+      ];
+    },
+  },
+  {
+    name: "the guard is in force late, and a balancer answers what should prove it",
+    suits: ({ startAt }) => startAt <= SOON_MS,
+    choose(random, limits) {
+      const all = Array.from({ length: limits.servers }, (_, server) => server);
+      const late = all.map((server) => otherwise(BEFORE.stop, { do: "lag", server, of: "admission", byMs: 60_000 }));
+      const how = oneOf(random, ["404", "503", "html", "reset"]);
+      const on = { request: "proof", nth: 1 } as const;
+      const kind = 0;
+      const to = limits.kinds[kind]?.createdIn ?? "v1";
+      return [
+        ...late,
+        after(limits, { request: "freeze", nth: 1 }, 0, {
+          do: "disturb",
+          how,
+          share: 0.5,
+          ms: Math.round(spread(random, 100, 3_000)),
+        }),
+        ...[50, 1_000, 5_000, 15_000, 30_000].map((ms) => after(limits, on, ms, { do: "flip", kind, to })),
+      ];
+    },
+  },
+  {
     name: "the clock of an API server that answers is ahead",
     suits: ({ startAt }) => startAt <= SOON_MS,
     choose(random, limits) {

@@ -88,6 +88,19 @@ export const FREEZES: readonly Mutation[] = [
     name: "a freeze that is lifted and a storage version that changes end no run",
     edits: [LIFTED, OWNER, FLIPPED],
   },
+  {
+    name: "nothing is looked at again before the prune",
+    edits: [
+      LIFTED,
+      OWNER,
+      FLIPPED,
+      {
+        file: "migrator/crd-run.ts",
+        from: "proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#crdName)),",
+        to: "proveAgain: async () => undefined,",
+      },
+    ],
+  },
   { name: "a CRD that is created again ends no run", edits: [REPLACED] },
   {
     name: "a CRD that is created again ends no run, frozen or not",
