@@ -1,10 +1,12 @@
 import { CHECKPOINTS } from "./mutations/checkpoints.ts";
+import { CONTROLLERS } from "./mutations/controllers.ts";
 import { EVIDENCE_MUTATIONS } from "./mutations/evidence.ts";
 import { FREEZES } from "./mutations/freezes.ts";
 import { LEASES } from "./mutations/leases.ts";
 import type { Mutation } from "./mutations/mutation.ts";
 import { OBJECTS } from "./mutations/objects.ts";
 import { SETTLING } from "./mutations/settling.ts";
+import { TRIGGERS } from "./mutations/triggers.ts";
 
 export type { Mutation } from "./mutations/mutation.ts";
 
@@ -16,4 +18,6 @@ export const MUTATIONS: readonly Mutation[] = [
   ...CHECKPOINTS,
   ...LEASES,
   ...FREEZES,
+  ...CONTROLLERS,
+  ...TRIGGERS,
 ];

@@ -6,6 +6,7 @@ import { backupAgeOf } from "../actions/etcd-actions.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { RequestMoment } from "../world/request-triggers.ts";
+import { CONTROLLER_AIMS } from "./controller-aims.ts";
 import { after, type Aim, anyMoment, comesBack, held, lateMoment } from "./aim.ts";
 
 /** The storage version goes back to the old one, objects are written in it, and it is as it was again. */
@@ -171,4 +172,5 @@ export const AIMS: readonly Aim[] = [
       ];
     },
   },
+  ...CONTROLLER_AIMS,
 ];

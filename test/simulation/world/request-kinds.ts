@@ -1,4 +1,5 @@
-import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { CONTROLLER_LEASE } from "../../../src/api/migration.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
 import type { ModelRequest } from "../model/types.ts";
 
@@ -27,7 +28,17 @@ export type RequestKind =
   | "look"
   /** A no-op write of an object. */
   | "write"
-  | "prune";
+  | "prune"
+  /** Takes or renews the Lease of the leader. */
+  | "lead"
+  /** Puts the leader's name on a migration. */
+  | "claim"
+  /** Says that a migration has ended well. */
+  | "succeed"
+  /** Creates a migration. */
+  | "newMigration"
+  /** Writes a StorageState. */
+  | "state";
 
 /** All of them. */
 export const REQUEST_KINDS: readonly RequestKind[] = [
@@ -46,14 +57,22 @@ export const REQUEST_KINDS: readonly RequestKind[] = [
   "look",
   "write",
   "prune",
+  "lead",
+  "claim",
+  "succeed",
+  "newMigration",
+  "state",
 ];
 
 const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const MIGRATION_API = "/apis/migration.k8s.io/v1alpha1/";
+const LEADER_LEASE = `/leases/${CONTROLLER_LEASE}`;
 const RUN_LEASES = "/leases/ksvm-migrate.";
 
 /** @param group of the CRDs that users have. @returns `undefined` for anything else */
 export function requestKindOf({ body, method, path, query }: ModelRequest, group: string): RequestKind | undefined {
   if (path.startsWith(CRDS)) return ofCrd({ body, method, path, query });
+  if (path.startsWith(MIGRATION_API)) return ofMigrations({ body, method, path: path.slice(MIGRATION_API.length) });
   if (path.includes("/leases")) return ofLease({ body, method, path });
   if (path.startsWith(`/apis/${group}/`)) return ofObjects({ method, path, query });
   return path === "/version" ? "version" : undefined;
@@ -70,7 +89,16 @@ function ofCrd({ body, method, path, query }: Omit<ModelRequest, "headers" | "us
   return migrating === null ? "unfreeze" : "freeze";
 }
 
+function ofMigrations({ body, method, path }: Pick<ModelRequest, "body" | "method" | "path">): RequestKind | undefined {
+  if (method !== "POST" && method !== "PATCH") return undefined;
+  if (path.startsWith("storagestates")) return "state";
+  if (method === "POST") return "newMigration";
+  if (body.includes('"type":"Succeeded","status":"True"')) return "succeed";
+  return body.includes(OWNER_ANNOTATION) ? "claim" : undefined;
+}
+
 function ofLease({ body, method, path }: Pick<ModelRequest, "body" | "method" | "path">): RequestKind | undefined {
+  if (method === "PATCH" && path.endsWith(LEADER_LEASE)) return "lead";
   if (method === "POST") return body.includes('"ksvm-migrate.') ? "takeLease" : undefined;
   if (method !== "PATCH" || !path.includes(RUN_LEASES)) return undefined;
   const { metadata, spec } = JSON.parse(body) as {

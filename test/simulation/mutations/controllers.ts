@@ -1,0 +1,162 @@
+import type { Mutation } from "./mutation.ts";
+
+const ELECTION = "lease/leader-election.ts";
+const RECORD = "controller/migration-record.ts";
+const STATUS = "controller/migration-status.ts";
+const CONTROLLER = "controller/migration-controller.ts";
+
+/** What is wrong about replicas of the controller, and about what the one that leads does. */
+export const CONTROLLERS: readonly Mutation[] = [
+  {
+    name: "a leader goes on after its Lease is lost",
+    edits: [
+      {
+        file: ELECTION,
+        from: "if (!ended.aborted && (this.#isHeldByAnother() || !this.isLeading)) {",
+        to: "if (ended.aborted && this.#isHeldByAnother()) {",
+      },
+      {
+        file: ELECTION,
+        from: "return this.#confirmed !== undefined && this.#remainingMs() > 0;",
+        to: "return this.#confirmed !== undefined;",
+      },
+    ],
+  },
+  {
+    name: "a leader looks at its monotonic clock alone",
+    edits: [
+      {
+        file: ELECTION,
+        from: "const ageMs = Math.max(clock.monotonic() - monotonic, clock.now() - now);",
+        to: "void now; const ageMs = clock.monotonic() - monotonic;",
+      },
+    ],
+  },
+  {
+    name: "a replica takes the Lease of the leader over after a second",
+    edits: [
+      {
+        file: ELECTION,
+        from: "return this.#options.clock.monotonic() - at >= durationMs;",
+        to: "void durationMs; return this.#options.clock.monotonic() - at >= 1_000;",
+      },
+    ],
+  },
+  {
+    name: "a leader that lost its Lease never competes again",
+    edits: [
+      {
+        file: ELECTION,
+        from: "while (await this.#acquire(signal)) {",
+        to: "if (await this.#acquire(signal)) {",
+      },
+    ],
+  },
+  {
+    name: "sweep without looking whether the owner lives",
+    edits: [
+      {
+        file: "controller/orphan-sweep.ts",
+        from: "} else if (await isRunDead(options, ref)) {",
+        to: "} else if (isRunDead !== undefined) {",
+      },
+    ],
+  },
+  {
+    name: "the sweep takes every run for dead",
+    edits: [
+      { file: CONTROLLER, from: "isBusy: (crdName) => this.#isBusy(crdName),", to: "isBusy: () => false," },
+      { file: CONTROLLER, from: "isDead: (holder) => this.#jobs.isDead(holder),", to: "isDead: () => true," },
+    ],
+  },
+  {
+    name: "no freeze is swept",
+    edits: [
+      {
+        file: "controller/orphan-sweep.ts",
+        from: "if (!options.isBusy(orphan.crdName)) {",
+        to: "if (options.isBusy(orphan.crdName) && !options.isBusy(orphan.crdName)) {",
+      },
+    ],
+  },
+  {
+    name: "call a migration Succeeded although objects failed",
+    edits: [{ file: STATUS, from: `type: "Failed",\n        reason: "ObjectsNotMigrated",`, to: `type: "Succeeded",` }],
+  },
+  {
+    name: "call a migration Succeeded before the prune",
+    edits: [
+      {
+        file: "migrator/crd-run.ts",
+        from: "const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;",
+        to: "void monitor; const pruned = { storedVersions: [expected.storageVersion], crd: `${crd.metadata.uid}/${crd.metadata.generation}` }; void this.#prune;",
+      },
+    ],
+  },
+  {
+    name: "write how a migration ended once more",
+    edits: [
+      {
+        file: RECORD,
+        from: "  #assertUnfinished(): void {\n    if (isFinished(this.#current)) {",
+        to: "  #assertUnfinished(): void {\n    if (!isFinished(this.#current) && isFinished(this.#current)) {",
+      },
+    ],
+  },
+  {
+    name: "write a migration without preconditions",
+    edits: [
+      {
+        file: RECORD,
+        from: "const metadata = { ...(body as { metadata?: object }).metadata, uid, resourceVersion };",
+        to: "void uid; void resourceVersion; const metadata = { ...(body as { metadata?: object }).metadata };",
+      },
+    ],
+  },
+  {
+    name: "no other migration begins when one has ended",
+    edits: [
+      { file: CONTROLLER, from: "onEnd: () => this.#changed(),", to: "onEnd: () => undefined," },
+      {
+        file: "controller/slots.ts",
+        from: "        this.#taken--;\n        this.dispatch();",
+        to: "        this.#taken--;",
+      },
+    ],
+  },
+  {
+    name: "a migration that waits is never tried again",
+    edits: [
+      {
+        file: "controller/migration-run.ts",
+        from: "await clock.sleep(delayMs, signal);",
+        to: "await clock.sleep(delayMs + 86_400_000, signal);",
+      },
+    ],
+  },
+  {
+    name: "a migration that is waited for fails at once",
+    edits: [
+      {
+        file: "controller/run-verdict.ts",
+        from: "type: spentMs < waitMs ?",
+        to: "type: spentMs < waitMs && spentMs < 0 ?",
+      },
+    ],
+  },
+  {
+    name: "the feed of migrations is not listed again after a gap",
+    edits: [
+      {
+        file: "migrations/migration-feed.ts",
+        from: "      this.#pulse.beat();\n      try {\n        // A follower",
+        to: "      this.#pulse.beat();\n      if (this.#told !== undefined && !this.#isListWanted && this.#round !== undefined && this.#hasListed) return; this.#hasListed = true;\n      try {\n        // A follower",
+      },
+      {
+        file: "migrations/migration-feed.ts",
+        from: "  #isListWanted = false;\n\n",
+        to: "  #isListWanted = false;\n  #hasListed = false;\n\n",
+      },
+    ],
+  },
+];

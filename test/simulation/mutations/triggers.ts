@@ -1,0 +1,159 @@
+import type { Mutation } from "./mutation.ts";
+
+const NEXT = "trigger/next-status.ts";
+const DECIDE = "trigger/decide.ts";
+const APPLY = "trigger/apply.ts";
+const RECONCILER = "trigger/reconciler.ts";
+
+/** What is wrong about what the trigger believes and does. */
+export const TRIGGERS: readonly Mutation[] = [
+  {
+    name: "count NothingToDo as proof",
+    edits: [
+      {
+        file: NEXT,
+        from: "const isFound = foundNothing(migration) && mayHaveOther(persisted, agreed);",
+        to: "void persisted; const isFound = false;",
+      },
+    ],
+  },
+  {
+    name: "believe a stale StorageState",
+    edits: [
+      {
+        file: NEXT,
+        from: "return !isFresh && !isVouchedFor;",
+        to: "return !isFresh && !isFresh === isFresh && !isVouchedFor;",
+      },
+    ],
+  },
+  {
+    name: "believe a migration that was proven for another spec of the CRD",
+    edits: [
+      {
+        file: NEXT,
+        from: "foundNothing(migration) || migration.provenCrd === specKeyOf(crd);",
+        to: "specKeyOf(crd) !== '';",
+      },
+    ],
+  },
+  {
+    name: "call a resource migrated although its CRD is not clean",
+    edits: [{ file: NEXT, from: "? hasProof && !crd.isClean", to: "? hasProof && !crd.isClean && crd.isClean" }],
+  },
+  {
+    name: "believe any migration of the resource",
+    edits: [
+      {
+        file: NEXT,
+        from: "return migration.hash !== undefined && migration.hash === agreed && migration.storageVersion === storageVersion;",
+        to: "void agreed; void storageVersion; return migration.hash !== undefined;",
+      },
+    ],
+  },
+  {
+    name: "do not note that the storage version is another one",
+    edits: [
+      {
+        file: NEXT,
+        from: "  if (state.current !== agreed) {\n",
+        to: "  if (state.current !== agreed && state.current === '') {\n",
+      },
+    ],
+  },
+  {
+    name: "forget versions that storedVersions lists",
+    edits: [
+      {
+        file: NEXT,
+        from: "return isSeen(state?.crd, crd) ? [] : crd.storedHashes;",
+        to: "return isSeen(state?.crd, crd) ? [] : [];",
+      },
+    ],
+  },
+  {
+    name: "keep what migrations proved before the storage version changed",
+    edits: [
+      {
+        file: DECIDE,
+        from: `return cause === "disagreement" ? state?.current !== UNKNOWN_HASH : cause !== "completed" && cause !== "unchanged";`,
+        to: `void cause; void state; void UNKNOWN_HASH; return false;`,
+      },
+    ],
+  },
+  {
+    name: "believe what a poll saw of a CRD seconds ago",
+    edits: [
+      {
+        file: RECONCILER,
+        from: `return cause === "completed" || (crd !== undefined && (cause === "disagreement" || cause === "storedVersions"));`,
+        to: `return cause === "new" && crd === undefined;`,
+      },
+    ],
+  },
+  {
+    name: "write a StorageState without a precondition",
+    edits: [
+      {
+        file: APPLY,
+        from: "const body = { metadata: { resourceVersion }, status: statusOf(situation, decision) };",
+        to: "const body = { status: statusOf(situation, decision) };",
+      },
+    ],
+  },
+  {
+    name: "create a migration before the StorageState says why",
+    edits: [
+      {
+        file: APPLY,
+        from: "  await writeState(context, situation, decision);\n  for (",
+        to: "  if (decision.create === undefined) await writeState(context, situation, decision);\n  for (",
+      },
+    ],
+  },
+  {
+    name: "a migration that failed is never tried again",
+    edits: [
+      {
+        file: "trigger/retry-plan.ts",
+        from: "  return lookAgainMs > 0\n",
+        to: "  return lookAgainMs > Number.NEGATIVE_INFINITY\n",
+      },
+    ],
+  },
+  {
+    name: "a migration that failed is tried again at once",
+    edits: [
+      {
+        file: "trigger/retry-plan.ts",
+        from: "return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempt - 1));",
+        to: "return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempt - 1)) / 60_000;",
+      },
+    ],
+  },
+  {
+    name: "a CRD is looked at when it changes, and never when it could not be read",
+    edits: [
+      {
+        file: RECONCILER,
+        from: "      queue.add(name, delayMs);\n",
+        to: "      void delayMs; void queue;\n",
+      },
+      {
+        file: "trigger/trigger.ts",
+        from: "this.#pollAt = clock.monotonic() + intervalMs;",
+        to: "this.#pollAt = clock.monotonic() + intervalMs * 1_000;",
+      },
+    ],
+  },
+  {
+    name: "the trigger asks one API server for all",
+    edits: [
+      {
+        file: "trigger/observer.ts",
+        from: "apiServers.clients.map(({ transport })",
+        to: "apiServers.clients.slice(0, 1).map(({ transport })",
+      },
+    ],
+  },
+];
