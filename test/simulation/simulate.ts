@@ -40,6 +40,7 @@ export async function simulate(plan: Plan, settings: RunSettings = SETTINGS): Pr
   try {
     await play(world);
   } finally {
+    await world.schedule.end();
     Math.random = random;
     Error.stackTraceLimit = limit;
   }

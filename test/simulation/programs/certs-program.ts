@@ -14,6 +14,7 @@ export class CertsProgram implements Program {
   constructor(world: World, { name, rotates }: { readonly name: string; readonly rotates: boolean }) {
     this.process = new SimProcess(world.schedule, name);
     this.process.onCrash(() => (this.#endText ??= "crash"));
+    world.schedule.untilEnd(() => this.#interrupt.abort());
     void this.#begin(world, rotates);
   }
 

@@ -87,6 +87,7 @@ export class ControllerProgram implements Program {
     this.process.onCrash(() => {
       this.#end ??= "crash";
     });
+    world.schedule.untilEnd(() => this.#stop.abort());
     void this.#begin();
   }
 

@@ -51,6 +51,7 @@ export class MigrateProgram implements Program {
     this.process = new SimProcess(world.schedule, options.name);
     this.process.onCrash(() => this.#over({ kind: "crash" }));
     this.#witnesses = world.witnesses.map((begin) => begin(options));
+    world.schedule.untilEnd(() => this.#interrupt.abort());
     void this.#begin();
   }
 

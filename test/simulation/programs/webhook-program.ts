@@ -31,6 +31,7 @@ export class WebhookProgram implements Program {
     const { service } = installedIn(world);
     const host = addressOf(name);
     const { signal } = this.#stop;
+    world.schedule.untilEnd(() => this.#stop.abort());
     this.process = process;
     const client = world.cluster.clientOf(process);
     let certificate: ServingCertificate | undefined;

@@ -153,6 +153,7 @@ class Exchange implements Dispatcher.DispatchController {
 
   begin(request: ModelRequest, fate: Fate): void {
     this.#handler.onRequestStart?.(this, {});
+    if (!this.#isOver) this.#options.schedule.untilEnd(this.#abandon);
     if (this.#isOver) return;
     if (fate.kind === "answered") {
       this.#send(() => this.#answer(fate.answer));
@@ -220,14 +221,22 @@ class Exchange implements Dispatcher.DispatchController {
   #finish(): void {
     if (this.#isOver) return;
     this.#end();
+    this.#options.schedule.forgetEnd(this.#abandon);
     this.#handler.onResponseEnd?.(this, {});
   }
 
   #fail(error: Error): void {
     if (this.#isOver) return;
     this.#end();
+    this.#options.schedule.forgetEnd(this.#abandon);
     this.#handler.onResponseError?.(this, error);
   }
+
+  /** The world is over, before an answer came or before the process that has crashed could see it. */
+  readonly #abandon = (): void => {
+    this.#isOver = true;
+    this.#handler.onResponseError?.(this, reset());
+  };
 
   #end(): void {
     this.#isOver = true;

@@ -19,6 +19,8 @@ export class Schedule {
   #now = 0;
   #seq = 0;
   #events = 0;
+  #isOver = false;
+  readonly #atEnd = new Set<() => void>();
 
   constructor(random: Random) {
     this.#random = random;
@@ -43,7 +45,7 @@ export class Schedule {
       run,
       isCancelled: false,
     };
-    this.#push(due);
+    if (!this.#isOver) this.#push(due);
     return () => {
       due.isCancelled = true;
     };
@@ -53,6 +55,34 @@ export class Schedule {
   wait(ms: number): Promise<void> {
     return new Promise((resolve) => {
       this.in(ms, resolve);
+    });
+  }
+
+  /** Has `run` called when the world is over for good, see {@link end}; at once where it is. */
+  untilEnd(run: () => void): void {
+    if (this.#isOver) run();
+    else this.#atEnd.add(run);
+  }
+
+  /** Takes back what {@link untilEnd} has. */
+  forgetEnd(run: () => void): void {
+    this.#atEnd.delete(run);
+  }
+
+  /**
+   * Nothing happens any more. What waits for a signal is told, since Node.js keeps each signal that others are made of until it is
+   * aborted, and with it the whole world.
+   */
+  end(): Promise<void> {
+    this.#isOver = true;
+    return new Promise((resolve) => {
+      setImmediate(() => {
+        this.#heap.length = 0;
+        for (const run of this.#atEnd) run();
+        this.#atEnd.clear();
+        settle();
+        resolve();
+      });
     });
   }
 

@@ -28,11 +28,15 @@ export class SimProcess {
   #suspendedMs = 0;
   #suspendedAt: number | undefined;
   readonly #onCrash: (() => void)[] = [];
+  /** The time limits that it has set and that are not over. */
+  readonly #limits = new Set<AbortController>();
+  #isOver = false;
   #timers = 0;
 
   constructor(schedule: Schedule, name: string) {
     this.#schedule = schedule;
     this.name = name;
+    schedule.untilEnd(() => this.#endLimits());
   }
 
   get isAlive(): boolean {
@@ -126,12 +130,28 @@ export class SimProcess {
     now: () => EPOCH_MS + this.#schedule.now + this.#offMs,
     sleep: (ms, signal) => this.#sleep(ms, signal),
     timer: (ms, onDue) => this.#timer(ms, onDue),
-    timeout: (ms) => {
-      const limit = new AbortController();
-      this.#timer(ms, () => limit.abort(new DOMException("The operation was aborted due to timeout", "TimeoutError")));
-      return limit.signal;
-    },
+    timeout: (ms) => this.#timeout(ms),
   };
+
+  #timeout(ms: number): AbortSignal {
+    const limit = new AbortController();
+    if (this.#isOver) {
+      limit.abort();
+    } else {
+      this.#limits.add(limit);
+      this.#timer(ms, () => {
+        this.#limits.delete(limit);
+        limit.abort(new DOMException("The operation was aborted due to timeout", "TimeoutError"));
+      });
+    }
+    return limit.signal;
+  }
+
+  #endLimits(): void {
+    this.#isOver = true;
+    for (const limit of this.#limits) limit.abort();
+    this.#limits.clear();
+  }
 
   /** Timers go by the monotonic clock: a suspension makes them late. */
   #timer(ms: number, onDue: () => void): () => void {
@@ -169,10 +189,14 @@ export class SimProcess {
       reject(signal?.reason as Error);
     };
     signal?.addEventListener("abort", onAbort, { once: true });
+    // It never wakes where the world is over before that, and nothing keeps it.
+    const forget = (): void => signal?.removeEventListener("abort", onAbort);
+    this.#schedule.untilEnd(forget);
     try {
       await promise;
     } finally {
-      signal?.removeEventListener("abort", onAbort);
+      forget();
+      this.#schedule.forgetEnd(forget);
     }
   }
 }
