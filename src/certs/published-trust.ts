@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { WEBHOOK_NAME } from "../api/names.ts";
-import { isNewer } from "../api/resource-version.ts";
+import { NewestSeen } from "../api/newest-seen.ts";
 import type { Clock } from "../clock.ts";
 import type { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type BundleHolder, publishedBundleOf } from "./ca-bundle.ts";
@@ -31,8 +31,8 @@ const CONFIGURATION = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
  */
 export class PublishedTrust {
   readonly #options: PublishedTrustOptions;
+  readonly #newest = new NewestSeen();
   #isProven = false;
-  #resourceVersion: string | undefined;
   /** The caBundle, empty where it is not set; or why there can be none. */
   #published: string | { readonly problem: string } = { problem: `${CONFIGURATION} has not been read yet` };
   #told: string | undefined;
@@ -43,13 +43,8 @@ export class PublishedTrust {
 
   /** Takes note of the configuration as it was read; `undefined` where there is none. */
   saw(configuration: BundleHolder | undefined): void {
-    const { resourceVersion } = configuration?.metadata ?? {};
-    if (resourceVersion !== undefined) {
-      // An answer may come after the event of a watch that is newer.
-      if (this.#resourceVersion !== undefined && isNewer(this.#resourceVersion, resourceVersion)) {
-        return;
-      }
-      this.#resourceVersion = resourceVersion;
+    if (!this.#newest.take(configuration?.metadata.resourceVersion)) {
+      return;
     }
     const missing = configuration === undefined ? "does not exist" : "has no webhook of this name";
     this.#published = publishedBundleOf(configuration) ?? { problem: `${CONFIGURATION} ${missing}` };

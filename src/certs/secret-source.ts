@@ -1,3 +1,4 @@
+import { NewestSeen } from "../api/newest-seen.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { SECRETS } from "../kube/resources.ts";
@@ -30,13 +31,15 @@ const RETRY_MS = 1_000;
 
 /**
  * Serves from the Secret itself, read through the API: no kubelet in between that takes a minute to bring a new pair. A
- * Secret that does not exist yet is waited for.
+ * Secret that does not exist yet is waited for. An answer that is older than one before it, as of an API server whose watch cache
+ * is behind, changes nothing.
  */
 export class SecretSource implements CertificateSource {
   readonly #options: SecretSourceOptions;
   readonly #clock: Clock;
   readonly #offers: Offers;
   readonly #failures: FailureLog;
+  readonly #newest = new NewestSeen();
 
   constructor(options: SecretSourceOptions) {
     this.#options = options;
@@ -82,14 +85,19 @@ export class SecretSource implements CertificateSource {
   }
 
   async #look(signal: AbortSignal): Promise<void> {
+    const sentAfter = this.#newest.resourceVersion;
     const { secret } = await readSecret(this.#options.client, this.#options.ref, signal);
     if (secret !== undefined) {
-      this.#take(secret);
+      this.#take(secret, sentAfter);
     }
   }
 
-  #take(secret: SecretObject): void {
+  /** @param sentAfter as in {@link NewestSeen.take} */
+  #take(secret: SecretObject, sentAfter?: string): void {
     this.#failures.worked();
+    if (!this.#newest.take(secret.metadata.resourceVersion, sentAfter)) {
+      return;
+    }
     this.#options.onSecret?.(secret);
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.

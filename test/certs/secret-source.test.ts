@@ -20,6 +20,8 @@ function secretWith({ certPem, keyPem }: { certPem: string; keyPem: string }, re
   return { metadata: { ...ref, resourceVersion }, data: { "tls.crt": certificate, "tls.key": key } };
 }
 
+const event = (secret: object): string => `${JSON.stringify({ type: "ADDED", object: secret })}\n`;
+
 async function until(condition: () => boolean): Promise<void> {
   for (let tries = 0; tries < 1_000 && !condition(); tries++) await delay(10);
   if (!condition()) throw new Error("Cannot see in ten seconds what was waited for");
@@ -71,5 +73,55 @@ await tap.test(
       [],
       "no key is in the log",
     );
+  },
+);
+
+await tap.test(
+  "SecretSource never replaces a newer resourceVersion by an older one, from wherever it comes",
+  async (t) => {
+    const [older, newer] = [secretWith(first, "9"), secretWith(second, "10")];
+    let held: (() => void) | undefined;
+    let sendEvent: ((text: string) => unknown) | undefined;
+    let gets = 0;
+    let isRestored = false;
+    const server = await startServer(t, async ({ query }, response) => {
+      if (query.has("watch")) {
+        response.flushHeaders();
+        sendEvent = (text) => response.write(text);
+        return;
+      }
+      gets++;
+      if (gets === 1) {
+        // A read that takes long: it shows what was there before the event that overtakes it.
+        await new Promise<void>((resolve) => (held = resolve));
+        return sendJson(response, 200, older);
+      }
+      return sendJson(response, 200, isRestored ? older : newer);
+    });
+    const certificate = new ServingCertificate();
+    const client = new ApiClient(server.transport());
+    const seen: (string | undefined)[] = [];
+    const onSecret = ({ metadata }: { metadata: { resourceVersion?: string } }) => seen.push(metadata.resourceVersion);
+    const logger = pino({ level: "silent" });
+    const abort = new AbortController();
+    const source = new SecretSource({ certificate, logger, client, ref, resyncMs: 20, onSecret });
+    const ended = source.run(abort.signal);
+    await until(() => sendEvent !== undefined && held !== undefined);
+    sendEvent?.(event(newer));
+    await until(() => certificate.current?.certPem === second.certPem);
+    held?.();
+    await until(() => gets > 2);
+    t.same(new Set(seen), new Set(["10"]), "the read that was overtaken");
+    // As from an API server whose watch cache is behind, to which the connection moved.
+    sendEvent?.(event(older));
+    const before = gets;
+    await until(() => gets > before + 2);
+    t.same(new Set(seen), new Set(["10"]), "the watch that is behind");
+    t.equal(certificate.current?.certPem, second.certPem);
+    isRestored = true;
+    await until(() => certificate.current?.certPem === first.certPem);
+    t.pass("a read that shows an older one all the time: etcd was restored from a backup");
+    abort.abort(new Error("enough"));
+    await ended;
   },
 );
