@@ -130,7 +130,9 @@ export const AIMS: readonly Aim[] = [
     name: "a user edits",
     weight: 2,
     choose(random, limits) {
-      const on = anyMoment(random);
+      const written = oneOf(random, ["freeze", "unfreeze", "prune", "checkpoint"] as const);
+      const isOnItsWay = oneIn(random, 2);
+      const on = isOnItsWay ? { request: written, nth: 1 } : anyMoment(random);
       const kind = kindOf(random, limits);
       const annotate = {
         do: "annotate",
@@ -143,7 +145,7 @@ export const AIMS: readonly Aim[] = [
         { do: "editLease", kind, how: oneOf(random, ["delete", "steal", "checkpoint", "forge"]) },
         { do: "recreateCrd", kind },
       ]);
-      return [held(after(limits, on, 0, edit), oneOf(random, [0, 10]))];
+      return [held(after(limits, on, 0, edit), isOnItsWay ? 10 : 0)];
     },
   },
   {

@@ -36,16 +36,6 @@ export const OBJECTS: readonly Mutation[] = [
     ],
   },
   {
-    name: "after a refused token the next page is left out",
-    edits: [
-      {
-        file: READER,
-        from: "      this.restarts++;\n      this.#trail.startOver();",
-        to: "      this.restarts++; this.continueToken = Buffer.from(JSON.stringify({ v: 'meta.k8s.io/v1', rv: -1, start: 'zzz' })).toString('base64url');\n      this.#trail.startOver();",
-      },
-    ],
-  },
-  {
     name: "the watermark is of before the settle wait",
     edits: [
       {
