@@ -23,9 +23,9 @@ export function actionText(action: Action, plan: Pick<Plan, "kinds">): string {
 
 /** `when ksvm sends request "freeze" no. 2: `, for what is not done at a time. */
 function momentText({ request, nth, afterMs, holdMs }: RequestMoment): string {
-  const after = afterMs === undefined ? "" : `${timeText(afterMs)} after `;
-  const held = holdMs === undefined ? "" : `, which takes ${timeText(holdMs)} to arrive`;
-  return `${after}when ksvm sends request "${request}" no. ${nth}${held}: `.replace(/after when/, "after");
+  const after = (afterMs ?? 0) > 0 ? `${timeText(afterMs ?? 0)} after` : "when";
+  const held = (holdMs ?? 0) > 0 ? `, which takes ${timeText(holdMs ?? 0)} to arrive` : "";
+  return `${after} ksvm sends request "${request}" no. ${nth}${held}: `;
 }
 
 /** `950 ms`, `1.5 s`, `12 min`; three digits at the most, of milliseconds. */
@@ -61,7 +61,7 @@ function worldText({
     ),
     ...programs.map(
       ({ run, kind, force, ...rest }, slot) =>
-        `program ${slot}: ksvm ${run} ${kinds[kind]?.plural ?? `no. ${kind}`}${force ? " --force" : ""}${parametersText(rest)}`,
+        `program ${slot}: ksvm ${wordsOf(run)}${run === "migrate" ? ` ${kinds[kind]?.plural ?? `no. ${kind}`}` : ""}${force ? " --force" : ""}${parametersText(rest)}`,
     ),
     ...Object.entries(more).map((field) => fieldText(field)),
   ];
