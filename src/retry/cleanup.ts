@@ -128,11 +128,14 @@ function mayPassLater(error: unknown): boolean {
   return failureKindOf(error) === "transient" || (error instanceof KsvmError && error.code === "RetryBudgetExceeded");
 }
 
-/** An API server that has just started knows no roles yet, and a proxy may have no API server behind it. */
+/**
+ * An API server that has just started knows no roles yet, and a proxy may have no API server behind it, or refuse by a page of its
+ * own. What an API server does not take for good costs as long: a freeze that stays costs more.
+ */
 function isRefusal(error: unknown): boolean {
   const cause = error instanceof KsvmError && error.code === "OwnershipLost" ? error.cause : error;
   const kind = failureKindOf(cause);
-  return kind === "denied" || kind === "unserved";
+  return kind === "denied" || kind === "unserved" || kind === "rejected";
 }
 
 /** A signal that is aborted when the patience is over, or a while after an interruption. */

@@ -2,7 +2,7 @@ import tap from "tap";
 
 import { Cleanup } from "../../src/retry/cleanup.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
-import { TransportError } from "../../src/kube/errors.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 function cleanupWith(log: string[], failing: readonly string[] = []): { cleanup: Cleanup; events: MigrationEvent[] } {
@@ -80,6 +80,27 @@ await tap.test("Cleanup.after() tries a step again until the API server answers,
   t.equal(events.length, 1);
   t.match(events, [{ type: "warning", message: /^Cannot lift the freeze yet: .*; trying again until it works$/ }]);
   t.same(clock.sleeps, [1_000, 2_000, 4_000, 8_000, 16_000]);
+});
+
+await tap.test("Cleanup.after() tries a step again that the page of a proxy refuses, for a while", async (t) => {
+  const clock = new FakeClock();
+  const page = new ApiError("get crd", 403, { text: "<html><h1>403</h1></html>" });
+  let tries = 0;
+  const passing = new Cleanup({ clock, emit: () => undefined });
+  passing.defer("lift the freeze", "lift it by hand", async () => {
+    if (++tries <= 2) throw page;
+  });
+  await passing.after(async () => undefined);
+  t.equal(tries, 3);
+  const lasting = new Cleanup({ clock, emit: () => undefined });
+  lasting.defer("lift the freeze", "lift it by hand", () => Promise.reject(page));
+  const startedAt = clock.monotonic();
+  await t.rejects(
+    lasting.after(async () => undefined),
+    { code: "CleanupFailed" },
+  );
+  t.ok(clock.monotonic() - startedAt >= 15_000);
+  t.ok(clock.monotonic() - startedAt <= 30_000);
 });
 
 await tap.test("Cleanup.after() does not repeat what waiting does not help", async (t) => {

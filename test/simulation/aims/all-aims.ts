@@ -25,6 +25,13 @@ function thereAndBack(random: Random, limits: Limits, on: RequestMoment, fromMs:
   ];
 }
 
+/** All watches are late from the middle of the wait for late writes on. */
+function lateCaches(limits: Limits, byMs: number): readonly Action[] {
+  return Array.from({ length: limits.servers }, (_, server) =>
+    after(limits, { request: "version", nth: 5 }, 0, { do: "lag", server, of: "cache", byMs }),
+  );
+}
+
 /** What happens to a CRD and its objects between two runs. */
 const BETWEEN: readonly ((random: Random, limits: Limits, on: RequestMoment) => readonly Action[])[] = [
   () => [],
@@ -52,7 +59,11 @@ export const AIMS: readonly Aim[] = [
       const kind = kindOf(random, limits);
       const [first, ...rest] = thereAndBack(random, limits, on, 0);
       const freeze = after(limits, on, 405, { do: "annotate", kind, how: "freeze" });
-      const actions = [first as Action, ...rest, ...(oneIn(random, 2) ? [freeze] : [])];
+      const isFrozenAgain = oneIn(random, 2);
+      const actions = [first as Action, ...rest, ...(isFrozenAgain ? [freeze] : [])];
+      // A watch that is behind tells of it too late.
+      if (isFrozenAgain && oneIn(random, 3))
+        actions.push(...lateCaches(limits, Math.round(spread(random, 2_000, 25_000))));
       return oneIn(random, 3) ? actions : [held(first as Action, oneOf(random, [10, 350, 600])), ...actions.slice(1)];
     },
   },

@@ -52,6 +52,8 @@ interface Followed {
   deletions: number;
   /** etcd was restored, which undoes what was told. */
   isRestored: boolean;
+  /** Whether it said that it cannot lift its freeze. */
+  hasWarned: boolean;
   /** The revision of the last object that was done, when it was told. */
   doneAt: number;
   /** What the API servers stored then. */
@@ -85,6 +87,7 @@ export class ToldCheck {
       writes: 0,
       deletions: 0,
       isRestored: false,
+      hasWarned: false,
       doneAt: etcd.revision,
       storedThen: storedNow(),
       wasClean: this.#isCleanNow,
@@ -142,6 +145,9 @@ export class ToldCheck {
       case "pruned":
         this.#pruned(event.storedVersions, event.removed);
         break;
+      case "warning":
+        this.#seen.hasWarned ||= /^Cannot lift the freeze of "[^"]+": /.test(event.message);
+        break;
       case "unfrozen":
       case "waiting":
       case "startingAgain":
@@ -190,6 +196,7 @@ export class ToldCheck {
 
   #lifted(what: string): void {
     const crd = this.#crd;
+    if (this.#seen.hasWarned) return;
     if (crd !== undefined && this.#isFrozenByProgram(crd)) this.#report(`it says ${what}, and its freeze is in place`);
   }
 
