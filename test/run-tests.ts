@@ -7,6 +7,7 @@ import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
 
 import { ensureBinaries } from "./control-plane/binaries.ts";
+import { ensureKustomize, KUBECTL_VERSIONS } from "./control-plane/kustomize.ts";
 import { endWithThisProcess } from "./processes/watchdog.ts";
 import { needOf } from "./needs.ts";
 
@@ -142,6 +143,9 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
     const inTree = files.some((file) => file.includes("in-tree")) ? (["kube-controller-manager"] as const) : [];
     const kubectl = files.some((file) => /deploy|kubectl|installed-system/.test(file)) ? (["kubectl"] as const) : [];
     await ensureBinaries(["etcd", "kube-apiserver", ...inTree, ...kubectl]);
+    if (files.some((file) => file.includes("deploy-render"))) {
+      for (const version of KUBECTL_VERSIONS) await ensureKustomize(version);
+    }
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
     return { passed: 0, failed: files.length, skipped: 0 };
