@@ -43,6 +43,7 @@ export const convert = sort<{ readonly kind: number; readonly how: string; reado
     how: oneOf(random, Object.keys(HARMS)),
     ms: lastingOf(random),
   }),
+  text: ({ kind, how }, names) => `the webhook that converts ${names.crd(kind)} does harm: ${how}`,
   play({ cluster, plan, schedule }, { kind, how, ms }) {
     const url = converterUrl(plan.kinds[kind]?.plural ?? "");
     const harm = HARMS[how];

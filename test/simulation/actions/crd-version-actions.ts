@@ -37,6 +37,7 @@ export const editVersions = sort<{
       ms: lastingOf(random),
     };
   },
+  text: ({ kind, how, version }, names) => `a user edits the versions of ${names.crd(kind)}: ${how} ${version}`,
   async play(world, { kind, how, version, ms }) {
     const [plan, edit] = [world.kindAt(kind), EDITS[how]];
     if (plan === undefined || edit === undefined) return;
@@ -66,6 +67,8 @@ export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: bo
   // The trigger believes storedVersions of a CRD that it has not seen before: what others prune before that misleads it.
   suits: (limits) => hasCrd(limits) && !hasController(limits),
   choose: (random, limits) => ({ kind: kindOf(random, limits), isCareful: oneIn(random, 2) }),
+  text: ({ kind, isCareful }, names) =>
+    `another client prunes storedVersions of ${names.crd(kind)}${isCareful ? ", where that loses nothing" : ""}`,
   async play(world, { kind, isCareful }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;

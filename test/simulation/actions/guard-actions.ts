@@ -17,6 +17,7 @@ const DAMAGES = ["deletePolicy", "deleteBinding", "openPolicy", "auditOnly"] as 
 export const damagePolicy = sort<{ readonly kind: number; readonly how: (typeof DAMAGES)[number] }>({
   name: "damagePolicy",
   choose: (random, limits) => ({ kind: kindOf(random, limits), how: oneOf(random, DAMAGES) }),
+  text: ({ kind, how }, names) => `a user damages the policy that guards ${names.crd(kind)}: ${how}`,
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -40,6 +41,7 @@ export const damagePolicy = sort<{ readonly kind: number; readonly how: (typeof 
 export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }>({
   name: "foreignPolicy",
   choose: (random, limits) => ({ kind: kindOf(random, limits), ms: lastingOf(random) }),
+  text: ({ kind }, names) => `a user has a policy of the name of that of ${names.crd(kind)}`,
   async play(world, { kind, ms }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -67,6 +69,7 @@ export const damageWebhook = sort<{ readonly how: (typeof CONFIGURATION_DAMAGES)
   name: "damageWebhook",
   suits: ({ programs }) => programs.some(({ run }) => run === "webhook"),
   choose: (random) => ({ how: oneOf(random, CONFIGURATION_DAMAGES) }),
+  text: ({ how }) => `a user damages the configuration of the webhook: ${how}`,
   async play(world, { how }) {
     if (how === "delete") {
       await world.user.send("DELETE", CONFIGURATION);
@@ -98,6 +101,7 @@ export const deleteSecret = sort({
   name: "deleteSecret",
   suits: ({ programs }) => programs.some(({ run }) => run === "webhook"),
   choose: () => ({}),
+  text: () => "a Secret of the webhook is deleted",
   play: (world: World) =>
     void world.user.send("DELETE", "/api/v1/namespaces/kube-storage-migration/secrets/ksvm-webhook-tls"),
 });

@@ -39,6 +39,8 @@ export const createMigrations = sort<{
     of: oneIn(random, 8) ? "missing" : "kind",
     how: oneOf(random, ["plain", "plain", "forced", "low"]),
   }),
+  text: ({ kind, count, of, how }, names) =>
+    `a user creates ${count} migration${count === 1 ? "" : "s"} (${how}) of ${of === "kind" ? names.crd(kind) : "a resource that is not there"}`,
   async play(world, { kind, count, of, how }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -65,6 +67,7 @@ export const editMigration = sort<{ readonly index: number; readonly how: Edit }
     index: Math.floor(random() * 4),
     how: oneOf(random, ["delete", "delete", "succeed", "fail", "forget", "owner", "token", "hash", "progress"]),
   }),
+  text: ({ index, how }) => `a user edits migration ${index}: ${how}`,
   async play(world, { index, how }) {
     const path = pathOf(world, index);
     if (path === undefined) return;
@@ -90,6 +93,7 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
   name: "suspendMigration",
   suits: hasControllers,
   choose: (random) => ({ index: Math.floor(random() * 4), ms: lastingOf(random) }),
+  text: ({ index }) => `a user suspends migration ${index}`,
   async play(world, { index, ms }) {
     const path = pathOf(world, index);
     if (path === undefined) return;
@@ -104,6 +108,7 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
   name: "suspendMigrations",
   suits: hasControllers,
   choose: (random) => ({ ms: lastingOf(random) }),
+  text: () => "a user suspends all migrations",
   async play(world, { ms }) {
     const ref = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
     const metadata = { ...ref, annotations: { [SUSPEND_ALL_ANNOTATION]: TIME } };

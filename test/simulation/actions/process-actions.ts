@@ -71,6 +71,7 @@ export const suspendAll = sort<{ readonly ms: number }>({
 export const replace = sort<{ readonly program: number; readonly ms: number }>({
   name: "replace",
   choose: (random, limits) => ({ program: programOf(random, limits), ms: lastingOf(random) }),
+  text: ({ program }, names) => `${names.program(program)} is told to end, and another one starts in its place`,
   play(world, { program, ms }) {
     world.programs[program]?.interrupt();
     world.schedule.in(ms, () => world.start(program));

@@ -21,6 +21,8 @@ export const upgrade = sort<{
     const end = oneIn(random, 4) ? "undone" : "done";
     return { everyMs, downMs, end, ms: (everyMs + downMs) * servers * (end === "done" ? 1 : 2) };
   },
+  text: ({ everyMs, downMs, end }, names) =>
+    `the API servers are upgraded one by one, every ${names.time(everyMs)}, each is down for ${names.time(downMs)}; it is ${end}`,
   async play(world, { everyMs, downMs, end }) {
     const { cluster, plan, schedule } = world;
     if (busy.has(world)) return;
@@ -60,6 +62,8 @@ export const rotateKey = sort<{
       ms: (everyMs + 2_000) * servers * 2 + 200_000,
     };
   },
+  text: ({ how, everyMs }, names) =>
+    `the encryption key is rotated, by a ${how} of an API server every ${names.time(everyMs)}`,
   async play(world, { how, everyMs, program }) {
     const { cluster, plan, schedule } = world;
     if (busy.has(world)) return;

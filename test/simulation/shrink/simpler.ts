@@ -5,8 +5,8 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 const INDEXES = new Set(["kind", "server", "program", "object", "replica", "migration"]);
 /** Fields that are simpler the larger they are: with fewer writes less happens. */
 const SIMPLER_WHEN_LARGER = new Set(["writeEveryMs"]);
-/** Fields that are never changed: what an action does, and which random numbers a world has. */
-const FIXED = new Set(["do", "seed"]);
+/** Fields that are never changed: what an action does, which random numbers a world has, and what is a name or a code. */
+const FIXED = new Set(["do", "seed", "status", "right"]);
 /** Fields that can be left out. */
 const OPTIONAL = new Set(["writes", "afterMs", "holdMs"]);
 const LARGEST = 10_000_000;
@@ -44,8 +44,6 @@ function simplerNumbers(value: number, field: string): readonly number[] {
   if (field === "share") return distinct(value, [1, 0.5, 0.1]);
   if (field.toLowerCase().endsWith("ms")) return simplerTimes(value);
   if (!Number.isInteger(value)) return distinct(value, [Math.round(value * 10) / 10]);
-  // A status code is no count.
-  if (field === "status") return [];
   return distinct(value, [1, Math.trunc(value / 2), value - Math.sign(value)]).filter(
     (n) => Math.abs(n) < Math.abs(value) && n !== 0,
   );
