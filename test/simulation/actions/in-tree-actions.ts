@@ -11,6 +11,9 @@ import { kindOf, lastingOf } from "./choices.ts";
 
 const MIGRATIONS = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
 
+/** Longer than an API server holds a request, in milliseconds. */
+const HELD_MS = 70_000;
+
 /**
  * Kubernetes' own migrator migrates a CRD: it says so in its migration and in the CRD, writes one object after the other, and
  * prunes, also after an object failed. `stuck` says that it is at work and does nothing, `dies` leaves everything as it is.
@@ -52,6 +55,9 @@ export const inTreeMigration = sort<{
     const end = { plan, name, state: how === "works" ? "Succeeded" : "Failed" } as const;
     // A restore brings its beginning back: then it goes on, and ends.
     world.cluster.etcd.onRestore(() => world.schedule.in(20_000, () => void tell(world, migrator, end)));
+    await tell(world, migrator, end);
+    // An API server that stood still may write what was told before after what was told last.
+    await world.schedule.wait(HELD_MS);
     await tell(world, migrator, end);
     if (oneIn(world.streams("in-tree"), 2)) await migrator.send("DELETE", `${MIGRATIONS}/${name}`);
   },
