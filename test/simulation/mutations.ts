@@ -1,5 +1,6 @@
 import { CHECKPOINTS } from "./mutations/checkpoints.ts";
 import { CONTROLLERS } from "./mutations/controllers.ts";
+import { ENGINE } from "./mutations/engine.ts";
 import { EVIDENCE_MUTATIONS } from "./mutations/evidence.ts";
 import { FREEZES } from "./mutations/freezes.ts";
 import { LEASES } from "./mutations/leases.ts";
@@ -20,4 +21,5 @@ export const MUTATIONS: readonly Mutation[] = [
   ...FREEZES,
   ...CONTROLLERS,
   ...TRIGGERS,
+  ...ENGINE,
 ];

@@ -38,6 +38,7 @@ export function planOf(seed: number): Plan {
       isControlled && oneIn(random, 4)
         ? [kindPlan(random, "widgets", objects), kindPlan(random, "gadgets", objects)]
         : [kind],
+    ...(!isControlled && oneIn(random, 4) ? { maxInFlight: 3 } : {}),
     ...(!isControlled && oneIn(random, 12) ? { hasInTree: true } : {}),
     programs: [...runs, ...installed],
     writeEveryMs: spread(random, 2_000, 60_000),

@@ -51,6 +51,8 @@ export interface Plan {
   readonly kinds: readonly KindPlan[];
   /** How old the CRDs are when the world begins, in milliseconds. @default two minutes */
   readonly ageMs?: number;
+  /** `--max-in-flight` of those who migrate by hand. @default that of the settings */
+  readonly maxInFlight?: number;
   /** What runs in the slots for programs. */
   readonly programs: readonly ProgramPlan[];
   /** What enforces freezes. @default `auto` */

@@ -38,9 +38,17 @@ export const throttle = sort<{
     const answer: FalseAnswer = {
       status,
       headers: { [FAIRNESS_HEADER]: "1", ...(retryAfter === "" ? {} : { "retry-after": retryAfter }) },
-      body: { reason: "TooManyRequests", message: "too many requests, please try again later", ...details },
+      body: {
+        reason: status === 413 ? "RequestEntityTooLarge" : "TooManyRequests",
+        message: status === 413 ? "the request is too large" : "too many requests, please try again later",
+        ...details,
+      },
     };
-    interfere(world, ms, (_request, random) => (oneIn(random, 1 / share) ? answer : undefined));
+    interfere(world, ms, ({ body }, random) => {
+      // What is too large is what a request has, not what it asks for.
+      const isMeant = status !== 413 || body !== "";
+      return isMeant && oneIn(random, 1 / share) ? answer : undefined;
+    });
   },
 });
 

@@ -1,7 +1,7 @@
 import tap from "tap";
 import { type LoadBounds, LoadCheck, type LoadRequest } from "./load-check.ts";
 
-const BOUNDS: LoadBounds = { objectsInFlight: 2, inFlight: 4, failuresPerMinute: 5, timers: 10 };
+const BOUNDS: LoadBounds = { objectsInFlight: 2, inFlight: 4, failuresPerMinute: 5, othersPerMinute: 100, timers: 10 };
 const READ: LoadRequest = { process: "ksvm", method: "GET", path: "/a", isWatch: false, isOfObject: false };
 const WRITE: LoadRequest = { process: "ksvm", method: "PATCH", path: "/a", isWatch: false, isOfObject: true };
 
@@ -70,4 +70,13 @@ await tap.test("the times that a process waits for are bounded", async (t) => {
   t.same(violations, []);
   check.begin(READ, 11);
   t.match(violations, [/11 of timers/]);
+});
+
+await tap.test("requests that are about no object are bounded in each minute, also where they succeed", async (t) => {
+  const { check, clock, violations } = checked();
+  for (let sent = 0; sent < 101; sent++) check.begin({ ...READ }, 0)({ status: 200 });
+  t.match(violations, [/101 of othersPerMinute/]);
+  clock.now += 60_001;
+  check.begin(READ, 0)({ status: 200 });
+  t.equal(violations.length, 1);
 });

@@ -10,6 +10,8 @@ export interface LoadBounds {
   readonly inFlight: number;
   /** Requests in a minute in which less than one in ten succeeds. */
   readonly failuresPerMinute: number;
+  /** Requests in a minute that neither write an object nor look for one, whatever comes of them. */
+  readonly othersPerMinute: number;
   /** Times that the process waits for at the same moment: each request, watch and pause has one or two. */
   readonly timers: number;
 }
@@ -41,15 +43,26 @@ interface ProcessLoad {
   /** When requests ended, and whether they failed, of the last minute. */
   ended: { readonly at: number; readonly isFailure: boolean }[];
   failures: number;
+  /** When other requests ended. */
+  others: number[];
   /** Until when an object must be left alone, by the path of its write. */
   readonly notBefore: Map<string, number>;
 }
 
 /** What one process of ksvm keeps to, as measured in some thousand worlds, and some more. */
-export const BOUNDS: LoadBounds = { objectsInFlight: 16, inFlight: 60, failuresPerMinute: 600, timers: 300 };
+export const BOUNDS: LoadBounds = {
+  objectsInFlight: 16,
+  inFlight: 60,
+  failuresPerMinute: 600,
+  othersPerMinute: 3_000,
+  timers: 300,
+};
 
 /** A controller reads the whole of discovery at once: the time limit of a request stays for as long as it is, answered or not. */
 const CONTROLLER_TIMERS = 1_500;
+/** What there was at most in each world that this process played, for who wants to measure it. */
+export const peaksOfAll: LoadBounds[] = [];
+
 const MINUTE_MS = 60_000;
 /** Longer than this no `Retry-After` is obeyed, in milliseconds. */
 const MAX_RETRY_AFTER_MS = 120_000;
@@ -61,7 +74,7 @@ export class LoadCheck {
   readonly #report: (violation: string) => void;
   readonly #loads = new Map<string, ProcessLoad>();
   /** The most that there was of each. */
-  readonly peaks = { inFlight: 0, objectsInFlight: 0, failuresPerMinute: 0, timers: 0 };
+  readonly peaks = { inFlight: 0, objectsInFlight: 0, failuresPerMinute: 0, othersPerMinute: 0, timers: 0 };
 
   constructor(bounds: LoadBounds, now: () => number, report: (violation: string) => void) {
     this.#bounds = bounds;
@@ -75,7 +88,7 @@ export class LoadCheck {
     const collections = plan.kinds.flatMap((kind) => kind.versions.map((version) => collectionOf(kind, version)));
     const isControlled = plan.programs.some(({ run }) => run === "controller");
     const timers = isControlled ? CONTROLLER_TIMERS : BOUNDS.timers;
-    const bounds = { ...BOUNDS, objectsInFlight: settings.maxInFlight, timers };
+    const bounds = { ...BOUNDS, objectsInFlight: plan.maxInFlight ?? settings.maxInFlight, timers };
     const load = new LoadCheck(
       bounds,
       () => schedule.now,
@@ -91,6 +104,7 @@ export class LoadCheck {
         ended({ status: answer?.status, retryAfter: isOfServer ? answer.headers["retry-after"] : undefined });
       };
     };
+    peaksOfAll.push(load.peaks);
     return { name: "load" };
   }
 
@@ -112,6 +126,7 @@ export class LoadCheck {
       load.inFlight--;
       if (isOfObject) load.objectsInFlight--;
       this.#ended(process, load, answer);
+      if (!isOfObject) this.#endedOther(process, load);
       const ms = retryAfterMs(answer);
       if (isOfObject && method === "PATCH" && ms > 0) load.notBefore.set(path, this.#now() + ms);
     };
@@ -141,6 +156,13 @@ export class LoadCheck {
     if (load.failures * 10 > load.ended.length * 9) this.#bound(process, "failuresPerMinute", load.failures);
   }
 
+  #endedOther(process: string, { others }: ProcessLoad): void {
+    const now = this.#now();
+    others.push(now);
+    while ((others[0] ?? now) < now - MINUTE_MS) others.shift();
+    this.#bound(process, "othersPerMinute", others.length);
+  }
+
   #bound(process: string, what: keyof LoadBounds, value: number): void {
     const [peak, bound] = [this.peaks[what], this.#bounds[what]];
     if (value <= peak) return;
@@ -152,7 +174,7 @@ export class LoadCheck {
   #of(process: string): ProcessLoad {
     let load = this.#loads.get(process);
     if (load === undefined) {
-      load = { inFlight: 0, objectsInFlight: 0, ended: [], failures: 0, notBefore: new Map() };
+      load = { inFlight: 0, objectsInFlight: 0, ended: [], failures: 0, others: [], notBefore: new Map() };
       this.#loads.set(process, load);
     }
     return load;

@@ -99,12 +99,18 @@ export class MigrateProgram implements Program {
   }
 
   async #run(): Promise<ProgramEnd> {
-    const { cluster, settings } = this.#world;
+    const { cluster, plan, settings } = this.#world;
     const { force, kind, name } = this.#options;
     const { clock } = this.process;
     const client = cluster.clientOf(this.process);
     const run = assembleRun(
-      { ...settings, client, clock, seen: new SeenServers(clock) },
+      {
+        ...settings,
+        maxInFlight: plan.maxInFlight ?? settings.maxInFlight,
+        client,
+        clock,
+        seen: new SeenServers(clock),
+      },
       {
         dryRun: false,
         force,
