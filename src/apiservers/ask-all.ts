@@ -3,6 +3,7 @@ import { type KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { TransportError } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
+import { askedPauseMs } from "../retry/backoff.ts";
 import type { ApiServers } from "./api-servers.ts";
 
 /** Why an API server does not yet show what it should. */
@@ -98,8 +99,12 @@ class Asking {
 
   async until(client: ApiClient): Promise<void> {
     try {
-      while (!(await this.#passes(client)) && !this.#isOver) {
-        await this.#options.clock.sleep(POLL_MS, this.#options.signal);
+      for (;;) {
+        const failure = await this.#failureOf(client);
+        if (failure === undefined || this.#isOver) {
+          return;
+        }
+        await this.#options.clock.sleep(this.#pauseMs(failure), this.#options.signal);
       }
     } catch (error) {
       // Nobody waits for the others any more.
@@ -113,13 +118,21 @@ class Asking {
     const { clock, signal, spreadMs } = this.#options;
     for (let agreed = 0; agreed < SAMPLES; ) {
       const client = open();
+      let failure: CheckFailure | undefined;
       try {
-        agreed = (await this.#passes(client)) ? agreed + 1 : 0;
+        failure = await this.#failureOf(client);
       } finally {
         await client.transport.close();
       }
-      await clock.sleep(agreed === 0 ? POLL_MS : spreadMs / SAMPLES, signal);
+      agreed = failure === undefined ? agreed + 1 : 0;
+      await clock.sleep(failure === undefined ? spreadMs / SAMPLES : this.#pauseMs(failure), signal);
     }
+  }
+
+  /** An overloaded API server gets the time that it asks for, up to the last look. */
+  #pauseMs({ cause }: CheckFailure): number {
+    const leftMs = this.#deadline - this.#options.clock.monotonic();
+    return Math.max(POLL_MS, Math.min(askedPauseMs(cause), leftMs));
   }
 
   #note(failure: CheckFailure): void {
@@ -130,13 +143,14 @@ class Asking {
     }
   }
 
-  async #passes(client: ApiClient): Promise<boolean> {
+  /** @returns the failure that is waited for, where there is one */
+  async #failureOf(client: ApiClient): Promise<CheckFailure | undefined> {
     const { clock, errorOf, onFailure } = this.#options;
     const startedAt = clock.monotonic();
     const failure = await this.#check(client);
     this.#silent ||= failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS;
     if (failure === undefined) {
-      return true;
+      return undefined;
     }
     this.#note(failure);
     const { server } = client.transport;
@@ -146,6 +160,6 @@ class Asking {
       throw error;
     }
     onFailure?.(server, failure);
-    return false;
+    return failure;
   }
 }

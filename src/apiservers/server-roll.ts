@@ -4,6 +4,7 @@ import { ApiClient } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import { MissingApiServer } from "./missing-api-server.ts";
+import { askedPauseMs } from "../retry/backoff.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Transport } from "../kube/transport.ts";
 import { type FindLink, PinnedTransport, ServerLink } from "./pinned-transport.ts";
@@ -44,6 +45,11 @@ const INSTANCE_TIMEOUT_MS = 10_000;
 /** An API server that hangs takes each connection that ends at it ten seconds; it is not looked for any longer than this. */
 const FIND_TIMEOUT_MS = 30_000;
 
+/** Between two connections, or four at once, where the ones before failed, in milliseconds: a busy API server gets busier by more. */
+const FAILURE_PAUSE_MS = 250;
+/** `Retry-After` may ask for more, up to this. */
+const MAX_PAUSE_MS = 5_000;
+
 /** Between two looks while the authorizer forbids /metrics. */
 const DENIAL_POLL_MS = 1_000;
 
@@ -59,6 +65,8 @@ export class ServerRoll {
   #silent = false;
   /** How the authorizer last forbade /metrics, in this call. */
   #denial: unknown;
+  /** How the last connections failed. */
+  #failure: unknown;
 
   constructor(options: ServerRollOptions) {
     this.#options = options;
@@ -92,7 +100,11 @@ export class ServerRoll {
     await Promise.all([...this.#pins.entries()].map(([instance, pin]) => this.#keepIfThere(instance, pin, signal)));
     const isLookedFor = (): boolean => this.#pins.size < wanted && this.#denial === undefined;
     for (let tries = 0; isLookedFor() && tries < TRIES; tries += TRIES_AT_ONCE) {
+      this.#failure = undefined;
       await Promise.all(Array.from({ length: TRIES_AT_ONCE }, () => this.#meet(signal)));
+      if (isLookedFor()) {
+        await this.#pauseAfterFailure(signal);
+      }
     }
   }
 
@@ -141,6 +153,7 @@ export class ServerRoll {
     let denial: unknown;
     for (; tries < TRIES && this.#options.clock.monotonic() < deadline; tries++) {
       const link = this.#open();
+      this.#failure = undefined;
       let instance: string | undefined;
       await this.#isAnswered(async () => {
         try {
@@ -154,6 +167,7 @@ export class ServerRoll {
         return link;
       }
       await link.transport.close();
+      await this.#pauseAfterFailure(signal);
     }
     const { server } = this.#options.transport;
     throw new MissingApiServer(notFoundAgain({ server, wanted, tries, denial }));
@@ -182,7 +196,16 @@ export class ServerRoll {
         throw error;
       }
       this.#silent = true;
+      this.#failure = error;
       return false;
+    }
+  }
+
+  /** One that answers, and is another than is looked for, is no reason to wait. */
+  async #pauseAfterFailure(signal: AbortSignal): Promise<void> {
+    if (this.#failure !== undefined) {
+      const askedMs = Math.min(MAX_PAUSE_MS, askedPauseMs(this.#failure));
+      await this.#options.clock.sleep(Math.max(FAILURE_PAUSE_MS, askedMs), signal);
     }
   }
 }

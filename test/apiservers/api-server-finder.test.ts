@@ -339,7 +339,8 @@ await tap.test(
     });
     t.match(lags, [/seems to have expired; looking for 30 s/]);
     await t.rejects(finder.findAll(0, signal), { code: "ApiServerMissing", message: /\(a, behind\)/ });
-    t.same(clock.sleeps, [30_000], "once it was renewed it lives, without another look");
+    const waits = clock.sleeps.filter((ms) => ms > 1_000);
+    t.same(waits, [30_000], "once it was renewed it lives, without another look");
   },
 );
 

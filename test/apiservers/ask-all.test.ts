@@ -48,6 +48,23 @@ await tap.test("askAll() asks each API server until it passes", async (t) => {
   );
 });
 
+for (const mode of ["each", "sampled"] as const) {
+  await tap.test(
+    `askAll() gives a busy API server the time that it asks for, up to the last look: ${mode}`,
+    async (t) => {
+      const busy = (seconds: number): CheckFailure => ({
+        ...LAG,
+        cause: new ApiError("GET /x", 429, { retryAfter: String(seconds) }),
+      });
+      const clock = new FakeClock();
+      const apiServers: ApiServers =
+        mode === "each" ? { mode, clients: [clientOf("a")] } : { mode, server: "a", open: () => clientOf("a") };
+      await askAll(apiServers, checks(busy(3), LAG, busy(100)), optionsFor(clock));
+      t.same(clock.sleeps.slice(0, 3), [3_000, 250, 6_750]);
+    },
+  );
+}
+
 await tap.test("askAll() says that nothing lagged where all pass at once", async (t) => {
   t.same(await askAll(EACH, checks(), optionsFor(new FakeClock())), { lagged: false, silent: false });
 });

@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import tap from "tap";
 
-import { backoffMs, MAX_BACKOFF_MS } from "../../src/retry/backoff.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { askedPauseMs, backoffMs, MAX_BACKOFF_MS } from "../../src/retry/backoff.ts";
 
 const cases: readonly [attempt: number, random: number, retryAfter: number | undefined, delay: number][] = [
   [0, 0, undefined, 0],
@@ -28,5 +29,17 @@ await tap.test("backoffMs() lies between Retry-After and 30 s more, whatever the
       return delay >= retryAfter * 1_000 && delay <= retryAfter * 1_000 + MAX_BACKOFF_MS;
     }),
   );
+  t.end();
+});
+
+await tap.test("askedPauseMs() is what an API server asks for, and not what an admission webhook says", (t) => {
+  const asked = (status: number, retryAfter: string, message = "busy"): number =>
+    askedPauseMs(new ApiError("PATCH a", status, { retryAfter, answer: { kind: "Status", message } }));
+  t.equal(asked(429, "7"), 7_000);
+  t.equal(asked(503, "99999"), 120_000);
+  t.equal(asked(429, "-7"), 0);
+  t.equal(asked(429, "7", 'admission webhook "a.example.com" denied the request: busy'), 0);
+  t.equal(asked(403, "7"), 0);
+  t.equal(askedPauseMs(new TransportError("GET a", "https://server", new Error("reset"))), 0);
   t.end();
 });
