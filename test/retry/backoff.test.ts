@@ -32,9 +32,11 @@ await tap.test("backoffMs() lies between Retry-After and 30 s more, whatever the
   t.end();
 });
 
+function asked(status: number, retryAfter: string, message = "busy"): number {
+  return askedPauseMs(new ApiError("PATCH a", status, { retryAfter, answer: { kind: "Status", message } }));
+}
+
 await tap.test("askedPauseMs() is what an API server asks for, and not what an admission webhook says", (t) => {
-  const asked = (status: number, retryAfter: string, message = "busy"): number =>
-    askedPauseMs(new ApiError("PATCH a", status, { retryAfter, answer: { kind: "Status", message } }));
   t.equal(asked(429, "7"), 7_000);
   t.equal(asked(503, "99999"), 120_000);
   t.equal(asked(429, "-7"), 0);
