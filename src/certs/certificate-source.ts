@@ -5,6 +5,8 @@ import type { ServingCertificate, ServingPair } from "../webhook/serving-certifi
 export interface CertificateSource {
   /** Runs until the signal is aborted; whatever fails in between is waited out. */
   run(signal: AbortSignal): Promise<void>;
+  /** Looks at once, where that shows what others wrote. @throws what a request ends in. */
+  look?(signal: AbortSignal): Promise<void>;
 }
 
 /** What every source needs. */

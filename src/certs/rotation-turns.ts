@@ -27,6 +27,8 @@ import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
 /** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
 const ONE_LOOK_MS = 10_000;
 const POLL_MS = 1_000;
+/** What a moment by the API server is noted later, in milliseconds. */
+const STAMP_MS = 1_000;
 /** When it is worth while to look at replicas again that did not follow, in milliseconds. */
 const LOOK_AGAIN_MS = 60_000;
 
@@ -48,6 +50,8 @@ export class RotationTurns {
   readonly #names: readonly string[];
   /** What `rotateNow` replaces, once the Secret has been read. */
   #replaceSigner: { readonly fingerprint: string | undefined } | undefined;
+  /** The newest moment that this process noted in the Secret, and when that was on its monotonic clock. */
+  #noted: { readonly time: number; readonly at: number } | undefined;
 
   constructor(options: EnsureOptions) {
     this.#options = options;
@@ -77,7 +81,19 @@ export class RotationTurns {
     const contents = read?.bundle.length === 0 && read.serving === undefined ? undefined : read;
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents);
-    return { secret, contents, configuration, serverNow: serverTime ?? clock.now(), drifted };
+    const serverNow = this.#timeSinceNoted(contents) ?? serverTime ?? clock.now();
+    return { secret, contents, configuration, serverNow, drifted };
+  }
+
+  /**
+   * The time by the API server that was asked when this process noted the moment that a wait counts from. Another one may
+   * answer now, whose clock says something else: then the wait would be over at once, or never.
+   */
+  #timeSinceNoted({ seenAt, switchedAt }: Partial<SecretContents> = {}): number | undefined {
+    if (this.#noted === undefined || ![seenAt, switchedAt].includes(this.#noted.time)) {
+      return undefined;
+    }
+    return this.#noted.time - STAMP_MS + this.#options.clock.monotonic() - this.#noted.at;
   }
 
   #plan({ contents, serverNow, drifted }: Read, served: boolean): RotationStep {
@@ -104,7 +120,7 @@ export class RotationTurns {
       case "proveServed":
         return this.#proveServed(read);
       case "noteSwitched":
-        await this.#write(read, { data: {}, annotations: { [SWITCHED_ANNOTATION]: stampOf(read.serverNow) } });
+        await this.#note(read, SWITCHED_ANNOTATION, read.serverNow);
         return undefined;
       default:
         await this.#issue(step.type, read, "reason" in step ? step.reason : undefined);
@@ -154,8 +170,7 @@ export class RotationTurns {
     }
     // The moment must lie after the proof, so the clock is read again. The write rests on what was read before.
     const { serverTime } = await readSecret(client, this.#secretRef, signal);
-    const seenAt = stampOf(serverTime ?? this.#options.clock.now());
-    await this.#write(read, { data: {}, annotations: { [SEEN_ANNOTATION]: seenAt } });
+    await this.#note(read, SEEN_ANNOTATION, serverTime ?? this.#options.clock.now());
     this.#tell("every API server shows the new CA");
     return undefined;
   }
@@ -199,6 +214,13 @@ export class RotationTurns {
     return others;
   }
 
+  /** Notes a moment by the API server's clock. It comes cut to the second: the next one is late enough for certain. */
+  async #note(read: Read, annotation: string, serverNow: number): Promise<void> {
+    const time = serverNow + STAMP_MS;
+    await this.#write(read, { data: {}, annotations: { [annotation]: new Date(time).toISOString() } });
+    this.#noted = { time, at: this.#options.clock.monotonic() };
+  }
+
   async #write({ secret }: Read, change: SecretChange): Promise<void> {
     const { client, signal } = this.#options;
     await writeSecret(client, this.#secretRef, { before: secret, change }, signal);
@@ -222,8 +244,3 @@ const DONE: Readonly<Record<WritingStep, string>> = {
   renewServing: "renewed the serving certificate",
   dropOldCas: "dropped the old CA from the bundle",
 };
-
-/** The API server's clock comes cut to the second: the next one is late enough for certain. */
-function stampOf(serverNow: number): string {
-  return new Date(serverNow + 1_000).toISOString();
-}

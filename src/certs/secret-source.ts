@@ -56,7 +56,7 @@ export class SecretSource implements CertificateSource {
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([
       this.#repeat(RETRY_MS, () => this.#watch(signal), signal),
-      this.#repeat(this.#options.resyncMs ?? RESYNC_MS, () => this.#look(signal), signal),
+      this.#repeat(this.#options.resyncMs ?? RESYNC_MS, () => this.look(signal), signal),
     ]);
   }
 
@@ -84,7 +84,8 @@ export class SecretSource implements CertificateSource {
     }
   }
 
-  async #look(signal: AbortSignal): Promise<void> {
+  /** Reads the Secret. @throws {ApiError | TransportError} */
+  async look(signal: AbortSignal): Promise<void> {
     const sentAfter = this.#newest.resourceVersion;
     const { secret } = await readSecret(this.#options.client, this.#options.ref, signal);
     if (secret !== undefined) {

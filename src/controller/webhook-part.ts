@@ -59,6 +59,8 @@ export class WebhookPart {
       clock,
       logger,
       wanted: () => this.#wanted(),
+      // A replica that is behind would put an old CA bundle in the place of a new one.
+      freshen: async (signal) => this.#source.look?.(signal),
       onConfiguration: (live) => this.#trust.saw(live),
     });
     this.#source = this.#sourceOf(settings);

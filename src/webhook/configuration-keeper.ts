@@ -17,6 +17,8 @@ export interface ConfigurationKeeperOptions {
    * before there is a CA. Without a `caBundle` that field is left to its writer.
    */
   readonly wanted: () => WebhookConfiguration | undefined;
+  /** As in `ObjectKeeperOptions`, for the configuration. @default what is wanted never changes */
+  readonly freshen?: (signal: AbortSignal) => Promise<void>;
   /** Told of the configuration whenever it was read, `undefined` where there is none. @default none */
   readonly onConfiguration?: (live: KubeObject | undefined) => void;
   /** Milliseconds after which everything is looked at although nothing was heard of it. @default 300000 */
@@ -31,7 +33,7 @@ export interface ConfigurationKeeperOptions {
 export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
 
-  constructor({ wanted, onConfiguration, ...options }: ConfigurationKeeperOptions) {
+  constructor({ freshen, wanted, onConfiguration, ...options }: ConfigurationKeeperOptions) {
     const { policy, binding } = warnPolicy();
     const name = WARN_POLICY_NAME;
     this.#keepers = [
@@ -40,6 +42,7 @@ export class ConfigurationKeeper {
         resource: WEBHOOK_CONFIGURATIONS,
         name: WEBHOOK_NAME,
         wanted,
+        freshen,
         replacement: webhooksOf,
         onRead: onConfiguration,
       }),

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from "fastify";
 import type { Clock } from "../clock.ts";
-import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { type ApiClient, isConflict, type KubeObject } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
@@ -23,6 +23,11 @@ export interface ObjectKeeperOptions {
   readonly name: string;
   /** Called whenever the object is looked at; `undefined` as long as it is not known how it is to be. */
   readonly wanted: () => WantedObject | undefined;
+  /**
+   * Brings what is wanted up to date before it is written over something else, which may be newer. Where it rejects, nothing is
+   * written for now. @default what is wanted never changes
+   */
+  readonly freshen?: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** The body of a merge patch that takes out of the live object what was added to it. */
   readonly replacement: (live: KubeObject, wanted: WantedObject) => object;
   /** Told of the object whenever it was read, `undefined` where there is none. @default none */
@@ -110,10 +115,28 @@ export class ObjectKeeper {
     return event.type !== "DELETED" && isAsWanted(event.object, wanted);
   }
 
+  /** A write of another client in between is looked at again: what it wrote may be as it is wanted. */
   async #repair(signal: AbortSignal): Promise<void> {
-    const { client, logger, resource, name, onRead } = this.#options;
+    try {
+      await this.#repairOnce(signal);
+    } catch (error) {
+      if (!isConflict(error)) {
+        throw error;
+      }
+      this.kick();
+    }
+  }
+
+  async #repairOnce(signal: AbortSignal): Promise<void> {
+    const { client, freshen, logger, resource, name, onRead } = this.#options;
     const found = await client.find<KubeObject>(resource, { name }, { signal });
     onRead?.(found);
+    const known = this.#options.wanted();
+    if (known === undefined || isAsWanted(found, known)) {
+      return;
+    }
+    // In this order: what is wanted is then as new as what it is written over.
+    await freshen?.(signal);
     const wanted = this.#options.wanted();
     if (wanted === undefined || isAsWanted(found, wanted)) {
       return;
@@ -129,7 +152,9 @@ export class ObjectKeeper {
   /** @returns what the object then is; with additions of others it may still not be as it is wanted */
   async #apply(wanted: WantedObject, found: KubeObject | undefined, signal: AbortSignal): Promise<KubeObject> {
     const { client, resource, name } = this.#options;
-    const patch = { type: APPLY_PATCH, body: wanted };
+    const { resourceVersion, uid } = found?.metadata ?? {};
+    const body = found === undefined ? wanted : { ...wanted, metadata: { ...wanted.metadata, uid, resourceVersion } };
+    const patch = { type: APPLY_PATCH, body };
     try {
       const options = { fieldManager: KEEPER_FIELD_MANAGER, force: true, signal };
       return await client.patch<KubeObject>(resource, { name }, patch, options);

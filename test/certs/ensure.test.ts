@@ -95,3 +95,43 @@ await tap.test("keepCertificates() looks every five seconds at most, whenever th
   const looks = requests.length / 2;
   t.ok(looks > 1 && looks <= 201, `${looks} looks in 1000 s`);
 });
+
+await tap.test("the dwell times pass whatever the clocks of the API servers that answer say", async (t) => {
+  const clock = new FakeClock(clockStart);
+  let secret: object = {
+    type: "kubernetes.io/tls",
+    metadata: {
+      namespace: "ns",
+      name: "tls",
+      labels: { "app.kubernetes.io/managed-by": "ksvm" },
+      resourceVersion: "1",
+    },
+    data: Object.fromEntries(Object.entries(CURRENT).map(([key, text]) => [key, btoa(text)])),
+  };
+  let answers = 0;
+  const steps: { readonly text: string; readonly at: number }[] = [];
+  const request = async ({ method, path, body }: ApiRequest): Promise<unknown> => {
+    if (!path.includes("/secrets/")) {
+      const answer = { kind: "Status", reason: "NotFound", details: { name: "ksvm" } } as const;
+      throw new ApiError(`${method} ${path}`, 404, { answer });
+    }
+    if (method === "PUT") secret = body as object;
+    // A load balancer sends each request to another API server, whose clocks are half an hour apart.
+    const wrong = answers++ % 2 === 0 ? 900_000 : -900_000;
+    return { status: 200, body: secret, serverTime: clock.now() + wrong };
+  };
+  await ensureCertificates({
+    ...setting({}).options,
+    settings: { ...SETTINGS, apiServerDwellMs: 30_000, replicaDwellMs: 90_000, replicaEndpoints: [] },
+    client: new ApiClient({ server: "https://a", request } as unknown as Transport),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0 }),
+    rotateNow: true,
+    wait: true,
+    onStep: (text) => steps.push({ text, at: clock.monotonic() }),
+  });
+  const at = (text: RegExp): number => steps.find((step) => text.test(step.text))?.at ?? Number.NaN;
+  const [seen, switched, dropped] = [/^every API server/, /^issued/, /^dropped/].map(at) as [number, number, number];
+  t.ok(switched - seen >= 30_000 && switched - seen < 60_000, `${switched - seen} ms for the API servers`);
+  t.ok(dropped - switched >= 90_000 && dropped - switched < 120_000, `${dropped - switched} ms for the replicas`);
+});

@@ -175,6 +175,38 @@ await t.test(
   },
 );
 
+await t.test("a replica that is behind does not put an old CA bundle in the place of a new one", async (t) => {
+  const url = `${webhook.url}${VALIDATE_PATH}`;
+  const newer = (await issueServing()).caBundle;
+  let known = caBundle;
+  let looks = 0;
+  const stop = new AbortController();
+  const keeper = new ConfigurationKeeper({
+    client: api,
+    clock: systemClock,
+    logger,
+    wanted: () => webhookConfigurationOf({ clientConfig: { url, caBundle: known } }),
+    freshen: async () => {
+      looks++;
+      // Nothing was heard of the Secret so far.
+      if (looks > 1) known = newer;
+    },
+  });
+  const running = keeper.run(stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await running;
+    await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+  });
+  await eventually(isRight, "the configuration is there");
+  const [hook] = (await live())?.webhooks ?? [];
+  await change({ webhooks: [{ ...hook, clientConfig: { url, caBundle: newer } }] });
+  const written = (await live())?.metadata.resourceVersion;
+  await eventually(async () => known === newer, "it looks at the Secret before it writes");
+  await sleep(1_000);
+  t.equal((await live())?.metadata.resourceVersion, written, "what another replica wrote stays");
+});
+
 await t.test("F31: while something empties the caBundle in a loop it is repaired each time", async (t) => {
   await keep(t);
   await eventually(isRight, "the configuration is there");

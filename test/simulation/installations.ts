@@ -18,6 +18,7 @@ export const NOTHING: Installation = { programs: [], actions: () => [] };
 /** What is installed in the world of a seed: one in five has the webhook, some of those certificates that soon end. */
 export function installationOf(seed: number): Installation {
   const random = randomFrom(seed ^ SALT);
+  if (oneIn(random, 12)) return initializers(random);
   if (!oneIn(random, 5)) return NOTHING;
   const replicas = Array<ProgramPlan>(oneOf(random, [1, 2, 2, 3])).fill(program("webhook"));
   const starts = replicas.map(() => Math.round(spread(random, 1, 300)));
@@ -30,6 +31,16 @@ export function installationOf(seed: number): Installation {
     ...(isKept ? { lifetimes: lifetimesOf(random) } : {}),
     programs: installed,
     actions: (firstSlot) => at.map((when, index) => ({ at: when, do: "start", program: firstSlot + index })),
+  };
+}
+
+/** The Job of the initializer, which runs again where it fails, and users who run it by hand at the same time. */
+function initializers(random: Random): Installation {
+  const count = oneOf(random, [1, 2, 2, 3]);
+  const at = Array.from({ length: count + 2 }, () => Math.round(spread(random, 1, 3 * MINUTE_MS)));
+  return {
+    programs: Array<ProgramPlan>(count).fill(program("init")),
+    actions: (firstSlot) => at.map((when, index) => ({ at: when, do: "start", program: firstSlot + (index % count) })),
   };
 }
 

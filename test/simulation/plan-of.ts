@@ -51,11 +51,12 @@ export function planOf(seed: number): Plan {
   const aimed = isAimed ? aimedActions(random, limits) : [];
   const isAimedAlone = isAimed && oneIn(random, 2);
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
-  const actions = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed].toSorted(
-    (a, b) => a.at - b.at,
-  );
+  const all = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed];
+  // Certificates that end within minutes would end while all machines are suspended, which those of a cluster do not.
+  const actions = all.filter((action) => limits.lifetimes === undefined || action.do !== "suspendAll");
+
   const { startAt: _, ...rest } = limits;
-  return { ...rest, actions };
+  return { ...rest, actions: actions.toSorted((a, b) => a.at - b.at) };
 }
 
 /** At the least and at the most. */

@@ -18,7 +18,7 @@ export interface KindPlan {
 
 /** What runs in a slot for programs, each time that it is started. */
 export interface ProgramPlan {
-  readonly run: "migrate" | "controller" | "webhook" | "ensureCertificates" | "rotateCertificates";
+  readonly run: "migrate" | "controller" | "webhook" | "ensureCertificates" | "rotateCertificates" | "init";
   /** An index of `plan.kinds`. */
   readonly kind: number;
   readonly force: boolean;

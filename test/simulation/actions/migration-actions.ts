@@ -20,7 +20,7 @@ const PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 
 /** Whether anything looks at migrations. */
 export function hasControllers({ programs }: Pick<Limits, "programs">): boolean {
-  return programs.some(({ run }) => run === "controller");
+  return programs.some(({ run }) => run === "controller" || run === "init");
 }
 
 /** A user creates migrations of one resource, several of them perhaps, or of a resource that is not there. */

@@ -12,6 +12,8 @@ import { StoredVersionsCheck } from "./stored-versions-check.ts";
 import { LoadCheck } from "./load-check.ts";
 import { ToldCheck } from "./told-check.ts";
 import { UnchangedObjectsCheck } from "./unchanged-objects-check.ts";
+import { InitializedCheck } from "./initialized-check.ts";
+import { TrustCheck } from "./trust-check.ts";
 import { UndisturbedRunCheck } from "./undisturbed-run-check.ts";
 
 /** What must hold in every simulated world. Those that let more happen at the end come last. */
@@ -30,4 +32,6 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => new LeaderFenceCheck(world),
   (world) => new ControllersCheck(world),
   (world) => new UndisturbedRunCheck(world),
+  (world) => TrustCheck.of(world),
+  (world) => InitializedCheck.of(world),
 ];

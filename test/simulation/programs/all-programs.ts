@@ -2,6 +2,7 @@ import type { ProgramPlan } from "../plan.ts";
 import type { World } from "../world/world.ts";
 import { CertsProgram } from "./certs-program.ts";
 import { ControllerProgram, controllerSettings } from "./controller-program.ts";
+import { InitProgram } from "./init-program.ts";
 import { MigrateProgram } from "./migrate-program.ts";
 import type { Program } from "./started-program.ts";
 import { WebhookProgram } from "./webhook-program.ts";
@@ -19,6 +20,8 @@ export function startProgram(
       return new MigrateProgram(world, { name, kind: kindPlan, force });
     case "controller":
       return new ControllerProgram(world, { name, settings: controllerSettings(world.settings, trigger ?? "on") });
+    case "init":
+      return new InitProgram(world, name);
     case "webhook":
       return new WebhookProgram(world, name);
     case "ensureCertificates":

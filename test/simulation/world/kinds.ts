@@ -91,7 +91,7 @@ export function objectOf(plan: KindPlan, version: string, index: number, value: 
     apiVersion: apiVersionOf(group, version),
     kind,
     metadata: namespaced ? { ...metadata, namespace: "default" } : metadata,
-    spec: { value },
+    spec: kind === "Deployment" ? { value, template: { spec: { containers: [] } } } : { value },
   };
 }
 

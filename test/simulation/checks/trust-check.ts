@@ -1,0 +1,137 @@
+import { WEBHOOK_NAME, WEBHOOK_SECRET } from "../../../src/api/names.ts";
+import { DEFAULT_APISERVER_DWELL_MS } from "../../../src/certs/rotation-plan.ts";
+import { KEYS } from "../../../src/certs/secret-contents.ts";
+import { RESYNC_MS } from "../../../src/certs/secret-source.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { CertsProgram } from "../programs/certs-program.ts";
+import { installedIn, NAMESPACE } from "../programs/installed-webhook.ts";
+import { isByKsvm, LIVENESS_MS, type World } from "../world/world.ts";
+import { timeOf } from "../world/sim-process.ts";
+import { certificatesOf, isTrusted } from "../world/tls-trust.ts";
+import type { Check } from "./check.ts";
+
+const SECRET = `/registry/secrets/${NAMESPACE}/${WEBHOOK_SECRET}`;
+const CONFIGURATION = `/registry/validatingwebhookconfigurations/${WEBHOOK_NAME}`;
+/** What an API server follows after at the latest, in worlds where one is late. */
+const LATEST_MS = 65_000;
+const LOOK_EVERY_MS = 250;
+/** Who stood still follows within this time: a look at the Secret that failed is repeated after that, and a request takes its time. */
+const FOLLOW_MS = RESYNC_MS + 15_000;
+/** What is not repaired for so long after others damaged it counts, although they did, in milliseconds. */
+const REPAIR_MS = 120_000;
+/** Writes of the Secret, and of the configuration, in a minute: a rotation takes five of each, and others damage them now and then. */
+const MAX_WRITES = 60;
+
+/**
+ * An API server that follows the configuration of the webhook verifies every replica that follows the Secret, at any time: also
+ * while a rotation is under way, or several at once. Rotations end, with one CA left, and nobody writes in a loop.
+ */
+export class TrustCheck implements Check {
+  readonly name = "trust";
+  readonly #world: World;
+  /** Since when API servers and replicas have been awake, and follow within their times, by their names. */
+  readonly #awakeSince = new Map<string, number>();
+  /** Until when what others did, or the beginning, explains that there is no trust. */
+  #excusedUntil = Number.POSITIVE_INFINITY;
+  #excusedAt = 0;
+  readonly #writes = new Map<string, number[]>();
+
+  private constructor(world: World) {
+    this.#world = world;
+    const { etcd } = world.cluster;
+    etcd.onRevision((entry) => this.#written(entry));
+    etcd.onRestore(() => this.#excuse());
+    this.#lookAgain();
+  }
+
+  /** @returns one for a world that has the webhook. */
+  static of(world: World): Check {
+    const isInstalled = world.plan.programs.some(({ run }) => run === "webhook");
+    return isInstalled ? new TrustCheck(world) : { name: "trust" };
+  }
+
+  async finish(): Promise<void> {
+    const world = this.#world;
+    const last = new CertsProgram(world, { name: "ksvm-last-rotation", rotates: true });
+    const isOver = (): boolean => world.isBroken || last.isAtRest;
+    if (!(await world.schedule.run(isOver, LIVENESS_MS))) this.#violate("the last rotation does not end");
+    if (world.isBroken) return;
+    if (last.endText !== "done") this.#violate(`an undisturbed rotation ends with: ${last.endText}`);
+    const secret = world.cluster.etcd.get(SECRET)?.object as { data?: Readonly<Record<string, string>> } | undefined;
+    const cas = certificatesOf(secret?.data?.[KEYS.bundle] ?? "").length;
+    if (cas !== 1) this.#violate(`${cas} CAs are left after an undisturbed rotation`);
+    // The replicas follow what was written last.
+    await world.schedule.run(() => world.isBroken, FOLLOW_MS);
+    this.#look(true);
+  }
+
+  #written({ key, before }: EtcdEntry): void {
+    if (key !== SECRET && key !== CONFIGURATION) return;
+    // Where the Secret is missing, new certificates take the place of those that are served, without an overlap.
+    const isNew = before === undefined || before.isDeleted;
+    if (!isByKsvm() || isNew) this.#excuse();
+    if (!isByKsvm()) return;
+    const { now } = this.#world.schedule;
+    const times = [...(this.#writes.get(key) ?? []), now].filter((at) => at > now - 60_000);
+    this.#writes.set(key, times);
+    if (times.length === MAX_WRITES) this.#violate(`${key} was written ${MAX_WRITES} times in a minute`);
+  }
+
+  /** Others damaged something, which has to be repaired. */
+  #excuse(): void {
+    this.#excusedUntil = Number.POSITIVE_INFINITY;
+    this.#excusedAt = this.#world.schedule.now;
+  }
+
+  #lookAgain(): void {
+    this.#world.schedule.in(LOOK_EVERY_MS, () => {
+      this.#look(false);
+      this.#lookAgain();
+    });
+  }
+
+  #look(isLast: boolean): void {
+    const { cluster, isCalm, calmAt, schedule } = this.#world;
+    const { now } = schedule;
+    const replicas = installedIn(this.#world).service.replicas.filter(({ process, ready }) =>
+      this.#isAwake(process.name, process.isPaused, now, FOLLOW_MS) ? ready() === undefined : false,
+    );
+    let problem: string | undefined;
+    let pairs = 0;
+    for (const { api, lags, process } of cluster.nodes) {
+      const isLate = lags.admission > DEFAULT_APISERVER_DWELL_MS;
+      const isAwake = this.#isAwake(process.name, process.isPaused || isLate, now, LATEST_MS);
+      const hook = api.admission.validating.find(({ name }) => name === WEBHOOK_NAME);
+      // One that follows later than the dwell time is beyond what a rotation waits for.
+      if (!isAwake || hook === undefined) continue;
+      pairs += replicas.length;
+      const distrusted = replicas.find(({ certPem }) => {
+        const served = certPem();
+        return served === undefined || !isTrusted(hook.caBundle ?? "", served, timeOf(schedule));
+      });
+      if (distrusted !== undefined) problem ??= `${process.name} does not trust ${distrusted.process.name}`;
+    }
+    const since = Math.max(calmAt, this.#excusedAt);
+    if (problem === undefined) {
+      // From now on it has to stay so: what others did last is in force everywhere.
+      if (pairs > 0 && now - this.#excusedAt > LATEST_MS) this.#excusedUntil = now;
+    } else if (this.#excusedUntil <= now || isLast || (isCalm && now - since > REPAIR_MS)) {
+      this.#violate(problem);
+    }
+  }
+
+  #isAwake(name: string, isPaused: boolean, now: number, followMs: number): boolean {
+    const since = this.#awakeSince.get(name);
+    if (isPaused) {
+      this.#awakeSince.set(name, Number.POSITIVE_INFINITY);
+      return false;
+    }
+    if (since === undefined) this.#awakeSince.set(name, 0);
+    else if (since === Number.POSITIVE_INFINITY) this.#awakeSince.set(name, now);
+    return now - (this.#awakeSince.get(name) ?? now) > followMs;
+  }
+
+  #violate(text: string): void {
+    this.#world.violate(`trust: ${text}`);
+  }
+}
