@@ -1,4 +1,5 @@
 import type { Random } from "../../chaos/random.ts";
+import type { Limits } from "../actions/action-sort.ts";
 import { serverOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
@@ -26,8 +27,7 @@ function otherwise(at: number, action: Readonly<Record<string, unknown>> & Pick<
   return { at, ...action };
 }
 
-/** What is aimed at the change of the storage version, before any program starts. */
-export const BEGINNINGS: readonly Aim[] = [
+const ALL: readonly Aim[] = [
   {
     name: "the clock of the API servers was behind when the storage version changed",
     weight: 2,
@@ -96,10 +96,11 @@ export const BEGINNINGS: readonly Aim[] = [
   },
   {
     name: "an API server is behind the change for longer than late writes are waited for",
-    suits: ({ startAt }) => startAt <= SOON_MS,
+    weight: 2,
+    suits: ({ access, servers, startAt }) => access === "each" && servers > 1 && startAt <= SOON_MS,
     choose(random, limits) {
-      const byMs = Math.round(spread(random, 75_000, 200_000));
-      const lag = otherwise(BEFORE.stop, { do: "lag", server: serverOf(random, limits), of: "crds", byMs });
+      const byMs = Math.round(spread(random, 80_000, 200_000));
+      const lag = otherwise(BEFORE.stop, { do: "lag", server: limits.servers - 1, of: "crds", byMs });
       const writes = [60_000, 66_000, 69_000, 75_000].map((ms) => ({
         ...otherwise(limits.startAt + ms, { do: "writeObject", kind: 0, how: "update", object: 1 }),
         writes: 8,
@@ -159,3 +160,14 @@ export const BEGINNINGS: readonly Aim[] = [
     },
   },
 ];
+
+/** What is aimed at the change of the storage version of a CRD, before any program starts. */
+export const BEGINNINGS: readonly Aim[] = ALL.map((aim) => ({
+  ...aim,
+  suits: (limits) => isOfRuns(limits) && (aim.suits?.(limits) ?? true),
+}));
+
+/** Whether the world is about runs on CRDs, and not about a controller. */
+function isOfRuns({ kinds, programs }: Limits): boolean {
+  return programs[0]?.run === "migrate" && kinds[0]?.isBuiltIn !== true;
+}
