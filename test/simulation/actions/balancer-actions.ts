@@ -16,7 +16,8 @@ export const disturb = sort<{ readonly how: string; readonly share: number; read
       {
         reset: "are reset before they arrive",
         lost: "are applied and get no answer",
-        html: "are answered with a page of HTML",
+        html: "are answered with an error as a page of HTML",
+        empty: "are answered with {} and 200",
       }[how] ?? `are answered with ${how}`;
     return `${share >= 0.01 ? (share * 100).toFixed(0) : (share * 100).toFixed(2)} % of the requests of ksvm ${deed}`;
   },
@@ -28,6 +29,7 @@ export const disturb = sort<{ readonly how: string; readonly share: number; read
       if (earlier !== undefined) return earlier;
       if (!user.startsWith("ksvm") || !oneIn(random, 1 / share)) return undefined;
       if (how === "reset" || how === "lost") return how;
+      if (how === "empty") return { status: 200, body: {} };
       if (how === "html") return { status: oneOf(random, [403, 404, 502, 503]), html: true };
       return { status: Number(how) };
     };

@@ -25,11 +25,17 @@ function thereAndBack(random: Random, limits: Limits, on: RequestMoment, fromMs:
   ];
 }
 
-/** All watches are late from the middle of the wait for late writes on. */
-function lateCaches(limits: Limits, byMs: number): readonly Action[] {
-  return Array.from({ length: limits.servers }, (_, server) =>
+/**
+ * All watches are late from the middle of the wait for late writes on; the API servers may be started again before they have told of
+ * what happens then.
+ */
+function lateWatches(random: Random, limits: Limits, on: RequestMoment): readonly Action[] {
+  const byMs = Math.round(spread(random, 2_000, 25_000));
+  const isRestarted = oneIn(random, 2);
+  return Array.from({ length: limits.servers }, (_, server) => server).flatMap((server) => [
     after(limits, { request: "version", nth: 5 }, 0, { do: "lag", server, of: "cache", byMs }),
-  );
+    ...(isRestarted ? [after(limits, on, 420, { do: "stopServer", server, how: "crash", ms: 100 })] : []),
+  ]);
 }
 
 /** What happens to a CRD and its objects between two runs. */
@@ -62,8 +68,7 @@ export const AIMS: readonly Aim[] = [
       const isFrozenAgain = oneIn(random, 2);
       const actions = [first as Action, ...rest, ...(isFrozenAgain ? [freeze] : [])];
       // A watch that is behind tells of it too late.
-      if (isFrozenAgain && oneIn(random, 3))
-        actions.push(...lateCaches(limits, Math.round(spread(random, 2_000, 25_000))));
+      if (isFrozenAgain && oneIn(random, 3)) actions.push(...lateWatches(random, limits, on));
       return oneIn(random, 3) ? actions : [held(first as Action, oneOf(random, [10, 350, 600])), ...actions.slice(1)];
     },
   },

@@ -78,7 +78,12 @@ const ALL: readonly Aim[] = [
       const server = serverOf(random, limits);
       const at = limits.startAt + Math.round(spread(random, 1_000, 40_000));
       const ms = Math.round(spread(random, 8_000, 60_000));
-      return [writesUnderWay(random, server), otherwise(at, { do: "stopServer", server, how: "suspend", ms })];
+      const empty = otherwise(at + 1, { do: "disturb", how: "empty", share: 1, ms });
+      return [
+        writesUnderWay(random, server),
+        otherwise(at, { do: "stopServer", server, how: "suspend", ms }),
+        ...(oneIn(random, 4) ? [empty] : []),
+      ];
     },
   },
   {
@@ -110,11 +115,11 @@ const ALL: readonly Aim[] = [
   },
   {
     name: "an API server hangs from before the change until after a run",
-    weight: 2,
+    weight: 3,
     suits: ({ servers, startAt }) => servers > 1 && startAt <= SOON_MS,
     choose(random, limits) {
       const hung = serverOf(random, limits);
-      const ms = limits.startAt + Math.round(spread(random, 70_000, 200_000));
+      const ms = limits.startAt + Math.round(spread(random, 110_000, 220_000));
       const others = Array.from({ length: limits.servers }, (_, server) => server).filter((server) => server !== hung);
       // By a clock that is an hour ahead its identity Lease has expired.
       const byMs = Math.round(spread(random, 3_700_000, 7_200_000));
