@@ -46,6 +46,7 @@ export class ControllersCheck implements Check {
   readonly #world: World;
   readonly #hasTrigger: boolean;
   #created = 0;
+  #looked: { readonly revision: number; readonly left: string | undefined } | undefined;
   /** Resources whose migrations or StorageStates say what a user wrote, or whose freeze a user lifted. */
   readonly #excused = new Set<string>();
 
@@ -117,7 +118,14 @@ export class ControllersCheck implements Check {
     }
   }
 
+  /** What it was the last time, as long as nothing is written. */
   #leftToDo(): string | undefined {
+    const { revision } = this.#world.cluster.etcd;
+    if (this.#looked?.revision !== revision) this.#looked = { revision, left: this.#look() };
+    return this.#looked.left;
+  }
+
+  #look(): string | undefined {
     for (const migration of this.#migrations()) {
       const { name } = migration.metadata;
       if (!isFinished(migration) && !this.#waitsForUser(migration)) return `${name} is ${stateOf(migration)}`;
