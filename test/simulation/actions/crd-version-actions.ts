@@ -3,7 +3,7 @@ import { MERGE, CRDS } from "../world/user-actions.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { hasController, hasCrd, kindOf, lastingOf } from "./choices.ts";
+import { hasCrd, kindOf, lastingOf } from "./choices.ts";
 
 type Edit = (versions: readonly CrdVersion[], name: string) => readonly CrdVersion[];
 
@@ -64,8 +64,7 @@ export const editVersions = sort<{
  */
 export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: boolean }>({
   name: "foreignPrune",
-  // The trigger believes storedVersions of a CRD that it has not seen before: what others prune before that misleads it.
-  suits: (limits) => hasCrd(limits) && !hasController(limits),
+  suits: hasCrd,
   choose: (random, limits) => ({ kind: kindOf(random, limits), isCareful: oneIn(random, 2) }),
   text: ({ kind, isCareful }, names) =>
     `another client prunes storedVersions of ${names.crd(kind)}${isCareful ? ", where that loses nothing" : ""}`,

@@ -2,7 +2,7 @@ import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.t
 import { LEASES, objectPath } from "../../../src/kube/resources.ts";
 import { oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { hasControllers } from "./migration-actions.ts";
+import { hasController } from "./choices.ts";
 
 const SPECS = {
   /** Another client holds it, and does not renew it. */
@@ -18,7 +18,7 @@ const SPECS = {
 export const editLeader = sort<{ readonly how: keyof typeof SPECS | "delete" }>({
   name: "editLeader",
   weight: 2,
-  suits: hasControllers,
+  suits: hasController,
   choose: (random) => ({ how: oneOf(random, ["delete", "steal", "hold", "free", "future", "empty"]) }),
   text: ({ how }) => `a user edits the Lease of the leader: ${how}`,
   async play({ user }, { how }) {

@@ -13,15 +13,10 @@ import { oneIn, oneOf } from "../world/random-choices.ts";
 import { GROUP } from "../world/kinds.ts";
 import type { Answered } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
-import { type Limits, sort } from "./action-sort.ts";
-import { kindOf, lastingOf } from "./choices.ts";
+import { sort } from "./action-sort.ts";
+import { hasController, kindOf, lastingOf } from "./choices.ts";
 
 const PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
-
-/** Whether anything looks at migrations. */
-export function hasControllers({ programs }: Pick<Limits, "programs">): boolean {
-  return programs.some(({ run }) => run === "controller" || run === "init");
-}
 
 /** A user creates migrations of one resource, several of them perhaps, or of a resource that is not there. */
 export const createMigrations = sort<{
@@ -32,7 +27,7 @@ export const createMigrations = sort<{
 }>({
   name: "createMigrations",
   weight: 3,
-  suits: hasControllers,
+  suits: hasController,
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
     count: oneOf(random, [1, 1, 2, 3]),
@@ -62,7 +57,7 @@ type Edit = "delete" | "succeed" | "fail" | "forget" | "owner" | "token" | "hash
 export const editMigration = sort<{ readonly index: number; readonly how: Edit }>({
   name: "editMigration",
   weight: 3,
-  suits: hasControllers,
+  suits: hasController,
   choose: (random) => ({
     index: Math.floor(random() * 4),
     how: oneOf(random, ["delete", "delete", "succeed", "fail", "forget", "owner", "token", "hash", "progress"]),
@@ -91,7 +86,7 @@ const EDITS = {
 /** A user suspends a migration, and resumes it some time later. */
 export const suspendMigration = sort<{ readonly index: number; readonly ms: number }>({
   name: "suspendMigration",
-  suits: hasControllers,
+  suits: hasController,
   choose: (random) => ({ index: Math.floor(random() * 4), ms: lastingOf(random) }),
   text: ({ index }) => `a user suspends migration ${index}`,
   async play(world, { index, ms }) {
@@ -106,7 +101,7 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
 /** A user suspends all migrations, and resumes them some time later. */
 export const suspendMigrations = sort<{ readonly ms: number }>({
   name: "suspendMigrations",
-  suits: hasControllers,
+  suits: hasController,
   choose: (random) => ({ ms: lastingOf(random) }),
   text: () => "a user suspends all migrations",
   async play(world, { ms }) {

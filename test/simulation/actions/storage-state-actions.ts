@@ -4,8 +4,7 @@ import { objectPath, STORAGE_STATES } from "../../../src/kube/resources.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf } from "./choices.ts";
-import { hasControllers } from "./migration-actions.ts";
+import { hasController, kindOf } from "./choices.ts";
 
 const MERGE = "application/merge-patch+json";
 const STATUSES = {
@@ -22,7 +21,7 @@ export const editStorageState = sort<{
   readonly how: keyof typeof STATUSES | "delete" | "record";
 }>({
   name: "editStorageState",
-  suits: hasControllers,
+  suits: hasController,
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
     how: oneOf(random, ["delete", "delete", "record", "unknown", "empty", "old", "ahead", "disagree"]),

@@ -1,8 +1,7 @@
 import type { Random } from "../../chaos/random.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { kindOf, programOf } from "../actions/choices.ts";
-import { hasControllers } from "../actions/migration-actions.ts";
+import { hasController, kindOf, programOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { RequestKind } from "../world/request-kinds.ts";
@@ -41,7 +40,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   {
     name: "the leader ends",
     weight: 2,
-    suits: hasControllers,
+    suits: hasController,
     choose(random, limits) {
       const on = oneIn(random, 3) ? anyMoment(random) : leaderMoment(random);
       const backMs = spread(random, 1_000, 60_000);
@@ -52,7 +51,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   {
     name: "the leader stands still",
     weight: 2,
-    suits: hasControllers,
+    suits: hasController,
     choose(random, limits) {
       const on = oneIn(random, 3) ? anyMoment(random) : leaderMoment(random);
       const how = oneOf(random, ["pause", "suspend"]);
@@ -63,7 +62,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   {
     name: "the storage version changes while the leader writes",
     weight: 3,
-    suits: hasControllers,
+    suits: hasController,
     choose(random, limits) {
       const on = leaderMoment(random);
       const [first, ...rest] = flips(random, limits, on);
@@ -73,7 +72,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   {
     name: "users edit while the leader writes",
     weight: 3,
-    suits: hasControllers,
+    suits: hasController,
     choose(random, limits) {
       const on = leaderMoment(random);
       const name = oneOf(random, [
@@ -89,8 +88,31 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
     },
   },
   {
+    name: "objects are denied while the leader rewrites",
+    weight: 2,
+    suits: hasController,
+    choose(random, limits) {
+      const deny = { ...actionSort("deny").choose(random, limits), do: "deny", kind: kindOf(random, limits) };
+      const on = { request: "claim", nth: 1 + Math.floor(random() * 4) } as const;
+      return [after(limits, on, 0, { ...deny, ms: Math.round(spread(random, 60_000, 240_000)) })];
+    },
+  },
+  {
+    name: "another client prunes while the leader writes",
+    weight: 2,
+    suits: hasController,
+    choose(random, limits) {
+      const on = oneOf(random, [
+        leaderMoment(random),
+        { request: "newMigration", nth: 1 + Math.floor(random() * 4) },
+      ] as const);
+      const prune = { do: "foreignPrune", kind: kindOf(random, limits), isCareful: false };
+      return [held(after(limits, on, 0, prune), oneOf(random, [0, 10, 100]))];
+    },
+  },
+  {
     name: "etcd is restored while the leader writes",
-    suits: hasControllers,
+    suits: hasController,
     choose: (random, limits) => [
       after(limits, leaderMoment(random), 0, { do: "restore", ageMs: Math.round(spread(random, 5_000, 120_000)) }),
     ],

@@ -1,4 +1,5 @@
 import { resourceNameOf, type StorageState, UNKNOWN_HASH } from "../../../src/api/migration.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { isByKsvm, type World } from "../world/world.ts";
@@ -22,12 +23,15 @@ export class StorageStateCheck implements Check {
   readonly #times: number[] = [];
   /** Resources whose StorageState or migrations say what a user wrote. */
   readonly #tainted = new Set<string>();
+  /** `uid/version` of the CRDs and versions that another client pruned although objects were stored so, which ksvm could not know. */
+  readonly #hidden = new Set<string>();
 
   constructor(world: World) {
     this.#world = world;
     const { etcd } = world.cluster;
     etcd.onRevision((entry) => {
       this.#times[entry.modRevision] = world.schedule.now;
+      if (entry.key.startsWith(CRD_PREFIX) && !isByKsvm()) this.#notePrune(etcd, entry);
       if (!entry.key.startsWith(STATES) && !entry.key.startsWith(MIGRATIONS)) return;
       if (!isByKsvm()) this.#noteUser(entry);
       else if (entry.key.startsWith(STATES) && !entry.isDeleted) this.#written(etcd, entry);
@@ -41,9 +45,22 @@ export class StorageStateCheck implements Check {
     this.#tainted.add(resourceNameOf((object as unknown as StorageState).spec.resource));
   }
 
+  /** The trigger believes storedVersions of a CRD that it has not seen before. */
+  #notePrune(etcd: SimEtcd, { key, modRevision }: EtcdEntry): void {
+    const name = key.slice(CRD_PREFIX.length);
+    const past = pastOf(etcd, name);
+    const [before, after] = past?.states.slice(-2) ?? [];
+    if (past === undefined || before === undefined || after?.revision !== modRevision) return;
+    const known = persistedIn(etcd.get(`${STATES}${name}`)?.object as unknown as StorageState | undefined);
+    for (const version of before.storedVersions) {
+      const isPruned = !after.storedVersions.includes(version);
+      if (isPruned && !known.includes(past.hashOf(version))) this.#hidden.add(`${past.uid}/${version}`);
+    }
+  }
+
   #written(etcd: SimEtcd, { key, modRevision, object }: EtcdEntry): void {
     const state = object as unknown as StorageState;
-    const { persistedStorageVersionHashes: persisted = [UNKNOWN_HASH] } = state.status ?? {};
+    const persisted = persistedIn(state);
     const { name } = state.metadata;
     const past = persisted.includes(UNKNOWN_HASH) || this.#tainted.has(name) ? undefined : pastOf(etcd, name);
     if (past === undefined) return;
@@ -54,10 +71,11 @@ export class StorageStateCheck implements Check {
     const changed = past.states.find((one, at) => {
       return isNew(one) && one.storageVersion !== past.states[at - 1]?.storageVersion;
     });
+    const isHidden = (version: string): boolean => this.#hidden.has(`${past.uid}/${version}`);
     // A version that was never listed is what a late write of an earlier CRD of this name left.
     const isListed = (version: string): boolean => past.states.some((one) => one.storedVersions.includes(version));
     const missing = storedUnder(etcd, past.prefix, changed?.revision).filter(
-      ({ version }) => isListed(version) && !persisted.includes(past.hashOf(version)),
+      ({ version }) => isListed(version) && !isHidden(version) && !persisted.includes(past.hashOf(version)),
     );
     const [first] = missing;
     if (first !== undefined) {
@@ -67,4 +85,8 @@ export class StorageStateCheck implements Check {
       );
     }
   }
+}
+
+function persistedIn(state: StorageState | undefined): readonly string[] {
+  return state?.status?.persistedStorageVersionHashes ?? [UNKNOWN_HASH];
 }
