@@ -31,8 +31,8 @@ const RIGHTS: readonly DenyRule[] = [
 export const forbid = sort<{ readonly right: DenyRule; readonly ms: number }>({
   name: "forbid",
   choose: (random) => ({ right: oneOf(random, RIGHTS), ms: lastingOf(random) }),
-  text: ({ right: { verb, resource, subresource } }) =>
-    `ksvm may not ${verb ?? "use"} ${resource}${subresource === undefined ? "" : `/${subresource}`}`,
+  text: ({ right: { group, path, resource, subresource, verb } }) =>
+    `ksvm may not ${verb ?? "use"} ${path ?? resource ?? `anything of ${group}`}${subresource === undefined ? "" : `/${subresource}`}`,
   play({ cluster, schedule }, { right, ms }) {
     const rule = { ...right, userPrefix: "ksvm" };
     cluster.denied = [...cluster.denied, rule];
