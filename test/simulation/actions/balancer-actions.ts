@@ -24,8 +24,8 @@ export const disturb = sort<{ readonly how: string; readonly share: number; read
   play({ cluster, schedule, streams }, { how, share, ms }) {
     const random = streams("balancer");
     const before = cluster.interference;
-    cluster.interference = (user) => {
-      const earlier = before(user);
+    cluster.interference = (user, request) => {
+      const earlier = before(user, request);
       if (earlier !== undefined) return earlier;
       if (!user.startsWith("ksvm") || !oneIn(random, 1 / share)) return undefined;
       if (how === "reset" || how === "lost") return how;

@@ -120,6 +120,14 @@ await tap.test("another resource: what was written before the last object was do
   t.match(violations, [/late is stored as/]);
 });
 
+await tap.test("another resource: its API servers stored two versions when the last object was done", async (t) => {
+  const storedNow = (): ReadonlySet<string> => new Set(["sim.example.com/v1", "sim.example.com/v2"]);
+  const { begin, violations } = world({ resource: "deployments.apps", storedNow });
+  const { crd: _crd, storageVersion: _version, storedVersions: _versions, ...result } = MIGRATED;
+  begin().ended(result);
+  t.match(violations, [/API servers stored 2 versions/]);
+});
+
 await tap.test("a forced run, and an object is encrypted with the old key", async (t) => {
   const { begin, store, violations, write } = world({ keyAtEnd: () => 2 });
   write("user", CRD_KEY, crd(["v1"]));

@@ -244,6 +244,10 @@ export class ToldCheck {
       this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersion}`]), "migrated");
     } else if (evidence === undefined) {
       this.#areStoredIn(this.#seen.storedThen, "migrated", this.#seen.doneAt);
+      // They agreed at its beginning. So one of them has changed since, and that shows in a look after the last object.
+      const { size } = this.#seen.storedThen;
+      if (size > 1)
+        this.#report(`it says migrated, and API servers stored ${size} versions when the last object was done`);
     }
     const key = this.#options.keyAtEnd();
     if (key !== undefined) this.#haveKey(key);

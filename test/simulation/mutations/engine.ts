@@ -154,4 +154,19 @@ export const ENGINE: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: "open connection after connection to API servers that are busy",
+    edits: [
+      {
+        file: "apiservers/server-roll.ts",
+        from: "    if (this.#failure !== undefined) {",
+        to: "    if (this.#failure === 0) {",
+      },
+      {
+        file: "apiservers/ask-all.ts",
+        from: "return Math.max(POLL_MS, Math.min(askedPauseMs(cause), leftMs));",
+        to: "void leftMs; void askedPauseMs; void cause; return POLL_MS;",
+      },
+    ],
+  },
 ];
