@@ -121,8 +121,8 @@ await tap.test("another resource: what was written before the last object was do
 });
 
 await tap.test("another resource: its API servers stored two versions when the last object was done", async (t) => {
-  const storedNow = (): ReadonlySet<string> => new Set(["sim.example.com/v1", "sim.example.com/v2"]);
-  const { begin, violations } = world({ resource: "deployments.apps", storedNow });
+  const both = new Set(["sim.example.com/v1", "sim.example.com/v2"]);
+  const { begin, violations } = world({ resource: "deployments.apps", storedNow: () => both });
   const { crd: _crd, storageVersion: _version, storedVersions: _versions, ...result } = MIGRATED;
   begin().ended(result);
   t.match(violations, [/API servers stored 2 versions/]);
