@@ -98,6 +98,13 @@ await tap.test("migrated, and an object is stored in an older version", async (t
   t.match(violations, [/it says migrated, and \S+\/b is stored as sim.example.com\/v1alpha1/]);
 });
 
+await tap.test("migrated, and storedVersions has more than the storage version", async (t) => {
+  const { begin, violations, write } = world();
+  write("user", CRD_KEY, crd(["v1alpha1", "v1"]));
+  begin().ended({ ...MIGRATED, storedVersions: ["v1alpha1", "v1"] });
+  t.match(violations, [/it says migrated to v1, and that storedVersions is \[v1alpha1,v1\]/]);
+});
+
 await tap.test("what came after the CRD changed is not told of", async (t) => {
   const { begin, store, violations, write } = world();
   write("user", CRD_KEY, crd(["v1"]));

@@ -232,6 +232,9 @@ export class ToldCheck {
 
   #migrated({ crd: evidence, storageVersion, storedVersions }: MigrationResult): void {
     const crd = this.#crd;
+    if (storedVersions !== undefined && storedVersions.join() !== storageVersion) {
+      this.#report(`it says migrated to ${storageVersion}, and that storedVersions is [${storedVersions.join()}]`);
+    }
     if (this.#options.resource.includes(".") && crd !== undefined) {
       if (specKeyOf(crd.metadata) !== evidence) return;
       if (storageVersionOf(crd) !== storageVersion) {

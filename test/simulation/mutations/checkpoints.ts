@@ -11,14 +11,16 @@ const ANOTHER_GENERATION = { file: CHECKPOINT, from: "checkpoint.generation === 
 
 /** What is wrong about where a run goes on. */
 export const CHECKPOINTS: readonly Mutation[] = [
-  { name: "resume at the checkpoint of a CRD that was deleted", edits: [ANOTHER_UID] },
-  { name: "resume at the checkpoint of another generation", edits: [ANOTHER_GENERATION] },
+  { name: "resume at the checkpoint of a CRD that was deleted", withinSeeds: 1_200, edits: [ANOTHER_UID] },
+  { name: "resume at the checkpoint of another generation", withinSeeds: 1_600, edits: [ANOTHER_GENERATION] },
   {
     name: "resume at the checkpoint of a CRD that was deleted, and of another generation",
+    withinSeeds: 700,
     edits: [ANOTHER_UID, ANOTHER_GENERATION],
   },
   {
     name: "resume at a checkpoint that was written by hand",
+    withinSeeds: 300,
     edits: [
       {
         file: CHECKPOINT,
@@ -29,6 +31,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "resume behind objects that failed",
+    withinSeeds: 600,
     edits: [
       {
         file: PASS,
@@ -39,6 +42,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "resume at a watermark that etcd is not at, as after a restore",
+    survives: "a Lease that went back in time is lost, and its checkpoint is of the backup as well",
     edits: [
       {
         file: PASS,
@@ -49,6 +53,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "resume at a checkpoint that became void",
+    survives: "an API server that showed a storage version never shows an older one again",
     edits: [
       {
         file: "migrator/migrate-crd.ts",
@@ -59,6 +64,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "keep the checkpoint where an API server showed another storage version",
+    survives: "an API server that showed a storage version never shows an older one again",
     edits: [
       {
         file: "migrator/crd-run.ts",

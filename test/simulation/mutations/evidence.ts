@@ -7,6 +7,7 @@ const FINDER = "apiservers/api-server-finder.ts";
 export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   {
     name: "do not prove again before the prune",
+    survives: "the watch of the CRD tells what happened in between: that needs both",
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -17,6 +18,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "believe one API server for all",
+    withinSeeds: 2_900,
     edits: [
       {
         file: "apiservers/ask-all.ts",
@@ -27,6 +29,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "prove the freeze on one API server alone",
+    withinSeeds: 1_900,
     edits: [
       {
         file: EVIDENCE,
@@ -37,6 +40,8 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "any refusal proves the freeze",
+    survives:
+      "only a balancer that answers one dry-run in the place of an API server shows it, while the guard is not in force there yet",
     edits: [
       {
         file: "freeze/freeze-proof.ts",
@@ -47,6 +52,8 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "a call that fails proves the freeze",
+    survives:
+      "only a balancer that answers one dry-run in the place of an API server shows it, while the guard is not in force there yet",
     edits: [
       {
         file: "freeze/freeze-proof.ts",
@@ -57,6 +64,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "do not look at discovery",
+    withinSeeds: 200,
     edits: [
       {
         file: "apiservers/converge.ts",
@@ -67,6 +75,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "prune although an API server fell behind",
+    withinSeeds: 400,
     edits: [
       {
         file: EVIDENCE,
@@ -77,6 +86,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "prune although API servers came or went",
+    survives: "an API server that joins knows every CRD as it is, and writes no old version",
     edits: [
       {
         file: EVIDENCE,
@@ -87,6 +97,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an API server that only its identity Lease shows is not asked",
+    withinSeeds: 200,
     edits: [
       {
         file: "apiservers/api-server-mode.ts",
@@ -97,6 +108,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "do not tell API servers behind one address apart",
+    survives: "20 samples meet each of them: that needs both",
     edits: [
       {
         file: FINDER,
@@ -107,10 +119,12 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "of several API servers behind one address a single one is enough",
+    withinSeeds: 2_100,
     edits: [{ file: FINDER, from: "if (clients.length < leases.length) {", to: "if (clients.length < 1) {" }],
   },
   {
     name: "do not tell API servers behind one address apart, and take one sample of them",
+    withinSeeds: 5_500,
     edits: [
       {
         file: FINDER,
@@ -122,6 +136,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an identity Lease has expired by any clock",
+    withinSeeds: 7_700,
     edits: [
       {
         file: "apiservers/control-plane-objects.ts",
@@ -132,6 +147,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an identity Lease that seems to have expired is not watched",
+    survives: "no clock of the simulation makes one look expired by all clocks at once: that needs both",
     edits: [
       {
         file: "apiservers/lease-sightings.ts",
@@ -142,6 +158,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an identity Lease has expired by any clock, and is not watched",
+    withinSeeds: 3_300,
     edits: [
       {
         file: "apiservers/control-plane-objects.ts",

@@ -22,6 +22,7 @@ const UNWATCHED: Edit = {
 export const FREEZES: readonly Mutation[] = [
   {
     name: "do not freeze",
+    withinSeeds: 200,
     edits: [
       {
         file: FREEZE,
@@ -32,6 +33,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "take over the freeze of another client",
+    withinSeeds: 200,
     edits: [
       {
         file: FREEZE,
@@ -42,6 +44,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "lift a freeze without a look at its owner",
+    withinSeeds: 3_600,
     edits: [
       {
         file: FREEZE,
@@ -52,6 +55,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "write annotations of a CRD without a precondition",
+    withinSeeds: 1_200,
     edits: [
       {
         file: FREEZE,
@@ -62,6 +66,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a run that fails leaves its freeze",
+    withinSeeds: 200,
     edits: [
       {
         file: "retry/cleanup.ts",
@@ -72,6 +77,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a policy is left",
+    withinSeeds: 200,
     edits: [
       {
         file: "freeze/guard-install.ts",
@@ -80,16 +86,30 @@ export const FREEZES: readonly Mutation[] = [
       },
     ],
   },
-  { name: "a freeze that is lifted ends no run", edits: [LIFTED] },
-  { name: "a freeze that another run took over ends no run", edits: [OWNER] },
-  { name: "a storage version that changes ends no run", edits: [FLIPPED] },
-  { name: "the watch of the CRD looks at nothing", edits: [UNWATCHED] },
+  {
+    name: "a freeze that is lifted ends no run",
+    survives: "the proof before the prune looks at it as well, and a storage version that changes ends the run",
+    edits: [LIFTED],
+  },
+  {
+    name: "a freeze that another run took over ends no run",
+    survives: "a run that took it over holds the Lease",
+    edits: [OWNER],
+  },
+  {
+    name: "a storage version that changes ends no run",
+    survives: "it changes only where the freeze was lifted, which ends the run",
+    edits: [FLIPPED],
+  },
+  { name: "the watch of the CRD looks at nothing", withinSeeds: 200, edits: [UNWATCHED] },
   {
     name: "a freeze that is lifted and a storage version that changes end no run",
+    withinSeeds: 200,
     edits: [LIFTED, OWNER, FLIPPED],
   },
   {
     name: "nothing is looked at again before the prune",
+    withinSeeds: 700,
     edits: [
       LIFTED,
       OWNER,
@@ -101,17 +121,26 @@ export const FREEZES: readonly Mutation[] = [
       },
     ],
   },
-  { name: "a CRD that is created again ends no run", edits: [REPLACED] },
+  {
+    name: "a CRD that is created again ends no run",
+    survives: "the watch of the CRD tells that it is deleted",
+    edits: [REPLACED],
+  },
   {
     name: "a CRD that is created again ends no run, frozen or not",
+    survives: "the watch of the CRD tells that it is deleted",
     edits: [REPLACED, LIFTED, OWNER],
   },
   {
     name: "a gap in the watch of the CRD is bridged without a look",
+    survives:
+      "the watch has to end while it is late and the storage version goes there and back: not often enough so far",
     edits: [{ file: MONITOR, from: "if (crd.metadata.generation !== this.#generation) {", to: "if (false) {" }],
   },
   {
     name: "the prune does not wait for the watch of the CRD",
+    survives:
+      "the watch has to be late and the storage version to go there and back in the same second: not often enough so far",
     edits: [
       {
         file: MONITOR,
@@ -122,6 +151,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a renewal of the Lease",
+    withinSeeds: 2_600,
     edits: [
       {
         file: PRUNE,
@@ -132,6 +162,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a precondition",
+    withinSeeds: 300,
     edits: [
       {
         file: PRUNE,
@@ -142,6 +173,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune to the last of the stored versions",
+    withinSeeds: 200,
     edits: [
       {
         file: PRUNE,
@@ -152,6 +184,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a prune that conflicts counts as pruned",
+    survives: "what is pruned is read back: that needs both",
     edits: [
       {
         file: PRUNE,
@@ -162,6 +195,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "what is pruned is not read back",
+    survives: "a prune that was answered did what it says: that needs both",
     edits: [
       {
         file: PRUNE,
@@ -172,6 +206,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a prune that conflicts counts as pruned, and is not read back",
+    withinSeeds: 1_800,
     edits: [
       {
         file: PRUNE,

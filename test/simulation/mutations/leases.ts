@@ -7,6 +7,7 @@ const ACQUIRE = "lease/lease-acquire.ts";
 export const LEASES: readonly Mutation[] = [
   {
     name: "write although the Lease could not be renewed",
+    withinSeeds: 200,
     edits: [
       {
         file: HELD,
@@ -17,6 +18,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "renew a Lease without a precondition",
+    withinSeeds: 200,
     edits: [
       {
         file: "lease/lease-write.ts",
@@ -27,6 +29,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "take a Lease over after a second",
+    withinSeeds: 200,
     edits: [
       {
         file: ACQUIRE,
@@ -37,6 +40,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "take a Lease over by the time that it says",
+    withinSeeds: 200,
     edits: [
       {
         file: ACQUIRE,
@@ -47,6 +51,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "a Lease that went back in time is still held",
+    withinSeeds: 500,
     edits: [
       {
         file: HELD,
@@ -57,6 +62,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "a Lease that another run holds is still held",
+    withinSeeds: 200,
     edits: [
       {
         file: HELD,

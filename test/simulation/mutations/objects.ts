@@ -17,6 +17,7 @@ const BELIEVE_WEBHOOKS = {
 export const OBJECTS: readonly Mutation[] = [
   {
     name: "do not rewrite the last page",
+    withinSeeds: 200,
     edits: [
       {
         file: PASS,
@@ -27,6 +28,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a list ends where its continue token is refused",
+    withinSeeds: 200,
     edits: [
       {
         file: READER,
@@ -37,6 +39,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "the watermark is of before the settle wait",
+    withinSeeds: 200,
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -47,6 +50,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "believe a 404 of an object without a list",
+    withinSeeds: 1_500,
     edits: [
       {
         file: REWRITE,
@@ -57,10 +61,12 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "believe a 404 of a webhook",
+    survives: "a list by name has the last word: that needs both",
     edits: [BELIEVE_WEBHOOKS],
   },
   {
     name: "believe a 404 of an object without a list, also that of a webhook",
+    withinSeeds: 1_300,
     edits: [
       BELIEVE_WEBHOOKS,
       {
@@ -72,6 +78,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a 409 shows that another client wrote the object",
+    survives: "another client writes in the storage version, and a webhook's 409 is a denial: that needs both",
     edits: [
       {
         file: REWRITE,
@@ -82,6 +89,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a 409 shows that another client wrote the object, also that of a webhook",
+    withinSeeds: 2_800,
     edits: [
       BELIEVE_WEBHOOKS,
       {
@@ -93,6 +101,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a 410 of a webhook shows that the object is gone",
+    withinSeeds: 2_000,
     edits: [
       BELIEVE_WEBHOOKS,
       {
@@ -104,6 +113,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a write whose answer is lost counts as written",
+    withinSeeds: 200,
     edits: [
       {
         file: REWRITE,
@@ -114,6 +124,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a write that a busy API server refuses counts as written",
+    withinSeeds: 200,
     edits: [
       {
         file: REWRITE,
@@ -124,6 +135,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "objects that failed once are forgotten",
+    withinSeeds: 500,
     edits: [
       {
         file: PASS,
@@ -134,6 +146,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "prune although objects failed",
+    withinSeeds: 500,
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -144,12 +157,14 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "an object is gone where a list that is not complete lacks it",
+    survives: "no API server breaks a list by one name off",
     edits: [
       { file: "migrator/rewrite/object-state.ts", from: "if (page.continueToken !== undefined) {", to: "if (false) {" },
     ],
   },
   {
     name: "a request has no time limit",
+    withinSeeds: 500,
     edits: [
       {
         file: "kube/transport.ts",

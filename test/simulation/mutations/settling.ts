@@ -7,6 +7,7 @@ const WAIT = "apiservers/settle-wait.ts";
 export const SETTLING: readonly Mutation[] = [
   {
     name: "skip the settle wait",
+    withinSeeds: 200,
     edits: [
       {
         file: WAIT,
@@ -17,6 +18,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "settle for a tenth of the time",
+    withinSeeds: 200,
     edits: [
       {
         file: SETTLE,
@@ -27,6 +29,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "believe the stamp of any clock",
+    withinSeeds: 200,
     edits: [
       {
         file: SETTLE,
@@ -37,26 +40,32 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "believe a stamp without a margin",
+    withinSeeds: 200,
     edits: [{ file: SETTLE, from: "- waitMs - STAMP_MARGIN_MS;", to: "- waitMs;" }],
   },
   {
     name: "believe the creation of a CRD in the place of its last change",
+    withinSeeds: 200,
     edits: [{ file: SETTLE, from: "undefined : Math.max(...times);", to: "undefined : Math.min(...times);" }],
   },
   {
     name: "an API server that was behind needs no settling",
+    withinSeeds: 700,
     edits: [{ file: WAIT, from: "if (first && this.#options.lagged) {", to: "if (first && false) {" }],
   },
   {
     name: "an API server that joins needs no settling",
+    survives: "an API server that joins knows every CRD as it is, and writes no old version",
     edits: [{ file: WAIT, from: "if (options.newestJoin !== undefined) {", to: "if (false) {" }],
   },
   {
     name: "an API server that is silent while it is waited needs no settling",
+    withinSeeds: 1_500,
     edits: [{ file: WAIT, from: "this.#saw(`silence ${this.#changes.size}`);", to: "" }],
   },
   {
     name: "silences before the attempt need no settling",
+    withinSeeds: 6_200,
     edits: [
       {
         file: "apiservers/api-server-finder.ts",
@@ -67,6 +76,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "a machine that was suspended needs no settling",
+    withinSeeds: 2_300,
     edits: [
       {
         file: WAIT,
@@ -82,6 +92,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "any answer shows that an API server lives, also that of a proxy",
+    withinSeeds: 7_900,
     edits: [
       { file: WAIT, from: "read: versionIn };", to: "read: (body) => { void versionIn; return String(body); } };" },
     ],
