@@ -48,8 +48,8 @@ export function planOf(seed: number): Plan {
         ? EARLY
         : FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 10_000, 70_000, 300_000])),
   };
-  const aimed = isAimed ? aimedActions(random, limits) : [];
-  const isAimedAlone = isAimed && oneIn(random, 2);
+  const { actions: aimed, isAlone } = isAimed ? aimedActions(random, limits) : NO_AIM;
+  const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const all = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed];
   // Certificates that end within minutes would end while all machines are suspended, which those of a cluster do not.
@@ -139,12 +139,22 @@ function disturbances(random: Random, limits: Limits): readonly Action[] {
   return Array.from({ length: count }, () => actionOf(random, limits, oneOf(random, sorts)));
 }
 
+interface Aimed {
+  readonly actions: readonly Action[];
+  /** Whether nothing else is to happen. */
+  readonly isAlone: boolean;
+}
+
+const NO_AIM: Aimed = { actions: [], isAlone: false };
+
 /** What happens close to the moments that matter: often at the beginning and once more. */
-function aimedActions(random: Random, limits: Limits): readonly Action[] {
+function aimedActions(random: Random, limits: Limits): Aimed {
   const later = Array.from({ length: oneOf(random, [1, 1, 2]) }, () => aimOf(random, limits, AIMS));
-  const beginning = oneIn(random, 2) ? [aimOf(random, limits, BEGINNINGS)] : [];
-  const aims = beginning.length > 0 && oneIn(random, 2) ? beginning : [...beginning, ...later];
-  return aims.flatMap((aim) => aim?.choose(random, limits) ?? []);
+  const beginning = oneIn(random, 2) ? aimOf(random, limits, BEGINNINGS) : undefined;
+  const isAlone = beginning?.isAlone === true;
+  const isFirstAlone = beginning !== undefined && (isAlone || oneIn(random, 2));
+  const aims = isFirstAlone ? [beginning] : [beginning, ...later];
+  return { actions: aims.flatMap((aim) => aim?.choose(random, limits) ?? []), isAlone };
 }
 
 /** `undefined` where none suits. */

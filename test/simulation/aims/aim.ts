@@ -16,6 +16,11 @@ export interface Aim {
   readonly weight?: number;
   /** Whether worlds of this sort have it at all. @default all have */
   readonly suits?: (limits: Limits) => boolean;
+  /**
+   * Whether nothing else happens in its world: what it is about is promised only to a run that looks in time.
+   * @default others may
+   */
+  readonly isAlone?: boolean;
   choose(random: Random, limits: Limits): readonly Action[];
 }
 

@@ -1,6 +1,6 @@
 import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { serverOf } from "../actions/choices.ts";
+import { runsOf, serverOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { after, type Aim } from "./aim.ts";
@@ -47,10 +47,11 @@ const ALL: readonly Aim[] = [
   {
     name: "an API server hung since before the storage version changed, long ago, and goes on after a run began",
     weight: 2,
-    suits: ({ startAt }) => startAt > OLD_MS,
+    isAlone: true,
+    suits: (limits) => limits.startAt > OLD_MS && runsOf(limits).length === 1,
     choose(random, limits) {
       const server = serverOf(random, limits);
-      const ms = Math.round(limits.startAt + spread(random, 1_000, 100_000)) - BEFORE.stop;
+      const ms = Math.round(limits.startAt + spread(random, 5_000, 100_000)) - BEFORE.stop;
       return [
         writesUnderWay(random, server),
         otherwise(BEFORE.stop, { do: "stopServer", server, how: oneOf(random, ["pause", "suspend", "suspend"]), ms }),
@@ -60,10 +61,11 @@ const ALL: readonly Aim[] = [
   {
     name: "an API server follows a change of long ago after a run began",
     weight: 2,
-    suits: ({ startAt }) => startAt > OLD_MS,
+    isAlone: true,
+    suits: (limits) => limits.startAt > OLD_MS && runsOf(limits).length === 1,
     choose(random, limits) {
       const server = serverOf(random, limits);
-      const endAt = Math.round(limits.startAt + spread(random, 1_000, 100_000));
+      const endAt = Math.round(limits.startAt + spread(random, 10_000, 100_000));
       // From the change on both are behind it by that.
       const lag = otherwise(BEFORE.stop, { do: "lag", server, of: "crds", byMs: endAt - 2_000 });
       const slow = { do: "slow", server, ms: 2_900, holdMs: 60_000, writes: 24 };
@@ -89,7 +91,7 @@ const ALL: readonly Aim[] = [
   {
     name: "all machines were suspended after the storage version changed",
     weight: 2,
-    suits: ({ lifetimes, startAt }) => startAt <= SOON_MS && lifetimes === undefined,
+    suits: ({ startAt }) => startAt <= SOON_MS,
     choose(random, limits) {
       const slow = writesUnderWay(random, Math.floor(random() * limits.servers));
       const on = {
@@ -169,7 +171,8 @@ const ALL: readonly Aim[] = [
 /** What is aimed at the change of the storage version of a CRD, before any program starts. */
 export const BEGINNINGS: readonly Aim[] = ALL.map((aim) => ({
   ...aim,
-  suits: (limits) => isOfRuns(limits) && (aim.suits?.(limits) ?? true),
+  // Certificates do not last as long as some of the clocks jump.
+  suits: (limits) => isOfRuns(limits) && limits.lifetimes === undefined && (aim.suits?.(limits) ?? true),
 }));
 
 /** Whether the world is about runs on CRDs, and not about a controller. */
