@@ -47,5 +47,12 @@ export interface ControllerSettings {
   readonly runs: RunSettings;
   readonly concurrentMigrations: number;
   /** `undefined` where migrations are created by users alone. */
-  readonly trigger: { readonly intervalMs: number; readonly excludedGroups: readonly string[] } | undefined;
+  readonly trigger:
+    | {
+        readonly intervalMs: number;
+        readonly excludedGroups: readonly string[];
+        /** `undefined` where it is all of them. */
+        readonly onlyResources?: readonly string[] | undefined;
+      }
+    | undefined;
 }

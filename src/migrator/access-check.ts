@@ -2,6 +2,8 @@ import { KsvmError } from "../errors.ts";
 import { type Access, describeAccess, isAllowed } from "../kube/access.ts";
 import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
+import { resourceNameOf } from "../api/migration.ts";
+import { leaseNameOf } from "../lease/lease-acquire.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** What a run on a CRD does to the cluster besides rewriting objects. */
@@ -10,19 +12,27 @@ export function accessForFreeze({ crdName, guard }: GuardedCrd): readonly Access
     { verb: "get", resource: CRDS, name: crdName },
     { verb: "patch", resource: CRDS, name: crdName },
     { verb: "patch", resource: CRDS, subresource: "status", name: crdName },
-    { verb: "watch", resource: CRDS },
+    ...["list", "watch"].map((verb) => ({ verb, resource: CRDS, name: crdName })),
   ];
-  const policy = [POLICIES, POLICY_BINDINGS].flatMap((resource) =>
-    ["get", "create", "patch", "delete"].map((verb) => ({ verb, resource })),
-  );
+  const policy = [POLICIES, POLICY_BINDINGS].flatMap((resource) => [
+    // RBAC cannot limit it to a name: the name is not known when it is asked.
+    { verb: "create", resource },
+    ...["get", "patch", "delete"].map((verb) => ({ verb, resource, name: guard.name })),
+  ]);
   return guard.kind === "policy" ? [...crd, ...policy] : crd;
 }
 
 /** What a run on any resource does. */
-export function accessForRewrite(resource: Resource, leaseNamespace: string): readonly Access[] {
+export function accessForRewrite(
+  resource: Pick<Resource, "group" | "resource">,
+  leaseNamespace: string,
+): readonly Access[] {
+  const lease = { resource: LEASES, namespace: leaseNamespace };
+  const name = leaseNameOf(resourceNameOf(resource));
   return [
     ...["list", "patch"].map((verb) => ({ verb, resource })),
-    ...["get", "create", "patch", "delete"].map((verb) => ({ verb, resource: LEASES, namespace: leaseNamespace })),
+    { ...lease, verb: "create" },
+    ...["get", "patch", "delete"].map((verb) => ({ ...lease, verb, name })),
   ];
 }
 

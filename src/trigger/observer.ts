@@ -30,6 +30,8 @@ export interface ObserverOptions {
   readonly clock: Clock;
   /** Groups that are left out; the core group is the empty name. */
   readonly excludedGroups: readonly string[];
+  /** As in SurveyContext. @default all of them */
+  readonly onlyResources?: readonly string[] | undefined;
 }
 
 /** What was seen, and the CRDs that there are. */
@@ -135,11 +137,11 @@ export class Observer {
     },
     signal: AbortSignal,
   ): Promise<Observation> {
-    const { excludedGroups } = this.#options;
+    const { excludedGroups, onlyResources } = this.#options;
     const { apiServers, crds, storageVersions } = known;
     const identities =
       apiServers.identities ?? (storageVersions.size === 0 ? undefined : await this.#identities(signal));
-    return { ...surveyOf(servers, { crds, storageVersions, identities, excludedGroups }), crds };
+    return { ...surveyOf(servers, { crds, storageVersions, identities, excludedGroups, onlyResources }), crds };
   }
 
   async #identities(signal: AbortSignal): Promise<readonly string[] | undefined> {

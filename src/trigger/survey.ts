@@ -40,6 +40,8 @@ export interface SurveyContext {
   readonly identities?: readonly string[] | undefined;
   /** Groups that a user excluded; the core group is the empty name. */
   readonly excludedGroups: readonly string[];
+  /** Names of the only resources that a user wants migrated. @default all of them */
+  readonly onlyResources?: readonly string[] | undefined;
 }
 
 /** A resource that can be migrated, as all API servers together show it. */
@@ -88,7 +90,8 @@ export function surveyOf(servers: readonly ServerDiscovery[], context: SurveyCon
     const group = entries.flat()[0]?.group ?? "";
     const reason = reasonToLeaveOut(name, entries.flat(), context);
     if (reason !== undefined) {
-      const isOptedOut = context.excludedGroups.includes(group) || context.crds.get(name)?.isOptedOut === true;
+      const isExcluded = context.excludedGroups.includes(group) || isUnwanted(name, context);
+      const isOptedOut = isExcluded || context.crds.get(name)?.isOptedOut === true;
       leftOut.push({ name, reason, isShared: false, isOptedOut });
     } else if (!hidden.has(group)) {
       observed.push(observe(name, entries, context));
@@ -129,19 +132,25 @@ function byName(servers: readonly ServerDiscovery[]): ReadonlyMap<string, readon
 function reasonToLeaveOut(
   name: string,
   entries: readonly DiscoveredResource[],
-  { crds, excludedGroups }: SurveyContext,
+  context: SurveyContext,
 ): string | undefined {
+  const { crds, excludedGroups } = context;
   const crd = crds.get(name);
   const isMigratable = entries.some(canBeRewritten);
   const hasHash = crd !== undefined || entries.some(({ hash }) => hash !== "");
   const reasons: readonly (readonly [boolean, string])[] = [
     [isSubresource(entries[0]?.resource ?? ""), "it is a subresource, which is not stored"],
     [excludedGroups.includes(entries[0]?.group ?? ""), "its group is excluded"],
+    [isUnwanted(name, context), "it is not among the only resources to migrate"],
     [crd?.isOptedOut ?? false, "its CRD turns the trigger off"],
     [!isMigratable, "it cannot be listed and patched"],
     [!hasHash, "it has no storageVersionHash: it cannot be told how it is stored"],
   ];
   return reasons.find(([applies]) => applies)?.[1];
+}
+
+function isUnwanted(name: string, { onlyResources }: SurveyContext): boolean {
+  return onlyResources !== undefined && !onlyResources.includes(name);
 }
 
 function canBeRewritten(entry: DiscoveredResource): boolean {

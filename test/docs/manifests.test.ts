@@ -1,9 +1,12 @@
 import { globSync, readFileSync } from "node:fs";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import tap from "tap";
 import { parse, parseAllDocuments } from "yaml";
 
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
+import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 
@@ -101,4 +104,14 @@ await tap.test("the image runs the program that the package names, as an unprivi
 
 await tap.test("the package holds the CRDs that ksvm init installs", async (t) => {
   t.ok(files.includes("deploy"));
+});
+
+await tap.test("deploy/components/only-these-resources is what ksvm rbac prints", async (t) => {
+  const shipped = read("deploy/components/only-these-resources/kustomization.yaml");
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const printed = text(stdout);
+  const args = ["rbac", "widgets.example.com", "configmaps", "-o", "component"];
+  await runProgram(args, { stdout, stderr, signal: new AbortController().signal });
+  stdout.end();
+  t.equal(shipped.replaceAll(/^#.*\n/gm, ""), await printed);
 });

@@ -1,9 +1,10 @@
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import t, { type Test } from "tap";
 import { parse, parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
+import { overlayOf } from "./installation.ts";
 import { ensureKustomize, KUBECTL_VERSIONS, kustomizeBuild } from "../control-plane/kustomize.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -27,16 +28,6 @@ function write(t: Test, files: Readonly<Record<string, string>>): string {
   return folder;
 }
 
-/** An overlay as a user writes it. */
-function overlayOf(t: Test, resource: string, components: readonly string[]): string {
-  const folder = mkdtempSync(join(tmpdir(), "ksvm-render-"));
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
-  const path = (name: string): string => relative(folder, join(ROOT, name));
-  const kustomization = { resources: [path(resource)], components: components.map(path) };
-  writeFileSync(join(folder, "kustomization.yaml"), JSON.stringify(kustomization));
-  return folder;
-}
-
 function idOf({ apiVersion, kind, metadata }: NewObject): string {
   return [apiVersion, kind, metadata.namespace, metadata.name].join("/");
 }
@@ -57,8 +48,8 @@ for (const version of KUBECTL_VERSIONS) programs.set(version, await ensureKustom
 const components = foldersOf("Component");
 const cases: readonly { readonly name: string; readonly folder: string }[] = [
   ...foldersOf("Kustomization").map((name) => ({ name, folder: join(ROOT, name) })),
-  ...components.map((name) => ({ name: `deploy/base with ${name}`, folder: overlayOf(t, "deploy/base", [name]) })),
-  { name: "deploy/base with every component", folder: overlayOf(t, "deploy/base", components) },
+  ...components.map((name) => ({ name: `deploy/base with ${name}`, folder: overlayOf(t, ["deploy/base", name]) })),
+  { name: "deploy/base with every component", folder: overlayOf(t, ["deploy/base", ...components]) },
 ];
 
 for (const { name, folder } of cases) {

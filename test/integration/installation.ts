@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { join, relative, resolve } from "node:path";
 import type { Test } from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { isNotFound } from "../../src/kube/absent.ts";
@@ -30,6 +30,20 @@ export function overlayWithImage(t: Test, folder: string, image: Image): string 
   t.teardown(() => rmSync(overlay, { recursive: true, force: true }));
   const base = relative(overlay, join(import.meta.dirname, "../..", folder));
   const kustomization = { resources: [base], images: [{ name: "ksvm", ...image }] };
+  writeFileSync(join(overlay, "kustomization.yaml"), JSON.stringify(kustomization));
+  return overlay;
+}
+
+/**
+ * Writes an overlay with components of deploy/, as a user does.
+ * @param folders relative to the project: the resource first, such as `deploy/base`; absolute ones stay
+ * @returns its path
+ */
+export function overlayOf(t: Test, [resource = "", ...components]: readonly string[]): string {
+  const overlay = mkdtempSync(join(tmpdir(), "ksvm-overlay-"));
+  t.teardown(() => rmSync(overlay, { recursive: true, force: true }));
+  const path = (folder: string): string => relative(overlay, resolve(import.meta.dirname, "../..", folder));
+  const kustomization = { resources: [path(resource)], components: components.map(path) };
   writeFileSync(join(overlay, "kustomization.yaml"), JSON.stringify(kustomization));
   return overlay;
 }

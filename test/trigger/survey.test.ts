@@ -49,6 +49,22 @@ await tap.test("surveyOf() names what it leaves out, and why", async (t) => {
   );
 });
 
+await tap.test(
+  "surveyOf() leaves out what is not among the only resources to migrate, as if it were switched off",
+  async (t) => {
+    const resources = [
+      entry("deployments", "A"),
+      entry("jobs", "J", { group: "batch" }),
+      entry("secrets", "S", { group: "" }),
+    ];
+    const onlyResources = ["deployments.apps", "secrets"];
+    const { leftOut, observed } = surveyOf([server(resources)], { ...CONTEXT, onlyResources });
+    t.same(new Set(observed.map(({ name }) => name)), new Set(onlyResources));
+    const reason = "it is not among the only resources to migrate";
+    t.same(leftOut, [{ name: "jobs.batch", reason, isShared: false, isOptedOut: true }]);
+  },
+);
+
 await tap.test("surveyOf() never leaves a resource out for one of an aggregated API server", async (t) => {
   const own = entry("deployments", "A");
   for (const group of ["aggregated.example.com", "zzz.example.com"]) {

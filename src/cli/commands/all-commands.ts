@@ -6,6 +6,7 @@ import { CONTROLLER_COMMAND } from "./controller-command.ts";
 import { INIT_COMMAND } from "./init-command.ts";
 import { MIGRATE_COMMAND } from "./migrate-command.ts";
 import { PLAN_COMMAND } from "./plan-command.ts";
+import { RBAC_COMMAND } from "./rbac-command.ts";
 import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
@@ -20,6 +21,7 @@ export const COMMANDS: readonly CliCommand[] = [
   SUSPEND_COMMAND,
   RESUME_COMMAND,
   UNFREEZE_COMMAND,
+  RBAC_COMMAND,
   CERTS_ENSURE_COMMAND,
   CERTS_ROTATE_COMMAND,
   CERTS_STATUS_COMMAND,

@@ -75,7 +75,11 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
     concurrentMigrations: flags.concurrentMigrations,
     trigger:
       flags.trigger === "on"
-        ? { intervalMs: flags.triggerIntervalMs, excludedGroups: flags.triggerExcludeGroups ?? [] }
+        ? {
+            intervalMs: flags.triggerIntervalMs,
+            excludedGroups: flags.triggerExcludeGroups ?? [],
+            onlyResources: flags.triggerOnlyResources,
+          }
         : undefined,
   };
 }

@@ -66,3 +66,14 @@ export function parseGroups(text: string): readonly string[] {
     return group === "core" ? "" : group;
   });
 }
+
+/** Resources, such as `widgets.example.com,secrets`: `plural.group`, the plural alone in the core group. */
+export function parseResources(text: string): readonly string[] {
+  return text.split(",").map((part) => {
+    const name = part.trim();
+    if (!/^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/.test(name)) {
+      throw new InvalidValue('a comma-separated list of resources, such as "widgets.example.com,secrets"');
+    }
+    return name;
+  });
+}

@@ -3,7 +3,7 @@ import { WEBHOOK_SECRET } from "../../api/names.ts";
 import { CERTIFICATE_SOURCES, CONTROLLER_DEFAULTS, MAX_CONCURRENT_MIGRATIONS } from "../../controller/settings.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/heartbeat-limit.ts";
 import { DEFAULT_DRAIN_MS } from "../../webhook/server.ts";
-import { parseGroups, parseWebhookUrl } from "./address-parsers.ts";
+import { parseGroups, parseResources, parseWebhookUrl } from "./address-parsers.ts";
 import { ISSUE_FLAGS, RENEWAL_FLAGS } from "./certificate-flags.ts";
 import type { FlagTable } from "./flag.ts";
 import { choice, duration, optional, value } from "./kinds.ts";
@@ -28,6 +28,10 @@ const TRIGGER_FLAGS = {
   "trigger-exclude-groups": optional(parseGroups, {
     placeholder: "groups",
     help: "comma-separated list of API groups to ignore; core is the group without a name",
+  }),
+  "trigger-only-resources": optional(parseResources, {
+    placeholder: "resources",
+    help: "comma-separated list with the plural.group of the only resources to migrate; if not set, all of them",
   }),
 } satisfies FlagTable;
 

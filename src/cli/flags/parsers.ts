@@ -107,3 +107,12 @@ export function parseShare(text: string): number {
   }
   return share;
 }
+
+/** `namespace/name`. */
+export function parseServiceAccount(text: string): { readonly namespace: string; readonly name: string } {
+  const [, namespace, name] = /^([a-z0-9-]+)\/([a-z0-9.-]+)$/.exec(text) ?? [];
+  if (namespace === undefined || name === undefined) {
+    throw new InvalidValue('the namespace and the name of a ServiceAccount, such as "default/migrator"');
+  }
+  return { namespace, name };
+}

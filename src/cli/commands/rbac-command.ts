@@ -1,0 +1,103 @@
+import { stringify } from "yaml";
+import { KsvmError } from "../../errors.ts";
+import { DEFAULT_GUARD, GUARD_CHOICES } from "../../freeze/guard.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
+import { rolesForRuns, type RoleObject, rulesForController } from "../../migrator/run-roles.ts";
+import { parseResources } from "../flags/address-parsers.ts";
+import type { FlagTable } from "../flags/flag.ts";
+import { choice, optional, value } from "../flags/kinds.ts";
+import { anyNames } from "../flags/operands.ts";
+import { anyText, parseServiceAccount } from "../flags/parsers.ts";
+import { EXIT } from "../render/exit-codes.ts";
+import { printable } from "../render/printable.ts";
+import { defineCommand } from "../shared/command.ts";
+
+const RBAC_FLAGS = {
+  name: value(anyText, { placeholder: "name", default: "ksvm-migrate", help: "name of the roles" }),
+  "service-account": optional(parseServiceAccount, {
+    placeholder: "namespace/name",
+    help: "bind the roles to this ServiceAccount; if not set, print roles only",
+  }),
+  guard: choice(GUARD_CHOICES, {
+    placeholder: "guard",
+    default: DEFAULT_GUARD,
+    help: "the --guard of the migrations",
+  }),
+  "lease-namespace": value(anyText, {
+    placeholder: "namespace",
+    default: DEFAULT_LEASE_NAMESPACE,
+    help: "the --lease-namespace of the migrations",
+  }),
+  output: choice(["roles", "component"], {
+    short: "o",
+    placeholder: "format",
+    default: "roles",
+    help: "component is a Kustomize component that limits deploy/base to the resources",
+  }),
+} satisfies FlagTable;
+
+/** `ksvm rbac`: prints the roles under which the resources can be migrated. It asks no API server. */
+export const RBAC_COMMAND = defineCommand({
+  path: "rbac",
+  description: "Print the least rights that migrating the resources takes, as YAML. Contacts no cluster.",
+  operands: anyNames("plural.group of a CRD or a built-in resource"),
+  flags: RBAC_FLAGS,
+  run: async (io, flags, given) => {
+    if (given.length === 0) {
+      throw new KsvmError("Usage", "Cannot print roles: name the resources to migrate");
+    }
+    const names = [...new Set(parseResources(given.join(",")))];
+    const documents = flags.output === "component" ? [componentOf(names)] : rolesOf(names, flags);
+    io.stdout.write(printable(documents.map((document) => stringify(document)).join("---\n")));
+    return EXIT.done;
+  },
+});
+
+interface Subject {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+function rolesOf(
+  names: readonly string[],
+  {
+    serviceAccount,
+    ...options
+  }: Parameters<typeof rolesForRuns>[1] & { readonly serviceAccount?: Subject | undefined },
+): readonly object[] {
+  const roles = rolesForRuns(names, options);
+  return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
+}
+
+function bindingOf({ apiVersion, kind, metadata }: RoleObject, subject: Subject): object {
+  return {
+    apiVersion,
+    kind: `${kind}Binding`,
+    metadata,
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind, name: metadata.name },
+    subjects: [{ kind: "ServiceAccount", ...subject }],
+  };
+}
+
+/** Narrows the role and the trigger by one list, so that the trigger creates no migration that the role does not allow. */
+function componentOf(names: readonly string[]): object {
+  const rules = { op: "replace", path: "/rules", value: rulesForController(names) };
+  const flag = {
+    op: "add",
+    path: "/spec/template/spec/containers/0/args/-",
+    value: `--trigger-only-resources=${names.join(",")}`,
+  };
+  return {
+    apiVersion: "kustomize.config.k8s.io/v1alpha1",
+    kind: "Component",
+    patches: [
+      { target: { kind: "ClusterRole", name: "system:storage-migrator" }, patch: jsonPatchOf(rules) },
+      { target: { kind: "Deployment", name: "ksvm-controller" }, patch: jsonPatchOf(flag) },
+    ],
+  };
+}
+
+/** A JSON patch of one operation, as Kustomize has it in a text. */
+function jsonPatchOf(operation: object): string {
+  return stringify([operation]).trimEnd();
+}

@@ -1,0 +1,180 @@
+import { WEBHOOK_NAME } from "../api/names.ts";
+import type { GuardChoice, GuardedCrd } from "../freeze/guard.ts";
+import { policyGuardOf } from "../freeze/guard-install.ts";
+import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
+import type { Access } from "../kube/access.ts";
+import { CRDS, LEASES, STORAGE_VERSIONS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { leaseNameOf } from "../lease/lease-acquire.ts";
+import { accessForFreeze, accessForRewrite } from "./access-check.ts";
+
+/** One rule of rbac.authorization.k8s.io/v1. */
+export interface PolicyRule {
+  readonly apiGroups?: readonly string[];
+  readonly resources?: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly nonResourceURLs?: readonly string[];
+  readonly verbs: readonly string[];
+}
+
+/** A ClusterRole, or a Role where it has a namespace. */
+export interface RoleObject {
+  readonly apiVersion: "rbac.authorization.k8s.io/v1";
+  readonly kind: "ClusterRole" | "Role";
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  readonly rules: readonly PolicyRule[];
+}
+
+/** Which runs the roles are for. */
+export interface RunRoleOptions {
+  /** Name of every role. */
+  readonly name: string;
+  readonly guard: GuardChoice;
+  readonly leaseNamespace: string;
+}
+
+/** Where the identity Leases of the API servers are, and their EndpointSlice. */
+const IDENTITY_NAMESPACE = "kube-system";
+const ENDPOINTS_NAMESPACE = "default";
+const RBAC_VERSION = "rbac.authorization.k8s.io/v1";
+
+/**
+ * The groups that Kubernetes itself serves and whose name has a dot: the group of a CRD always has one.
+ * A test compares them with those of a real API server.
+ */
+const BUILT_IN_GROUPS: ReadonlySet<string> = new Set([
+  "admissionregistration.k8s.io",
+  "apiextensions.k8s.io",
+  "apiregistration.k8s.io",
+  "authentication.k8s.io",
+  "authorization.k8s.io",
+  "certificates.k8s.io",
+  "coordination.k8s.io",
+  "discovery.k8s.io",
+  "events.k8s.io",
+  "flowcontrol.apiserver.k8s.io",
+  "internal.apiserver.k8s.io",
+  "networking.k8s.io",
+  "node.k8s.io",
+  "rbac.authorization.k8s.io",
+  "resource.k8s.io",
+  "scheduling.k8s.io",
+  "storage.k8s.io",
+  "storagemigration.k8s.io",
+]);
+
+/**
+ * The roles under which `ksvm migrate` migrates these resources, and nothing else, beside the discovery that every
+ * authenticated user has. What a run asks for comes from the same place as what it checks before it starts.
+ *
+ * @param names `plural.group` each
+ */
+export function rolesForRuns(names: readonly string[], options: RunRoleOptions): readonly RoleObject[] {
+  const { guard, leaseNamespace, name } = options;
+  const wanted = names.flatMap((one) => accessOfRun(one, { guard, leaseNamespace }));
+  const inNamespaces = new Map<string, Access[]>();
+  for (const access of [...wanted, ...accessToApiServers()].filter(({ namespace }) => namespace !== undefined)) {
+    const { namespace = "" } = access;
+    inNamespaces.set(namespace, [...(inNamespaces.get(namespace) ?? []), access]);
+  }
+  const clusterWide = rulesOf(wanted.filter(({ namespace }) => namespace === undefined));
+  return [
+    // Tells API servers behind one address apart.
+    roleOf({ name }, [...clusterWide, { nonResourceURLs: ["/metrics"], verbs: ["get"] }]),
+    ...[...inNamespaces].map(([namespace, accesses]) => roleOf({ name, namespace }, rulesOf(accesses))),
+  ];
+}
+
+/**
+ * The rules of the ClusterRole `system:storage-migrator` for a controller that migrates these resources alone: all that it may do
+ * with any resource, as opposed to its own.
+ */
+export function rulesForController(names: readonly string[]): readonly PolicyRule[] {
+  const rewrite = names.flatMap((name) => ["list", "patch"].map((verb) => ({ verb, resource: resourceOf(name) })));
+  const crds = names
+    .filter(isCustom)
+    .flatMap((crdName): readonly Access[] => [
+      { verb: "patch", resource: CRDS, name: crdName },
+      { verb: "patch", resource: CRDS, subresource: "status", name: crdName },
+      ...accessForFreeze({ crdName, guard: policyGuardOf(crdName) }).filter(isSweep),
+    ]);
+  return rulesOf([...rewrite, ...crds]);
+}
+
+/** What `ksvm migrate` left behind when it was killed is read and deleted, never written. */
+function isSweep({ resource, verb }: Access): boolean {
+  return resource.resource.startsWith("validatingadmissionpolic") && (verb === "get" || verb === "delete");
+}
+
+function accessOfRun(
+  name: string,
+  { guard, leaseNamespace }: Pick<RunRoleOptions, "guard" | "leaseNamespace">,
+): readonly Access[] {
+  const resource = resourceOf(name);
+  // Beside what it checks: whether another run on this resource lives.
+  const lease: Access = { verb: "list", resource: LEASES, namespace: leaseNamespace, name: leaseNameOf(name) };
+  const rewrite = [...accessForRewrite(resource, leaseNamespace), lease];
+  const inTree: Access = { verb: "list", resource: { group: IN_TREE_GROUP, resource: "storageversionmigrations" } };
+  if (isCustom(name)) {
+    return [...rewrite, ...guardsOf(name, guard).flatMap(accessForFreeze), ...accessToWebhook(guard), inTree];
+  }
+  const { group } = resource;
+  const storageVersion = `${group === "" ? "core" : group}.${resource.resource}`;
+  // A name with a dot may be that of a CRD, until it was looked up.
+  const crd: readonly Access[] = name.includes(".") ? [{ verb: "get", resource: CRDS, name }] : [];
+  return [...rewrite, ...crd, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, inTree];
+}
+
+function guardsOf(crdName: string, guard: GuardChoice): readonly GuardedCrd[] {
+  const webhook: GuardedCrd = { crdName, guard: { kind: "webhook", name: WEBHOOK_NAME } };
+  return guard === "webhook" ? [webhook] : [{ crdName, guard: policyGuardOf(crdName) }];
+}
+
+/** To choose a guard by whether it is installed. */
+function accessToWebhook(guard: GuardChoice): readonly Access[] {
+  return guard === "auto" ? [{ verb: "get", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME }] : [];
+}
+
+/** Who the API servers are: each has to show the storage version. */
+function accessToApiServers(): readonly Access[] {
+  const slices = { group: "discovery.k8s.io", resource: "endpointslices" };
+  return [
+    { verb: "list", resource: LEASES, namespace: IDENTITY_NAMESPACE },
+    { verb: "list", resource: slices, namespace: ENDPOINTS_NAMESPACE },
+  ];
+}
+
+/** Rules for what is wanted, one for each resource and the verbs and names that go together. */
+function rulesOf(wanted: readonly Access[]): readonly PolicyRule[] {
+  const verbsOf = new Map<string, Set<string>>();
+  for (const { resource, subresource, name, verb } of wanted) {
+    const path = subresource === undefined ? resource.resource : `${resource.resource}/${subresource}`;
+    const key = JSON.stringify([resource.group, path, name ?? null]);
+    verbsOf.set(key, (verbsOf.get(key) ?? new Set()).add(verb));
+  }
+  const namesOf = new Map<string, string[]>();
+  for (const [key, verbs] of verbsOf) {
+    const [group, path, name] = JSON.parse(key) as [string, string, string | null];
+    const rule = JSON.stringify([group, path, [...verbs], name === null]);
+    namesOf.set(rule, [...(namesOf.get(rule) ?? []), ...(name === null ? [] : [name])]);
+  }
+  return [...namesOf].map(([key, resourceNames]) => {
+    const [group, path, verbs] = JSON.parse(key) as [string, string, readonly string[]];
+    const rule = { apiGroups: [group], resources: [path], verbs };
+    return resourceNames.length === 0 ? rule : { ...rule, resourceNames };
+  });
+}
+
+function roleOf(metadata: RoleObject["metadata"], rules: readonly PolicyRule[]): RoleObject {
+  const kind = metadata.namespace === undefined ? "ClusterRole" : "Role";
+  return { apiVersion: RBAC_VERSION, kind, metadata, rules };
+}
+
+function resourceOf(name: string): { readonly group: string; readonly resource: string } {
+  const [resource = "", ...group] = name.split(".");
+  return { resource, group: group.join(".") };
+}
+
+function isCustom(name: string): boolean {
+  const { group } = resourceOf(name);
+  return group.includes(".") && !BUILT_IN_GROUPS.has(group);
+}

@@ -1,0 +1,148 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import t, { type Test } from "tap";
+import { parseAllDocuments } from "yaml";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
+import { systemClock } from "../../src/clock.ts";
+import type { NewObject } from "../../src/kube/client.ts";
+import { MIGRATIONS } from "../../src/kube/resources.ts";
+import { rolesForRuns } from "../../src/migrator/run-roles.ts";
+import { discoverMigratable } from "../../src/resources/discover.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { assertNoTraces } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { applyAll, NAMESPACE, overlayOf, startAsServiceAccount } from "./installation.ts";
+import { render } from "./kubectl.ts";
+import { freePort, spawnController, untilReady } from "./replica.ts";
+
+const CONFIG_MAPS = { group: "", version: "v1", resource: "configmaps" };
+
+const cluster = await Cluster.start(t, { apiservers: 2 });
+const { api } = cluster;
+
+/** A ServiceAccount with what `ksvm rbac` prints for these resources, and nothing else. @returns its kubeconfig */
+async function accountFor(account: string, names: readonly string[], flags: readonly string[] = []): Promise<string> {
+  const binding = ["--name", account, "--service-account", `${NAMESPACE}/${account}`];
+  const printed = await cluster.ksvm(["rbac", ...names, ...binding, ...flags]);
+  if (printed.code !== 0) throw new Error(printed.stderr);
+  const metadata = { name: account, namespace: NAMESPACE };
+  await applyAll(api, [
+    { apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } },
+    { apiVersion: "v1", kind: "ServiceAccount", metadata },
+    ...parseAllDocuments(printed.stdout).map((document) => document.toJS() as NewObject),
+  ]);
+  return startAsServiceAccount(cluster, account);
+}
+
+async function prunedBy(t: Test, kind: TestKind, args: readonly string[]): Promise<void> {
+  const run = await cluster.migrate([kind.name, ...args]);
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "nothing was refused");
+  t.same(await cluster.storedAs(kind), { v1: 10 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  await assertNoTraces(t, cluster, kind);
+}
+
+await t.test("ksvm migrate migrates a CRD under exactly the roles that ksvm rbac prints for it", async (t) => {
+  const [kind, other] = [new TestKind("mine"), new TestKind("other")];
+  await cluster.createStale(kind, 10);
+  await cluster.createStale(other, 10);
+  const kubeconfig = await accountFor("one-crd", [kind.name]);
+  await prunedBy(t, kind, ["--kubeconfig", kubeconfig]);
+  const refused = await cluster.migrate([other.name, "--kubeconfig", kubeconfig]);
+  t.equal(refused.code, 1);
+  t.match(refused.stderr + refused.stdout, /forbidden|may not/i);
+  t.same(await cluster.storedAs(other), { v1alpha1: 10 }, "another CRD is out of reach");
+});
+
+await t.test("ksvm rbac prints roles for another namespace of the Lease", async (t) => {
+  const kind = new TestKind("elsewhere");
+  await cluster.createStale(kind, 10);
+  const lease = ["--lease-namespace", NAMESPACE];
+  const kubeconfig = await accountFor("elsewhere", [kind.name], lease);
+  await prunedBy(t, kind, ["--kubeconfig", kubeconfig, ...lease]);
+});
+
+await t.test(
+  "ksvm migrate rewrites a built-in resource under exactly the roles that ksvm rbac prints for it",
+  async (t) => {
+    await cluster.createObjects(CONFIG_MAPS, [
+      { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "default" } },
+    ]);
+    const names = ["configmaps", "deployments.apps", "roles.rbac.authorization.k8s.io"];
+    const kubeconfig = await accountFor("built-in", names);
+    const run = await cluster.migrate([...names, "--kubeconfig", kubeconfig]);
+    t.equal(run.code, 0, run.stdout + run.stderr);
+    t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "nothing was refused");
+    const refused = await cluster.migrate(["secrets", "--kubeconfig", kubeconfig]);
+    t.match(refused, { code: 1, stderr: /may not list secrets, patch secrets/ });
+  },
+);
+
+/** Those whose roles let a run create a policy, beside rewriting policies. */
+function freezing(names: readonly string[]): readonly string[] {
+  const options = { name: "a", guard: "auto", leaseNamespace: "kube-system" } as const;
+  return names.filter((name) =>
+    rolesForRuns([name], options)
+      .flatMap(({ rules }) => rules)
+      .some(({ resources, verbs }) => resources?.includes("validatingadmissionpolicies") && verbs.includes("create")),
+  );
+}
+
+await t.test("the roles for a resource of Kubernetes itself hold no right to freeze", async (t) => {
+  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: 30_000 });
+  const { signal } = new AbortController();
+  const { migratable } = await discoverMigratable({ client: api, clock: systemClock, retrier, signal });
+  const builtIn = migratable.filter(({ group }) => group !== "example.com").map(resourceNameOf);
+  t.ok(builtIn.length > 40);
+  const ofPolicies = new Set(["validatingadmissionpolicies.admissionregistration.k8s.io"]);
+  t.same(
+    freezing(builtIn).filter((name) => !ofPolicies.has(name)),
+    [],
+  );
+  t.same(freezing(["widgets.example.com"]), ["widgets.example.com"], "negative control");
+});
+
+await t.test("the component only-these-resources limits the trigger to what the role allows", async (t) => {
+  const [wanted, unwanted] = [new TestKind("wanted"), new TestKind("unwanted")];
+  const component = join(cluster.controlPlane.dir, "only-these");
+  mkdirSync(component);
+  const printed = await cluster.ksvm(["rbac", wanted.name, "configmaps", "-o", "component"]);
+  writeFileSync(join(component, "kustomization.yaml"), printed.stdout);
+  const documents = await render(overlayOf(t, ["deploy/base", component]));
+  await applyAll(api, documents);
+  const [container] = documents
+    .filter(({ kind }) => kind === "Deployment")
+    .flatMap((found) => (found as unknown as Deployment).spec.template.spec.containers);
+  const flag = container?.args.find((arg) => arg.startsWith("--trigger-only-resources=")) ?? "";
+  t.equal(flag, `--trigger-only-resources=${wanted.name},configmaps`);
+
+  await cluster.createStale(unwanted, 3);
+  await cluster.createStale(wanted, 3);
+  const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
+  const replica = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags: [flag] });
+  await untilReady(replica);
+  const isPruned = async (): Promise<boolean> => storedVersionsOf(await cluster.crd(wanted)).join() === "v1";
+  await eventually(isPruned, "storedVersions is pruned", 180_000).catch((error: unknown) => {
+    t.comment(replica.log());
+    throw error;
+  });
+  const migrations = await api.list<StorageVersionMigration>(MIGRATIONS);
+  const resources = new Set(migrations.map(({ spec }) => resourceNameOf(spec.resource)));
+  t.same(
+    [...resources].filter((name) => name !== wanted.name && name !== "configmaps"),
+    [],
+  );
+  t.same(await cluster.storedAs(unwanted), { v1alpha1: 3 });
+  replica.kill("SIGTERM");
+  t.equal(await replica.ended, 0, replica.log());
+  t.notMatch(replica.log(), /forbidden/i, "RBAC refused nothing");
+});
+
+interface Deployment {
+  readonly spec: {
+    readonly template: { readonly spec: { readonly containers: readonly { readonly args: readonly string[] }[] } };
+  };
+}
