@@ -50,8 +50,8 @@ export class RotationTurns {
   readonly #names: readonly string[];
   /** What `rotateNow` replaces, once the Secret has been read. */
   #replaceSigner: { readonly fingerprint: string | undefined } | undefined;
-  /** The newest moment that this process noted in the Secret, and when that was on its monotonic clock. */
-  #noted: { readonly time: number; readonly at: number } | undefined;
+  /** The moment that the Secret notes, since when it was seen there by the monotonic clock, and whether this process noted it. */
+  #noted: { readonly time: number; readonly at: number; readonly isOwn: boolean } | undefined;
 
   constructor(options: EnsureOptions) {
     this.#options = options;
@@ -81,19 +81,27 @@ export class RotationTurns {
     const contents = read?.bundle.length === 0 && read.serving === undefined ? undefined : read;
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents);
-    const serverNow = this.#timeSinceNoted(contents) ?? serverTime ?? clock.now();
+    const serverNow = this.#timeSinceNoted(contents, serverTime ?? clock.now());
     return { secret, contents, configuration, serverNow, drifted };
   }
 
   /**
-   * The time by the API server that was asked when this process noted the moment that a wait counts from. Another one may
-   * answer now, whose clock says something else: then the wait would be over at once, or never.
+   * The time by the API server that was asked when the moment was noted that a wait counts from. Another one may answer now, whose
+   * clock says something else: then the wait would be over at once, or never.
    */
-  #timeSinceNoted({ seenAt, switchedAt }: Partial<SecretContents> = {}): number | undefined {
-    if (this.#noted === undefined || ![seenAt, switchedAt].includes(this.#noted.time)) {
-      return undefined;
+  #timeSinceNoted({ seenAt, switchedAt }: Partial<SecretContents> = {}, serverNow: number): number {
+    const time = seenAt ?? switchedAt;
+    if (time === undefined) {
+      return serverNow;
     }
-    return this.#noted.time - STAMP_MS + this.#options.clock.monotonic() - this.#noted.at;
+    const now = this.#options.clock.monotonic();
+    if (this.#noted?.time !== time) {
+      this.#noted = { time, at: now, isOwn: false };
+    }
+    const { at, isOwn } = this.#noted;
+    // What another process noted was noted before it was seen here, at the latest.
+    const since = time - STAMP_MS + now - at;
+    return isOwn ? since : Math.max(serverNow, since);
   }
 
   #plan({ contents, serverNow, drifted }: Read, served: boolean): RotationStep {
@@ -218,7 +226,7 @@ export class RotationTurns {
   async #note(read: Read, annotation: string, serverNow: number): Promise<void> {
     const time = serverNow + STAMP_MS;
     await this.#write(read, { data: {}, annotations: { [annotation]: new Date(time).toISOString() } });
-    this.#noted = { time, at: this.#options.clock.monotonic() };
+    this.#noted = { time, at: this.#options.clock.monotonic(), isOwn: true };
   }
 
   async #write({ secret }: Read, change: SecretChange): Promise<void> {

@@ -8,6 +8,7 @@ import type { Mutation } from "./mutations/mutation.ts";
 import { OBJECTS } from "./mutations/objects.ts";
 import { SETTLING } from "./mutations/settling.ts";
 import { TRIGGERS } from "./mutations/triggers.ts";
+import { WEBHOOKS } from "./mutations/webhooks.ts";
 
 export type { Mutation } from "./mutations/mutation.ts";
 
@@ -22,4 +23,5 @@ export const MUTATIONS: readonly Mutation[] = [
   ...CONTROLLERS,
   ...TRIGGERS,
   ...ENGINE,
+  ...WEBHOOKS,
 ];

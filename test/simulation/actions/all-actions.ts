@@ -9,7 +9,7 @@ import { convert } from "./conversion-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { editVersions, foreignPrune } from "./crd-version-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
-import { damagePolicy, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
+import { damagePolicy, damageShipped, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
 import { failWebhook, mutate, pretend } from "./hostile-webhook-actions.ts";
 import { inTreeMigration } from "./in-tree-actions.ts";
 import { editLease } from "./lease-actions.ts";
@@ -53,6 +53,7 @@ export const ACTIONS: readonly ActionSort[] = [
   damagePolicy,
   foreignPolicy,
   damageWebhook,
+  damageShipped,
   deleteSecret,
   expireTokens,
   editVersions,

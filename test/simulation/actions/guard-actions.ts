@@ -105,3 +105,15 @@ export const deleteSecret = sort({
   play: (world: World) =>
     void world.user.send("DELETE", "/api/v1/namespaces/kube-storage-migration/secrets/ksvm-webhook-tls"),
 });
+
+/** A user stops serving what `ksvm init` installed. */
+export const damageShipped = sort({
+  name: "damageShipped",
+  suits: ({ programs }) => programs.some(({ run }) => run === "init"),
+  choose: () => ({}),
+  text: () => "a user stops the migrations of ksvm from being served",
+  async play({ user }: World) {
+    const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/storageversionmigrations.migration.k8s.io";
+    await user.send("PATCH", path, [{ op: "replace", path: "/spec/versions/0/served", value: false }], JSON_PATCH);
+  },
+});

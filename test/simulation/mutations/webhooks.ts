@@ -1,0 +1,196 @@
+import type { Mutation } from "./mutation.ts";
+
+const GUARD_INSTALL = "freeze/guard-install.ts";
+const PROOF = "freeze/freeze-proof.ts";
+const ROTATION_PLAN = "certs/rotation-plan.ts";
+const ROTATION_TURNS = "certs/rotation-turns.ts";
+const KEEPER = "webhook/object-keeper.ts";
+const INITIALIZE = "initializer/initialize.ts";
+
+/** What is wrong about guards, the webhook, its certificates, and the initializer. */
+export const WEBHOOKS: readonly Mutation[] = [
+  {
+    name: "any failure of the dry-run proves the freeze",
+    edits: [
+      {
+        file: PROOF,
+        from: "if (error instanceof ApiError && isDenialBy(guard, crd.metadata.name, error.said)) {",
+        to: "void isDenialBy; void guard; if (error instanceof ApiError) {",
+      },
+    ],
+  },
+  {
+    name: "a dry-run that is accepted proves the freeze",
+    edits: [
+      {
+        file: PROOF,
+        from: 'return { proven: false, reason: "a dry-run of a storage change was accepted", silent: false };',
+        to: "return { proven: true };",
+      },
+    ],
+  },
+  {
+    name: "the policy of another client is taken over",
+    edits: [{ file: GUARD_INSTALL, from: "if (owner?.lease === lease) {", to: 'if (lease !== "") {' }],
+  },
+  {
+    name: "the policy of another run is removed",
+    edits: [
+      {
+        file: "freeze/freeze-hold.ts",
+        from: "found !== undefined && isSameOwner(found, owner);",
+        to: "(void isSameOwner, void owner, found !== undefined);",
+      },
+    ],
+  },
+  {
+    name: "a policy is written without a precondition",
+    edits: [
+      {
+        file: GUARD_INSTALL,
+        from: "body: { ...body, metadata: { ...body.metadata, uid, resourceVersion } } };",
+        to: "body }; void uid; void resourceVersion;",
+      },
+    ],
+  },
+  {
+    name: "the binding only audits",
+    edits: [
+      { file: "freeze/freeze-policy.ts", from: 'validationActions: ["Deny"]', to: 'validationActions: ["Audit"]' },
+    ],
+  },
+  {
+    name: "the webhook looks at the new object alone",
+    edits: [
+      {
+        file: "freeze/freeze-rule.ts",
+        from: "if (!isFrozen(oldCrd) || isSameSet(before, after)) {",
+        to: "if (!isFrozen(newCrd) || isSameSet(before, after) || !hasMigratingCondition(oldCrd)) {",
+      },
+    ],
+  },
+  {
+    name: "the configuration of the webhook is not restored",
+    edits: [
+      {
+        file: KEEPER,
+        from: "const applied = await this.#apply(wanted, found, signal);",
+        to: "if (found !== undefined) return; const applied = await this.#apply(wanted, found, signal);",
+      },
+    ],
+  },
+  {
+    name: "replicas write the CA bundle that they know over any other",
+    edits: [
+      { file: KEEPER, from: "    await freshen?.(signal);\n", to: "    void freshen;\n" },
+      {
+        file: KEEPER,
+        from: "const body = found === undefined ? wanted : {",
+        to: "void uid; void resourceVersion; const body = found !== null ? wanted : {",
+      },
+      {
+        file: "certs/secret-source.ts",
+        from: "if (!this.#newest.take(secret.metadata.resourceVersion, sentAfter)) {",
+        to: "if (!this.#newest.take(secret.metadata.resourceVersion, sentAfter) && false) {",
+      },
+    ],
+  },
+  {
+    name: "the serving certificate changes with the CA, without a wait",
+    edits: [
+      {
+        file: ROTATION_PLAN,
+        from: 'return broken === undefined ? stepTowardsNext(stored, input) : { type: "switchCa" };',
+        to: 'void stepTowardsNext; return { type: "switchCa" };',
+      },
+      {
+        file: "certs/rotation-writes.ts",
+        from: "const data = { [KEYS.bundle]: `${pemOf(bundle)}${ca.certPem}` };",
+        to: "const data = { [KEYS.bundle]: `${pemOf(bundle)}${ca.certPem}`, ...(await servingData(ca, options)) };",
+      },
+    ],
+  },
+  {
+    name: "no API server is asked for the new CA bundle, and none is waited for",
+    edits: [
+      {
+        file: ROTATION_PLAN,
+        from: "if (seenAt === undefined || input.drifted) {",
+        to: "void seenAt; if (input.replicaDwellMs < 0) {",
+      },
+      {
+        file: ROTATION_PLAN,
+        from: "const until = seenAt + input.apiServerDwellMs;",
+        to: "const until = 0;",
+      },
+    ],
+  },
+  {
+    name: "the old CA is dropped at once",
+    edits: [
+      {
+        file: ROTATION_PLAN,
+        from: '  if (input.serverNow < until) {\n    return { type: "wait", until, for: "replicas" };\n  }\n  return { type: input.served ?',
+        to: '  if (until < 0) {\n    return { type: "wait", until, for: "replicas" };\n  }\n  return { type: input.served || until > 0 ?',
+      },
+    ],
+  },
+  {
+    name: "a new CA takes the place of the old one in the bundle",
+    edits: [
+      {
+        file: "certs/rotation-writes.ts",
+        from: "`${pemOf(bundle)}${ca.certPem}`",
+        to: "(void pemOf, void bundle, ca.certPem)",
+      },
+    ],
+  },
+  {
+    name: "the Secret is written without a precondition",
+    edits: [
+      {
+        file: "certs/secret-store.ts",
+        from: "      ...metadata,\n",
+        to: "      ...metadata,\n      resourceVersion: undefined,\n",
+      },
+    ],
+  },
+  {
+    name: "a rotation counts its waits by the clock of any API server",
+    edits: [
+      {
+        file: ROTATION_TURNS,
+        from: "return isOwn ? since : Math.max(serverNow, since);",
+        to: "void isOwn; void since; return serverNow;",
+      },
+    ],
+  },
+  {
+    name: "init deletes the migrations of others",
+    edits: [{ file: INITIALIZE, from: "return isOurs && (renewed", to: "return (isOurs || renewed" }],
+  },
+  {
+    name: "init deletes a migration that a user stopped",
+    edits: [
+      {
+        file: INITIALIZE,
+        from: "const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);",
+        to: "const isStopped = object !== undefined && isSuspended(object) && isFinished(object);",
+      },
+    ],
+  },
+  {
+    name: "init leaves the migrations of an earlier one",
+    edits: [{ file: INITIALIZE, from: "  await deleteAll(context, earlier);\n", to: "  void deleteAll;\n" }],
+  },
+  {
+    name: "init leaves a CRD as it is",
+    edits: [
+      {
+        file: INITIALIZE,
+        from: "  const before = await findCrdToStay(context, ref.name);\n",
+        to: '  const before = await findCrdToStay(context, ref.name);\n  if (before !== undefined) return "unchanged";\n',
+      },
+    ],
+  },
+];
