@@ -10,6 +10,7 @@ import {
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { MAX_TOKEN_LENGTH, parseMigration } from "../api/parse-migration.ts";
 import { type FreezeOwner, formatOwner } from "../api/owner.ts";
+import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
@@ -240,8 +241,14 @@ export class MigrationRecord {
       const text = `Cannot continue: another replica took StorageVersionMigration "${name}" over`;
       throw new KsvmError("OwnershipLost", text);
     }
+    const hasGoneBack = isNewer(this.#current.metadata.resourceVersion, found.metadata.resourceVersion);
     this.#current = found;
     this.#assertUnfinished();
+    if (hasGoneBack) {
+      // A read is never stale. What was rewritten since is in its old version again, whatever the run found.
+      const why = "it is as it was some time ago, as after etcd was restored from a backup";
+      throw new KsvmError("OwnershipLost", `Cannot continue with StorageVersionMigration "${name}": ${why}`);
+    }
   }
 
   #assertUnfinished(): void {

@@ -110,6 +110,23 @@ await tap.test("MigrationRecord.saveToken() leaves out a token that is longer th
   t.notOk(store.object?.spec.continueToken);
 });
 
+await tap.test("MigrationRecord does not write what came of a run that a restore of etcd has undone", async (t) => {
+  const store = new Store();
+  const record = await claimed(store);
+  const backup = structuredClone(store.object);
+  await record.update((before) => ({ ...before, progress: "9/9" }));
+  store.object = backup;
+  const succeeded = { conditions: [{ type: "Succeeded", status: "True" }] } as const;
+  const lost = { code: "OwnershipLost", message: /restored from a backup/ };
+  await t.rejects(
+    record.update(() => succeeded),
+    lost,
+  );
+  t.same(store.object?.status?.conditions, []);
+  await record.update((before) => ({ ...before, conditions: [RUNNING] }));
+  t.same(store.object?.status?.conditions, [RUNNING], "the next run begins with the migration as it is now");
+});
+
 await tap.test("MigrationRecord writes nothing after another replica took over", async (t) => {
   const store = new Store();
   const sleeper = await claimed(store, "a");

@@ -159,4 +159,24 @@ export const CONTROLLERS: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: "do not say for which spec of the CRD a migration was proven",
+    edits: [
+      {
+        file: STATUS,
+        from: `result.crd === undefined || result.outcome !== "migrated" ? {} : { crd: result.crd };`,
+        to: `result.crd === undefined || result.outcome !== "migrated" ? {} : {};`,
+      },
+    ],
+  },
+  {
+    name: "replicas ask for the Lease of the leader ten times as often",
+    edits: [
+      {
+        file: ELECTION,
+        from: "this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;",
+        to: "this.#retryPeriodMs = options.retryPeriodMs ?? 200;",
+      },
+    ],
+  },
 ];

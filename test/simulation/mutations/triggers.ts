@@ -156,4 +156,25 @@ export const TRIGGERS: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: "create a migration although there is one",
+    edits: [
+      {
+        file: DECIDE,
+        from: "if (unfinished.some((one) => isFor(one, observed) && !disown.includes(one))) {",
+        to: "if (disown.length > 99 && unfinished.some((one) => isFor(one, observed))) {",
+      },
+      { file: DECIDE, from: "if (pending.length > 0) {", to: "if (pending.length > 99) {" },
+    ],
+  },
+  {
+    name: "take API servers that disagree for ones that agree",
+    edits: [
+      {
+        file: "trigger/agreement.ts",
+        from: "return disagreement === undefined && agreed !== undefined",
+        to: "return agreed !== undefined",
+      },
+    ],
+  },
 ];
