@@ -29,6 +29,7 @@ export const ERROR_CODES = [
   "CleanupFailed",
   "CertificateSecretUnusable",
   "RotationStuck",
+  "ClocksDisagree",
   "StorageMigratingStuck",
   "OutputFailed",
   "Interrupted",

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
+import type { ServingCertificate } from "../webhook/serving-certificate.ts";
 
 /** Where serving certificates come from: it offers every pair that it finds to the server. */
 export interface CertificateSource {
@@ -11,25 +11,10 @@ export interface CertificateSource {
 
 /** What every source needs. */
 export interface SourceOptions {
+  /**
+   * Offered at every look what is there then: one that was turned down may be good by now, where a clock was corrected. It warns and
+   * counts (ServingCertificate.subscribe()).
+   */
   readonly certificate: Pick<ServingCertificate, "offer">;
   readonly logger: Logger;
-}
-
-/** Offers a pair unless the one before was the same: a bad one is turned down once, not at every look. */
-export class Offers {
-  readonly #certificate: SourceOptions["certificate"];
-  #last: ServingPair | undefined;
-
-  constructor({ certificate }: SourceOptions) {
-    this.#certificate = certificate;
-  }
-
-  offer(pair: ServingPair): void {
-    if (this.#last?.certPem === pair.certPem && this.#last.keyPem === pair.keyPem) {
-      return;
-    }
-    this.#last = pair;
-    // The server is told what became of it, warns and counts (ServingCertificate.subscribe()).
-    this.#certificate.offer(pair);
-  }
 }

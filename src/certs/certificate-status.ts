@@ -3,7 +3,8 @@ import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { findConfiguration, publishedBundleOf, trustsAll } from "./ca-bundle.ts";
-import { renewalTimeOf } from "./rotation-plan.ts";
+import { periodOf } from "../serving/validity-period.ts";
+import { brokenReason, renewalTimeOf } from "./rotation-plan.ts";
 import { contentsOf, factsOf, type SecretContents } from "./secret-contents.ts";
 import { readSecret } from "./secret-store.ts";
 
@@ -16,7 +17,9 @@ export interface StatusOfCertificate {
   readonly notAfter: string;
   /** When it is to be renewed. */
   readonly renewal: string;
+  /** By the API server's clock. */
   readonly expired: boolean;
+  readonly notYetValid: boolean;
 }
 
 /** The certificates of a Secret and how far a rotation is, for a user; no key is among it. */
@@ -48,17 +51,18 @@ export async function certificateStatus(
   },
 ): Promise<CertificateStatus> {
   const { namespace, secret: name, webhookConfiguration, renewBefore, clock, signal } = options;
-  const { secret } = await readSecret(client, { namespace, name }, signal);
+  const { secret, serverTime } = await readSecret(client, { namespace, name }, signal);
   if (secret === undefined) {
     throw new KsvmError("NotFound", `Cannot find Secret "${namespace}/${name}": run ksvm certs ensure`);
   }
+  const now = serverTime ?? clock.now();
   const contents = contentsOf(secret);
   const published = publishedBundleOf(await findConfiguration(client, webhookConfiguration, signal));
   const statusOf = (certificate: X509Certificate | undefined): StatusOfCertificate | undefined =>
-    certificate && statusOfCertificate(certificate, renewBefore, clock.now());
+    certificate && statusOfCertificate(certificate, renewBefore, now);
   const serving = statusOf(contents.serving);
   return {
-    phase: phaseOf(contents, clock.now()),
+    phase: phaseOf(contents, now),
     ca: statusOf(contents.signer?.certificate),
     nextCa: statusOf(contents.next?.certificate),
     serving: serving && { ...serving, names: contents.serving?.subjectAltName ?? "" },
@@ -69,8 +73,7 @@ export async function certificateStatus(
 }
 
 function phaseOf(contents: SecretContents, now: number): CertificateStatus["phase"] {
-  const { serving } = factsOf(contents, []);
-  if (serving === undefined || serving.issuer === undefined || serving.notAfter <= now) {
+  if (brokenReason(factsOf(contents, []), now) !== undefined) {
     return "unusable";
   }
   if (contents.next !== undefined) {
@@ -81,7 +84,7 @@ function phaseOf(contents: SecretContents, now: number): CertificateStatus["phas
 
 function statusOfCertificate(certificate: X509Certificate, renewBefore: number, now: number): StatusOfCertificate {
   const { subject, fingerprint256, serialNumber, validFromDate, validToDate } = certificate;
-  const facts = { fingerprint: fingerprint256, notBefore: validFromDate.getTime(), notAfter: validToDate.getTime() };
+  const facts = { fingerprint: fingerprint256, ...periodOf(certificate) };
   return {
     subject,
     fingerprint: fingerprint256,
@@ -90,5 +93,6 @@ function statusOfCertificate(certificate: X509Certificate, renewBefore: number, 
     notAfter: validToDate.toISOString(),
     renewal: new Date(renewalTimeOf(facts, renewBefore)).toISOString(),
     expired: facts.notAfter <= now,
+    notYetValid: facts.notBefore > now,
   };
 }

@@ -48,7 +48,8 @@ export interface EnsureOptions extends CertificateTools {
   readonly onStep?: (text: string) => void;
 }
 
-/** How far the certificates are. Times are milliseconds since the Unix epoch. */
-export type EnsureResult =
+/** How far the certificates are. Times are milliseconds since the Unix epoch, `now` when that was so: by the same clock as the others. */
+export type EnsureResult = { readonly now: number } & (
   | { readonly state: "current"; readonly nextRenewal: number }
-  | { readonly state: "waiting"; readonly reason: string; readonly until: number };
+  | { readonly state: "waiting"; readonly reason: string; readonly until: number }
+);

@@ -22,7 +22,7 @@ const MAX_TURNS = 40;
  * read as precondition, and the writer that loses reads again.
  *
  * It reads and writes the Secret and the webhook configuration by name, and no custom resource.
- * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in.
+ * @throws {KsvmError} CertificateSecretUnusable, ClocksDisagree, RotationStuck, or what a request ends in.
  */
 export async function ensureCertificates(options: EnsureOptions): Promise<EnsureResult> {
   const { clock, logger, retrier, settings, signal } = options;

@@ -3,14 +3,17 @@ import { watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../clock.ts";
+import type { ServerClock } from "../kube/server-clock.ts";
 import type { ServingPair } from "../webhook/serving-certificate.ts";
-import { type CertificateSource, Offers, type SourceOptions } from "./certificate-source.ts";
+import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
 
 /** Options of {@link FileSource}. */
 export interface FileSourceOptions extends SourceOptions {
   /** The certificate, with its chain behind it. */
   readonly certFile: string;
   readonly keyFile: string;
+  /** Measured beside each look. @default none */
+  readonly serverClock?: Pick<ServerClock, "refresh">;
   /** @default the clock of this machine */
   readonly clock?: Clock;
   /** Milliseconds between two looks beside the file events. @default 10000 */
@@ -28,13 +31,12 @@ const HALF_CHANGED_TRIES = 4;
 export class FileSource implements CertificateSource {
   readonly #options: FileSourceOptions;
   readonly #clock: Clock;
-  readonly #offers: Offers;
   #wasThere: boolean | undefined;
+  #isMeasuring = false;
 
   constructor(options: FileSourceOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#offers = new Offers(options);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -42,12 +44,22 @@ export class FileSource implements CertificateSource {
     while (!signal.aborted) {
       const change = new AbortController();
       const stops = [...folders].map((folder) => watchFolder(folder, () => change.abort()));
+      void this.#measure(signal);
       // Watched first, then read: what changes in between is seen by the next look.
       await this.#look(signal);
       await this.#pause(AbortSignal.any([signal, change.signal]));
       for (const stop of stops) {
         stop();
       }
+    }
+  }
+
+  /** Beside the look: files are read and offered also while no API server answers. The next look knows its clock. */
+  async #measure(signal: AbortSignal): Promise<void> {
+    if (!this.#isMeasuring) {
+      this.#isMeasuring = true;
+      await this.#options.serverClock?.refresh(signal).catch(() => undefined);
+      this.#isMeasuring = false;
     }
   }
 
@@ -63,7 +75,7 @@ export class FileSource implements CertificateSource {
         return;
       }
       if (isPair(pair) || tries === HALF_CHANGED_TRIES) {
-        this.#offers.offer(pair);
+        this.#options.certificate.offer(pair);
         return;
       }
       await this.#clock.sleep(HALF_CHANGED_MS / HALF_CHANGED_TRIES, signal).catch(() => undefined);

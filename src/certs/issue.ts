@@ -2,6 +2,7 @@ import { randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { promisify } from "node:util";
 import forge from "node-forge";
+import { whyInvalidAt } from "../serving/validity-period.ts";
 
 /** PEM texts of a certificate and its key. */
 export interface IssuedPair {
@@ -70,7 +71,7 @@ export async function issueCa(validity: Validity): Promise<IssuedPair> {
 
 /**
  * Issues a serving certificate: RSA 2048, SHA-256, for TLS servers only, valid no longer than its CA.
- * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired.
+ * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired or is not valid yet.
  * @throws {Error} of node-forge or node:crypto where the CA cannot be read.
  */
 export async function issueServing(options: ServingOptions): Promise<IssuedPair> {
@@ -80,8 +81,10 @@ export async function issueServing(options: ServingOptions): Promise<IssuedPair>
     throw new RangeError("Cannot issue a certificate: it needs a DNS name or an IP address");
   }
   const issuer = forge.pki.certificateFromPem(ca.certPem);
-  if (issuer.validity.notAfter <= options.now) {
-    throw new RangeError(`Cannot issue a certificate: its CA expired at ${issuer.validity.notAfter.toISOString()}`);
+  const period = { notBefore: issuer.validity.notBefore.getTime(), notAfter: issuer.validity.notAfter.getTime() };
+  const whyInvalid = whyInvalidAt(period, options.now.getTime());
+  if (whyInvalid !== undefined) {
+    throw new RangeError(`Cannot issue a certificate: its CA cannot sign: ${whyInvalid}`);
   }
   const source = options.keys ?? SYSTEM_KEYS;
   const keys = await source.generateKeyPair();

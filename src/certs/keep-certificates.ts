@@ -29,15 +29,15 @@ export async function keepCertificates(
       }
       return undefined;
     });
-    await clock.sleep(pauseAfter(result, clock.now(), intervalMs), signal).catch(() => undefined);
+    await clock.sleep(pauseAfter(result, intervalMs), signal).catch(() => undefined);
   }
 }
 
 /** After a failure a minute; during a rotation until it can go on. */
-function pauseAfter(result: EnsureResult | undefined, now: number, intervalMs: number): number {
+function pauseAfter(result: EnsureResult | undefined, intervalMs: number): number {
   if (result === undefined) {
     return Math.min(intervalMs, 60_000);
   }
   const until = result.state === "waiting" ? result.until : result.nextRenewal;
-  return Math.min(intervalMs, Math.max(until - now, MIN_INTERVAL_MS));
+  return Math.min(intervalMs, Math.max(until - result.now, MIN_INTERVAL_MS));
 }

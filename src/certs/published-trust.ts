@@ -1,7 +1,6 @@
 import type { Logger } from "pino";
 import { WEBHOOK_NAME } from "../api/names.ts";
 import { NewestSeen } from "../api/newest-seen.ts";
-import type { Clock } from "../clock.ts";
 import type { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type BundleHolder, publishedBundleOf } from "./ca-bundle.ts";
 import { purposeProblemOf } from "./serving-purpose.ts";
@@ -17,7 +16,8 @@ export interface PublishedTrustOptions {
   readonly isBundleOptional: boolean;
   /** The DNS name or IP address by which API servers call. */
   readonly serverName: string;
-  readonly clock: Pick<Clock, "now">;
+  /** The same moment by every clock that is known, in milliseconds since the Unix epoch: where one is wrong, no replica is to be lost. */
+  readonly times: () => readonly number[];
   readonly logger: Logger;
 }
 
@@ -64,7 +64,7 @@ export class PublishedTrust {
   }
 
   #problem(): string | undefined {
-    const { certificate, clock, isBundleOptional, serverName } = this.#options;
+    const { certificate, isBundleOptional, serverName, times } = this.#options;
     const caBundle = this.#published;
     if (typeof caBundle !== "string") {
       return caBundle.problem;
@@ -80,7 +80,8 @@ export class PublishedTrust {
     if (caBundle === "") {
       return isBundleOptional ? undefined : `the caBundle of ${CONFIGURATION} is empty`;
     }
-    const distrust = distrustOf({ caBundle, certPem, now: clock.now() });
+    const distrusts = times().map((now) => distrustOf({ caBundle, certPem, now }));
+    const distrust = distrusts.includes(undefined) ? undefined : distrusts[0];
     return distrust && `the caBundle of ${CONFIGURATION} does not trust the serving certificate: ${distrust}`;
   }
 

@@ -1,9 +1,10 @@
-/** What the plan takes of a certificate; times are milliseconds since the Unix epoch. */
-export interface CertificateFacts {
+import { isValidAt, type ValidityPeriod } from "../serving/validity-period.ts";
+import { doClocksAgree, MAX_CLOCK_SKEW_MS } from "./clock-skew.ts";
+
+/** What the plan takes of a certificate. */
+export interface CertificateFacts extends ValidityPeriod {
   /** SHA-256 of the certificate. */
   readonly fingerprint: string;
-  readonly notBefore: number;
-  readonly notAfter: number;
 }
 
 /** What the Secret holds. Whatever is missing or unreadable there is `undefined` here. */
@@ -12,8 +13,8 @@ export interface StoredFacts {
   readonly signer: CertificateFacts | undefined;
   /** The CA that will sign next; the bundle holds it already. */
   readonly next: CertificateFacts | undefined;
-  /** Fingerprints of the CAs that are trusted. */
-  readonly bundle: readonly string[];
+  /** The CAs that are trusted. */
+  readonly bundle: readonly CertificateFacts[];
   readonly serving:
     | (CertificateFacts & {
         /** Fingerprint of the CA of the bundle that signed it; `undefined` where none did. */
@@ -51,10 +52,17 @@ export interface RotationTiming {
 export interface RotationInput extends RotationTiming {
   /** `undefined` where there is no Secret, or nothing in it. */
   readonly stored: StoredFacts | undefined;
-  /** This machine's clock, for the validity of certificates. */
+  /**
+   * The API server's clock, in milliseconds since the Unix epoch: API servers are who judges certificates in the end. This machine's clock where the API server did not tell its own.
+   */
   readonly now: number;
-  /** The API server's clock, for waits that one process begins and another ends. */
-  readonly serverNow: number;
+  /** How far this machine's clock is ahead of the API server's, in milliseconds; negative where it is behind, 0 where that is unknown. */
+  readonly clockSkewMs: number;
+  /**
+   * The time that a wait is counted by, which one process begins and another may end: {@link now}, or where the moment that it began
+   * at was noted by an API server with another clock, that clock, as far as the monotonic one can tell.
+   */
+  readonly waitNow: number;
   /** The webhook configuration had lost part of the bundle a moment ago. */
   readonly drifted: boolean;
   /** No replica that can be asked serves a certificate of an old CA. */
@@ -74,14 +82,21 @@ export interface RotationInput extends RotationTiming {
  * - `proveServed`: ask every replica what it serves
  * - `dropOldCas`: leave only the CA that signs in the bundle
  * - `renewServing`: issue a serving certificate from the CA that signs
- * - `wait`: nothing before a moment, by the API server's clock
- * - `nothing`: nothing before a moment, by this machine's clock
+ * - `wait`: nothing before a moment
+ * - `nothing`: nothing before a moment
+ * - `clocksDisagree`: nothing, since the step that is due rests on a clock, and it is not known which of two is right
  */
-export type RotationStep =
+export type RotationStep = DueStep | { readonly type: "clocksDisagree"; readonly due: DueStep["type"] };
+
+/** What may be due, where it is known what time it is. */
+type DueStep =
   | { readonly type: "create" | "introduceCa" | "renewServing"; readonly reason: string }
   | { readonly type: "proveSeen" | "switchCa" | "noteSwitched" | "proveServed" | "dropOldCas" }
   | { readonly type: "wait"; readonly until: number; readonly for: "API servers" | "replicas" }
   | { readonly type: "nothing"; readonly until: number };
+
+/** These change nothing that is in use. */
+const HARMLESS: ReadonlySet<DueStep["type"]> = new Set(["wait", "nothing", "proveServed"]);
 
 /** When a certificate is to be renewed: at the begin of the last `renewBefore` of its lifetime. */
 export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBefore: number): number {
@@ -97,39 +112,68 @@ export function nextStep(input: RotationInput): RotationStep {
   if (stored === undefined) {
     return { type: "create", reason: "there is none" };
   }
+  const step = dueStep(stored, input);
+  const isSure = doClocksAgree(input.clockSkewMs) || HARMLESS.has(step.type) || unusableReason(stored) !== undefined;
+  return isSure ? step : { type: "clocksDisagree", due: step.type };
+}
+
+function dueStep(stored: StoredFacts, input: RotationInput): DueStep {
   const broken = brokenReason(stored, input.now);
-  if (stored.next !== undefined && stored.next.notAfter > input.now) {
+  if (stored.next !== undefined && isValidAt(stored.next, input.now)) {
     // With nothing in force that could be protected, the overlap is a delay for nothing.
     return broken === undefined ? stepTowardsNext(stored, input) : { type: "switchCa" };
   }
   return broken === undefined ? stepOfOneCa(stored, input) : repair(stored, broken, input.now);
 }
 
-/** Why API servers do not accept the serving certificate. */
-function brokenReason({ serving }: StoredFacts, now: number): string | undefined {
+/** Why API servers do not accept the serving certificate at a moment; `undefined` where they do. */
+export function brokenReason(stored: StoredFacts, now: number): string | undefined {
+  return unusableReason(stored) ?? invalidReason(stored, now);
+}
+
+/** Why API servers do not accept the serving certificate, whatever time it is. */
+function unusableReason({ serving }: StoredFacts): string | undefined {
   if (serving === undefined) {
     return "the serving certificate is missing or unreadable";
-  }
-  if (serving.notAfter <= now) {
-    return "the serving certificate expired";
   }
   return serving.issuer === undefined ? "no CA of the bundle signed the serving certificate" : undefined;
 }
 
-function repair({ signer }: StoredFacts, reason: string, now: number): RotationStep {
-  const canSign = signer !== undefined && signer.notAfter > now;
+/** Why API servers do not accept the serving certificate now: all of a chain must be valid. */
+function invalidReason({ serving, bundle }: StoredFacts, now: number): string | undefined {
+  const issuer = bundle.find(({ fingerprint }) => fingerprint === serving?.issuer);
+  return invalidText("the serving certificate", serving, now) ?? invalidText("the CA that signed it", issuer, now);
+}
+
+function invalidText(name: string, period: ValidityPeriod | undefined, now: number): string | undefined {
+  if (period === undefined || isValidAt(period, now)) {
+    return undefined;
+  }
+  return period.notAfter <= now ? `${name} expired` : `${name} is not valid yet`;
+}
+
+function repair({ signer }: StoredFacts, reason: string, now: number): DueStep {
+  const canSign = signer !== undefined && isValidAt(signer, now);
   return { type: canSign ? "renewServing" : "create", reason };
 }
 
-function stepTowardsNext({ seenAt }: StoredFacts, input: RotationInput): RotationStep {
-  if (seenAt === undefined || input.drifted) {
+function stepTowardsNext({ seenAt }: StoredFacts, input: RotationInput): DueStep {
+  if (seenAt === undefined || isFromFuture(seenAt, input) || input.drifted) {
     return { type: "proveSeen" };
   }
   const until = seenAt + input.apiServerDwellMs;
-  return input.serverNow < until ? { type: "wait", until, for: "API servers" } : { type: "switchCa" };
+  return input.waitNow < until ? { type: "wait", until, for: "API servers" } : { type: "switchCa" };
 }
 
-function stepOfOneCa(stored: StoredFacts, input: RotationInput): RotationStep {
+/**
+ * A clock that was ahead noted it, further than two API servers' clocks can be apart which both agree with the one of a machine: the
+ * wait would not end for as long as that clock was ahead.
+ */
+function isFromFuture(stamp: number, { now }: RotationInput): boolean {
+  return stamp > now + 2 * MAX_CLOCK_SKEW_MS;
+}
+
+function stepOfOneCa(stored: StoredFacts, input: RotationInput): DueStep {
   const { signer } = stored;
   if (signer === undefined) {
     return { type: "introduceCa", reason: "the CA's key is missing or unreadable" };
@@ -142,7 +186,7 @@ function stepOfOneCa(stored: StoredFacts, input: RotationInput): RotationStep {
   if (servingReason !== undefined) {
     return { type: "renewServing", reason: servingReason };
   }
-  return stored.bundle.some((fingerprint) => fingerprint !== signer.fingerprint)
+  return stored.bundle.some(({ fingerprint }) => fingerprint !== signer.fingerprint)
     ? stepAwayFromOld(stored, input)
     : { type: "nothing", until: nextRenewalOf(stored, input.renewBefore) };
 }
@@ -150,6 +194,9 @@ function stepOfOneCa(stored: StoredFacts, input: RotationInput): RotationStep {
 function caRenewalReason(signer: CertificateFacts, input: RotationInput): string | undefined {
   if (input.replaceSigner === signer.fingerprint) {
     return "it was asked for";
+  }
+  if (signer.notBefore > input.now) {
+    return "the CA is not valid yet";
   }
   return renewalTimeOf(signer, input.renewBefore) <= input.now ? "the CA is due" : undefined;
 }
@@ -168,12 +215,12 @@ function servingRenewalReason(
   return serving.coversNames ? undefined : "the serving certificate lacks a name";
 }
 
-function stepAwayFromOld({ switchedAt }: StoredFacts, input: RotationInput): RotationStep {
-  if (switchedAt === undefined) {
+function stepAwayFromOld({ switchedAt }: StoredFacts, input: RotationInput): DueStep {
+  if (switchedAt === undefined || isFromFuture(switchedAt, input)) {
     return { type: "noteSwitched" };
   }
   const until = switchedAt + input.replicaDwellMs;
-  if (input.serverNow < until) {
+  if (input.waitNow < until) {
     return { type: "wait", until, for: "replicas" };
   }
   return { type: input.served ? "dropOldCas" : "proveServed" };

@@ -8,10 +8,11 @@ import {
   publishedBundleOf,
   trustsAll,
 } from "./ca-bundle.ts";
+import { clocksDisagree, doClocksAgree, skewText } from "./clock-skew.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { askReplicas, findReplicas } from "./replicas.ts";
 import { nextStep, type RotationStep } from "./rotation-plan.ts";
-import { changeOf, type WritingStep } from "./rotation-writes.ts";
+import { changeOf, DONE, type WritingStep } from "./rotation-writes.ts";
 import {
   contentsOf,
   factsOf,
@@ -36,7 +37,10 @@ interface Read {
   readonly secret: SecretObject | undefined;
   readonly contents: SecretContents | undefined;
   readonly configuration: BundleHolder | undefined;
-  readonly serverNow: number;
+  /** These three as in the plan's input. */
+  readonly now: number;
+  readonly clockSkewMs: number;
+  readonly waitNow: number;
   /** The configuration had lost part of the bundle. */
   readonly drifted: boolean;
 }
@@ -61,7 +65,7 @@ export class RotationTurns {
   /**
    * Reads everything again and takes one step.
    * @returns `undefined` where another step may be due
-   * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in; a conflict where another client
+   * @throws {KsvmError} CertificateSecretUnusable, ClocksDisagree, RotationStuck, or what a request ends in; a conflict where another client
    *   wrote in between.
    */
   async next(): Promise<EnsureResult | undefined> {
@@ -73,16 +77,24 @@ export class RotationTurns {
   }
 
   async #read(): Promise<Read> {
-    const { client, clock, settings, signal } = this.#options;
+    const { client, settings, signal } = this.#options;
     // In this order: see publishBundle().
     const configuration = await findConfiguration(client, settings.webhookConfiguration, signal);
-    const { secret, serverTime } = await readSecret(client, this.#secretRef, signal);
+    const { secret, serverTime, clockSkewMs } = await this.#readSecret();
     const read = secret && contentsOf(secret);
     const contents = read?.bundle.length === 0 && read.serving === undefined ? undefined : read;
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents);
-    const serverNow = this.#timeSinceNoted(contents, serverTime ?? clock.now());
-    return { secret, contents, configuration, serverNow, drifted };
+    const waitNow = this.#timeSinceNoted(contents, serverTime);
+    return { secret, contents, configuration, now: serverTime, clockSkewMs, waitNow, drifted };
+  }
+
+  /** The time is this machine's where the answer has none. */
+  async #readSecret(): Promise<{ secret: SecretObject | undefined; serverTime: number; clockSkewMs: number }> {
+    const { client, clock, signal } = this.#options;
+    const { secret, serverTime } = await readSecret(client, this.#secretRef, signal);
+    const localNow = clock.now();
+    return { secret, serverTime: serverTime ?? localNow, clockSkewMs: localNow - (serverTime ?? localNow) };
   }
 
   /**
@@ -104,13 +116,14 @@ export class RotationTurns {
     return isOwn ? since : Math.max(serverNow, since);
   }
 
-  #plan({ contents, serverNow, drifted }: Read, served: boolean): RotationStep {
-    const { settings, clock, rotateNow } = this.#options;
+  #plan({ contents, now, clockSkewMs, waitNow, drifted }: Read, served: boolean): RotationStep {
+    const { settings, rotateNow } = this.#options;
     return nextStep({
       ...settings,
       stored: contents && factsOf(contents, this.#names),
-      now: clock.now(),
-      serverNow,
+      now,
+      clockSkewMs,
+      waitNow,
       drifted,
       served,
       replaceSigner: rotateNow === true ? this.#replaceSigner?.fingerprint : undefined,
@@ -120,15 +133,18 @@ export class RotationTurns {
   async #take(step: RotationStep, read: Read): Promise<EnsureResult | undefined> {
     switch (step.type) {
       case "nothing":
-        return { state: "current", nextRenewal: step.until };
+        this.#warnOfClocks(read);
+        return { state: "current", nextRenewal: step.until, now: read.now };
+      case "clocksDisagree":
+        throw clocksDisagree(read.clockSkewMs);
       case "wait":
-        return this.#wait(step, read.serverNow);
+        return this.#wait(step, read.waitNow);
       case "proveSeen":
         return this.#proveSeen(read);
       case "proveServed":
         return this.#proveServed(read);
       case "noteSwitched":
-        await this.#note(read, SWITCHED_ANNOTATION, read.serverNow);
+        await this.#note(read, SWITCHED_ANNOTATION, read.now);
         return undefined;
       default:
         await this.#issue(step.type, read, "reason" in step ? step.reason : undefined);
@@ -137,8 +153,8 @@ export class RotationTurns {
   }
 
   async #issue(step: WritingStep, read: Read, reason: string | undefined): Promise<void> {
-    const { settings, clock, keys } = this.#options;
-    await this.#write(read, await changeOf(step, read.contents, { ...settings, keys, now: new Date(clock.now()) }));
+    const { settings, keys } = this.#options;
+    await this.#write(read, await changeOf(step, read.contents, { ...settings, keys, now: new Date(read.now) }));
     this.#tell(`${DONE[step]}${reason === undefined ? "" : `: ${reason}`}`);
   }
 
@@ -157,19 +173,19 @@ export class RotationTurns {
     return !trustsAll(published, contents.bundle);
   }
 
-  async #wait(step: Extract<RotationStep, { type: "wait" }>, serverNow: number): Promise<EnsureResult | undefined> {
+  async #wait(step: Extract<RotationStep, { type: "wait" }>, now: number): Promise<EnsureResult | undefined> {
     const { clock, signal, wait } = this.#options;
     const reason = `the ${step.for} have until then to follow`;
     if (wait !== true) {
-      return { state: "waiting", reason, until: step.until };
+      return { state: "waiting", reason, until: step.until, now };
     }
-    this.#tell(`waiting ${Math.ceil((step.until - serverNow) / 1_000)} s for the ${step.for}`);
-    await clock.sleep(step.until - serverNow, signal);
+    this.#tell(`waiting ${Math.ceil((step.until - now) / 1_000)} s for the ${step.for}`);
+    await clock.sleep(step.until - now, signal);
     return undefined;
   }
 
   async #proveSeen(read: Read): Promise<EnsureResult | undefined> {
-    const { client, settings, signal, wait } = this.#options;
+    const { settings, wait } = this.#options;
     // Without a webhook configuration there is no API server that trusts anything.
     if (publishedBundleOf(read.configuration) !== undefined) {
       const timeoutMs = wait === true ? settings.timeoutMs : Math.min(settings.timeoutMs, ONE_LOOK_MS);
@@ -177,8 +193,11 @@ export class RotationTurns {
       await proveBundleSeen(read.contents?.bundle ?? [], { ...this.#options, name, timeoutMs });
     }
     // The moment must lie after the proof, so the clock is read again. The write rests on what was read before.
-    const { serverTime } = await readSecret(client, this.#secretRef, signal);
-    await this.#note(read, SEEN_ANNOTATION, serverTime ?? this.#options.clock.now());
+    const { serverTime, clockSkewMs } = await this.#readSecret();
+    if (!doClocksAgree(clockSkewMs)) {
+      throw clocksDisagree(clockSkewMs);
+    }
+    await this.#note(read, SEEN_ANNOTATION, serverTime);
     this.#tell("every API server shows the new CA");
     return undefined;
   }
@@ -194,7 +213,7 @@ export class RotationTurns {
       }
       const reason = `${others.join(", ")} serve a certificate of the old CA`;
       if (wait !== true) {
-        return { state: "waiting", reason, until: clock.now() + LOOK_AGAIN_MS };
+        return { state: "waiting", reason, until: read.now + LOOK_AGAIN_MS, now: read.now };
       }
       if (clock.monotonic() >= deadline) {
         const text = `Cannot drop the old CA: ${reason}; both CAs stay trusted, run again`;
@@ -223,8 +242,8 @@ export class RotationTurns {
   }
 
   /** Notes a moment by the API server's clock. It comes cut to the second: the next one is late enough for certain. */
-  async #note(read: Read, annotation: string, serverNow: number): Promise<void> {
-    const time = serverNow + STAMP_MS;
+  async #note(read: Read, annotation: string, now: number): Promise<void> {
+    const time = now + STAMP_MS;
     await this.#write(read, { data: {}, annotations: { [annotation]: new Date(time).toISOString() } });
     this.#noted = { time, at: this.#options.clock.monotonic(), isOwn: true };
   }
@@ -232,6 +251,16 @@ export class RotationTurns {
   async #write({ secret }: Read, change: SecretChange): Promise<void> {
     const { client, signal } = this.#options;
     await writeSecret(client, this.#secretRef, { before: secret, change }, signal);
+  }
+
+  /** In time: as long as nothing is due, nothing is lost. */
+  #warnOfClocks({ clockSkewMs }: Read): void {
+    if (!doClocksAgree(clockSkewMs)) {
+      this.#options.logger.warn(
+        { reason: skewText(clockSkewMs) },
+        "Certificates cannot be replaced until the clocks agree",
+      );
+    }
   }
 
   #tell(text: string): void {
@@ -244,11 +273,3 @@ export class RotationTurns {
     return { namespace, name: secret };
   }
 }
-
-const DONE: Readonly<Record<WritingStep, string>> = {
-  create: "created a CA and a serving certificate",
-  introduceCa: "added a new CA to the bundle",
-  switchCa: "issued the serving certificate from the new CA",
-  renewServing: "renewed the serving certificate",
-  dropOldCas: "dropped the old CA from the bundle",
-};

@@ -28,6 +28,15 @@ interface Issuing extends IssueOptions {
 /** The steps that issue certificates or leave some out. */
 export type WritingStep = "create" | "introduceCa" | "switchCa" | "renewServing" | "dropOldCas";
 
+/** What a step did, for a user. */
+export const DONE: Readonly<Record<WritingStep, string>> = {
+  create: "created a CA and a serving certificate",
+  introduceCa: "added a new CA to the bundle",
+  switchCa: "issued the serving certificate from the new CA",
+  renewServing: "renewed the serving certificate",
+  dropOldCas: "dropped the old CA from the bundle",
+};
+
 const NO_NEXT = { [KEYS.nextCa]: undefined, [KEYS.nextCaKey]: undefined };
 const NO_STAMPS = { [SEEN_ANNOTATION]: undefined, [SWITCHED_ANNOTATION]: undefined };
 

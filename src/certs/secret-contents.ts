@@ -3,8 +3,9 @@ import { isIP } from "node:net";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import type { KubeObject } from "../kube/client.ts";
+import { periodOf } from "../serving/validity-period.ts";
 import type { IssuedPair } from "./issue.ts";
-import type { StoredFacts } from "./rotation-plan.ts";
+import type { CertificateFacts, StoredFacts } from "./rotation-plan.ts";
 
 /** A Secret of the core group; `data` is in base64. */
 export interface SecretObject extends KubeObject {
@@ -73,7 +74,7 @@ export function factsOf(contents: SecretContents, names: readonly string[]): Sto
   return {
     signer: signer && factsOfCertificate(signer.certificate),
     next: next && factsOfCertificate(next.certificate),
-    bundle: bundle.map(({ fingerprint256 }) => fingerprint256),
+    bundle: bundle.map(factsOfCertificate),
     serving: serving && {
       ...factsOfCertificate(serving),
       issuer: bundle.find((ca) => isIssuedBy(serving, ca))?.fingerprint256,
@@ -118,16 +119,8 @@ function assertOurs(secret: SecretObject): void {
   }
 }
 
-function factsOfCertificate(certificate: X509Certificate): {
-  fingerprint: string;
-  notBefore: number;
-  notAfter: number;
-} {
-  return {
-    fingerprint: certificate.fingerprint256,
-    notBefore: certificate.validFromDate.getTime(),
-    notAfter: certificate.validToDate.getTime(),
-  };
+function factsOfCertificate(certificate: X509Certificate): CertificateFacts {
+  return { fingerprint: certificate.fingerprint256, ...periodOf(certificate) };
 }
 
 function isCovered(certificate: X509Certificate, name: string): boolean {

@@ -2,9 +2,10 @@ import { NewestSeen } from "../api/newest-seen.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { SECRETS } from "../kube/resources.ts";
+import type { ServerClock } from "../kube/server-clock.ts";
 import { watchObject } from "../kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import { type CertificateSource, Offers, type SourceOptions } from "./certificate-source.ts";
+import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
 import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
 
@@ -17,6 +18,8 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly clock?: Clock;
   /** Milliseconds between two looks beside the watch. @default {@link RESYNC_MS} */
   readonly resyncMs?: number;
+  /** Told of the API server's clock with every answer. @default none */
+  readonly serverClock?: Pick<ServerClock, "saw">;
   /** Told of every Secret that was read, as to keep the caBundle. @default none */
   readonly onSecret?: (secret: SecretObject) => void;
 }
@@ -37,14 +40,12 @@ const RETRY_MS = 1_000;
 export class SecretSource implements CertificateSource {
   readonly #options: SecretSourceOptions;
   readonly #clock: Clock;
-  readonly #offers: Offers;
   readonly #failures: FailureLog;
   readonly #newest = new NewestSeen();
 
   constructor(options: SecretSourceOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#offers = new Offers(options);
     this.#failures = new FailureLog({
       clock: this.#clock,
       logger: options.logger,
@@ -87,7 +88,8 @@ export class SecretSource implements CertificateSource {
   /** Reads the Secret. @throws {ApiError | TransportError} */
   async look(signal: AbortSignal): Promise<void> {
     const sentAfter = this.#newest.resourceVersion;
-    const { secret } = await readSecret(this.#options.client, this.#options.ref, signal);
+    const { secret, serverTime } = await readSecret(this.#options.client, this.#options.ref, signal);
+    this.#options.serverClock?.saw(serverTime);
     if (secret !== undefined) {
       this.#take(secret, sentAfter);
     }
@@ -103,7 +105,7 @@ export class SecretSource implements CertificateSource {
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.
     if (certPem !== "" || keyPem !== "") {
-      this.#offers.offer({ certPem, keyPem });
+      this.#options.certificate.offer({ certPem, keyPem });
     }
   }
 }

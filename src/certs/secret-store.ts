@@ -3,6 +3,7 @@ import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import { objectPath, SECRETS } from "../kube/resources.ts";
 import { SECRET_TYPE, type SecretObject } from "./secret-contents.ts";
 
@@ -35,7 +36,7 @@ export async function readSecret(client: ApiClient, ref: SecretRef, signal: Abor
     return { secret: objectIn(body, { name: ref.name, path }), serverTime };
   } catch (error) {
     if (isAbsent(error, ref.name)) {
-      return { secret: undefined, serverTime: undefined };
+      return { secret: undefined, serverTime: error instanceof ApiError ? error.serverTime : undefined };
     }
     throw error;
   }

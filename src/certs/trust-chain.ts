@@ -1,4 +1,5 @@
 import type { X509Certificate } from "node:crypto";
+import { isValidAt, periodOf } from "../serving/validity-period.ts";
 import { certificatesIn } from "./secret-contents.ts";
 
 /** What {@link distrustOf} looks at. */
@@ -47,7 +48,7 @@ interface Search {
 /** @param below what led here, so that CAs that signed each other do not make it loop */
 function isTrusted(certificate: X509Certificate, search: Search, below: readonly X509Certificate[]): boolean {
   const { trusted, sent, now, outdated } = search;
-  if (certificate.validFromDate.getTime() > now || certificate.validToDate.getTime() <= now) {
+  if (!isValidAt(periodOf(certificate), now)) {
     outdated.push(certificate);
     return false;
   }

@@ -69,6 +69,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   OtherMigratorActive: FINAL,
   CertificateSecretUnusable: FINAL,
   RotationStuck: FINAL,
+  ClocksDisagree: FINAL,
   OutputFailed: FINAL,
   Usage: FINAL,
   Interrupted: FINAL,

@@ -3,8 +3,10 @@ import { caBundleOf } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
+import type { SecretObject } from "../certs/secret-contents.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import { serverNameOf } from "../certs/service-names.ts";
+import { ServerClock } from "../kube/server-clock.ts";
 import type { Loop } from "../observability/loops.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
@@ -28,6 +30,8 @@ export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clo
 /** What every replica does for the freeze: it serves the webhook and keeps its configuration and its certificate. */
 export class WebhookPart {
   readonly #options: WebhookPartOptions;
+  /** API servers judge the certificate by their clocks. */
+  readonly #serverClock: ServerClock;
   readonly #certificate: ServingCertificate;
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
@@ -44,14 +48,16 @@ export class WebhookPart {
     this.#configuration = loops.add("configuration");
     this.#serving = loops.add("serving-certificate");
     const { clock } = this.#configuration;
-    this.#certificate = new ServingCertificate({ now: () => options.clock.now() });
+    this.#serverClock = new ServerClock(client, options.clock);
+    const times = (): readonly number[] => this.#serverClock.times();
+    this.#certificate = new ServingCertificate({ times });
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({
       certificate: this.#certificate,
       isBundleOptional,
       serverName: calledName(settings),
-      clock,
+      times,
       logger,
     });
     this.#keeper = new ConfigurationKeeper({
@@ -111,10 +117,11 @@ export class WebhookPart {
     const shared = { certificate: this.#certificate, clock, logger };
     if (webhook.certificates === "files") {
       const [certFile, keyFile] = [join(webhook.certDir, "tls.crt"), join(webhook.certDir, "tls.key")];
-      return new FileSource({ ...shared, certFile, keyFile });
+      return new FileSource({ ...shared, certFile, keyFile, serverClock: this.#serverClock });
     }
     const ref = { namespace: certificates.namespace, name: certificates.secret };
-    return new SecretSource({ ...shared, client, ref, onSecret: (secret) => this.#publish(caBundleOf(secret)) });
+    const onSecret = (secret: SecretObject): void => this.#publish(caBundleOf(secret));
+    return new SecretSource({ ...shared, client, ref, serverClock: this.#serverClock, onSecret });
   }
 
   #publish(caBundle: string | undefined): void {

@@ -24,6 +24,8 @@ export class ApiError extends KsvmError {
   readonly retryAfterSeconds: number | undefined;
   /** Whether an API server accepted credentials of this user before: then a 401 may pass. */
   readonly wereAccepted: boolean;
+  /** The clock of who answered, in milliseconds since the Unix epoch; where it is not known, that of this machine. */
+  readonly serverTime: number | undefined;
 
   constructor(request: string, status: number, options: ApiErrorOptions) {
     const said = options.answer?.message ?? options.text?.trim().slice(0, 500) ?? "no message";
@@ -31,6 +33,7 @@ export class ApiError extends KsvmError {
     this.status = status;
     this.answer = options.answer;
     this.wereAccepted = options.wereAccepted ?? false;
+    this.serverTime = options.serverTime;
     this.retryAfterSeconds = retryAfterOf(options) ?? secondsOf(options.answer?.details?.retryAfterSeconds);
   }
 

@@ -11,7 +11,7 @@ import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
 import { retireStorageState } from "./retire.ts";
-import type { SharedClock } from "./server-clock.ts";
+import type { SharedClock } from "../kube/server-clock.ts";
 import { StateReader } from "./state-reader.ts";
 import type { Observed } from "./survey.ts";
 import { goneBy, isOptedOut, orphansBy } from "./what-is-gone.ts";

@@ -9,7 +9,7 @@ import { MigrationIndex } from "./migration-index.ts";
 import { Observer, type ObserverOptions } from "./observer.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { TriggerReport } from "./report.ts";
-import { ServerClock, type SharedClock } from "./server-clock.ts";
+import { ServerClock, type SharedClock } from "../kube/server-clock.ts";
 import { resourceNameOfStorageVersion } from "../apiservers/storage-version-facts.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { WorkQueue } from "./work-queue.ts";

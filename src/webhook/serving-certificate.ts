@@ -1,6 +1,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { messageOf } from "../errors.ts";
+import { periodOf, type ValidityPeriod, whyInvalidAt } from "../serving/validity-period.ts";
 
 /** PEM texts of a serving certificate (with its chain) and its key. */
 export interface ServingPair {
@@ -15,19 +16,29 @@ export type ServingPairOutcome =
 
 /** Options of {@link ServingCertificate}. */
 export interface ServingCertificateOptions {
-  /** Milliseconds since the Unix epoch. @default the clock of this machine */
-  readonly now?: () => number;
+  /**
+   * The same moment by every clock that is known, in milliseconds since the Unix epoch: that of API servers first, who judge the
+   * certificate in the end. @default the clock of this machine
+   */
+  readonly times?: () => readonly number[];
 }
 
-/** The pair that the server serves with; changed while it runs, without a dropped connection. */
+/**
+ * The pair that the server serves with; changed while it runs, without a dropped connection.
+ *
+ * One pair replaces another one that can be used only where it is valid by the first of the clocks. Without one that can be used
+ * there is nothing to lose: any clock will do then, and to call a pair unusable takes all of them.
+ */
 export class ServingCertificate {
-  readonly #now: () => number;
+  readonly #times: () => readonly number[];
   readonly #listeners = new Set<(outcome: ServingPairOutcome) => void>();
   #current: ServingPair | undefined;
-  #expiresAt: Date | undefined;
+  #period: ValidityPeriod | undefined;
+  /** What was turned down last: it is told of once, and again where the reason is another one. */
+  #rejected: (ServingPair & { readonly reason: string }) | undefined;
 
-  constructor({ now = Date.now }: ServingCertificateOptions = {}) {
-    this.#now = now;
+  constructor({ times = () => [Date.now()] }: ServingCertificateOptions = {}) {
+    this.#times = times;
   }
 
   /** Undefined until the first good pair. */
@@ -37,25 +48,30 @@ export class ServingCertificate {
 
   /** When the certificate in use expires; undefined until there is one. */
   get expiresAt(): Date | undefined {
-    return this.#expiresAt;
+    return this.#period && new Date(this.#period.notAfter);
   }
 
   /**
    * Takes a pair into use; returns a reason (one clear line) and keeps the last good one if it is bad (unparsable, key
-   * does not match, expired). The pair that is in use already is nothing new, and is not reported.
+   * does not match, expired, not valid yet). It may be offered again and again, since clocks are corrected: the pair that is in use
+   * already is nothing new, and one that is turned down for the same reason as before is not reported.
    */
   offer(pair: ServingPair): string | undefined {
-    if (this.#current?.certPem === pair.certPem && this.#current.keyPem === pair.keyPem) {
+    if (isSame(this.#current, pair)) {
+      this.#rejected = undefined;
       return undefined;
     }
-    const checked = checkPair(pair, this.#now());
-    if (typeof checked === "string") {
-      this.#tell({ result: "rejected", reason: checked });
-      return checked;
+    const checked = checkPair(pair);
+    const reason = typeof checked === "string" ? checked : this.#whyNotTaken(checked);
+    if (typeof checked === "string" || reason !== undefined) {
+      this.#reject(pair, reason ?? "");
+      return reason;
     }
-    this.#current = { certPem: pair.certPem, keyPem: pair.keyPem };
-    this.#expiresAt = checked;
-    this.#tell({ result: "loaded", pair: this.#current, expiresAt: checked });
+    const { certPem, keyPem } = pair;
+    this.#current = { certPem, keyPem };
+    this.#period = checked;
+    this.#rejected = undefined;
+    this.#tell({ result: "loaded", pair: this.#current, expiresAt: new Date(checked.notAfter) });
     return undefined;
   }
 
@@ -64,12 +80,24 @@ export class ServingCertificate {
    * server accepts.
    */
   unusable(): string | undefined {
-    if (this.#expiresAt === undefined) {
-      return "there is no serving certificate yet";
+    return this.#period === undefined
+      ? "there is no serving certificate yet"
+      : whyInvalidByAll(this.#period, this.#times(), "the serving certificate");
+  }
+
+  #whyNotTaken(period: ValidityPeriod): string | undefined {
+    const times = this.#times();
+    const isInUse = this.unusable() === undefined;
+    const why = whyInvalidByAll(period, isInUse ? times.slice(0, 1) : times, "it");
+    return why && `Cannot use the serving certificate: ${why}`;
+  }
+
+  #reject({ certPem, keyPem }: ServingPair, reason: string): void {
+    const before = this.#rejected;
+    this.#rejected = { certPem, keyPem, reason };
+    if (!isSame(before, this.#rejected) || before?.reason !== reason) {
+      this.#tell({ result: "rejected", reason });
     }
-    return this.#expiresAt.getTime() <= this.#now()
-      ? `the serving certificate expired at ${this.#expiresAt.toISOString()}`
-      : undefined;
   }
 
   /** Calls `listener` after every offer of another pair; returns what ends that. */
@@ -85,8 +113,18 @@ export class ServingCertificate {
   }
 }
 
-/** When the certificate expires, or what is wrong with the pair. */
-function checkPair({ certPem, keyPem }: ServingPair, now: number): Date | string {
+function isSame(one: ServingPair | undefined, other: ServingPair): boolean {
+  return one?.certPem === other.certPem && one.keyPem === other.keyPem;
+}
+
+/** Why a certificate is not valid, by the first of the clocks, where it is not valid by any of them. */
+function whyInvalidByAll(period: ValidityPeriod, times: readonly number[], name: string): string | undefined {
+  const reasons = times.map((now) => whyInvalidAt(period, now, name));
+  return reasons.includes(undefined) ? undefined : reasons[0];
+}
+
+/** From when until when the certificate is valid, or what is wrong with the pair whatever time it is. */
+function checkPair({ certPem, keyPem }: ServingPair): ValidityPeriod | string {
   const certificate = parse(() => new X509Certificate(certPem));
   if (typeof certificate === "string") {
     return `Cannot read the serving certificate: ${certificate}`;
@@ -98,13 +136,9 @@ function checkPair({ certPem, keyPem }: ServingPair, now: number): Date | string
   if (!certificate.checkPrivateKey(key)) {
     return "Cannot use the serving certificate: the key belongs to another certificate";
   }
-  const expiresAt = certificate.validToDate;
-  if (expiresAt.getTime() <= now) {
-    return `Cannot use the serving certificate: it expired at ${expiresAt.toISOString()}`;
-  }
   // What the server itself will do with it: this finds a chain that does not parse, and keys that OpenSSL calls weak.
   const context = parse(() => createSecureContext({ cert: certPem, key: keyPem }));
-  return typeof context === "string" ? `Cannot use the serving certificate: ${context}` : expiresAt;
+  return typeof context === "string" ? `Cannot use the serving certificate: ${context}` : periodOf(certificate);
 }
 
 /** OpenSSL's messages name what it could not read, never what stands in it. */

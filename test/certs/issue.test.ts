@@ -41,7 +41,15 @@ await tap.test("issueServing() never outlives its CA", async (t) => {
   const { certPem } = await issueServing({ ca: next, now: NOW, lifetimeMs: 100 * DAY_MS, ...names });
   t.equal(new X509Certificate(certPem).validToDate.getTime(), NOW.getTime() + 10 * DAY_MS);
   const late = new Date(NOW.getTime() + 11 * DAY_MS);
-  await t.rejects(issueServing({ ca: next, now: late, lifetimeMs: DAY_MS, ...names }), /its CA expired/);
+  await t.rejects(
+    issueServing({ ca: next, now: late, lifetimeMs: DAY_MS, ...names }),
+    /its CA cannot sign: it expired at/,
+  );
+  const early = new Date(NOW.getTime() - DAY_MS);
+  await t.rejects(
+    issueServing({ ca: next, now: early, lifetimeMs: DAY_MS, ...names }),
+    /its CA cannot sign: it is not valid before/,
+  );
 });
 
 await tap.test("issueCa() gives every CA a name, a key and a serial number of its own", (t) => {

@@ -17,11 +17,11 @@ function holder(caBundle: string | undefined, resourceVersion = "1"): BundleHold
   return { metadata: { name: WEBHOOK_NAME, resourceVersion }, webhooks: [{ name: WEBHOOK_NAME, clientConfig }] };
 }
 
-function trusting({ isBundleOptional = false, serverName = "localhost" } = {}) {
+function trusting({ isBundleOptional = false, serverName = "localhost", times = [Date.now()] } = {}) {
   const certificate: { current: ServingPair | undefined } = { current: ours.pair };
   const lines: string[] = [];
   const logger = pino({ base: null }, { write: (line: string) => lines.push(line) });
-  const trust = new PublishedTrust({ certificate, isBundleOptional, serverName, clock: { now: Date.now }, logger });
+  const trust = new PublishedTrust({ certificate, isBundleOptional, serverName, times: () => times, logger });
   return { trust, certificate, lines };
 }
 
@@ -105,5 +105,18 @@ await tap.test(
       trust.lacking(),
       /^the serving certificate is not valid for ksvm-webhook\.ksvm\.svc, .*; its names: DNS:localhost/,
     );
+  },
+);
+
+await tap.test(
+  "lacking() takes no replica away for one wrong clock, and says so where all are beyond the validity",
+  async (t) => {
+    const inFuture = Date.now() + 400 * 86_400_000;
+    const oneWrong = trusting({ times: [inFuture, Date.now()] }).trust;
+    oneWrong.saw(holder(ours.caBundle));
+    t.equal(oneWrong.lacking(), undefined);
+    const bothWrong = trusting({ times: [inFuture, inFuture] }).trust;
+    bothWrong.saw(holder(ours.caBundle));
+    t.match(bothWrong.lacking(), /does not trust the serving certificate: .* is valid from/);
   },
 );

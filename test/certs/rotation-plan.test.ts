@@ -1,5 +1,7 @@
 import * as fc from "fast-check";
 import tap from "tap";
+import { MAX_CLOCK_SKEW_MS } from "../../src/certs/clock-skew.ts";
+import { BACKDATE_MS } from "../../src/certs/issue.ts";
 import {
   type CertificateFacts,
   nextStep,
@@ -19,24 +21,31 @@ function certificate(fingerprint: string, days: number, notBefore = T0): Certifi
 const STORED: StoredFacts = {
   signer: certificate("A", 360),
   next: undefined,
-  bundle: ["A"],
+  bundle: [certificate("A", 360)],
   serving: { ...certificate("a1", 90), issuer: "A", coversNames: true },
   seenAt: undefined,
   switchedAt: undefined,
 };
 /** A new CA is in the bundle. */
-const INTRODUCED: StoredFacts = { ...STORED, next: certificate("B", 360), bundle: ["A", "B"] };
+const INTRODUCED: StoredFacts = {
+  ...STORED,
+  next: certificate("B", 360),
+  bundle: [certificate("A", 360), certificate("B", 360)],
+};
 /** The new CA signs, the old one is still trusted. */
 const SWITCHED: StoredFacts = {
   ...STORED,
   signer: certificate("B", 360),
-  bundle: ["A", "B"],
+  bundle: [certificate("A", 360), certificate("B", 360)],
   serving: { ...certificate("b1", 90), issuer: "B", coversNames: true },
 };
+const FUTURE_CA = certificate("A", 360, T0 + 30 * DAY);
+const FUTURE_CB = certificate("B", 360, T0 + 30 * DAY);
 const INPUT: RotationInput = {
   stored: STORED,
   now: T0 + DAY,
-  serverNow: T0 + DAY,
+  clockSkewMs: 0,
+  waitNow: T0 + DAY,
   drifted: false,
   served: false,
   renewBefore: 1 / 3,
@@ -65,6 +74,32 @@ const cases: readonly [name: string, input: Partial<RotationInput>, step: object
   ["a name is missing", { stored: withServing({ coversNames: false }) }, { type: "renewServing" }],
   ["the serving certificate is missing", { stored: { ...STORED, serving: undefined } }, { type: "renewServing" }],
   ["the serving certificate expired", { now: T0 + 90 * DAY }, { type: "renewServing" }],
+  [
+    "the serving certificate not valid yet",
+    { stored: withServing({ notBefore: T0 + 30 * DAY }) },
+    { type: "renewServing", reason: "the serving certificate is not valid yet" },
+  ],
+  [
+    "the CA of the serving certificate not valid yet",
+    { stored: { ...STORED, signer: FUTURE_CA, bundle: [FUTURE_CA] } },
+    { type: "create", reason: "the CA that signed it is not valid yet" },
+  ],
+  [
+    "the CA that signs not valid yet, and another one signed what is served",
+    { stored: { ...STORED, signer: FUTURE_CB, bundle: [certificate("A", 360), FUTURE_CB] } },
+    { type: "introduceCa", reason: "the CA is not valid yet" },
+  ],
+  [
+    "a new CA that is not valid yet",
+    { stored: { ...seen(3_000), next: FUTURE_CB, bundle: [certificate("A", 360), FUTURE_CB] } },
+    { type: "noteSwitched" },
+  ],
+  ["a new CA seen in an hour, by a clock that was ahead", { stored: seen(-3_600) }, { type: "proveSeen" }],
+  [
+    "a new CA that signs since an hour from now, by a clock that was ahead",
+    { stored: switched(-3_600), served: true },
+    { type: "noteSwitched" },
+  ],
   ["nobody in the bundle signed it", { stored: withServing({ issuer: undefined }) }, { type: "renewServing" }],
   ["another CA of the bundle signed it", { stored: withServing({ issuer: "B" }) }, { type: "renewServing" }],
   ["the CA's key is missing", { stored: { ...STORED, signer: undefined } }, { type: "introduceCa" }],
@@ -82,7 +117,14 @@ const cases: readonly [name: string, input: Partial<RotationInput>, step: object
   ["a new CA, and the serving certificate expired", { stored: INTRODUCED, now: T0 + 91 * DAY }, { type: "switchCa" }],
   [
     "a new CA that expired while it waited",
-    { stored: { ...LONG_SERVING, next: certificate("B", 1, T0 - 30 * DAY), bundle: ["A", "B"], switchedAt: 0 } },
+    {
+      stored: {
+        ...LONG_SERVING,
+        next: certificate("B", 1, T0 - 30 * DAY),
+        bundle: [certificate("A", 360), certificate("B", 360)],
+        switchedAt: 0,
+      },
+    },
     { type: "proveServed" },
   ],
   ["a rotation under way, another asked for", { stored: INTRODUCED, replaceSigner: "A" }, { type: "proveSeen" }],
@@ -127,26 +169,86 @@ await tap.test("renewalTimeOf() leaves two thirds of the lifetime before the win
   t.end();
 });
 
-await tap.test("nextStep() never breaks what is in use, whatever the clocks say", (t) => {
-  const day = fc.integer({ min: 0, max: 400 }).map((days) => T0 + days * DAY + SECOND);
-  const input = fc.record({
+const skewed: readonly [name: string, stored: StoredFacts | undefined, now: number, step: object][] = [
+  ["nothing due", STORED, T0 + DAY, { type: "nothing" }],
+  ["no Secret", undefined, T0 + DAY, { type: "create" }],
+  ["the CA due", LONG_SERVING, CA_DUE + SECOND, { type: "clocksDisagree", due: "introduceCa" }],
+  ["the serving certificate due", STORED, SERVING_DUE + SECOND, { type: "clocksDisagree", due: "renewServing" }],
+  ["everything expired", STORED, T0 + 400 * DAY, { type: "clocksDisagree", due: "create" }],
+  ["a new CA to prove", INTRODUCED, T0 + DAY, { type: "clocksDisagree", due: "proveSeen" }],
+  ["a new CA seen long enough ago", seen(30), T0 + DAY, { type: "clocksDisagree", due: "switchCa" }],
+  ["the old CA to drop", switched(90), T0 + DAY, { type: "clocksDisagree", due: "dropOldCas" }],
+  ["no serving certificate at all", { ...STORED, serving: undefined }, T0 + DAY, { type: "renewServing" }],
+  ["a serving certificate that no CA signed", withServing({ issuer: undefined }), T0 + DAY, { type: "renewServing" }],
+];
+
+for (const [name, stored, now, step] of skewed) {
+  await tap.test(`nextStep() replaces nothing that is in use while two clocks disagree: ${name}`, (t) => {
+    for (const clockSkewMs of [400 * DAY, 241 * SECOND, -241 * SECOND, -400 * DAY]) {
+      t.match(nextStep({ ...INPUT, stored, now, clockSkewMs, served: true }), step, `${clockSkewMs} ms`);
+    }
+    for (const clockSkewMs of [240 * SECOND, -240 * SECOND]) {
+      t.not(nextStep({ ...INPUT, stored, now, clockSkewMs }).type, "clocksDisagree", `${clockSkewMs} ms`);
+    }
+    t.end();
+  });
+}
+
+/** Moves every certificate, as one has that was issued by a clock that was ahead. */
+function issuedLater(stored: StoredFacts, ms: number): StoredFacts {
+  const later = <T extends CertificateFacts>(facts: T): T => ({
+    ...facts,
+    notBefore: facts.notBefore + ms,
+    notAfter: facts.notAfter + ms,
+  });
+  const { signer, next, serving, bundle } = stored;
+  return {
+    ...stored,
+    signer: signer && later(signer),
+    next: next && later(next),
+    serving: serving && later(serving),
+    bundle: bundle.map(later),
+  };
+}
+
+await tap.test("nextStep() never breaks what is in use at the true time, whichever of the two clocks is wrong", (t) => {
+  const anyTime = fc.integer({ min: -100, max: 800 }).map((days) => T0 + days * DAY + SECOND);
+  const nearly = fc.integer({ min: -300, max: 300 }).map((seconds) => seconds * SECOND);
+  const scene = fc.record({
+    isServerRight: fc.boolean(),
+    truth: fc.integer({ min: 0, max: 400 }).map((days) => T0 + days * DAY + SECOND),
+    /** By how much the other clock is wrong. */
+    wrong: fc.oneof(
+      nearly,
+      anyTime.map((time) => time - T0),
+    ),
+    issuedAhead: fc.constantFrom(0, 0, 30 * DAY, 400 * DAY),
     stored: fc.constantFrom(STORED, INTRODUCED, seen(3_000), SWITCHED, switched(3_000)),
-    now: day,
-    serverNow: day,
     drifted: fc.boolean(),
     served: fc.boolean(),
   });
+  const types = new Set<string>();
   fc.assert(
-    fc.property(input, (input) => {
-      const { stored, now, drifted, served } = input;
-      const step = nextStep({ ...INPUT, ...input, replaceSigner: "A" });
-      const isServing = (stored.serving?.notAfter ?? 0) > now;
+    fc.property(scene, ({ isServerRight, truth, wrong, issuedAhead, drifted, served, ...rest }) => {
+      const stored = issuedLater(rest.stored, issuedAhead);
+      const [now, local] = isServerRight ? [truth, truth + wrong] : [truth + wrong, truth];
+      const clocks = { now, waitNow: now, clockSkewMs: local - now };
+      const step = nextStep({ ...INPUT, ...clocks, stored, drifted, served, replaceSigner: "A" });
+      types.add(step.type);
+      const issuer = stored.bundle.find(({ fingerprint }) => fingerprint === stored.serving?.issuer);
+      const isInForceAt = (time: number): boolean =>
+        [stored.serving, issuer].every((facts) => facts && facts.notBefore <= time && facts.notAfter > time);
+      // Within the bound each clock may be the one that is wrong, by that much.
+      const isInForce = isInForceAt(truth - MAX_CLOCK_SKEW_MS) && isInForceAt(truth + MAX_CLOCK_SKEW_MS);
       const keepsTrust =
         step.type !== "dropOldCas" || (served && stored.serving?.issuer === stored.signer?.fingerprint);
-      const isSeen = step.type !== "switchCa" || !isServing || (stored.seenAt !== undefined && !drifted);
-      return keepsTrust && isSeen && (step.type !== "create" || !isServing);
+      const isSeen = step.type !== "switchCa" || !isInForce || (stored.seenAt !== undefined && !drifted);
+      const issues = ["create", "introduceCa", "switchCa", "renewServing"].includes(step.type);
+      const isValidAtOnce = !issues || now - BACKDATE_MS <= truth;
+      return keepsTrust && isSeen && isValidAtOnce && (step.type !== "create" || !isInForce);
     }),
-    { numRuns: 2_000 },
+    { numRuns: 5_000 },
   );
+  t.ok(types.size >= 8, [...types].join(", "));
   t.end();
 });

@@ -32,7 +32,7 @@ await tap.test("contentsOf() finds the CA that the key belongs to, and the next 
   t.equal(contents.signer?.certificate.fingerprint256, oldPrint);
   t.equal(contents.next?.certificate.fingerprint256, nextPrint);
   t.match(factsOf(contents, ["a.b.svc", "192.0.2.1"]), {
-    bundle: [oldPrint, nextPrint],
+    bundle: [{ fingerprint: oldPrint }, { fingerprint: nextPrint }],
     serving: { issuer: oldPrint, coversNames: true, notAfter: now.getTime() + HOUR_MS },
     seenAt: undefined,
   });
@@ -113,16 +113,16 @@ await tap.test("changeOf() walks a rotation through: each step leaves what the n
     return factsOf(contentsOf(secretOf(texts)), ["a.b.svc"]);
   };
   const created = await after("create");
-  t.same(created.bundle, [created.signer?.fingerprint]);
+  t.same(created.bundle, [created.signer]);
   t.match(created.serving, { issuer: created.signer?.fingerprint, coversNames: true });
   const introduced = await after("introduceCa");
-  t.same(introduced.bundle, [created.signer?.fingerprint, introduced.next?.fingerprint]);
+  t.same(introduced.bundle, [created.signer, introduced.next]);
   t.equal(introduced.serving?.fingerprint, created.serving?.fingerprint, "what is served stays");
   const switched = await after("switchCa");
   t.equal(switched.signer?.fingerprint, introduced.next?.fingerprint);
   t.match(switched, { next: undefined, bundle: introduced.bundle, serving: { issuer: switched.signer?.fingerprint } });
   const dropped = await after("dropOldCas");
-  t.same(dropped.bundle, [switched.signer?.fingerprint]);
+  t.same(dropped.bundle, [switched.signer]);
   t.equal(dropped.serving?.fingerprint, switched.serving?.fingerprint);
   const renewed = await after("renewServing");
   t.not(renewed.serving?.fingerprint, dropped.serving?.fingerprint);

@@ -11,6 +11,7 @@ await tap.test("renderCertificates() shows what there is, with a line for each c
     notAfter: "2027-01-01T00:00:00.000Z",
     renewal: "2026-09-01T00:00:00.000Z",
     expired: false,
+    notYetValid: false,
   };
   const status: CertificateStatus = {
     phase: "new CA introduced",

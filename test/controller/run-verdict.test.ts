@@ -99,6 +99,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   OtherMigratorActive: "never",
   CertificateSecretUnusable: "never",
   RotationStuck: "never",
+  ClocksDisagree: "never",
   OutputFailed: "never",
   Usage: "never",
   Interrupted: "never",

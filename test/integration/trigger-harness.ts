@@ -16,7 +16,7 @@ import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
-import type { SharedClock } from "../../src/trigger/server-clock.ts";
+import type { SharedClock } from "../../src/kube/server-clock.ts";
 import { Trigger } from "../../src/trigger/trigger.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 

@@ -7,12 +7,12 @@ const issue = (lifetimeMs = 3_600_000): ReturnType<typeof issueSelfSigned> =>
   issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now, lifetimeMs });
 const [first, second] = await Promise.all([issue(), issue(7_200_000)]);
 
-function watched(at = now.getTime()) {
-  let time = at;
-  const certificate = new ServingCertificate({ now: () => time });
+function watched(...at: readonly number[]) {
+  let times = at.length === 0 ? [now.getTime()] : at;
+  const certificate = new ServingCertificate({ times: () => times });
   const outcomes: ServingPairOutcome["result"][] = [];
   certificate.subscribe(({ result }) => outcomes.push(result));
-  return { certificate, outcomes, setTime: (value: number) => (time = value) };
+  return { certificate, outcomes, setTimes: (...values: readonly number[]) => (times = values) };
 }
 
 await tap.test("offer() takes good pairs into use, one after the other", (t) => {
@@ -68,12 +68,12 @@ for (const [name, certPem, keyPem, reason] of bad) {
 }
 
 await tap.test("offer() turns down an expired certificate; one in use becomes unusable", (t) => {
-  const { certificate, setTime } = watched();
+  const { certificate, setTimes } = watched();
   t.equal(certificate.offer(first), undefined);
   const end = certificate.expiresAt?.getTime() ?? 0;
-  setTime(end - 1);
+  setTimes(end - 1);
   t.equal(certificate.unusable(), undefined);
-  setTime(end);
+  setTimes(end);
   t.equal(certificate.unusable(), `the serving certificate expired at ${new Date(end).toISOString()}`);
   const other = watched(end).certificate;
   t.equal(other.offer(first), `Cannot use the serving certificate: it expired at ${new Date(end).toISOString()}`);
@@ -84,5 +84,53 @@ await tap.test("offer() turns down an expired certificate; one in use becomes un
 await tap.test("offer() takes a certificate with its chain", (t) => {
   const { certificate } = watched();
   t.equal(certificate.offer({ certPem: first.certPem + first.caPem, keyPem: first.keyPem }), undefined);
+  t.end();
+});
+
+const DAY_MS = 86_400_000;
+const future = await issueSelfSigned({
+  dnsNames: ["localhost"],
+  ipAddresses: [],
+  now: new Date(now.getTime() + 30 * DAY_MS),
+  lifetimeMs: 90 * DAY_MS,
+});
+
+await tap.test("offer() turns down a pair that becomes valid in 30 days, and takes it then", (t) => {
+  const { certificate, outcomes, setTimes } = watched();
+  certificate.offer(second);
+  t.match(certificate.offer(future), /^Cannot use the serving certificate: it is not valid before 20\d\d-/);
+  t.equal(certificate.current?.certPem, second.certPem, "the working one stays");
+  t.match(certificate.offer(future), /not valid before/);
+  t.same(outcomes, ["loaded", "rejected"], "told once, however often it is offered");
+  setTimes(now.getTime() + 30 * DAY_MS);
+  t.equal(certificate.offer(future), undefined);
+  t.equal(certificate.unusable(), undefined);
+  setTimes(now.getTime());
+  t.match(certificate.unusable(), /^the serving certificate is not valid before 20\d\d-/);
+  t.end();
+});
+
+await tap.test("offer() takes a pair that was turned down as expired once the clock is corrected", (t) => {
+  const { certificate, outcomes, setTimes } = watched(now.getTime() + 400 * DAY_MS);
+  t.match(certificate.offer(first), /it expired at/);
+  t.match(certificate.offer(first), /it expired at/);
+  setTimes(now.getTime());
+  t.equal(certificate.offer(first), undefined);
+  t.same(outcomes, ["rejected", "loaded"]);
+  t.end();
+});
+
+await tap.test("offer() judges by the first clock while a pair is in use, and by any while there is none", (t) => {
+  const [right, ahead] = [now.getTime(), now.getTime() + 40 * DAY_MS];
+  const wrongHere = watched(right, ahead).certificate;
+  t.equal(wrongHere.offer(first), undefined, "expired by the clock of this machine");
+  t.equal(wrongHere.unusable(), undefined);
+  t.match(wrongHere.offer(future), /not valid before/, "valid by the clock of this machine alone");
+  t.equal(wrongHere.current?.certPem, first.certPem);
+  const wrongThere = watched(ahead, right).certificate;
+  t.equal(wrongThere.offer(first), undefined, "expired by the API server's clock: there is none to lose");
+  t.equal(wrongThere.unusable(), undefined, "one wrong clock takes no replica away");
+  t.match(wrongThere.offer(second), /it expired at/, "nor does it replace what works");
+  t.equal(watched(ahead, ahead).certificate.unusable(), "there is no serving certificate yet");
   t.end();
 });

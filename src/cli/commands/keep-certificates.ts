@@ -40,7 +40,7 @@ export interface KeepMode {
 
 /**
  * Keeps the Secret, the caBundle, and the order of a rotation.
- * @throws {KsvmError} CertificateSecretUnusable, RotationStuck, or what a request ends in.
+ * @throws {KsvmError} CertificateSecretUnusable, ClocksDisagree, RotationStuck, or what a request ends in.
  */
 export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow, wait }: KeepMode): Promise<ExitCode> {
   assertLifetimes(flags);
