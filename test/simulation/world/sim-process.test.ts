@@ -108,3 +108,18 @@ await tap.test("sleeps and time limits end with their signals, as those of a rea
   await schedule.run(NEVER, 2_000);
   t.same(ends, ["TimeoutError", "stopped"]);
 });
+
+await tap.test(
+  "a timer takes a millisecond at the least, so that what waits for a fraction of one goes on",
+  async (t) => {
+    const { schedule, process } = world();
+    let isOver = false;
+    const wait = async (): Promise<void> => {
+      for (let turn = 0; turn < 10; turn++) await process.clock.sleep(turn % 2 === 0 ? 1e-10 : 0);
+      isOver = true;
+    };
+    void wait();
+    t.ok(await schedule.run(() => isOver, 1_000));
+    t.equal(schedule.now, 10);
+  },
+);

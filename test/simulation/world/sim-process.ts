@@ -153,15 +153,19 @@ export class SimProcess {
     this.#limits.clear();
   }
 
-  /** Timers go by the monotonic clock: a suspension makes them late. */
-  #timer(ms: number, onDue: () => void): () => void {
+  /**
+   * Timers go by the monotonic clock: a suspension makes them late. None is shorter than a millisecond, as in Node.js: code that waits for
+   * what a sum of fractions leaves would wait forever for a time that does not pass.
+   */
+  #timer(wantedMs: number, onDue: () => void): () => void {
+    const ms = Math.max(1, wantedMs);
     let isOver = false;
     this.#timers++;
     const end = (): void => {
       if (!isOver) this.#timers--;
       isOver = true;
     };
-    const dueAt = this.#monotonic() + Math.max(0, ms);
+    const dueAt = this.#monotonic() + ms;
     const check = (): void => {
       const leftMs = dueAt - this.#monotonic();
       if (isOver) return;
