@@ -82,6 +82,7 @@ export class ApiServerNode implements Peer {
   readonly lags: Lags = { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 };
   /** How long a request is held at most, at each point where it may be, in milliseconds. */
   slownessMs = 0;
+  #isCacheLate = false;
   readonly #options: ApiServerNodeOptions;
   readonly #forget: (() => void)[];
 
@@ -183,10 +184,20 @@ export class ApiServerNode implements Peer {
     this.#lagCache();
   }
 
+  /** Each revision comes as late as the others: what is written later does not hurry it. */
   #lagCache(): void {
-    if (this.lags.cache < 20) return;
+    const { cache } = this.lags;
+    if (cache < 20) {
+      if (this.#isCacheLate) this.api.resumeCache();
+      this.#isCacheLate = false;
+      return;
+    }
+    this.#isCacheLate = true;
     this.api.pauseCache();
-    this.#later(this.lags.cache, () => this.api.resumeCache());
+    const { revision } = this.#options.etcd;
+    this.#exactly(cache, () => {
+      if (this.#isCacheLate) this.api.resumeCache(revision);
+    });
   }
 
   #later(lagMs: number, run: () => void): void {
