@@ -12,6 +12,7 @@ import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "..
 import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import type { Retrier } from "../retry/retrier.ts";
+import { CONFLICT_PACE, MAX_CONFLICTS } from "../freeze/freeze.ts";
 import { discoverMigratable } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
@@ -82,8 +83,7 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
   const renewed = new Set(migratable.map(resourceNameOf));
-  const { earlier, stopped } = await readMigrations(context, { renewed, unknownGroups });
-  await deleteAll(context, earlier);
+  const { deleted, stopped } = await replaceEarlier(context, { renewed, unknownGroups });
   const owner = await findOwner(context);
   const migrations: InitResult["migrations"][number][] = [];
   for (const resource of migratable.filter((one) => !stopped.has(resourceNameOf(one)))) {
@@ -92,7 +92,7 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   }
   const kept = [...stopped].map((resource) => ({ resource, reason: "its migration is suspended" }));
   const notOwned = refused.map((name) => ({ resource: `migrations/${name}`, reason: NOT_OWNED }));
-  return { replaced, crds, deleted: earlier.length, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
+  return { replaced, crds, deleted, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
 }
 
 async function replaceOthers(
@@ -211,16 +211,44 @@ function isReplaced(
   return isOurs && (renewed.has(resourceNameOf(resource)) || !unknownGroups.has(resource.group ?? ""));
 }
 
-async function deleteAll({ client, retrier, signal }: InitContext, earlier: readonly ObjectMeta[]): Promise<void> {
-  for (const { name, uid } of earlier) {
-    await retrier
-      .run(() => client.delete(MIGRATIONS, { name }, { preconditions: { uid }, signal }), signal)
-      .catch((error: unknown) => {
-        // Another client deleted it and created it again: it is not of an earlier init any more.
-        if (!isConflict(error)) {
-          throw error;
-        }
-      });
+/**
+ * Deletes the migrations of an earlier initializer. One that was written since it was read is read again: a user may have stopped it.
+ * @throws {KsvmError} Conflict where other clients write them again and again.
+ */
+async function replaceEarlier(
+  context: InitContext,
+  discovered: Discovered,
+): Promise<Pick<Present, "stopped"> & { readonly deleted: number }> {
+  const pace = context.retrier.pace(CONFLICT_PACE);
+  let deleted = 0;
+  for (let rounds = 0; rounds <= MAX_CONFLICTS; rounds++) {
+    await pace.turn(context.signal);
+    const { earlier, stopped } = await readMigrations(context, discovered);
+    let left = earlier.length;
+    for (const migration of earlier) {
+      left -= (await deleteMigration(context, migration)) ? 1 : 0;
+    }
+    deleted += earlier.length - left;
+    if (left === 0) {
+      return { deleted, stopped };
+    }
+  }
+  const text = "Cannot initialize: other clients write the migrations of an earlier init again and again";
+  throw new KsvmError("Conflict", text);
+}
+
+/** @returns whether it is gone; where not, another client wrote it in between, or deleted it and created it again */
+async function deleteMigration({ client, retrier, signal }: InitContext, migration: ObjectMeta): Promise<boolean> {
+  const { name, resourceVersion, uid } = migration;
+  const options = { preconditions: { uid, resourceVersion }, signal };
+  try {
+    await retrier.run(() => client.delete(MIGRATIONS, { name }, options), signal);
+    return true;
+  } catch (error) {
+    if (!isConflict(error)) {
+      throw error;
+    }
+    return false;
   }
 }
 

@@ -76,3 +76,56 @@ await tap.test("initialize() adds no second migration where one version of a gro
     t.equal(migrations.size, 1);
   }
 });
+
+// A stand-in: between the list and the deletion lie some milliseconds, in which a user has to stop the migration.
+await tap.test("initialize() deletes no migration that a user stops while it works", async (t) => {
+  const labels = { "ksvm.sigs.k8s.io/created-by": "init" };
+  let migration = {
+    apiVersion: "migration.k8s.io/v1alpha1",
+    kind: "StorageVersionMigration",
+    metadata: { name: "m1", uid: "m1", resourceVersion: "1", labels },
+    spec: { resource: { group: "g.io", version: "v1", resource: "foos" }, suspend: false },
+  };
+  let isDeleted = false;
+  let created = 0;
+  const client = {
+    transport: {
+      server: "https://api",
+      request: ({ path }: { path: string }) =>
+        Promise.resolve().then(() => {
+          if (path !== "/apis") return { body: discoveryAt(path) };
+          const versions = [{ version: "v1" }];
+          const groups = [{ name: "g.io", preferredVersion: { version: "v1" }, versions }];
+          return { body: { kind: "APIGroupList", groups } };
+        }),
+      read: async ({ path }: { path: string }, parse: (body: Readable) => Promise<unknown>) => {
+        const items = path.endsWith("/deployments") ? [] : [migration];
+        const list = { kind: "List", metadata: { resourceVersion: "1" }, items };
+        return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
+      },
+    },
+    find: () => Promise.resolve(undefined),
+    get: () => Promise.resolve({ metadata: { name: "crd", uid: "crd" } }),
+    patch: () => Promise.resolve({ metadata: { resourceVersion: "1" } }),
+    listMetadata: () => Promise.resolve({ items: [], metadata: {} }),
+    delete: (_: unknown, ref: object, { preconditions }: { preconditions: { resourceVersion?: string } }) => {
+      const { metadata, spec } = migration;
+      migration = { ...migration, metadata: { ...metadata, resourceVersion: "2" }, spec: { ...spec, suspend: true } };
+      const isCurrent = [undefined, "2"].includes(preconditions.resourceVersion);
+      isDeleted ||= isCurrent;
+      const answer = { kind: "Status", reason: "Conflict" } as const;
+      return isCurrent
+        ? Promise.resolve()
+        : Promise.reject(new ApiError(`DELETE ${JSON.stringify(ref)}`, 409, { answer }));
+    },
+    create: () => Promise.resolve({ metadata: { name: `m${++created + 1}` } }),
+  } as unknown as ApiClient;
+  const clock: Clock = { ...systemClock, sleep: () => Promise.resolve() };
+  const retrier = new Retrier({ clock, random: () => 0.5 });
+  const context = { client, clock, retrier, signal: new AbortController().signal };
+  const result = await initialize(context, { namespace: "ksvm-system", replace: false });
+  t.notOk(isDeleted);
+  t.equal(created, 0, "nor does its resource get another one that runs");
+  t.equal(result.deleted, 0);
+  t.match(result.skipped, [{ resource: "foos.g.io", reason: "its migration is suspended" }]);
+});

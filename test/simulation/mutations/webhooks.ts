@@ -31,6 +31,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the policy of another client is taken over",
+    withinSeeds: 110,
     edits: [{ file: GUARD_INSTALL, from: "if (owner?.lease === lease) {", to: 'if (lease !== "") {' }],
   },
   {
@@ -55,12 +56,14 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the binding only audits",
+    withinSeeds: 10,
     edits: [
       { file: "freeze/freeze-policy.ts", from: 'validationActions: ["Deny"]', to: 'validationActions: ["Audit"]' },
     ],
   },
   {
     name: "the webhook looks at the new object alone",
+    withinSeeds: 40,
     edits: [
       {
         file: "freeze/freeze-rule.ts",
@@ -97,6 +100,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the serving certificate changes with the CA, without a wait",
+    withinSeeds: 20,
     edits: [
       {
         file: ROTATION_PLAN,
@@ -137,6 +141,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "a new CA takes the place of the old one in the bundle",
+    withinSeeds: 420,
     edits: [
       {
         file: "certs/rotation-writes.ts",
@@ -167,10 +172,12 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init deletes the migrations of others",
+    withinSeeds: 10,
     edits: [{ file: INITIALIZE, from: "return isOurs && (renewed", to: "return (isOurs || renewed" }],
   },
   {
     name: "init deletes a migration that a user stopped",
+    withinSeeds: 2300,
     edits: [
       {
         file: INITIALIZE,
@@ -181,10 +188,18 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init leaves the migrations of an earlier one",
-    edits: [{ file: INITIALIZE, from: "  await deleteAll(context, earlier);\n", to: "  void deleteAll;\n" }],
+    withinSeeds: 10,
+    edits: [
+      {
+        file: INITIALIZE,
+        from: "await retrier.run(() => client.delete(MIGRATIONS, { name }, options), signal);",
+        to: "void retrier; void client; void name; void options; void signal;",
+      },
+    ],
   },
   {
     name: "init leaves a CRD as it is",
+    withinSeeds: 1000,
     edits: [
       {
         file: INITIALIZE,
