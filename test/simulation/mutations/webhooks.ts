@@ -119,7 +119,7 @@ export const WEBHOOKS: readonly Mutation[] = [
     edits: [
       {
         file: ROTATION_PLAN,
-        from: "if (seenAt === undefined || input.drifted) {",
+        from: "if (seenAt === undefined || isFromFuture(seenAt, input) || input.drifted) {",
         to: "void seenAt; if (input.replicaDwellMs < 0) {",
       },
       {
@@ -134,7 +134,7 @@ export const WEBHOOKS: readonly Mutation[] = [
     edits: [
       {
         file: ROTATION_PLAN,
-        from: '  if (input.serverNow < until) {\n    return { type: "wait", until, for: "replicas" };\n  }\n  return { type: input.served ?',
+        from: '  if (input.waitNow < until) {\n    return { type: "wait", until, for: "replicas" };\n  }\n  return { type: input.served ?',
         to: '  if (until < 0) {\n    return { type: "wait", until, for: "replicas" };\n  }\n  return { type: input.served || until > 0 ?',
       },
     ],
