@@ -9,6 +9,9 @@ interface Due {
   isCancelled: boolean;
 }
 
+/** More events at one moment than any world has, so that code that never waits for a time is found out. */
+const MOST_AT_ONCE = 100_000;
+
 /**
  * The one queue of everything that happens in a simulated world, in the order of simulated time. Code that waits is woken by an
  * event and runs until it waits again; then the next event is taken. The same seed gives the same order.
@@ -19,6 +22,8 @@ export class Schedule {
   #now = 0;
   #seq = 0;
   #events = 0;
+  /** Of this moment. */
+  #eventsAtOnce = 0;
   #isOver = false;
   readonly #atEnd = new Set<() => void>();
 
@@ -89,6 +94,7 @@ export class Schedule {
   /**
    * Lets the world go on until `isOver`, or until nothing is left to happen, or until `limitMs` of simulated time have passed.
    * @returns whether `isOver` became true
+   * @throws {Error} where so much happens at one moment that no time passes any more
    */
   run(isOver: () => boolean, limitMs: number): Promise<boolean> {
     return new Promise((resolve, reject) => {
@@ -113,13 +119,19 @@ export class Schedule {
       }
       this.#pop();
       if (!next.isCancelled) {
-        this.#now = next.at;
-        this.#events++;
+        this.#count(next.at);
         next.run();
         settle();
       }
     }
     return true;
+  }
+
+  #count(at: number): void {
+    this.#eventsAtOnce = at === this.#now ? this.#eventsAtOnce + 1 : 1;
+    this.#now = at;
+    this.#events++;
+    if (this.#eventsAtOnce > MOST_AT_ONCE) throw new Error(`livelock: ${MOST_AT_ONCE} events, and no time passes`);
   }
 
   #push(due: Due): void {

@@ -123,3 +123,10 @@ await tap.test(
     t.equal(schedule.now, 10);
   },
 );
+
+await tap.test("a world in which no time passes any more ends with an error", async (t) => {
+  const { schedule } = world();
+  const again = (): void => void schedule.in(0, again);
+  again();
+  await t.rejects(schedule.run(NEVER, 1_000), { message: /^livelock: 100000 events/ });
+});
