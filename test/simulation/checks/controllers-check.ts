@@ -59,7 +59,8 @@ export class ControllersCheck implements Check {
       const isNew = before === undefined || before.isDeleted;
       if (isByKsvm()) {
         this.#created += isNew && key.startsWith(MIGRATIONS) ? 1 : 0;
-        if (this.#created > MAX_CREATED && !hasInitializer) world.violate(`ksvm created ${this.#created} migrations`);
+        if (this.#created > MAX_CREATED && !hasInitializer)
+          world.violate(`controllers: ksvm created ${this.#created} migrations`);
       } else if (!isDeleted && said(object) !== said(isNew ? undefined : before.object)) {
         this.#excused.add(resourceNameOf((object as unknown as StorageState).spec.resource));
       }
@@ -70,7 +71,8 @@ export class ControllersCheck implements Check {
     const { schedule } = this.#world;
     const replicas = this.#world.programs.filter((program) => program instanceof ControllerProgram);
     for (const { endText, end, process } of replicas) {
-      if (end !== undefined && end !== "crash" && end !== "stopped") this.#violate(`${process.name} ended: ${endText}`);
+      if (end !== undefined && end !== "crash" && end !== "stopped")
+        this.#violate(`controllers: ${process.name} ended: ${endText}`);
     }
     if (replicas.length === 0) return;
     const living = this.#restarted();
@@ -99,22 +101,22 @@ export class ControllersCheck implements Check {
     const isWaiting = this.#migrations().some((migration) => !isFinished(migration));
     const allowed = ((isWaiting ? WAITING_REQUESTS : IDLE_REQUESTS) * replicas * IDLE_MS) / 1_000;
     const what = `${replicas} ${isWaiting ? "waiting" : "idle"} replicas sent ${sent} requests in ${IDLE_MS / 1_000} s`;
-    if (sent > allowed) this.#violate(what);
+    if (sent > allowed) this.#violate(`controllers: ${what}`);
     this.#world.tell("controllers", what);
     const left = this.#leftToDo();
-    if (left !== undefined) this.#violate(`idle replicas began something: ${left}`);
+    if (left !== undefined) this.#violate(`controllers: idle replicas began something: ${left}`);
   }
 
   async #stop(living: readonly ControllerProgram[]): Promise<void> {
     for (const program of living) {
       const problem = program.problem();
-      if (problem !== undefined) this.#violate(`/livez of ${program.process.name}: ${problem}`);
+      if (problem !== undefined) this.#violate(`controllers: /livez of ${program.process.name}: ${problem}`);
       program.interrupt();
     }
     const isOver = (): boolean => this.#world.isBroken || living.every(({ end }) => end !== undefined);
     if (!(await this.#world.schedule.run(isOver, STOP_MS))) this.#violate("liveness: a replica does not stop");
     for (const { end, endText, process } of living) {
-      if (end !== "stopped" && !this.#world.isBroken) this.#violate(`${process.name} ended: ${endText}`);
+      if (end !== "stopped" && !this.#world.isBroken) this.#violate(`controllers: ${process.name} ended: ${endText}`);
     }
   }
 

@@ -43,7 +43,7 @@ export class LeaderFenceCheck implements Check {
     const holder = holderOf(lease);
     if (holder === "" || holder === sender.identity || schedule.now - this.#editedAt < EDITED_MS) return;
     this.#world.violate(
-      `${request.user} sends ${request.method} ${request.path} as the leader, and "${holder}" holds the Lease`,
+      `leader fence: ${request.user} sends ${request.method} ${request.path} as the leader, and "${holder}" holds the Lease`,
     );
   }
 }

@@ -47,7 +47,9 @@ export class MigratedCheck implements Check {
             proven: migration.status?.crd,
           });
     if (problem !== undefined) {
-      this.#world.violate(`${entry.key} is Succeeded (${reason}) at revision ${entry.modRevision}, and ${problem}`);
+      this.#world.violate(
+        `migrated: ${entry.key} is Succeeded (${reason}) at revision ${entry.modRevision}, and ${problem}`,
+      );
     }
   }
 }

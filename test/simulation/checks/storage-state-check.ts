@@ -80,7 +80,7 @@ export class StorageStateCheck implements Check {
     const [first] = missing;
     if (first !== undefined) {
       this.#world.violate(
-        `${key} says at revision ${modRevision} that objects are stored as [${persisted.join(", ")}], and ${first.key} is ` +
+        `storage state: ${key} says at revision ${modRevision} that objects are stored as [${persisted.join(", ")}], and ${first.key} is ` +
           `${first.version} (${past.hashOf(first.version)}) since revision ${first.revision}`,
       );
     }

@@ -16,6 +16,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "void persisted; const isFound = false;",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "believe a stale StorageState",
@@ -26,6 +27,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return !isFresh && !isFresh === isFresh && !isVouchedFor;",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "believe a migration that was proven for another spec of the CRD",
@@ -36,10 +38,12 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "specKeyOf(crd) !== '';",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "call a resource migrated although its CRD is not clean",
     edits: [{ file: NEXT, from: "? hasProof && !crd.isClean", to: "? hasProof && !crd.isClean && crd.isClean" }],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "believe any migration of the resource",
@@ -50,6 +54,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "void agreed; void storageVersion; return migration.hash !== undefined;",
       },
     ],
+    survives: "it has to be proven for the spec that the CRD has",
   },
   {
     name: "do not note that the storage version is another one",
@@ -60,6 +65,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "  if (state.current !== agreed && state.current === '') {\n",
       },
     ],
+    survives: "storedVersions of the CRD says the same",
   },
   {
     name: "forget versions that storedVersions lists",
@@ -70,6 +76,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return isSeen(state?.crd, crd) ? [] : [];",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "keep what migrations proved before the storage version changed",
@@ -80,6 +87,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: `void cause; void state; void UNKNOWN_HASH; return false;`,
       },
     ],
+    survives: "what they prove is of another spec of the CRD",
   },
   {
     name: "believe what a poll saw of a CRD seconds ago",
@@ -90,6 +98,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: `return cause === "new" && crd === undefined;`,
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "write a StorageState without a precondition",
@@ -100,6 +109,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "const body = { status: statusOf(situation, decision) };",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "create a migration before the StorageState says why",
@@ -110,6 +120,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "  if (decision.create === undefined) await writeState(context, situation, decision);\n  for (",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "a migration that failed is never tried again",
@@ -120,6 +131,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "  return lookAgainMs > Number.NEGATIVE_INFINITY\n",
       },
     ],
+    withinSeeds: 100,
   },
   {
     name: "a migration that failed is tried again at once",
@@ -130,6 +142,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempt - 1)) / 60_000;",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "a CRD is looked at when it changes, and never when it could not be read",
@@ -145,6 +158,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "this.#pollAt = clock.monotonic() + intervalMs * 1_000;",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "the trigger asks one API server for all",
@@ -155,6 +169,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "apiServers.clients.slice(0, 1).map(({ transport })",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "create a migration although there is one",
@@ -166,6 +181,8 @@ export const TRIGGERS: readonly Mutation[] = [
       },
       { file: DECIDE, from: "if (pending.length > 0) {", to: "if (pending.length > 99) {" },
     ],
+    survives:
+      "a look follows a change only, and ends with the migration that it began; not in 50 clusters with controllers, the most that were played so far",
   },
   {
     name: "take API servers that disagree for ones that agree",
@@ -176,5 +193,6 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return agreed !== undefined",
       },
     ],
+    survives: "not in 50 clusters with controllers, the most that were played so far",
   },
 ];
