@@ -145,6 +145,13 @@ await tap.test("a forced run, and an object is encrypted with the old key", asyn
   t.match(violations, [/a is encrypted with key 1, not 2/]);
 });
 
+await tap.test("a forced run finds nothing to do", async (t) => {
+  const { begin, violations, write } = world({ isForced: true });
+  write("user", CRD_KEY, crd(["v1"]));
+  begin().ended({ ...MIGRATED, outcome: "nothing-to-do" });
+  t.match(violations, [/nothing-to-do, and it was forced/]);
+});
+
 await tap.test("events that etcd contradicts", async (t) => {
   const owner = JSON.stringify({ lease: "kube-system/a", identity: "ksvm-0_1", since: "now" });
   const frozen = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };

@@ -37,6 +37,8 @@ export interface ToldCheckOptions {
   readonly prefix: string;
   /** The versions that the API servers which live now store the resource in, as `group/version`. */
   readonly storedNow: () => ReadonlySet<string>;
+  /** Whether it was told to rewrite what is clean as well. @default false */
+  readonly isForced?: boolean;
   /** The key that all objects have to be encrypted with at the end; `undefined` where that was not settled. */
   readonly keyAtEnd: () => number | undefined;
 }
@@ -115,6 +117,7 @@ export class ToldCheck {
         resource: resourceOf(kind),
         prefix: prefixOf(kind),
         storedNow: () => new Set(world.cluster.nodes.map(({ api }) => storedApiVersionOf(api, kind))),
+        isForced: force,
         keyAtEnd: () =>
           (force || kind.isBuiltIn === true) && startedAt - world.cluster.encryptedAt > KEY_SETTLED_MS
             ? keyOf(world.cluster)
@@ -165,8 +168,9 @@ export class ToldCheck {
     const failed = result.counts?.failed ?? 0;
     if (result.outcome === "incomplete" && failed === 0) this.#report("it says incomplete, and no object failed");
     if (result.outcome === "migrated" && failed > 0) this.#report(`it says migrated, and ${failed} objects failed`);
-    if (result.outcome === "nothing-to-do" && !this.#seen.wasClean) {
-      this.#report("it says nothing-to-do, and the CRD was never clean since it started");
+    if (result.outcome === "nothing-to-do") {
+      if (!this.#seen.wasClean) this.#report("it says nothing-to-do, and the CRD was never clean since it started");
+      if (this.#options.isForced === true) this.#report("it says nothing-to-do, and it was forced");
     }
     if (result.outcome === "migrated") this.#migrated(result);
   }
