@@ -52,8 +52,7 @@ export function planOf(seed: number): Plan {
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const all = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed];
-  // Certificates that end within minutes would end while all machines are suspended, which those of a cluster do not.
-  const actions = all.filter((action) => limits.lifetimes === undefined || action.do !== "suspendAll");
+  const actions = all.filter((action) => isPlausible(limits, action.do));
 
   const { startAt: _, ...rest } = limits;
   return { ...rest, actions: actions.toSorted((a, b) => a.at - b.at) };
@@ -73,6 +72,15 @@ function replicas(random: Random): readonly ProgramPlan[] {
   const replica: ProgramPlan = { run: "controller", kind: 0, force: false, trigger };
   const others = oneIn(random, 4) ? migrations(random).slice(0, 1) : [];
   return [...Array.from({ length: oneOf(random, [2, 2, 3]) }, () => replica), ...others];
+}
+
+/**
+ * Certificates that end within minutes would end while all machines are suspended, which those of a cluster do not. And none are made
+ * where the clock of an API server is wrong by more than some minutes.
+ */
+function isPlausible({ lifetimes, programs }: Limits, action: string): boolean {
+  if (action === "suspendAll") return lifetimes === undefined;
+  return action !== "jumpServer" || programs.every(({ run }) => run !== "webhook");
 }
 
 function kindPlan(random: Random, plural: string, objects: Objects): KindPlan {
