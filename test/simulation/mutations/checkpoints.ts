@@ -15,12 +15,12 @@ export const CHECKPOINTS: readonly Mutation[] = [
   { name: "resume at the checkpoint of another generation", withinSeeds: 1_600, edits: [ANOTHER_GENERATION] },
   {
     name: "resume at the checkpoint of a CRD that was deleted, and of another generation",
-    withinSeeds: 700,
+    withinSeeds: 1_000,
     edits: [ANOTHER_UID, ANOTHER_GENERATION],
   },
   {
     name: "resume at a checkpoint that was written by hand",
-    withinSeeds: 300,
+    withinSeeds: 1_000,
     edits: [
       {
         file: CHECKPOINT,
@@ -31,7 +31,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "resume behind objects that failed",
-    withinSeeds: 600,
+    withinSeeds: 1_000,
     edits: [
       {
         file: PASS,

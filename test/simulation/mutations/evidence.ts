@@ -64,7 +64,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "do not look at discovery",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "apiservers/converge.ts",
@@ -75,7 +75,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "prune although an API server fell behind",
-    withinSeeds: 400,
+    withinSeeds: 1_000,
     edits: [
       {
         file: EVIDENCE,
@@ -97,7 +97,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an API server that only its identity Lease shows is not asked",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "apiservers/api-server-mode.ts",

@@ -22,7 +22,7 @@ const UNWATCHED: Edit = {
 export const FREEZES: readonly Mutation[] = [
   {
     name: "do not freeze",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: FREEZE,
@@ -33,7 +33,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "take over the freeze of another client",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: FREEZE,
@@ -66,7 +66,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a run that fails leaves its freeze",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "retry/cleanup.ts",
@@ -77,7 +77,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a policy is left",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "freeze/guard-install.ts",
@@ -101,15 +101,15 @@ export const FREEZES: readonly Mutation[] = [
     survives: "it changes only where the freeze was lifted, which ends the run",
     edits: [FLIPPED],
   },
-  { name: "the watch of the CRD looks at nothing", withinSeeds: 200, edits: [UNWATCHED] },
+  { name: "the watch of the CRD looks at nothing", withinSeeds: 1_000, edits: [UNWATCHED] },
   {
     name: "a freeze that is lifted and a storage version that changes end no run",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [LIFTED, OWNER, FLIPPED],
   },
   {
     name: "nothing is looked at again before the prune",
-    withinSeeds: 700,
+    withinSeeds: 1_000,
     edits: [
       LIFTED,
       OWNER,
@@ -162,7 +162,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a precondition",
-    withinSeeds: 300,
+    withinSeeds: 1_000,
     edits: [
       {
         file: PRUNE,
@@ -173,7 +173,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune to the last of the stored versions",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: PRUNE,

@@ -7,7 +7,7 @@ const ACQUIRE = "lease/lease-acquire.ts";
 export const LEASES: readonly Mutation[] = [
   {
     name: "write although the Lease could not be renewed",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: HELD,
@@ -18,7 +18,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "renew a Lease without a precondition",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "lease/lease-write.ts",
@@ -29,7 +29,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "take a Lease over after a second",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: ACQUIRE,
@@ -40,7 +40,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "take a Lease over by the time that it says",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: ACQUIRE,
@@ -51,7 +51,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "a Lease that went back in time is still held",
-    withinSeeds: 500,
+    withinSeeds: 1_000,
     edits: [
       {
         file: HELD,
@@ -62,7 +62,7 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "a Lease that another run holds is still held",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: HELD,

@@ -17,7 +17,7 @@ const BELIEVE_WEBHOOKS = {
 export const OBJECTS: readonly Mutation[] = [
   {
     name: "do not rewrite the last page",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: PASS,
@@ -28,7 +28,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a list ends where its continue token is refused",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: READER,
@@ -39,7 +39,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "the watermark is of before the settle wait",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -113,7 +113,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a write whose answer is lost counts as written",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: REWRITE,
@@ -124,7 +124,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a write that a busy API server refuses counts as written",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: REWRITE,
@@ -135,7 +135,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "objects that failed once are forgotten",
-    withinSeeds: 500,
+    withinSeeds: 1_000,
     edits: [
       {
         file: PASS,
@@ -146,7 +146,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "prune although objects failed",
-    withinSeeds: 500,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -164,7 +164,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a request has no time limit",
-    withinSeeds: 500,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "kube/transport.ts",

@@ -7,7 +7,7 @@ const WAIT = "apiservers/settle-wait.ts";
 export const SETTLING: readonly Mutation[] = [
   {
     name: "skip the settle wait",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: WAIT,
@@ -18,7 +18,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "settle for a tenth of the time",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: SETTLE,
@@ -29,7 +29,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "believe the stamp of any clock",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [
       {
         file: SETTLE,
@@ -40,17 +40,17 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "believe a stamp without a margin",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [{ file: SETTLE, from: "- waitMs - STAMP_MARGIN_MS;", to: "- waitMs;" }],
   },
   {
     name: "believe the creation of a CRD in the place of its last change",
-    withinSeeds: 200,
+    withinSeeds: 1_000,
     edits: [{ file: SETTLE, from: "undefined : Math.max(...times);", to: "undefined : Math.min(...times);" }],
   },
   {
     name: "an API server that was behind needs no settling",
-    withinSeeds: 700,
+    withinSeeds: 1_000,
     edits: [{ file: WAIT, from: "if (first && this.#options.lagged) {", to: "if (first && false) {" }],
   },
   {
