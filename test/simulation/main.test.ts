@@ -9,6 +9,9 @@ import tap, { type Test } from "tap";
 import { endWithThisProcess } from "../processes/watchdog.ts";
 import { planOf } from "./plan-of.ts";
 
+// With other tests beside it on a slow machine.
+tap.setTimeout(900_000);
+
 const main = fileURLToPath(new URL("main.ts", import.meta.url));
 /** Found within a few seeds. */
 const MUTATION = "prune although objects failed";

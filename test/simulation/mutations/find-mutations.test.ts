@@ -4,6 +4,9 @@ import { findMutations, isAsStated, type MutationResult } from "./find-mutations
 import { mutationNamed } from "./mutation-named.ts";
 import { mutationTable, resultText } from "./mutation-table.ts";
 
+// With other tests beside it on a slow machine.
+tap.setTimeout(900_000);
+
 /** Of those that are found soonest, some of each sort of check. */
 const QUICK = [
   "prune although objects failed",

@@ -8,6 +8,9 @@ import type { WorkerPool } from "../runner/worker-pool.ts";
 import { violationKind } from "../shrink/violation-kind.ts";
 import { readRegressions, type Regression, variantsOf } from "./regression.ts";
 
+// With other tests beside it on a slow machine.
+tap.setTimeout(900_000);
+
 /** With how many seeds each is played: what chance decides may not be as it was when the plan was found. */
 const SEEDS = 5;
 const SEEDS_WITH_MUTATION = 20;
