@@ -140,8 +140,14 @@ function sum(all: readonly Counts[]): Counts {
 async function runCluster(files: readonly string[]): Promise<Counts> {
   try {
     // Built here, so that minutes of compiling do not count against a test's timeout.
-    const inTree = files.some((file) => file.includes("in-tree")) ? (["kube-controller-manager"] as const) : [];
-    const kubectl = files.some((file) => /deploy|kubectl|installed-system/.test(file)) ? (["kubectl"] as const) : [];
+    const inTree = files.some((file) => /in-tree|delete-installation/.test(file))
+      ? (["kube-controller-manager"] as const)
+      : [];
+    const kubectl = files.some((file) =>
+      /deploy|kubectl|installed-system|delete-installation|rbac|separate-webhook/.test(file),
+    )
+      ? (["kubectl"] as const)
+      : [];
     await ensureBinaries(["etcd", "kube-apiserver", ...inTree, ...kubectl]);
     if (files.some((file) => file.includes("deploy-render"))) {
       for (const version of KUBECTL_VERSIONS) await ensureKustomize(version);

@@ -2,6 +2,9 @@ import type { Clock } from "../clock.ts";
 import { Loops } from "../observability/loops.ts";
 import type { ControllerSettings } from "./settings.ts";
 
+/** The loops of what serves the webhook. */
+export type WebhookLoop = "configuration" | "serving-certificate";
+
 const MINUTE_MS = 60_000;
 /**
  * Every request has a deadline of a minute or two, and every watch ends after 320 s: who does nothing for so long, in
@@ -19,13 +22,17 @@ export type ReplicaLoop =
   | "sweep"
   | "trigger"
   | "certificates"
-  | "configuration"
-  | "serving-certificate"
+  | WebhookLoop
   | "progress"
   | "freezes";
 
 /** The watch of all loops of a replica. */
 export type ReplicaLoops = Loops<ReplicaLoop>;
+
+/** Those of a process that serves the webhook and does nothing else; nothing is watched yet. */
+export function webhookLoops(clock: Clock): Loops<WebhookLoop> {
+  return new Loops<WebhookLoop>(clock, { configuration: LIMIT_MS, "serving-certificate": LIMIT_MS });
+}
 
 /** Nothing is watched yet. */
 export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "runs">): ReplicaLoops {

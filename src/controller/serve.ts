@@ -43,7 +43,7 @@ class Replica {
   readonly #freezes: HeldFreezes;
   /** Outlives a leadership: a suspension of this machine ends one. */
   readonly #seen: SeenServers;
-  /** Missing where nothing is frozen. */
+  /** Missing where nothing is frozen, or another process serves it. */
   readonly #webhook: Pick<WebhookPart, "ready" | "run"> | undefined;
   readonly #machine: MachineParts;
 
@@ -57,7 +57,7 @@ class Replica {
     this.#progress = new ProgressIndex(this.#feed);
     this.#freezes = new HeldFreezes(options);
     this.#seen = new SeenServers(clock);
-    if (settings.runs.options.crdMode === "manage") {
+    if (settings.runs.options.crdMode === "manage" && settings.servesWebhook !== false) {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
       this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, progressOf });
     }
@@ -141,7 +141,11 @@ class Replica {
     );
   }
 
-  #serveWebhook(): Promise<void> {
+  async #serveWebhook(): Promise<void> {
+    // Where another process serves it, its configuration is that one's, too.
+    if (this.#options.settings.servesWebhook === false) {
+      return;
+    }
     return this.#webhook?.run(this.#signal) ?? removeWebhook({ ...this.#options, signal: this.#signal });
   }
 }

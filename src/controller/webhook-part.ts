@@ -7,22 +7,22 @@ import type { SecretObject } from "../certs/secret-contents.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import { serverNameOf } from "../certs/service-names.ts";
 import { ServerClock } from "../kube/server-clock.ts";
-import type { Loop } from "../observability/loops.ts";
+import type { Loop, Loops } from "../observability/loops.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
 import type { ProgressOf } from "../freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
-import type { ReplicaLoops } from "./replica-loops.ts";
+import type { WebhookLoop } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
-import type { ControllerSettings } from "./settings.ts";
+import type { ServingSettings } from "./settings.ts";
 
 /** What a {@link WebhookPart} needs. */
 export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clock" | "logger" | "metrics"> {
-  readonly settings: Pick<ControllerSettings, "certificates" | "webhook">;
+  readonly settings: Pick<ServingSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
-  readonly loops: Pick<ReplicaLoops, "add">;
+  readonly loops: Pick<Loops<WebhookLoop>, "add">;
   /** Begins to listen. @default {@link startWebhookServer} */
   readonly startServer?: (options: WebhookServerOptions) => Promise<WebhookServer>;
 }

@@ -8,6 +8,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { warnPolicy } from "../../src/webhook/warn-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 
 const root = new URL("../../", import.meta.url);
@@ -38,6 +39,18 @@ await tap.test(
   },
 );
 
+await tap.test("deploy/base/unfreeze-warning.yaml is the policy that the program means", async (t) => {
+  const { policy, binding } = warnPolicy();
+  const expected = [policy, binding].map((object) => ({
+    ...object,
+    metadata: { ...object.metadata, labels: { ...object.metadata.labels, "app.kubernetes.io/name": "ksvm" } },
+  }));
+  const shipped = parseAllDocuments(read("deploy/base/unfreeze-warning.yaml")).map(
+    (document) => document.toJS() as object,
+  );
+  t.same(shipped, expected);
+});
+
 await tap.test('no role grants "get" on every resource, which includes pods/exec and nodes/proxy', async (t) => {
   interface Role {
     readonly kind?: string;
@@ -54,6 +67,34 @@ await tap.test('no role grants "get" on every resource, which includes pods/exec
     [["list", "patch"]],
   );
 });
+
+type Labels = Readonly<Record<string, string>>;
+
+interface NetworkPolicy {
+  readonly podSelector: {
+    readonly matchLabels?: Labels;
+    readonly matchExpressions?: readonly { readonly key: string; readonly values: readonly string[] }[];
+  };
+  readonly policyTypes: readonly string[];
+  readonly ingress?: readonly { readonly ports: readonly { readonly port: unknown }[] }[];
+}
+
+interface PodTemplate {
+  readonly metadata: { readonly labels: Labels };
+  readonly spec: { readonly containers: readonly { readonly ports: readonly { readonly name: string }[] }[] };
+}
+
+function isSelected({ podSelector }: NetworkPolicy, labels: Labels): boolean {
+  const { matchLabels = {}, matchExpressions = [] } = podSelector;
+  return (
+    Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
+    matchExpressions.every(({ key, values }) => values.includes(labels[key] ?? ""))
+  );
+}
+
+function labelsOf(component: string): Labels {
+  return { "app.kubernetes.io/name": "ksvm", "app.kubernetes.io/component": component };
+}
 
 /** The arguments of every container, wherever a manifest nests it. */
 function* argumentsIn(value: unknown): Generator<readonly string[]> {
@@ -80,6 +121,39 @@ await tap.test("the manifests pass only arguments that the program takes", async
     }
   }
   t.ok(checked > 0);
+});
+
+await tap.test("every pod is under a NetworkPolicy that lets in the ports it listens on, and no others", async (t) => {
+  const policies = parseAllDocuments(read("deploy/base/network-policy.yaml")).map(
+    (document) => (document.toJS() as { spec: NetworkPolicy }).spec,
+  );
+  const portsInto = (labels: Labels): readonly unknown[] =>
+    policies
+      .filter((policy) => policy.policyTypes.includes("Ingress") && isSelected(policy, labels))
+      .flatMap(({ ingress = [] }) => ingress.flatMap(({ ports }) => ports.map(({ port }) => port)));
+  for (const path of ["deploy/base/controller.yaml", "deploy/components/separate-webhook/webhook.yaml"]) {
+    const pods = parseAllDocuments(read(path)).flatMap((document) => {
+      const { kind, spec } = document.toJS() as { kind: string; spec: { template: PodTemplate } };
+      return kind === "Deployment" ? [spec.template] : [];
+    });
+    t.equal(pods.length, 1, path);
+    for (const { metadata, spec } of pods) {
+      const listening = spec.containers.flatMap(({ ports }) => ports.map(({ name }) => name));
+      t.same(new Set(portsInto(metadata.labels)), new Set(listening), path);
+    }
+  }
+  for (const component of ["certificates", "init", "controller", "webhook"]) {
+    const own = policies.filter((policy) => isSelected(policy, labelsOf(component)));
+    t.ok(
+      own.some(({ policyTypes }) => policyTypes.includes("Ingress")),
+      component,
+    );
+    t.ok(
+      own.some(({ policyTypes }) => policyTypes.includes("Egress")),
+      component,
+    );
+  }
+  t.same(portsInto(labelsOf("certificates")), []);
 });
 
 await tap.test("the manifests name the image of this version", async (t) => {

@@ -11,6 +11,7 @@ import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
+import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 
 /** Every command, in the order of `--help` and docs/cli.md. */
 export const COMMANDS: readonly CliCommand[] = [
@@ -26,4 +27,5 @@ export const COMMANDS: readonly CliCommand[] = [
   CERTS_ROTATE_COMMAND,
   CERTS_STATUS_COMMAND,
   CONTROLLER_COMMAND,
+  WEBHOOK_COMMAND,
 ];

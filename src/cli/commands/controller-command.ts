@@ -10,6 +10,7 @@ import { observeRequests } from "../../controller/observe-requests.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
+import { webhookSettingsOf } from "./webhook-command.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
@@ -51,14 +52,8 @@ export const CONTROLLER_COMMAND = defineCommand({
 function settingsOf(flags: ControllerFlags): ControllerSettings {
   return {
     namespace: flags.namespace,
-    webhook: {
-      host: flags.webhookHost,
-      port: flags.webhookPort,
-      url: flags.webhookUrl,
-      certificates: flags.certificates,
-      certDir: flags.certDir,
-      drainMs: flags.shutdownDrainMs,
-    },
+    servesWebhook: flags.webhook === "on",
+    webhook: webhookSettingsOf(flags),
     certificates: {
       ...flags,
       extraNames: namesOf(flags),

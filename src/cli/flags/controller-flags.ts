@@ -35,6 +35,20 @@ const TRIGGER_FLAGS = {
   }),
 } satisfies FlagTable;
 
+/** Where the health checks and the metrics are. */
+const HEALTH_FLAGS = {
+  "health-host": value(anyText, {
+    placeholder: "address",
+    default: CONTROLLER_DEFAULTS.healthHost,
+    help: "address that serves /livez, /readyz and /metrics",
+  }),
+  "health-port": value(anyPort, {
+    placeholder: "port",
+    default: CONTROLLER_DEFAULTS.healthPort,
+    help: "port that serves /livez, /readyz and /metrics; 0 selects a free port",
+  }),
+} satisfies FlagTable;
+
 const WEBHOOK_FLAGS = {
   "webhook-host": value(anyText, {
     placeholder: "address",
@@ -88,19 +102,27 @@ export const CONTROLLER_FLAGS = {
     default: true,
     help: "true or false; false only rewrites objects, without freezing and without pruning",
   }),
-  "health-host": value(anyText, {
-    placeholder: "address",
-    default: CONTROLLER_DEFAULTS.healthHost,
-    help: "address that serves /livez, /readyz and /metrics",
-  }),
-  "health-port": value(anyPort, {
-    placeholder: "port",
-    default: CONTROLLER_DEFAULTS.healthPort,
-    help: "port that serves /livez, /readyz and /metrics; 0 selects a free port",
-  }),
+  ...HEALTH_FLAGS,
   ...TRIGGER_FLAGS,
+  webhook: choice(["on", "off"], {
+    placeholder: "state",
+    default: "on",
+    help: "whether to serve the webhook and keep its configuration; off if ksvm webhook does",
+  }),
   ...WEBHOOK_FLAGS,
   ...ISSUE_FLAGS,
   ...RENEWAL_FLAGS,
   ...MIGRATION_FLAGS,
+} satisfies FlagTable;
+
+/** The flags of `ksvm webhook`. */
+export const WEBHOOK_COMMAND_FLAGS = {
+  namespace: value(anyText, {
+    placeholder: "namespace",
+    default: SYSTEM_NAMESPACE,
+    help: "namespace of the Service and the Secret",
+  }),
+  ...HEALTH_FLAGS,
+  ...WEBHOOK_FLAGS,
+  service: ISSUE_FLAGS.service,
 } satisfies FlagTable;
