@@ -57,7 +57,7 @@ simulate-coverage: $(INSTALLED) ## Play simulated clusters and print how much of
 .PHONY: check
 check: $(TAP_BUILT) ## Lint, format, types, unit tests and docs parity; needs no cluster
 	biome format .
-	oxlint --type-aware src test bench
+	oxlint --type-aware src test bench tools
 	tsc -p .
 	node test/run-tests.ts unit
 
@@ -74,6 +74,14 @@ build: $(INSTALLED) ## Compile to dist/
 	node -e 'fs.rmSync("dist", { recursive: true, force: true })'
 	tsc -p tsconfig.build.json
 	chmod +x dist/cli/main.js
+
+.PHONY: pin-images
+pin-images: $(INSTALLED) ## Write the digests of the images into the Dockerfile, as their registries answer them
+	@node tools/pin-images.ts
+
+.PHONY: sbom
+sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by package-lock.json (CycloneDX)
+	@node tools/sbom.ts
 
 ##@ Measure
 
