@@ -1,4 +1,4 @@
-import { type Options, optionsOf } from "./runner/options.ts";
+import { type Options, optionsOf } from "./runner/play-options.ts";
 import { UsageError } from "./runner/usage-error.ts";
 
 // make simulate: plays one seed or plan with its trace (SEED=…, PLAN=…), or many seeds in worker processes (SEEDS=…), and says which

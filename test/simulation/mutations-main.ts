@@ -2,7 +2,7 @@ import { findMutations, isAsStated } from "./mutations/find-mutations.ts";
 import { mutationNamed } from "./mutations/mutation-named.ts";
 import { mutationTable, resultText } from "./mutations/mutation-table.ts";
 import { MUTATIONS } from "./mutations.ts";
-import { optionsOf } from "./runner/options.ts";
+import { optionsOf } from "./runner/play-options.ts";
 import { UsageError } from "./runner/usage-error.ts";
 
 // make simulate-mutations: plays each mutation of the code under test until the simulation finds it, and prints a table of them. Exit

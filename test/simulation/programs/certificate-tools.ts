@@ -18,7 +18,7 @@ import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../../sr
 import type { ApiClient } from "../../../src/kube/client.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
 import type { SimProcess } from "../world/sim-process.ts";
-import { REPLICA_PORT } from "../world/webhook-service.ts";
+import { REPLICA_PORT } from "../world/sim-webhook-service.ts";
 import type { World } from "../world/world.ts";
 import { installedIn, NAMESPACE } from "./installed-webhook.ts";
 

@@ -2,7 +2,7 @@ import { WEBHOOK_SERVICE } from "../../../src/api/names.ts";
 import type { KeySource } from "../../../src/certs/issue.ts";
 import { VALIDATE_PATH } from "../../../src/webhook/app.ts";
 import { seededKeys } from "../world/seeded-keys.ts";
-import { WebhookService } from "../world/webhook-service.ts";
+import { WebhookService } from "../world/sim-webhook-service.ts";
 import type { World } from "../world/world.ts";
 
 /** The namespace that the webhook is installed in. */

@@ -5,7 +5,7 @@ import { WebhookPart } from "../../../src/controller/webhook-part.ts";
 import { Metrics } from "../../../src/observability/metrics.ts";
 import type { ServingCertificate } from "../../../src/webhook/serving-certificate.ts";
 import { SimProcess } from "../world/sim-process.ts";
-import { REPLICA_PORT } from "../world/webhook-service.ts";
+import { REPLICA_PORT } from "../world/sim-webhook-service.ts";
 import type { World } from "../world/world.ts";
 import { certificateSettings, certificateTools, SILENT } from "./certificate-tools.ts";
 import { installedIn } from "./installed-webhook.ts";

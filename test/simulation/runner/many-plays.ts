@@ -5,7 +5,7 @@ import type { Plan } from "../plan.ts";
 import { playReport } from "../report/failure-report.ts";
 import { savePlan } from "../report/plan-file.ts";
 import { shrink, type Shrunk } from "../shrink/shrink.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./play-options.ts";
 import { playSeeds, violationOf } from "./play-seeds.ts";
 import type { Played, PlayTask } from "./play-task.ts";
 import { ProgressLine, progressText } from "./progress.ts";

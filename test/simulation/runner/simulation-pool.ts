@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import type { Options } from "./options.ts";
+import type { Options } from "./play-options.ts";
 import type { Played, PlayTask } from "./play-task.ts";
 import { WorkerPool } from "./worker-pool.ts";
 

@@ -1,5 +1,5 @@
 import tap from "tap";
-import { optionsOf } from "./options.ts";
+import { optionsOf } from "./play-options.ts";
 
 await tap.test("optionsOf() says what is to be played", (t) => {
   t.match(optionsOf([]), { play: { from: 1, count: 1_000 }, shrink: 3, stop: false, resume: undefined });
