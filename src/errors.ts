@@ -3,6 +3,7 @@ export const ERROR_CODES = [
   "Usage",
   "KubeconfigInvalid",
   "ServerUnreachable",
+  "ServerUntrusted",
   "ServerUnsupported",
   "Unauthorized",
   "Forbidden",
@@ -32,6 +33,8 @@ export const ERROR_CODES = [
   "ClocksDisagree",
   "StorageMigratingStuck",
   "OutputFailed",
+  "ListenFailed",
+  "NodeUnsupported",
   "Interrupted",
   "Internal",
 ] as const;

@@ -1,40 +1,13 @@
 #!/usr/bin/env node
-import "./small-heap.ts";
-import { EXIT } from "./render/exit-codes.ts";
-import { Interruption } from "./shared/interruption.ts";
-import { errorLine } from "./render/report-error.ts";
-import { StandardStreams } from "./shared/standard-streams.ts";
-
-const { runProgram } = await import("./program.ts");
-
-const interruption = new AbortController();
-
-/** The first signal ends the run cleanly; a second one does not wait for that. */
-function onSignal(signal: NodeJS.Signals): void {
-  if (interruption.signal.aborted) {
-    process.exit(EXIT.interrupted);
-  }
-  interruption.abort(new Interruption(signal));
-}
-
-/** SIGHUP is what a terminal that is closed, or an ssh session that breaks, sends. */
-const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-for (const signal of SIGNALS) {
-  process.on(signal, onSignal);
-}
-
-const streams = new StandardStreams(process.stdout, process.stderr);
-const exitCode = await runProgram(process.argv.slice(2), {
-  stdout: process.stdout,
-  stderr: process.stderr,
-  stdin: process.stdin,
-  signal: interruption.signal,
-});
-const failure = await streams.failure();
-if (failure !== undefined) {
-  process.stderr.write(`${errorLine(failure)}\n`);
-}
-process.exitCode = failure !== undefined && exitCode === EXIT.done ? EXIT.failed : exitCode;
-for (const signal of SIGNALS) {
-  process.removeListener(signal, onSignal);
+// Nothing is imported here, and nothing newer than Node.js 14 is written: an older one than is needed has to read this file to the
+// end, and fails at the first import that it does not know.
+const neededNode = 24;
+const code = "NodeUnsupported";
+if (Number(process.versions.node.split(".")[0]) < neededNode) {
+  process.stderr.write(
+    `error: Cannot run on Node.js ${process.versions.node}: ksvm needs ${neededNode} or newer, see https://nodejs.org/en/download [${code}]\n`,
+  );
+  process.exitCode = 1;
+} else {
+  await import("./start.ts");
 }

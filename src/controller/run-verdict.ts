@@ -39,6 +39,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   NotConverged: { byCause: true, otherwise: FINAL },
 
   ServerUnreachable: WAITS,
+  // The CA may be changing.
+  ServerUntrusted: WAITS,
   ApiServerMissing: WAITS,
   AlreadyMigrating: WAITS,
   ForeignFreeze: WAITS,
@@ -71,6 +73,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   RotationStuck: FINAL,
   ClocksDisagree: FINAL,
   OutputFailed: FINAL,
+  ListenFailed: FINAL,
+  NodeUnsupported: FINAL,
   Usage: FINAL,
   Interrupted: FINAL,
   Internal: FINAL,

@@ -26,7 +26,7 @@ export interface ServeOptions extends ReplicaOptions {
  * One replica of the installed system, until the signal is aborted: every replica serves the webhook, one migrates. Then
  * runs end cleanly, the Lease is given up, and the webhook answers until no API server sends it a review.
  *
- * @throws {Error} of node:net where an address cannot be had.
+ * @throws {KsvmError} ListenFailed where an address cannot be had.
  */
 export function serve(options: ServeOptions): Promise<void> {
   return new Replica(options).run();

@@ -80,7 +80,7 @@ export class WebhookPart {
   /**
    * Serves until the signal is aborted, and drains then. What watches the certificate and the configuration ends when the
    * last review was answered.
-   * @throws {Error} of node:net where the address cannot be had.
+   * @throws {KsvmError} ListenFailed where the address cannot be had.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { drainMs, host, port } = this.#options.settings.webhook;

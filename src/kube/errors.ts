@@ -1,5 +1,6 @@
 import type { Status } from "../api/meta.ts";
 import { type ErrorCode, KsvmError } from "../errors.ts";
+import { untrustedRemedy } from "./untrusted-certificate.ts";
 
 /** What an {@link ApiError} is made of. */
 interface ApiErrorOptions {
@@ -48,12 +49,21 @@ export class ApiError extends KsvmError {
   }
 }
 
-/** No answer came: the connection was refused or reset, the answer was cut off, or the time was up. */
+/**
+ * No answer came: the connection was refused or reset, the answer was cut off, or the time was up (ServerUnreachable); or the
+ * certificate of who would answer is not trusted (ServerUntrusted).
+ */
 export class TransportError extends KsvmError {
   override readonly name = "TransportError";
 
   constructor(request: string, server: string, cause: unknown) {
-    super("ServerUnreachable", `Cannot ${request}: no answer from ${server}: ${causeText(cause)}`, { cause });
+    const remedy = untrustedRemedy(cause);
+    const why = causeText(cause);
+    if (remedy === undefined) {
+      super("ServerUnreachable", `Cannot ${request}: no answer from ${server}: ${why}`, { cause });
+    } else {
+      super("ServerUntrusted", `Cannot ${request}: no trusted connection to ${server}: ${why}; ${remedy}`, { cause });
+    }
   }
 }
 

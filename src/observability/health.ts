@@ -113,7 +113,7 @@ export async function startHealthServer(options: HealthServerOptions): Promise<H
   const { host, port, ...appOptions } = options;
   const app = buildHealthApp(appOptions);
   limitConnections(app.server, DEFAULT_CONNECTION_LIMITS);
-  const { authority } = await listenAt(app, { host, port, message: "Listening for probes" });
+  const { authority } = await listenAt(app, { host, port, message: "Listening for probes", flags: "--health" });
   return {
     url: `http://${authority}`,
     close: () => app.close(),

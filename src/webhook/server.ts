@@ -80,7 +80,7 @@ const TIMEOUTS: ServerOptions = {
 
 /**
  * Serves the webhook over TLS 1.3.
- * @throws {Error} of node:net where the address cannot be had
+ * @throws {KsvmError} ListenFailed where the address cannot be had
  */
 export async function startWebhookServer(options: WebhookServerOptions): Promise<WebhookServer> {
   const server = new DrainingServer(options);
@@ -123,7 +123,7 @@ class DrainingServer implements WebhookServer {
   async listen(): Promise<void> {
     const { host, port } = this.#options;
     try {
-      const listening = await listenAt(this.#app, { host, port, message: "Listening for reviews" });
+      const listening = await listenAt(this.#app, { host, port, message: "Listening for reviews", flags: "--webhook" });
       this.port = listening.port;
       this.url = `https://${listening.authority}`;
     } catch (error) {

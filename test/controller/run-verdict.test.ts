@@ -71,6 +71,7 @@ for (const [what, error, wait] of requests) {
 /** Each code, where no failed request is known behind it. */
 const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> = {
   ServerUnreachable: "always",
+  ServerUntrusted: "always",
   ApiServerMissing: "always",
   AlreadyMigrating: "always",
   ForeignFreeze: "always",
@@ -101,6 +102,8 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   RotationStuck: "never",
   ClocksDisagree: "never",
   OutputFailed: "never",
+  ListenFailed: "never",
+  NodeUnsupported: "never",
   Usage: "never",
   Interrupted: "never",
   Internal: "never",

@@ -465,7 +465,7 @@ const refusedCases: readonly (Case & { readonly kubectl: RegExp; readonly ksvm: 
     files: { config: kubeconfig({ server: BY_NAME }, { token: "a" }) },
     variables: () => ({ HTTPS_PROXY: `https://127.0.0.1:${strangeProxy.port}` }),
     kubectl: /certificate signed by unknown authority/,
-    ksvm: /^[^\n]*Cannot GET \/version: no answer from [^\n]*proxy 127\.0\.0\.1:\d+[^\n]*certificate[^\n]*$/,
+    ksvm: /^[^\n]*Cannot GET \/version: no trusted connection to [^\n]*proxy 127\.0\.0\.1:\d+[^\n]*certificate[^\n]*$/,
   },
   {
     name: "an exec plugin that is missing",
