@@ -16,9 +16,19 @@ export interface KindPlan {
   readonly objects: number;
 }
 
+/** Programs of ksvm, as a plan names them. */
+export const PROGRAMS = [
+  "migrate",
+  "controller",
+  "webhook",
+  "ensureCertificates",
+  "rotateCertificates",
+  "init",
+] as const;
+
 /** What runs in a slot for programs, each time that it is started. */
 export interface ProgramPlan {
-  readonly run: "migrate" | "controller" | "webhook" | "ensureCertificates" | "rotateCertificates" | "init";
+  readonly run: (typeof PROGRAMS)[number];
   /** An index of `plan.kinds`. */
   readonly kind: number;
   readonly force: boolean;

@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { randomFrom } from "../../chaos/random.ts";
 import type { ActionSort } from "../actions/action-sort.ts";
 import { actionSort } from "../actions/all-actions.ts";
-import type { Plan } from "../plan.ts";
+import { type Plan, PROGRAMS } from "../plan.ts";
 import { UsageError } from "../runner/usage-error.ts";
 import { REQUEST_KINDS } from "../world/request-kinds.ts";
 
@@ -54,7 +54,10 @@ export function parsePlan(text: string): Plan {
   need(isTime(plan["writeEveryMs"]) && plan["writeEveryMs"] >= 1, "writeEveryMs has to be 1 or more");
   for (const [index, kind] of listOf(plan, "kinds").entries()) checkKind(kind, `kinds[${index}]`);
   for (const [index, { run }] of listOf(plan, "programs").entries()) {
-    need(typeof run === "string", `programs[${index}].run has to be a string`);
+    need(
+      PROGRAMS.some((name) => name === run),
+      `programs[${index}].run has to be one of ${PROGRAMS.join(", ")}`,
+    );
   }
   const actions = listOf(plan, "actions");
   for (const [index, action] of actions.entries()) {
