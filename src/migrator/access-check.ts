@@ -4,6 +4,7 @@ import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
+import { isForbidden } from "../kube/failure.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** What a run on a CRD does to the cluster besides rewriting objects. */
@@ -54,6 +55,36 @@ export async function assertAccess(
   }
   if (denied.length > 0) {
     const missing = denied.map(describeAccess).join(", ");
-    throw new KsvmError("Forbidden", `Cannot migrate "${name}": this user may not ${missing}; nothing was changed`);
+    const remedy = `ksvm rbac ${name} prints the roles that it needs`;
+    const text = `Cannot migrate "${name}": this user may not ${missing}; nothing was changed; ${remedy}`;
+    throw new KsvmError("Forbidden", text);
+  }
+}
+
+interface Beginning<T> {
+  readonly name: string;
+  /** What the run needs. */
+  readonly wanted: readonly Access[];
+  readonly work: () => Promise<T>;
+  /** Whether `work` got to what looks for missing rights itself. @default never */
+  readonly hasBegun?: () => boolean;
+}
+
+/**
+ * Does what a run begins with, before it knows enough for {@link assertAccess}. Where that is forbidden, the user learns of
+ * everything that is, and not of one right after the other.
+ * @throws {KsvmError} Forbidden, naming everything of `wanted` that is missing; what `work` throws.
+ */
+export async function namingAllMissing<T>(
+  context: RunContext,
+  { name, wanted, work, hasBegun = () => false }: Beginning<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!hasBegun() && isForbidden(error)) {
+      await assertAccess(context, name, wanted);
+    }
+    throw error;
   }
 }

@@ -1,7 +1,8 @@
 import { messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "../in-tree/in-tree-guard.ts";
-import { migrate } from "./migrate.ts";
+import { namingAllMissing } from "./access-check.ts";
+import { migrate, neededBy } from "./migrate.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 
@@ -60,11 +61,19 @@ export async function besideInTree<T>(
 export async function migrateBesideInTree(context: RunContext, name: string, waitMs: number): Promise<MigrationResult> {
   const { clock, emit, signal } = context;
   let since: number | undefined;
+  let hasBegun = false;
   for (;;) {
     try {
-      return await besideInTree(context, name, (running) => {
-        since = undefined;
-        return migrate({ ...context, signal: running }, name);
+      return await namingAllMissing(context, {
+        name,
+        wanted: neededBy(context, name),
+        hasBegun: () => hasBegun,
+        work: () =>
+          besideInTree(context, name, (running) => {
+            since = undefined;
+            hasBegun = true;
+            return migrate({ ...context, signal: running }, name);
+          }),
       });
     } catch (error) {
       const isFirst = since === undefined;

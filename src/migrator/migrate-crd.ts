@@ -1,16 +1,17 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
-import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
+import { accessForFreeze, accessForRewrite, assertAccess, namingAllMissing } from "./access-check.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
-import type { GuardedCrd } from "../freeze/guard.ts";
+import type { GuardedCrd, GuardIdentity } from "../freeze/guard.ts";
 import { chooseGuard } from "../freeze/guard-install.ts";
 import { hasLeftovers, removeLeftovers } from "../freeze/leftovers.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 import { deferRelease } from "../lease/run-lease.ts";
+import { accessNeededFor } from "./run-roles.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -30,7 +31,9 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   }
   const { guard: choice, leaseNamespace } = context.options;
   const { name: crdName } = crd.metadata;
-  const guarded: GuardedCrd = { crdName, guard: await chooseGuard(context, crdName, choice) };
+  const wanted = accessNeededFor(crdName, { guard: choice, leaseNamespace });
+  const work = (): Promise<GuardIdentity> => chooseGuard(context, crdName, choice);
+  const guarded: GuardedCrd = { crdName, guard: await namingAllMissing(context, { name: crdName, wanted, work }) };
   const access = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), leaseNamespace)];
   await assertAccess(context, crdName, access);
   const cleanup = new Cleanup(context);

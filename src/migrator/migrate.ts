@@ -1,6 +1,10 @@
-import { isClean } from "../api/crd.ts";
+import { type CustomResourceDefinition, isClean } from "../api/crd.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { findResource } from "../resources/served-resource.ts";
+import type { Access } from "../kube/access.ts";
+import { CRDS } from "../kube/resources.ts";
+import { namingAllMissing } from "./access-check.ts";
+import { accessNeededFor } from "./run-roles.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
@@ -18,7 +22,9 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   const { client, isPlaceWanted, options, signal } = context;
   // A group whose API server is down may be so for days: what others wait for is given up after some seconds.
   const retrier = context.retrier.with(isPlaceWanted === undefined ? {} : { isPlaceWanted });
-  const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
+  const work = (): Promise<CustomResourceDefinition | undefined> =>
+    retrier.run(() => findCrd(client, name, { signal }), signal);
+  const crd = await namingAllMissing(context, { name, wanted: neededBy(context, name), work });
   if (crd === undefined) {
     const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
@@ -30,4 +36,13 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   return options.crdMode === "rewrite"
     ? migrateBuiltIn(context, resource(), crd.metadata.name)
     : migrateCrd(context, crd);
+}
+
+/** What a run on the resource of this name cannot do without. */
+export function neededBy({ options }: RunContext, name: string): readonly Access[] {
+  const [resource = "", ...group] = name.split(".");
+  const tried = ["list", "patch"].map((verb) => ({ verb, resource: { group: group.join("."), resource } }));
+  return options.dryRun || options.crdMode === "rewrite"
+    ? [{ verb: "get", resource: CRDS, name }, ...tried]
+    : accessNeededFor(name, options);
 }

@@ -105,23 +105,32 @@ function isSweep({ resource, verb }: Access): boolean {
   return resource.resource.startsWith("validatingadmissionpolic") && (verb === "get" || verb === "delete");
 }
 
-function accessOfRun(
+/** What a run takes into account where it may read it. */
+function accessOfRun(name: string, options: Pick<RunRoleOptions, "guard" | "leaseNamespace">): readonly Access[] {
+  const inTree: Access = { verb: "list", resource: { group: IN_TREE_GROUP, resource: "storageversionmigrations" } };
+  const needed = accessNeededFor(name, options);
+  if (isCustom(name)) {
+    return [...needed, inTree];
+  }
+  const { group, resource } = resourceOf(name);
+  const storageVersion = `${group === "" ? "core" : group}.${resource}`;
+  return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, inTree];
+}
+
+/** What a run on a resource cannot do without, by its name alone: which guard there is may not be known. */
+export function accessNeededFor(
   name: string,
   { guard, leaseNamespace }: Pick<RunRoleOptions, "guard" | "leaseNamespace">,
 ): readonly Access[] {
-  const resource = resourceOf(name);
   // Beside what it checks: whether another run on this resource lives.
   const lease: Access = { verb: "list", resource: LEASES, namespace: leaseNamespace, name: leaseNameOf(name) };
-  const rewrite = [...accessForRewrite(resource, leaseNamespace), lease];
-  const inTree: Access = { verb: "list", resource: { group: IN_TREE_GROUP, resource: "storageversionmigrations" } };
+  const rewrite = [...accessForRewrite(resourceOf(name), leaseNamespace), lease];
   if (isCustom(name)) {
-    return [...rewrite, ...guardsOf(name, guard).flatMap(accessForFreeze), ...accessToWebhook(guard), inTree];
+    return [...rewrite, ...guardsOf(name, guard).flatMap(accessForFreeze), ...accessToWebhook(guard)];
   }
-  const { group } = resource;
-  const storageVersion = `${group === "" ? "core" : group}.${resource.resource}`;
   // A name with a dot may be that of a CRD, until it was looked up.
   const crd: readonly Access[] = name.includes(".") ? [{ verb: "get", resource: CRDS, name }] : [];
-  return [...rewrite, ...crd, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, inTree];
+  return [...rewrite, ...crd];
 }
 
 function guardsOf(crdName: string, guard: GuardChoice): readonly GuardedCrd[] {

@@ -14,7 +14,7 @@ const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
 const WATCH_FOR_MS = 30_000;
 
 const cluster = await Cluster.start(t, {
-  users: [{ name: "lister" }, { name: "limited" }, { name: "blind" }],
+  users: [{ name: "lister" }, { name: "limited" }, { name: "blind" }, { name: "stranger" }, { name: "beginner" }],
   featureGates: { StorageVersionAPI: true, APIServerIdentity: true },
   runtimeConfig: { "internal.apiserver.k8s.io/v1alpha1": true },
 });
@@ -145,4 +145,41 @@ await t.test("without the right to /metrics a run of a built-in resource says wh
   const seeing = await cluster.migrate(["serviceaccounts"]);
   t.equal(seeing.code, 0, seeing.stderr);
   t.notMatch(seeing.stdout, "Cannot prove", "negative control: who may get /metrics is not warned");
+});
+
+/** All that a run on a CRD needs where the webhook is not installed; docs/user-guide.md has the same. */
+function neededFor({ name }: TestKind): readonly string[] {
+  const crds = "customresourcedefinitions.apiextensions.k8s.io";
+  const policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(
+    (resource) => `${resource}.admissionregistration.k8s.io`,
+  );
+  const leases = 'leases.coordination.k8s.io in namespace "kube-system"';
+  return [
+    ...["get", "list", "watch", "patch"].map((verb) => `${verb} ${crds}`),
+    `patch ${crds}/status`,
+    ...policies.flatMap((resource) => ["get", "create", "patch", "delete"].map((verb) => `${verb} ${resource}`)),
+    "get validatingwebhookconfigurations.admissionregistration.k8s.io",
+    ...["get", "list", "create", "patch", "delete"].map((verb) => `${verb} ${leases}`),
+    ...["list", "patch"].map((verb) => `${verb} ${name}`),
+  ];
+}
+
+await t.test("a user who may do nothing, or only see the CRD, learns of every missing right at once", async (t) => {
+  const kind = new TestKind("strange");
+  await cluster.createStale(kind, 3);
+  const before = await cluster.crd(kind);
+  const seeing = [{ apiGroups: [CRDS.group], resources: [CRDS.resource], verbs: ["get", "list", "watch"] }];
+  await grant("beginner", seeing);
+  const lacking = async (user: string): Promise<readonly string[]> => {
+    const run = await cluster.migrate([kind.name, "--kubeconfig", cluster.controlPlane.kubeconfigFor(user)]);
+    t.equal(run.code, 1);
+    t.equal(run.stderr.trim().split("\n").length, 1, "one line");
+    t.match(run.stderr, `; nothing was changed; ksvm rbac ${kind.name} prints the roles that it needs [Forbidden]\n`);
+    return (/this user may not ([^;]*);/.exec(run.stderr)?.[1] ?? "").split(", ");
+  };
+  const all = neededFor(kind);
+  t.same((await lacking("stranger")).toSorted(), [...all].toSorted());
+  const allButSeeing = all.filter((right) => !/^(get|list|watch) customresourcedefinitions/.test(right));
+  t.same((await lacking("beginner")).toSorted(), allButSeeing.toSorted());
+  t.equal((await cluster.crd(kind)).metadata.resourceVersion, before.metadata.resourceVersion);
 });
