@@ -144,7 +144,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
       ? (["kube-controller-manager"] as const)
       : [];
     const kubectl = files.some((file) =>
-      /deploy|kubectl|installed-system|delete-installation|rbac|separate-webhook/.test(file),
+      /deploy|kubectl|installed-system|delete-installation|rbac|separate-webhook|secret-upgrade/.test(file),
     )
       ? (["kubectl"] as const)
       : [];

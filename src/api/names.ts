@@ -19,7 +19,10 @@ export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
 /** Name of the Service that API servers call the webhook by, unless a flag names another one. */
 export const WEBHOOK_SERVICE = "ksvm-webhook";
 
-/** Name of the Secret with the certificates of the webhook, unless a flag names another one. */
+/** Name of the Secret in which ksvm keeps the certificates of the webhook, unless a flag names another one. */
+export const CERTIFICATE_SECRET = "ksvm-webhook-certificates";
+
+/** Name of the Secret that another program fills (deploy/overlays), and in which earlier versions kept the certificates. */
 export const WEBHOOK_SECRET = "ksvm-webhook-tls";
 
 /**

@@ -15,6 +15,8 @@ export const DEFAULT_FOLLOW_TIMEOUT_MS = 300_000;
 export interface CertificateSettings extends IssueOptions, RotationTiming {
   /** Name of the Secret, in the namespace of the Service. */
   readonly secret: string;
+  /** Name of a Secret of an earlier version, whose certificates are taken over while `secret` has none. @default none */
+  readonly takeOverFrom?: string | undefined;
   /** Name of the ValidatingWebhookConfiguration. */
   readonly webhookConfiguration: string;
   /** Milliseconds that API servers and replicas may take to follow, where they are waited for. */

@@ -23,6 +23,7 @@ import {
   SWITCHED_ANNOTATION,
 } from "./secret-contents.ts";
 import { readSecret, type SecretChange, writeSecret } from "./secret-store.ts";
+import { readEarlier, usable } from "./take-over.ts";
 import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
 
 /** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
@@ -81,8 +82,10 @@ export class RotationTurns {
     // In this order: see publishBundle().
     const configuration = await findConfiguration(client, settings.webhookConfiguration, signal);
     const { secret, serverTime, clockSkewMs } = await this.#readSecret();
-    const read = secret && contentsOf(secret);
-    const contents = read?.bundle.length === 0 && read.serving === undefined ? undefined : read;
+    const contents = secret && usable(contentsOf(secret));
+    if (contents === undefined && (await this.#takeOver(secret))) {
+      return this.#read();
+    }
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents);
     const waitNow = this.#timeSinceNoted(contents, serverTime);
@@ -95,6 +98,22 @@ export class RotationTurns {
     const { secret, serverTime } = await readSecret(client, this.#secretRef, signal);
     const localNow = clock.now();
     return { secret, serverTime: serverTime ?? localNow, clockSkewMs: localNow - (serverTime ?? localNow) };
+  }
+
+  /** Writes what an earlier version kept in another Secret. @returns whether there was something */
+  async #takeOver(secret: SecretObject | undefined): Promise<boolean> {
+    const { client, settings, signal } = this.#options;
+    if (settings.takeOverFrom === undefined) {
+      return false;
+    }
+    const { namespace, takeOverFrom: name } = settings;
+    const change = await readEarlier(client, { namespace, name }, signal);
+    if (change === undefined) {
+      return false;
+    }
+    await writeSecret(client, this.#secretRef, { before: secret, change }, signal);
+    this.#tell(`took over the certificates of Secret "${namespace}/${name}"`);
+    return true;
   }
 
   /**

@@ -13,8 +13,12 @@ export interface SecretObject extends KubeObject {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-/** The type of the Secret, with the keys that Kubernetes gives it and cert-manager fills, and those of our own. */
-export const SECRET_TYPE = "kubernetes.io/tls";
+/** The type of a Secret that is created: one that may be empty, so that the manifests can hold it. */
+export const SECRET_TYPE = "Opaque";
+/** Types that are kept as they are: earlier versions created the second one. */
+const KNOWN_TYPES: readonly (string | undefined)[] = [SECRET_TYPE, "kubernetes.io/tls"];
+
+/** The keys: those of `kubernetes.io/tls`, which cert-manager fills as well, and those of our own. */
 export const KEYS = {
   certificate: "tls.crt",
   key: "tls.key",
@@ -101,17 +105,22 @@ export function decoded({ data }: SecretObject, key: string): string {
   return Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
 }
 
+/** Whether ksvm filled the Secret. */
+export function isKeptByUs({ metadata }: SecretObject): boolean {
+  return metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY;
+}
+
 function assertOurs(secret: SecretObject): void {
   const { metadata, type } = secret;
   const name = `Secret "${metadata.namespace}/${metadata.name}"`;
-  if (type !== SECRET_TYPE) {
+  if (!KNOWN_TYPES.includes(type)) {
     throw new KsvmError(
       "CertificateSecretUnusable",
-      `Cannot keep certificates in ${name}: its type is ${type ?? "missing"} and must be ${SECRET_TYPE}; delete it or name another`,
+      `Cannot keep certificates in ${name}: its type is ${type ?? "missing"} and must be ${KNOWN_TYPES.join(" or ")}; delete it or name another`,
     );
   }
   const isEmpty = Object.values(KEYS).every((key) => decoded(secret, key).trim() === "");
-  if (!isEmpty && metadata.labels?.[MANAGED_BY_LABEL] !== MANAGED_BY) {
+  if (!isEmpty && !isKeptByUs(secret)) {
     throw new KsvmError(
       "CertificateSecretUnusable",
       `Cannot keep certificates in ${name}: another owner filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); delete it or name another`,

@@ -6,7 +6,7 @@ import type { ServerClock } from "../kube/server-clock.ts";
 import { watchObject } from "../kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
-import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
+import { decoded, isKeptByUs, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
 
 /** Options of {@link SecretSource}. */
@@ -14,6 +14,8 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly client: ApiClient;
   /** The Secret of `ksvm certs`, or one that cert-manager fills. */
   readonly ref: SecretRef;
+  /** A Secret of an earlier version, which is served while the other has no pair. @default none */
+  readonly takeOverFrom?: SecretRef | undefined;
   /** @default the clock of this machine */
   readonly clock?: Clock;
   /** Milliseconds between two looks beside the watch. @default {@link RESYNC_MS} */
@@ -42,6 +44,8 @@ export class SecretSource implements CertificateSource {
   readonly #clock: Clock;
   readonly #failures: FailureLog;
   readonly #newest = new NewestSeen();
+  /** Whether the Secret itself had a pair, ever. */
+  #hasPair = false;
 
   constructor(options: SecretSourceOptions) {
     this.#options = options;
@@ -93,6 +97,19 @@ export class SecretSource implements CertificateSource {
     if (secret !== undefined) {
       this.#take(secret, sentAfter);
     }
+    await this.#lookAtOld(signal);
+  }
+
+  /** Until the leader takes it over: it may be one of an earlier version, and wait for this replica to become ready. */
+  async #lookAtOld(signal: AbortSignal): Promise<void> {
+    const { client, takeOverFrom } = this.#options;
+    if (takeOverFrom === undefined || this.#hasPair) {
+      return;
+    }
+    const { secret } = await readSecret(client, takeOverFrom, signal);
+    if (secret !== undefined && isKeptByUs(secret) && !this.#hasPair) {
+      this.#serve(secret);
+    }
   }
 
   /** @param sentAfter as in {@link NewestSeen.take} */
@@ -101,11 +118,19 @@ export class SecretSource implements CertificateSource {
     if (!this.#newest.take(secret.metadata.resourceVersion, sentAfter)) {
       return;
     }
+    const hasPair = this.#serve(secret);
+    this.#hasPair ||= hasPair;
+  }
+
+  /** @returns whether it has a pair */
+  #serve(secret: SecretObject): boolean {
     this.#options.onSecret?.(secret);
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.
-    if (certPem !== "" || keyPem !== "") {
-      this.#options.certificate.offer({ certPem, keyPem });
+    if (certPem === "" && keyPem === "") {
+      return false;
     }
+    this.#options.certificate.offer({ certPem, keyPem });
+    return true;
   }
 }

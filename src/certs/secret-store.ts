@@ -67,7 +67,8 @@ function changed(ref: SecretRef, before: SecretObject | undefined, { data, annot
   return {
     apiVersion: "v1",
     kind: "Secret",
-    type: SECRET_TYPE,
+    // It never changes.
+    type: before?.type ?? SECRET_TYPE,
     metadata: {
       ...metadata,
       labels: { ...old?.labels, [MANAGED_BY_LABEL]: MANAGED_BY },

@@ -39,7 +39,7 @@ export interface WebhookSettings {
 export interface ServingSettings {
   readonly webhook: WebhookSettings;
   /** Where the Secret is, and the names that API servers call. */
-  readonly certificates: Pick<CertificateSettings, "namespace" | "secret" | "service">;
+  readonly certificates: Pick<CertificateSettings, "namespace" | "secret" | "service" | "takeOverFrom">;
   /** The address of /livez, /readyz and /metrics. */
   readonly health: { readonly host: string; readonly port: number };
 }

@@ -119,9 +119,11 @@ export class WebhookPart {
       const [certFile, keyFile] = [join(webhook.certDir, "tls.crt"), join(webhook.certDir, "tls.key")];
       return new FileSource({ ...shared, certFile, keyFile, serverClock: this.#serverClock });
     }
-    const ref = { namespace: certificates.namespace, name: certificates.secret };
+    const { namespace, takeOverFrom: old } = certificates;
+    const ref = { namespace, name: certificates.secret };
+    const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
     const onSecret = (secret: SecretObject): void => this.#publish(caBundleOf(secret));
-    return new SecretSource({ ...shared, client, ref, serverClock: this.#serverClock, onSecret });
+    return new SecretSource({ ...shared, client, ref, takeOverFrom, serverClock: this.#serverClock, onSecret });
   }
 
   #publish(caBundle: string | undefined): void {

@@ -125,3 +125,45 @@ await tap.test(
     await ended;
   },
 );
+
+await tap.test(
+  "SecretSource serves the pair of an earlier version until the Secret has one, and never after that",
+  async (t) => {
+    const labels = { "app.kubernetes.io/managed-by": "ksvm" };
+    const ofOther = { ...secretWith(second, "7"), metadata: { namespace: "ns", name: "old", resourceVersion: "7" } };
+    const ofOld = { ...ofOther, metadata: { ...ofOther.metadata, labels } };
+    let old: object = ofOther;
+    let own: object = { metadata: { ...ref, resourceVersion: "3" } };
+    const asked: string[] = [];
+    const server = await startServer(t, ({ path, query }, response) => {
+      if (query.has("watch")) return response.flushHeaders();
+      asked.push(path);
+      return sendJson(response, 200, path.endsWith("/old") ? old : own);
+    });
+    const certificate = new ServingCertificate();
+    const abort = new AbortController();
+    const source = new SecretSource({
+      certificate,
+      logger: pino({ level: "silent" }),
+      client: new ApiClient(server.transport()),
+      ref,
+      takeOverFrom: { namespace: "ns", name: "old" },
+      resyncMs: 20,
+    });
+    const ended = source.run(abort.signal);
+    const times = (name: string): number => asked.filter((path) => path.endsWith(`/${name}`)).length;
+    await until(() => times("old") >= 3);
+    t.equal(certificate.current, undefined, "another program filled it");
+    old = ofOld;
+    await until(() => certificate.current?.certPem === second.certPem);
+    own = secretWith(first, "9");
+    await until(() => certificate.current?.certPem === first.certPem);
+    const before = times("old");
+    own = { metadata: { ...ref, resourceVersion: "10" } };
+    await until(() => times("tls") >= asked.length / 2 && times("tls") > before + 10);
+    t.equal(times("old"), before, "not even where the Secret is emptied");
+    t.equal(certificate.current?.certPem, first.certPem);
+    abort.abort();
+    await ended;
+  },
+);

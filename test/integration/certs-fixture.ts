@@ -20,7 +20,7 @@ import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.
 import { type Cluster, eventually } from "./cluster.ts";
 
 export const NAMESPACE = "ksvm-certs";
-export const SECRET = "ksvm-webhook-tls";
+export const SECRET = "ksvm-webhook-certificates";
 const HOUR_MS = 3_600_000;
 const SILENT = pino({ level: "silent" });
 

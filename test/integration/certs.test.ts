@@ -54,7 +54,7 @@ await t.test("F29: three processes that start at once on an empty Secret end wit
   for (const { code, stderr } of ends) t.equal(code, 0, stderr);
   t.equal(ends.filter(({ stdout }) => stdout.includes("created a CA")).length, 1, "one of them created it");
   const secret = await readTheSecret(cluster);
-  t.equal(secret.type, "kubernetes.io/tls");
+  t.equal(secret.type, "Opaque");
   const [ca, ...more] = casOf(secret);
   t.same(more, []);
   t.ok(ca !== undefined && new X509Certificate(decoded(secret, "tls.crt")).verify(ca.publicKey));
@@ -118,9 +118,12 @@ await t.test("a Secret of another owner is refused in one line and left alone", 
   const data = { "tls.crt": "YQ==", "tls.key": "YQ==" };
   const base = { apiVersion: "v1", kind: "Secret" };
   const foreign = { ...base, type: "kubernetes.io/tls", metadata: { namespace: NAMESPACE, name: "foreign" }, data };
-  const opaque = { ...base, type: "Opaque", metadata: { namespace: NAMESPACE, name: "opaque" } };
-  const words = { foreign: /another owner filled it/, opaque: /its type is Opaque and must be kubernetes.io\/tls/ };
-  for (const secret of [foreign, opaque]) {
+  const typed = { ...base, type: "example.com/own", metadata: { namespace: NAMESPACE, name: "typed" } };
+  const words = {
+    foreign: /another owner filled it/,
+    typed: /its type is example.com\/own and must be Opaque or kubernetes.io\/tls/,
+  };
+  for (const secret of [foreign, typed]) {
     const { name } = secret.metadata;
     const { uid } = (await api.create<SecretObject>(SECRETS, secret)).metadata;
     const { code, stdout, stderr } = await certs("ensure", [], { secret: name });

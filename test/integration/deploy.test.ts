@@ -156,8 +156,11 @@ for (const account of ["storage-migrator-certificates", "storage-migrator"]) {
   await t.test(`the certificate job runs with the rights of ${account}`, async (t) => {
     const args = (await podTemplates())["install"]?.spec.containers[0]?.args ?? [];
     const kubeconfig = await startAsServiceAccount(cluster, account);
-    const ref = { namespace: NAMESPACE, name: "ksvm-webhook-tls" };
+    const ref = { namespace: NAMESPACE, name: "ksvm-webhook-certificates" };
     await api.delete(SECRETS, ref);
+    const missing = await cluster.ksvm([...args, "--kubeconfig", kubeconfig]);
+    t.match(missing, { code: 1, stderr: /cannot create resource "secrets"/ }, "it may not create Secrets");
+    await applyBase(cluster);
     const run = await cluster.ksvm([...args, "--kubeconfig", kubeconfig]);
     t.equal(run.code, 0, run.stderr);
     const secret = await api.get<{ data: Record<string, string> }>(SECRETS, ref);
@@ -269,6 +272,7 @@ await t.test(
 
 await t.test("the controller may do nothing that it does not need", async (t) => {
   const tooMuch: readonly Access[] = [
+    { verb: "create", resource: SECRETS, namespace: NAMESPACE },
     { verb: "create", resource: SECRETS, namespace: "default" },
     { verb: "update", resource: SECRETS, namespace: NAMESPACE, name: "another" },
     { verb: "delete", resource: SECRETS, namespace: NAMESPACE },
@@ -288,24 +292,28 @@ await t.test("the controller may do nothing that it does not need", async (t) =>
   ];
   t.same(await allowedOf("storage-migrator", tooMuch), []);
   const needed: readonly Access[] = [
-    ...["get", "watch"].map((verb) => ({ verb, resource: SECRETS, namespace: NAMESPACE, name: "ksvm-webhook-tls" })),
+    ...["get", "watch"].map((verb) => ({
+      verb,
+      resource: SECRETS,
+      namespace: NAMESPACE,
+      name: "ksvm-webhook-certificates",
+    })),
     ...["get", "create", "patch", "update"].map((verb) => ({ verb, resource: LEASES, namespace: NAMESPACE })),
     ...["watch", "create", "delete"].map((verb) => ({ verb, resource: MIGRATIONS })),
     { verb: "patch", resource: MIGRATIONS, subresource: "status" },
     ...["watch", "create", "patch"].map((verb) => ({ verb, resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME })),
     ...["watch", "create", "patch"].map((verb) => ({ verb, resource: POLICIES, name: WARN_POLICY_NAME })),
-    { verb: "update", resource: SECRETS, namespace: NAMESPACE, name: "ksvm-webhook-tls" },
+    { verb: "update", resource: SECRETS, namespace: NAMESPACE, name: "ksvm-webhook-certificates" },
     { verb: "create", resource: { group: "", resource: "events" }, namespace: "default" },
   ];
   t.same(await allowedOf("storage-migrator", needed), needed.map(describeAccess));
 });
 
 await t.test("the certificate job may write one Secret and one caBundle", async (t) => {
-  const named = { namespace: NAMESPACE, name: "ksvm-webhook-tls" };
+  const named = { namespace: NAMESPACE, name: "ksvm-webhook-certificates" };
   const needed: readonly Access[] = [
     { verb: "get", resource: SECRETS, ...named },
     { verb: "update", resource: SECRETS, ...named },
-    { verb: "create", resource: SECRETS, namespace: NAMESPACE },
     { verb: "patch", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME },
     { verb: "list", resource: LEASES, namespace: "kube-system" },
     { verb: "list", resource: { group: "discovery.k8s.io", resource: "endpointslices" }, namespace: "default" },
@@ -314,7 +322,7 @@ await t.test("the certificate job may write one Secret and one caBundle", async 
   const tooMuch: readonly Access[] = [
     { verb: "get", resource: SECRETS, namespace: NAMESPACE, name: "another" },
     { verb: "list", resource: SECRETS, namespace: NAMESPACE },
-    { verb: "create", resource: SECRETS, namespace: "default" },
+    { verb: "create", resource: SECRETS, namespace: NAMESPACE },
     { verb: "patch", resource: WEBHOOK_CONFIGURATIONS, name: "of-another-owner" },
     { verb: "patch", resource: CRDS },
     { verb: "list", resource: PODS },

@@ -92,7 +92,6 @@ await t.test(
       throw error;
     });
     t.same(await cluster.storedAs(kind), { v1: 10 });
-    await assertNoTraces(t, cluster, kind);
     t.match(
       await (await fetch(`http://127.0.0.1:${healthPort}/metrics`)).text(),
       /ksvm_webhook_reviews_total{[^}]*denied[^}]*} [1-9]/,
@@ -102,6 +101,7 @@ await t.test(
     webhook.signal("SIGTERM");
     t.equal(await controller.ended, 0, controller.log());
     t.equal((await webhook.ended).code, 0, webhook.stderr);
+    await assertNoTraces(t, cluster, kind);
     t.notMatch(webhook.stderr + controller.log(), /forbidden/i, "RBAC refused nothing");
   },
 );
@@ -115,7 +115,12 @@ await t.test(
   "the webhook of its own may read one Secret and keep its own configuration, and nothing else",
   async (t) => {
     const needed: readonly Access[] = [
-      ...["get", "watch"].map((verb) => ({ verb, resource: SECRETS, namespace: NAMESPACE, name: "ksvm-webhook-tls" })),
+      ...["get", "watch"].map((verb) => ({
+        verb,
+        resource: SECRETS,
+        namespace: NAMESPACE,
+        name: "ksvm-webhook-certificates",
+      })),
       ...["get", "watch", "create", "patch"].map((verb) => ({
         verb,
         resource: WEBHOOK_CONFIGURATIONS,
@@ -131,7 +136,7 @@ await t.test(
         verb,
         resource: SECRETS,
         namespace: NAMESPACE,
-        name: "ksvm-webhook-tls",
+        name: "ksvm-webhook-certificates",
       })),
       ...["get", "create"].map((verb) => ({ verb, resource: LEASES, namespace: NAMESPACE })),
       { verb: "delete", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME },

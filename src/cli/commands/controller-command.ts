@@ -12,6 +12,7 @@ import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { webhookSettingsOf } from "./webhook-command.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
+import { takeOverFrom } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -59,6 +60,7 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
       extraNames: namesOf(flags),
       apiServerDwellMs: flags.apiserverDwellMs,
       secret: flags.certSecret,
+      takeOverFrom: takeOverFrom(flags.certSecret),
       webhookConfiguration: WEBHOOK_NAME,
       timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },

@@ -9,7 +9,7 @@ import { SeenServers } from "../../apiservers/seen-servers.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
-import { ISSUE_FLAGS, SECRET_FLAGS } from "../flags/certificate-flags.ts";
+import { ISSUE_FLAGS, SECRET_FLAGS, takeOverFrom } from "../flags/certificate-flags.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import type { GLOBAL_FLAGS } from "../flags/global-flags.ts";
 import { duration } from "../flags/kinds.ts";
@@ -65,7 +65,7 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
   });
   try {
     const result = await ensureCertificates({
-      settings: { ...flags, apiServerDwellMs: flags.apiserverDwellMs },
+      settings: { ...flags, takeOverFrom: takeOverFrom(flags.secret), apiServerDwellMs: flags.apiserverDwellMs },
       client: connection.client,
       findApiServers: (signal) => finder.find(signal),
       clock: systemClock,

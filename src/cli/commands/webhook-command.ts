@@ -3,6 +3,7 @@ import { observeRequests } from "../../controller/observe-requests.ts";
 import { serveWebhook } from "../../controller/serve-webhook.ts";
 import type { WebhookSettings } from "../../controller/settings.ts";
 import { Metrics } from "../../observability/metrics.ts";
+import { takeOverFrom } from "../flags/certificate-flags.ts";
 import { WEBHOOK_COMMAND_FLAGS } from "../flags/controller-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
@@ -27,7 +28,7 @@ export const WEBHOOK_COMMAND = defineCommand({
     try {
       const settings = {
         webhook: webhookSettingsOf(flags),
-        certificates: { namespace, secret, service },
+        certificates: { namespace, secret, service, takeOverFrom: takeOverFrom(secret) },
         health: { host, port },
       };
       await serveWebhook({ ...connection, clock: systemClock, logger, metrics, settings, signal: io.signal });

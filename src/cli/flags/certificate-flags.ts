@@ -1,5 +1,5 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
-import { WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../api/names.ts";
+import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../api/names.ts";
 import {
   DEFAULT_APISERVER_DWELL_MS,
   DEFAULT_RENEW_BEFORE,
@@ -29,7 +29,11 @@ export const SECRET_FLAGS = {
     default: SYSTEM_NAMESPACE,
     help: "namespace of the Secret and the Service",
   }),
-  secret: value(anyText, { placeholder: "name", default: WEBHOOK_SECRET, help: "Secret that stores the certificates" }),
+  secret: value(anyText, {
+    placeholder: "name",
+    default: CERTIFICATE_SECRET,
+    help: "Secret that stores the certificates",
+  }),
   "webhook-configuration": value(anyText, {
     placeholder: "name",
     default: WEBHOOK_NAME,
@@ -72,3 +76,8 @@ export const ISSUE_FLAGS = {
     help: "comma-separated list with the HOST:PORT of each replica; if not set, the EndpointSlices of the Service",
   }),
 } satisfies FlagTable;
+
+/** The Secret of an earlier version, whose certificates are taken over; only where the default name says that it is an upgrade. */
+export function takeOverFrom(secret: string): string | undefined {
+  return secret === CERTIFICATE_SECRET ? WEBHOOK_SECRET : undefined;
+}

@@ -1,5 +1,5 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
-import { WEBHOOK_SECRET } from "../../api/names.ts";
+import { CERTIFICATE_SECRET } from "../../api/names.ts";
 import { CERTIFICATE_SOURCES, CONTROLLER_DEFAULTS, MAX_CONCURRENT_MIGRATIONS } from "../../controller/settings.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/heartbeat-limit.ts";
 import { DEFAULT_DRAIN_MS } from "../../webhook/server.ts";
@@ -71,7 +71,7 @@ const WEBHOOK_FLAGS = {
   }),
   "cert-secret": value(anyText, {
     placeholder: "name",
-    default: WEBHOOK_SECRET,
+    default: CERTIFICATE_SECRET,
     help: "Secret that stores the certificates, with --certificates=own",
   }),
   "cert-dir": value(anyText, {
