@@ -2,10 +2,8 @@ import type { X509Certificate } from "node:crypto";
 import { WEBHOOK_NAME } from "../api/names.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { CA_BUNDLE_FIELD_MANAGER } from "../webhook/bundle-ownership.ts";
 import { certificatesIn, decoded, KEYS, type SecretObject } from "./secret-contents.ts";
-
-/** The field manager of the caBundle, and of nothing else. */
-export const CA_BUNDLE_FIELD_MANAGER = "ksvm-certs";
 
 /** A ValidatingWebhookConfiguration, as far as certificates go. */
 export interface BundleHolder extends KubeObject {

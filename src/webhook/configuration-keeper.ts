@@ -3,6 +3,7 @@ import { WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { isBundleOwned, partsOf } from "./bundle-ownership.ts";
 import { ObjectKeeper, type WantedObject } from "./object-keeper.ts";
 import { WARN_POLICY_NAME, warnPolicy } from "./warn-policy.ts";
 import type { WebhookConfiguration } from "./webhook-configuration.ts";
@@ -43,6 +44,8 @@ export class ConfigurationKeeper {
         name: WEBHOOK_NAME,
         wanted,
         freshen,
+        parts: partsOf,
+        isOwned: isBundleOwned,
         replacement: webhooksOf,
         onRead: onConfiguration,
       }),
@@ -75,7 +78,7 @@ interface LiveWebhook {
   readonly clientConfig?: { readonly caBundle?: string };
 }
 
-/** The webhooks as they are wanted, with the `caBundle` that is there if another client owns that field. */
+/** The webhooks as they are wanted, with the `caBundle` that is there: this write is not that of its owner. */
 function webhooksOf(live: KubeObject, wanted: WantedObject): object {
   const liveWebhooks = (live as { webhooks?: readonly LiveWebhook[] }).webhooks ?? [];
   const { webhooks } = wanted as unknown as WebhookConfiguration;
@@ -84,7 +87,7 @@ function webhooksOf(live: KubeObject, wanted: WantedObject): object {
       const { clientConfig } = webhook as { clientConfig: object };
       const liveConfig = liveWebhooks.find(({ name }) => name === webhook["name"])?.clientConfig;
       const caBundle = liveConfig?.caBundle === undefined ? {} : { caBundle: liveConfig.caBundle };
-      return { ...webhook, clientConfig: { ...caBundle, ...clientConfig } };
+      return { ...webhook, clientConfig: { ...clientConfig, ...caBundle } };
     }),
   };
 }

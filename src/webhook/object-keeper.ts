@@ -14,6 +14,12 @@ export const KEEPER_FIELD_MANAGER = "ksvm-webhook-configuration";
 /** An object that is kept: a name, and the fields that are wanted. */
 export type WantedObject = KubeObject & { readonly metadata: { readonly name: string } };
 
+/** Fields that one manager applies. */
+export interface AppliedPart {
+  readonly fieldManager: string;
+  readonly fields: WantedObject;
+}
+
 /** What an {@link ObjectKeeper} needs. */
 export interface ObjectKeeperOptions {
   readonly client: ApiClient;
@@ -28,6 +34,10 @@ export interface ObjectKeeperOptions {
    * written for now. @default what is wanted never changes
    */
   readonly freshen?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** What is applied, one after the other, over what is there. @default all that is wanted, as {@link KEEPER_FIELD_MANAGER} */
+  readonly parts?: (wanted: WantedObject, live: KubeObject | undefined) => readonly AppliedPart[];
+  /** Whether the fields of an object that is as wanted have the managers that they are to have. @default they have */
+  readonly isOwned?: (live: KubeObject, wanted: WantedObject) => boolean;
   /** The body of a merge patch that takes out of the live object what was added to it. */
   readonly replacement: (live: KubeObject, wanted: WantedObject) => object;
   /** Told of the object whenever it was read, `undefined` where there is none. @default none */
@@ -112,7 +122,12 @@ export class ObjectKeeper {
   }
 
   #isRight(event: { readonly type: string; readonly object: KubeObject }, wanted: WantedObject): boolean {
-    return event.type !== "DELETED" && isAsWanted(event.object, wanted);
+    return event.type !== "DELETED" && this.#isKept(event.object, wanted);
+  }
+
+  #isKept(live: KubeObject | undefined, wanted: WantedObject): boolean {
+    const { isOwned } = this.#options;
+    return live !== undefined && isAsWanted(live, wanted) && (isOwned?.(live, wanted) ?? true);
   }
 
   /** A write of another client in between is looked at again: what it wrote may be as it is wanted. */
@@ -132,13 +147,13 @@ export class ObjectKeeper {
     const found = await client.find<KubeObject>(resource, { name }, { signal });
     onRead?.(found);
     const known = this.#options.wanted();
-    if (known === undefined || isAsWanted(found, known)) {
+    if (known === undefined || this.#isKept(found, known)) {
       return;
     }
     // In this order: what is wanted is then as new as what it is written over.
     await freshen?.(signal);
     const wanted = this.#options.wanted();
-    if (wanted === undefined || isAsWanted(found, wanted)) {
+    if (wanted === undefined || this.#isKept(found, wanted)) {
       return;
     }
     const applied = await this.#apply(wanted, found, signal);
@@ -151,20 +166,23 @@ export class ObjectKeeper {
 
   /** @returns what the object then is; with additions of others it may still not be as it is wanted */
   async #apply(wanted: WantedObject, found: KubeObject | undefined, signal: AbortSignal): Promise<KubeObject> {
-    const { client, resource, name } = this.#options;
-    const { resourceVersion, uid } = found?.metadata ?? {};
-    const body = found === undefined ? wanted : { ...wanted, metadata: { ...wanted.metadata, uid, resourceVersion } };
-    const patch = { type: APPLY_PATCH, body };
+    const { client, resource, name, parts = allAtOnce } = this.#options;
+    let live = found;
     try {
-      const options = { fieldManager: KEEPER_FIELD_MANAGER, force: true, signal };
-      return await client.patch<KubeObject>(resource, { name }, patch, options);
+      for (const { fieldManager, fields } of parts(wanted, found)) {
+        const { resourceVersion, uid } = live?.metadata ?? {};
+        const body =
+          live === undefined ? fields : { ...fields, metadata: { ...fields.metadata, uid, resourceVersion } };
+        const options = { fieldManager, force: true, signal };
+        live = await client.patch<KubeObject>(resource, { name }, { type: APPLY_PATCH, body }, options);
+      }
     } catch (error) {
       // What is wanted and what another client added can be invalid together, such as a url beside a service.
-      if (found === undefined || !(error instanceof ApiError) || error.status !== 422) {
+      if (live === undefined || !isInvalid(error)) {
         throw error;
       }
-      return found;
     }
+    return live ?? wanted;
   }
 
   /** Puts what is wanted in the place of what is there: server-side apply leaves alone what others added. */
@@ -195,4 +213,12 @@ export class ObjectKeeper {
       }
     }
   }
+}
+
+function isInvalid(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 422;
+}
+
+function allAtOnce(fields: WantedObject): readonly AppliedPart[] {
+  return [{ fieldManager: KEEPER_FIELD_MANAGER, fields }];
 }

@@ -1,6 +1,7 @@
 import { createServer } from "node:tls";
 import t from "tap";
-import { CA_BUNDLE_FIELD_MANAGER, caBundleOf, findConfiguration, publishBundle } from "../../src/certs/ca-bundle.ts";
+import { CA_BUNDLE_FIELD_MANAGER } from "../../src/webhook/bundle-ownership.ts";
+import { caBundleOf, findConfiguration, publishBundle } from "../../src/certs/ca-bundle.ts";
 import { writeSecret } from "../../src/certs/secret-store.ts";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import type { KubeObject } from "../../src/kube/client.ts";

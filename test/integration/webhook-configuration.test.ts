@@ -15,6 +15,7 @@ import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
+import { findConfiguration, publishBundle } from "../../src/certs/ca-bundle.ts";
 import { serverNameOf } from "../../src/certs/service-names.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { ConfigurationKeeper } from "../../src/webhook/configuration-keeper.ts";
@@ -199,8 +200,8 @@ await t.test("a replica that is behind does not put an old CA bundle in the plac
     await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
   });
   await eventually(isRight, "the configuration is there");
-  const [hook] = (await live())?.webhooks ?? [];
-  await change({ webhooks: [{ ...hook, clientConfig: { url, caBundle: newer } }] });
+  const configuration = await findConfiguration(api, WEBHOOK_NAME, stop.signal);
+  await publishBundle(api, configuration ?? { metadata: {} }, newer, stop.signal);
   const written = (await live())?.metadata.resourceVersion;
   await eventually(async () => known === newer, "it looks at the Secret before it writes");
   await sleep(1_000);

@@ -88,8 +88,8 @@ export const WEBHOOKS: readonly Mutation[] = [
       { file: KEEPER, from: "    await freshen?.(signal);\n", to: "    void freshen;\n" },
       {
         file: KEEPER,
-        from: "const body = found === undefined ? wanted : {",
-        to: "void uid; void resourceVersion; const body = found !== null ? wanted : {",
+        from: "live === undefined ? fields : {",
+        to: "(void uid, void resourceVersion, live !== null) ? fields : {",
       },
       {
         file: "certs/secret-source.ts",

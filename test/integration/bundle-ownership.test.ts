@@ -1,0 +1,176 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import pino from "pino";
+import t, { type Test } from "tap";
+import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { systemClock } from "../../src/clock.ts";
+import { WebhookPart } from "../../src/controller/webhook-part.ts";
+import { isConflict } from "../../src/kube/client.ts";
+import { APPLY_PATCH, objectPath, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { watchObject } from "../../src/kube/watch.ts";
+import { Loop } from "../../src/observability/loops.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
+import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { createNamespace, ensure, NAMESPACE, SECRET, SETTINGS } from "./certs-fixture.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { kubectlOf } from "./kubectl.ts";
+
+const cluster = await Cluster.start(t);
+const { api } = cluster;
+const kubectl = await kubectlOf(cluster);
+await createNamespace(api);
+const REF = { name: WEBHOOK_NAME };
+/** As in deploy/base: without a caBundle. */
+const MANIFEST = webhookConfigurationOf({
+  clientConfig: { service: { namespace: NAMESPACE, name: SETTINGS.service, path: VALIDATE_PATH, port: 443 } },
+});
+
+interface Live {
+  readonly metadata: {
+    readonly name: string;
+    readonly resourceVersion: string;
+    readonly managedFields: readonly ManagedFieldsEntry[];
+  };
+  readonly webhooks: readonly { readonly clientConfig: { readonly caBundle?: string } }[];
+}
+
+const live = (): Promise<Live> => api.get<Live>(WEBHOOK_CONFIGURATIONS, REF);
+const bundleOf = ({ webhooks }: Live): string => webhooks[0]?.clientConfig.caBundle ?? "";
+
+function ownersOf({ metadata }: Live): readonly string[] {
+  const owners = metadata.managedFields.filter(({ fieldsV1 }) => JSON.stringify(fieldsV1).includes('"f:caBundle"'));
+  return owners.map(({ manager = "" }) => manager);
+}
+
+/** What every replica runs. It ends with the test. */
+function startReplica(t: Test): WebhookPart {
+  const webhook = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
+  const part = new WebhookPart({
+    client: api,
+    clock: systemClock,
+    logger: pino({ level: "silent" }),
+    metrics: new Metrics(),
+    progressOf: () => undefined,
+    loops: { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) },
+    settings: { certificates: SETTINGS, webhook },
+  });
+  const stop = new AbortController();
+  const ended = part.run(stop.signal);
+  t.teardown(async () => {
+    stop.abort();
+    await ended;
+    await api.delete(WEBHOOK_CONFIGURATIONS, REF);
+    await api.delete(SECRETS, { namespace: NAMESPACE, name: SECRET });
+  });
+  return part;
+}
+
+const reconcilers: readonly [name: string, reconcile: () => Promise<unknown>][] = [
+  [
+    "server-side apply",
+    () => {
+      const options = { fieldManager: "gitops", force: true };
+      return api.patch(WEBHOOK_CONFIGURATIONS, REF, { type: APPLY_PATCH, body: MANIFEST }, options);
+    },
+  ],
+  ["client-side apply", () => kubectl(["apply", "-f", "-"], MANIFEST)],
+  [
+    // As Argo CD with ignoreDifferences, managedFieldsManagers and RespectIgnoreDifferences: what that manager owns stays.
+    "a replacement that leaves alone what ksvm-certs owns",
+    async () => {
+      const found = await live();
+      const { resourceVersion } = found.metadata;
+      const caBundle = ownersOf(found).includes("ksvm-certs") ? { caBundle: bundleOf(found) } : {};
+      const webhooks = MANIFEST.webhooks.map((webhook) => ({
+        ...webhook,
+        clientConfig: { ...(webhook["clientConfig"] as object), ...caBundle },
+      }));
+      const body = { ...MANIFEST, metadata: { ...MANIFEST.metadata, resourceVersion }, webhooks };
+      const path = objectPath(WEBHOOK_CONFIGURATIONS, REF);
+      await api.transport.request({ method: "PUT", path, body }).catch((error: unknown) => {
+        if (!isConflict(error)) throw error;
+      });
+    },
+  ],
+];
+
+for (const [name, reconcile] of reconcilers) {
+  await t.test(`the caBundle is never empty beside ${name} every second, also while it is rotated`, async (t) => {
+    await ensure(cluster);
+    const parts = [startReplica(t), startReplica(t)];
+    await eventually(async () => parts.every((part) => part.ready() === undefined), "both replicas are ready");
+    const stop = new AbortController();
+    const bundles: string[] = [];
+    const { resourceVersion } = (await live()).metadata;
+    const watching = (async () => {
+      const watch = { ...REF, resourceVersion, signal: stop.signal };
+      for await (const event of watchObject<Live & { metadata: { name: string } }>(
+        api.transport,
+        WEBHOOK_CONFIGURATIONS,
+        watch,
+      )) {
+        if ("object" in event) bundles.push(bundleOf(event.object));
+      }
+    })();
+    const reconciling = (async () => {
+      while (!stop.signal.aborted) {
+        await reconcile();
+        await sleep(1_000);
+      }
+    })();
+    await sleep(3_000);
+    t.match(await ensure(cluster, { rotateNow: true, wait: true, settings: { ...SETTINGS, replicaEndpoints: [] } }), {
+      state: "current",
+    });
+    await sleep(3_000);
+    stop.abort();
+    await Promise.all([watching, reconciling]);
+    t.same(ownersOf(await live()), ["ksvm-certs"], "one manager owns it");
+    t.notOk(bundles.includes(""), "it was never empty");
+    const changes = bundles.filter((bundle, index) => bundle !== bundles[index - 1]);
+    t.ok(changes.length >= 2, "the rotation was seen");
+    // The writes of the rotation, and the first of a reconciler that never wrote before.
+    t.ok(bundles.length <= 8, `${bundles.length} writes`);
+  });
+}
+
+await t.test(
+  "a caBundle that an earlier version applied with all the rest gets its owner, and is never empty",
+  async (t) => {
+    await ensure(cluster);
+    const part = startReplica(t);
+    await eventually(async () => part.ready() === undefined, "it is ready");
+    const bundle = bundleOf(await live());
+    const earlier = MANIFEST.webhooks.map((webhook) => ({
+      ...webhook,
+      clientConfig: { ...(webhook["clientConfig"] as object), caBundle: bundle },
+    }));
+    const stop = new AbortController();
+    const bundles: string[] = [];
+    const watch = { ...REF, resourceVersion: (await live()).metadata.resourceVersion, signal: stop.signal };
+    const watching = (async () => {
+      for await (const event of watchObject<Live & { metadata: { name: string } }>(
+        api.transport,
+        WEBHOOK_CONFIGURATIONS,
+        watch,
+      )) {
+        if ("object" in event) bundles.push(bundleOf(event.object));
+      }
+    })();
+    const options = { fieldManager: "ksvm-webhook-configuration", force: true };
+    await api.patch(
+      WEBHOOK_CONFIGURATIONS,
+      REF,
+      { type: APPLY_PATCH, body: { ...MANIFEST, webhooks: earlier } },
+      options,
+    );
+    const isAlone = async (): Promise<boolean> => ownersOf(await live()).join(",") === "ksvm-certs";
+    await eventually(isAlone, "ksvm-certs alone owns it");
+    await sleep(1_500);
+    stop.abort();
+    await watching;
+    t.same([...new Set(bundles)], [bundle]);
+    t.ok(bundles.length <= 4, `${bundles.length} writes`);
+  },
+);
