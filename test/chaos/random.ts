@@ -8,9 +8,18 @@ export const IS_LONG = process.env["CHAOS"] === "long";
 
 /** `SEED`, or a new one. It is printed, so that what chance found can be done again. */
 export function announcedSeed(file: string): number {
+  return announced(`make chaos FILES=test/chaos/${file}`);
+}
+
+/** The same for a test that `make test` runs. */
+export function announcedTestSeed(path: string): number {
+  return announced(`node test/run-tests.ts ${path}`);
+}
+
+function announced(command: string): number {
   const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
   // On standard error: standard output belongs to TAP.
-  console.error(`seed: SEED=${seed} make chaos FILES=test/chaos/${file}`);
+  console.error(`seed: SEED=${seed} ${command}`);
   return seed;
 }
 

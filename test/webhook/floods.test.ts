@@ -10,7 +10,7 @@ import { parseAllDocuments } from "yaml";
 import { peakMegabytesOf } from "../../bench/process-usage.ts";
 import { reviewOfSize } from "../../bench/review-fixture.ts";
 import { VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
-import { announcedSeed, between, randomFrom } from "../chaos/random.ts";
+import { announcedTestSeed, between, randomFrom } from "../chaos/random.ts";
 import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { RunningProgram } from "../processes/program.ts";
 import { issueServing } from "./issue-serving.ts";
@@ -105,7 +105,7 @@ await tap.test(
   async (t) => {
     const { program, ports } = await start(t);
     const agent = agentOf(t, 8);
-    const random = randomFrom(announcedSeed("floods.test.ts"));
+    const random = randomFrom(announcedTestSeed("test/webhook/floods.test.ts"));
     const health = watchHealth(ports.health);
     const statuses = new Map<number, number>();
     let left = BODIES;
