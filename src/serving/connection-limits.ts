@@ -56,7 +56,12 @@ export function limitConnections(server: Server | TlsServer, limits: ConnectionL
     const key = keyOf(socket);
     connectionToClose([...open.values()], address, limits)?.socket.destroy();
     open.set(key, { address, isBusy: false, socket });
-    socket.once("close", () => open.delete(key));
+    socket.once("close", () => {
+      // Another connection may have come from the same port before this one was known to be closed.
+      if (open.get(key)?.socket === socket) {
+        open.delete(key);
+      }
+    });
   });
   server.on("request", ({ socket }: IncomingMessage, response: ServerResponse) => {
     const connection = open.get(keyOf(socket));

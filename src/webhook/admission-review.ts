@@ -64,12 +64,10 @@ export const REVIEW_PROJECTION: Projection = {
 };
 
 /**
- * What may be built of a review: far more than the largest CRD has that an API server takes, and little enough for a body that
- * was made to use memory. The annotations of an object have at most 256 KiB, which an API server encodes in up to six times that.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go (TotalAnnotationSizeLimitB)
+ * What may be built of a review: more than two objects hold that an API server and etcd take, 3 MiB and 1.5 MiB, were they made of
+ * the shortest conditions or versions alone; and little enough for a body that was made to use memory.
  */
-export const REVIEW_BUDGET: ProjectionBudget = { maxValues: 50_000, maxBytes: 4 * 1024 * 1024 };
+export const REVIEW_BUDGET: ProjectionBudget = { maxValues: 400_000, maxBytes: 8 * 1024 * 1024 };
 
 /** Below that JSON.parse is faster, and has little to build (docs/decisions/0012-two-readers-of-reviews.md). */
 const SMALL_REVIEW_BYTES = 128 * 1024;

@@ -76,7 +76,7 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
   app.setChildLoggerFactory((parent) => parent);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", (request: FastifyRequest, payload: IncomingMessage) =>
-    receiveBody(payload, contentLengthOf(request), limits),
+    receiveBody(payload, contentLengthOf(request), { ...limits, address: request.socket.remoteAddress ?? "" }),
   );
   app.addHook("onRequest", (request, reply) => refuseUnknownRoute(request, reply, options.metrics));
   // Looked at when the answer goes out: the server may have begun to drain after the request came.

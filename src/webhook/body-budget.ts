@@ -1,5 +1,7 @@
 /** A body that is being received. */
 export interface HeldBody {
+  /** Of the client that sends it. */
+  readonly address: string;
   /** Bytes of it that are in memory. */
   readonly bytes: number;
   /** When its first byte was awaited, in milliseconds of the same clock as `now`. */
@@ -9,8 +11,8 @@ export interface HeldBody {
 }
 
 /**
- * One budget of memory for all bodies that are being received. Where it is used up, the body ends that has held the most memory
- * for the longest time: one that stalls, and never a review that an API server sends within milliseconds.
+ * One budget of memory for all bodies that are being received. Where it is used up, a body ends of the address whose bodies hold the
+ * most: the one that has held the most memory for the longest time. So no client keeps another one from its answer.
  */
 export class BodyBudget {
   readonly #maxBytes: number;
@@ -43,15 +45,23 @@ export class BodyBudget {
   }
 
   #costliest(now: number): HeldBody | undefined {
+    const address = this.#largestAddress();
     let found: HeldBody | undefined;
     let most = -1;
     for (const body of this.#bodies) {
       const cost = body.bytes * (now - body.since);
-      if (cost > most) {
+      if (body.address === address && cost > most) {
         most = cost;
         found = body;
       }
     }
     return found;
+  }
+
+  #largestAddress(): string | undefined {
+    const held = new Map<string, number>();
+    for (const { address, bytes } of this.#bodies) held.set(address, (held.get(address) ?? 0) + bytes);
+    const most = Math.max(...held.values());
+    return [...held].find(([, bytes]) => bytes === most)?.[0];
   }
 }

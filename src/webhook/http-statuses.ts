@@ -24,6 +24,10 @@ export const STATUS_TEXTS: Readonly<Record<number, string>> = {
   503: "Cannot read the AdmissionReview: the memory for bodies is used up",
 };
 
+/** Why an update is denied whose review holds more than the webhook builds. */
+export const OVER_BUDGET_MESSAGE =
+  "Cannot review this update of a CustomResourceDefinition: it has more versions and conditions than this webhook reads";
+
 /**
  * Why an update is denied whose review is over the limit. Of such a review the uid is known, so that the answer is one
  * that the API server hands to the user.

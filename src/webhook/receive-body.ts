@@ -45,19 +45,20 @@ export interface BodyMemory {
 }
 
 /**
- * Reads the body of a request.
+ * Reads the body of a request, from a client at that address.
  * @throws {BodyError} 408 where it comes too slowly, 413 where it is larger than anything worth reading to the end, 400
  * where it breaks off, 503 where all bodies together need more memory than there is for them.
  */
 export async function receiveBody(
   payload: Readable,
   contentLength: number | undefined,
-  { bodyLimit, bodyTimeoutMs, buffers, budget }: BodyLimits & BodyMemory,
+  { bodyLimit, bodyTimeoutMs, buffers, budget, address }: BodyLimits & BodyMemory & { readonly address: string },
 ): Promise<ReceivedBody> {
   const collector = new Collector(contentLength ?? 0, bodyLimit, buffers);
   const { promise, resolve, reject } = Promise.withResolvers<ReceivedBody>();
   const timer = setTimeout(() => reject(new BodyError(408, "the body came too slowly")), bodyTimeoutMs);
   const held: HeldBody = {
+    address,
     get bytes() {
       return collector.heldBytes;
     },

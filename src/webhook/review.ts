@@ -12,7 +12,8 @@ import {
   uidAtStart,
 } from "./admission-review.ts";
 import { type FreezeDenial, type FreezeVerdict, freezeVerdict, type ProgressOf } from "../freeze/freeze-rule.ts";
-import { STATUS_TEXTS, tooLargeMessage } from "./http-statuses.ts";
+import { OverBudget } from "../json/json-projection.ts";
+import { OVER_BUDGET_MESSAGE, STATUS_TEXTS, tooLargeMessage } from "./http-statuses.ts";
 import type { ReceivedBody } from "./receive-body.ts";
 
 /** A review that was answered. */
@@ -37,9 +38,12 @@ export interface ReviewOptions {
 /** Answers the body of a review, whatever it holds. */
 export function reviewBody(body: ReceivedBody, { bodyLimit, progressOf }: ReviewOptions): Reviewed {
   if (body.bytes === undefined) {
-    return reviewOversized(body.head, body.length, bodyLimit);
+    return reviewUnread(body.head, tooLargeMessage(body.length, bodyLimit));
   }
   const parsed = parse(body.bytes);
+  if (parsed === "over budget") {
+    return reviewUnread(body.bytes, OVER_BUDGET_MESSAGE);
+  }
   if (!parsed.valid) {
     return refusal(400, parsed.uid, parsed.problem);
   }
@@ -52,10 +56,13 @@ export function refusal(status: number, uid = "", message = STATUS_TEXTS[status]
   return { status, answer: errored(uid, status, message), decision: "invalid" };
 }
 
-function parse(bytes: Buffer): ParsedReview {
+function parse(bytes: Buffer): ParsedReview | "over budget" {
   try {
     return parseAdmissionReview(decodeReview(bytes));
-  } catch {
+  } catch (error) {
+    if (error instanceof OverBudget) {
+      return "over budget";
+    }
     // Neither the text nor where it breaks is repeated: it holds a user's objects.
     return { valid: false, uid: "", problem: STATUS_TEXTS[400] ?? "" };
   }
@@ -65,9 +72,9 @@ function parse(bytes: Buffer): ParsedReview {
  * The API server hands the words of an answer to the user only with status 200 and the review's uid. That one stands at
  * the beginning, so it is known although the review is not read.
  */
-function reviewOversized(head: Buffer, length: number, bodyLimit: number): Reviewed {
+function reviewUnread(head: Buffer, message: string): Reviewed {
   const uid = uidAtStart(head);
-  return uid === "" ? refusal(413) : { ...refusal(413, uid, tooLargeMessage(length, bodyLimit)), status: 200 };
+  return uid === "" ? refusal(413) : { ...refusal(413, uid, message), status: 200 };
 }
 
 function answerTo(uid: string, { metadata: { name } }: CustomResourceDefinition, verdict: FreezeVerdict): Reviewed {

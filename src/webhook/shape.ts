@@ -45,14 +45,17 @@ export function recordOf(check: Check): Check {
 
 /** Accepts an array all of whose items pass. */
 export function listOf(check: Check): Check {
-  return (value, path) =>
-    Array.isArray(value)
-      ? firstProblem([...value.entries()], ([index, item]) => check(item, `${path}[${index}]`))
-      : `${path} must be an array`;
+  return (value, path) => (Array.isArray(value) ? firstItemProblem(value, check, path) : `${path} must be an array`);
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Names an item only where it has a problem: a list may be long. */
+function firstItemProblem(items: readonly unknown[], check: Check, path: string): string | undefined {
+  const index = items.findIndex((item) => check(item, "") !== undefined);
+  return index === -1 ? undefined : check(items[index], `${path}[${index}]`);
 }
 
 function firstProblem<T>(items: readonly T[], problemOf: (item: T) => string | undefined): string | undefined {

@@ -1,5 +1,7 @@
+import { EventEmitter } from "node:events";
+import type { Server } from "node:http";
 import tap from "tap";
-import { connectionToClose, type OpenConnection } from "../../src/serving/connection-limits.ts";
+import { connectionToClose, limitConnections, type OpenConnection } from "../../src/serving/connection-limits.ts";
 
 const LIMITS = { total: 5, perAddress: 3 };
 
@@ -32,5 +34,34 @@ await tap.test("connectionToClose() closes one of the address with the most wher
   t.equal(closes(open("a", "b", "b", "b", "c"), "a"), 1);
   t.equal(closes(open("a", "b!", "b!", "b", "c"), "d"), 3);
   t.equal(closes(open("a", "a", "b", "b", "c"), "b"), 2, "its own where no other has more");
+  t.end();
+});
+
+/** A connection as node:net tells of it; two from one port at once are a matter of microseconds on a real one. */
+class Connection extends EventEmitter {
+  readonly remoteAddress = "10.0.0.1";
+  readonly remotePort: number;
+  isDestroyed = false;
+
+  constructor(remotePort: number) {
+    super();
+    this.remotePort = remotePort;
+  }
+
+  destroy(): void {
+    this.isDestroyed = true;
+  }
+}
+
+await tap.test("limitConnections() counts a connection that came before the one of the same port was closed", (t) => {
+  const server = new EventEmitter();
+  limitConnections(server as Server, { total: 10, perAddress: 1 });
+  const [first, again, next] = [new Connection(7), new Connection(7), new Connection(8)];
+  server.emit("connection", first);
+  server.emit("connection", again);
+  first.emit("close");
+  t.equal(again.isDestroyed, false);
+  server.emit("connection", next);
+  t.equal(again.isDestroyed, true, "it was not forgotten");
   t.end();
 });

@@ -7,6 +7,7 @@ import {
   parseAdmissionReview,
   REVIEW_BUDGET,
 } from "../../src/webhook/admission-review.ts";
+import { reviewBody } from "../../src/webhook/review.ts";
 import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 
 const CRD = crdWith({ annotations: FROZEN, conditions: [{ type: "Established", status: "True" }] });
@@ -139,6 +140,15 @@ await tap.test("decodeReview() refuses a review with more versions, or more text
   t.throws(() => decodeReview(reviewText(versions)), { name: "OverBudget" });
   const name = `{"metadata":{"name":"${"x".repeat(REVIEW_BUDGET.maxBytes)}"}}`;
   t.throws(() => decodeReview(reviewText(name)), { name: "OverBudget" });
+  const begun = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705ab4f5","oldObject":`;
+  const bytes = Buffer.from(`${begun}${versions}}}`);
+  const { answer, status } = reviewBody({ bytes, release: () => undefined }, { bodyLimit: 1 });
+  t.equal(status, 200, "so that the API server hands the words to the user");
+  t.match(answer.response, {
+    uid: "705ab4f5",
+    allowed: false,
+    status: { code: 413, message: /more versions and conditions/ },
+  });
   t.end();
 });
 

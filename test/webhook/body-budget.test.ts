@@ -3,8 +3,8 @@ import { BodyBudget, type HeldBody } from "../../src/webhook/body-budget.ts";
 
 function bodies(budget: BodyBudget) {
   const ended: string[] = [];
-  const hold = (name: string, bytes: number, since: number): HeldBody => {
-    const body = { bytes, since, end: () => void ended.push(name) };
+  const hold = (name: string, bytes: number, since: number, address = "10.0.0.1"): HeldBody => {
+    const body = { address, bytes, since, end: () => void ended.push(name) };
     budget.add(body);
     return body;
   };
@@ -51,5 +51,15 @@ await tap.test("BodyBudget ends a single body that is larger than all", (t) => {
   hold("alone", 101, 0);
   budget.keep(0);
   t.same(ended, ["alone"]);
+  t.end();
+});
+
+await tap.test("BodyBudget ends no body of an address whose bodies hold less than those of another", (t) => {
+  const budget = new BodyBudget(100);
+  const { ended, hold } = bodies(budget);
+  hold("of an API server", 30, 0);
+  for (const name of ["small", "smaller", "smallest"]) hold(name, 25, 900, "10.0.0.2");
+  budget.keep(1_000);
+  t.same(ended, ["small"]);
   t.end();
 });
