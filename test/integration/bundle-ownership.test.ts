@@ -3,6 +3,7 @@ import pino from "pino";
 import t, { type Test } from "tap";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { caBundleOf } from "../../src/certs/ca-bundle.ts";
 import { systemClock } from "../../src/clock.ts";
 import { WebhookPart } from "../../src/controller/webhook-part.ts";
 import { isConflict } from "../../src/kube/client.ts";
@@ -12,7 +13,7 @@ import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
-import { createNamespace, ensure, NAMESPACE, SECRET, SETTINGS } from "./certs-fixture.ts";
+import { createNamespace, ensure, NAMESPACE, readTheSecret, SECRET, SETTINGS } from "./certs-fixture.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { kubectlOf } from "./kubectl.ts";
 
@@ -139,13 +140,19 @@ await t.test(
   "a caBundle that an earlier version applied with all the rest gets its owner, and is never empty",
   async (t) => {
     await ensure(cluster);
-    const part = startReplica(t);
-    await eventually(async () => part.ready() === undefined, "it is ready");
-    const bundle = bundleOf(await live());
+    const bundle = caBundleOf(await readTheSecret(cluster)) ?? "";
     const earlier = MANIFEST.webhooks.map((webhook) => ({
       ...webhook,
       clientConfig: { ...(webhook["clientConfig"] as object), caBundle: bundle },
     }));
+    const options = { fieldManager: "ksvm-webhook-configuration", force: true };
+    await api.patch(
+      WEBHOOK_CONFIGURATIONS,
+      REF,
+      { type: APPLY_PATCH, body: { ...MANIFEST, webhooks: earlier } },
+      options,
+    );
+    t.same(ownersOf(await live()), ["ksvm-webhook-configuration"]);
     const stop = new AbortController();
     const bundles: string[] = [];
     const watch = { ...REF, resourceVersion: (await live()).metadata.resourceVersion, signal: stop.signal };
@@ -158,13 +165,7 @@ await t.test(
         if ("object" in event) bundles.push(bundleOf(event.object));
       }
     })();
-    const options = { fieldManager: "ksvm-webhook-configuration", force: true };
-    await api.patch(
-      WEBHOOK_CONFIGURATIONS,
-      REF,
-      { type: APPLY_PATCH, body: { ...MANIFEST, webhooks: earlier } },
-      options,
-    );
+    startReplica(t);
     const isAlone = async (): Promise<boolean> => ownersOf(await live()).join(",") === "ksvm-certs";
     await eventually(isAlone, "ksvm-certs alone owns it");
     await sleep(1_500);
