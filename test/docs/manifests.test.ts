@@ -8,6 +8,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { rolesForRuns } from "../../src/migrator/run-roles.ts";
 import { warnPolicy } from "../../src/webhook/warn-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 
@@ -194,4 +195,17 @@ await tap.test("deploy/components/only-these-resources is what ksvm rbac prints"
   await runProgram(args, { stdout, stderr, signal: new AbortController().signal });
   stdout.end();
   t.equal(shipped.replaceAll(/^#.*\n/gm, ""), await printed);
+});
+
+// The tests name their API servers, so that no run of theirs looks for them.
+await tap.test("the roles that ksvm rbac prints find the API servers, as those of deploy/ do", async (t) => {
+  const printed = rolesForRuns(["widgets.example.com"], { name: "a", guard: "auto", leaseNamespace: "elsewhere" });
+  const found = printed.map(({ metadata, rules }) => [metadata.namespace, rules]);
+  t.same(new Map(found as [string, unknown][]).get("kube-system"), [
+    { apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["list"] },
+  ]);
+  t.same(new Map(found as [string, unknown][]).get("default"), [
+    { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["list"] },
+  ]);
+  t.match(printed[0]?.rules.at(-1), { nonResourceURLs: ["/metrics"], verbs: ["get"] });
 });
