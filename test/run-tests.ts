@@ -14,6 +14,10 @@ import { needOf } from "./needs.ts";
 const ROOT = join(import.meta.dirname, "..");
 const CLUSTER = "test/{control-plane,contract,integration,chaos,simulation/fidelity}/**/*.test.ts";
 
+/** They need no cluster, and use all cores for a minute or more: `make check` does without them. */
+const LONG =
+  "test/{simulation/{main,simulated-runs,mutations/find-mutations,regressions/regressions,world/ended-worlds},webhook/floods}.test.ts";
+
 /** Named tests: those directly in a file. What they nest is part of them. */
 interface Counts {
   readonly passed: number;
@@ -108,23 +112,27 @@ async function runTap(files: readonly string[], options: readonly string[]): Pro
 }
 
 const isCluster = (file: string): boolean => matchesGlob(file, CLUSTER);
+const isLong = (file: string): boolean => matchesGlob(file, LONG);
 /** Everything else is a unit test, so that no directory is forgotten. */
-const isUnit = (file: string): boolean => !isCluster(file);
+const isUnit = (file: string): boolean => !isCluster(file) && !isLong(file);
 
 function find(isWanted: (file: string) => boolean): readonly string[] {
   return globSync("test/**/*.test.ts", { cwd: ROOT }).filter(isWanted).toSorted();
 }
 
-/** The files to run: all of them, `unit`, `cluster`, or those named. */
-function chooseFiles(args: readonly string[]): {
+interface Chosen {
   readonly unit: readonly string[];
+  readonly long: readonly string[];
   readonly cluster: readonly string[];
-} {
-  if (args.length === 0) return { unit: find(isUnit), cluster: find(isCluster) };
-  if (args.length === 1 && args[0] === "unit") return { unit: find(isUnit), cluster: [] };
-  if (args.length === 1 && args[0] === "cluster") return { unit: [], cluster: find(isCluster) };
+}
+
+/** The files to run: all of them, `unit`, `cluster`, or those named. */
+function chooseFiles(args: readonly string[]): Chosen {
+  if (args.length === 0) return { unit: find(isUnit), long: find(isLong), cluster: find(isCluster) };
+  if (args.length === 1 && args[0] === "unit") return { unit: find(isUnit), long: [], cluster: [] };
+  if (args.length === 1 && args[0] === "cluster") return { unit: [], long: [], cluster: find(isCluster) };
   const named = args.map((arg) => relative(ROOT, resolve(arg)));
-  return { unit: named.filter(isUnit), cluster: named.filter(isCluster) };
+  return { unit: named.filter(isUnit), long: named.filter(isLong), cluster: named.filter(isCluster) };
 }
 
 function sum(all: readonly Counts[]): Counts {
@@ -162,7 +170,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
 }
 
 async function runAll(args: readonly string[]): Promise<number> {
-  const { unit, cluster: chosen } = chooseFiles(args);
+  const { unit, long, cluster: chosen } = chooseFiles(args);
   const cluster = chosen.filter((file) => needOf(file) === undefined);
   const all: Counts[] = [];
   for (const file of chosen.filter((other) => !cluster.includes(other))) {
@@ -170,6 +178,7 @@ async function runAll(args: readonly string[]): Promise<number> {
     all.push({ passed: 0, failed: 0, skipped: 1 });
   }
   if (unit.length > 0) all.push(await runTap(unit, [`--jobs=${availableParallelism()}`, "--timeout=240"]));
+  if (long.length > 0 && !interrupted) all.push(await runTap(long, ["--jobs=1", "--timeout=1200"]));
   if (cluster.length > 0 && !interrupted) all.push(await runCluster(cluster));
   const { passed, failed, skipped } = sum(all);
   console.log(`${passed} passed, ${failed} failed${skipped === 0 ? "" : `, ${skipped} skipped`}`);
