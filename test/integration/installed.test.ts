@@ -4,8 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import tap from "tap";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { resourceNameOf, type StorageState, type StorageVersionMigration } from "../../src/api/migration.ts";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import {
+  resourceNameOf,
+  type StorageState,
+  type StorageVersionMigration,
+  SYSTEM_NAMESPACE,
+} from "../../src/api/migration.ts";
+import { WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { serverNameOf } from "../../src/certs/service-names.ts";
 import { MERGE_PATCH, CRDS, MIGRATIONS, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -180,7 +186,8 @@ await tap.test(
     const flags = ["--certificates", "files", "--cert-dir", certDir, "--trigger", "off"];
     const spawn = async (): Promise<Replica> =>
       spawnController(t, cluster, { webhookPort: await freePort(), byService: true, flags });
-    const [ours, other] = await Promise.all([issueServing(), issueServing()]);
+    const called = serverNameOf({ service: WEBHOOK_SERVICE, namespace: SYSTEM_NAMESPACE });
+    const [ours, other] = await Promise.all([issueServing(called), issueServing(called)]);
     const both = await Promise.all([spawn(), spawn()]);
     await untilLacking(both, /^\[-\]webhook failed: there is no serving certificate yet$/m);
     writeFileSync(join(certDir, "tls.key"), ours.pair.keyPem);
