@@ -1,21 +1,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import pino from "pino";
 import t, { type Test } from "tap";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { caBundleOf } from "../../src/certs/ca-bundle.ts";
-import { systemClock } from "../../src/clock.ts";
-import { WebhookPart } from "../../src/controller/webhook-part.ts";
+import type { WebhookPart } from "../../src/controller/webhook-part.ts";
 import { isConflict } from "../../src/kube/client.ts";
 import { APPLY_PATCH, objectPath, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { watchObject } from "../../src/kube/watch.ts";
-import { Loop } from "../../src/observability/loops.ts";
-import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { createNamespace, ensure, NAMESPACE, readTheSecret, SECRET, SETTINGS } from "./certs-fixture.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { kubectlOf } from "./kubectl.ts";
+import { startWebhookPart } from "./started-webhook-part.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
@@ -44,27 +41,10 @@ function ownersOf({ metadata }: Live): readonly string[] {
   return owners.map(({ manager = "" }) => manager);
 }
 
-/** What every replica runs. It ends with the test. */
+/** What every replica runs. It ends with the test, and its Secret is deleted then. */
 function startReplica(t: Test): WebhookPart {
-  const webhook = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
-  const part = new WebhookPart({
-    client: api,
-    clock: systemClock,
-    logger: pino({ level: "silent" }),
-    metrics: new Metrics(),
-    progressOf: () => undefined,
-    loops: { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) },
-    settings: { certificates: SETTINGS, webhook },
-  });
-  const stop = new AbortController();
-  const ended = part.run(stop.signal);
-  t.teardown(async () => {
-    stop.abort();
-    await ended;
-    await api.delete(WEBHOOK_CONFIGURATIONS, REF);
-    await api.delete(SECRETS, { namespace: NAMESPACE, name: SECRET });
-  });
-  return part;
+  const afterwards = (): Promise<unknown> => api.delete(SECRETS, { namespace: NAMESPACE, name: SECRET });
+  return startWebhookPart(t, api, { afterwards });
 }
 
 const reconcilers: readonly [name: string, reconcile: () => Promise<unknown>][] = [

@@ -1,15 +1,11 @@
 import { X509Certificate } from "node:crypto";
 import { pino } from "pino";
-import t, { type Test } from "tap";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import t from "tap";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { decoded, type SecretObject } from "../../src/certs/secret-contents.ts";
 import { dnsNamesOf } from "../../src/certs/service-names.ts";
-import { type Clock, systemClock } from "../../src/clock.ts";
-import { WebhookPart } from "../../src/controller/webhook-part.ts";
-import { MERGE_PATCH, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { Loop } from "../../src/observability/loops.ts";
-import { Metrics } from "../../src/observability/metrics.ts";
+import { systemClock } from "../../src/clock.ts";
+import { MERGE_PATCH, SECRETS } from "../../src/kube/resources.ts";
 import {
   createNamespace,
   ensure,
@@ -20,6 +16,7 @@ import {
   SETTINGS,
 } from "./certs-fixture.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { startWebhookPart } from "./started-webhook-part.ts";
 import { clockAhead } from "./trigger-harness.ts";
 
 // The API server's clock is right here. What is wrong is the clock of a process, or was that of the one that issued.
@@ -94,32 +91,9 @@ await t.test("a pair that becomes valid in 30 days replaces no working one, and 
   t.ok(servedBy(await readTheSecret(cluster)).validFromDate.getTime() <= systemClock.now());
 });
 
-/** What every replica runs. It ends with the test. */
-function startPart(t: Test, clock: Clock): WebhookPart {
-  const webhook = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
-  const metrics = new Metrics();
-  const part = new WebhookPart({
-    client: api,
-    clock,
-    logger: pino({ level: "silent" }),
-    metrics,
-    progressOf: () => undefined,
-    loops: { add: () => new Loop(clock, Number.POSITIVE_INFINITY, () => undefined) },
-    settings: { certificates: SETTINGS, webhook },
-  });
-  const stop = new AbortController();
-  const ended = part.run(stop.signal);
-  t.teardown(async () => {
-    stop.abort();
-    await ended;
-    await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
-  });
-  return part;
-}
-
 for (const days of [400, -400]) {
   await t.test(`a replica whose clock is ${days} days ahead serves what API servers take for valid`, async (t) => {
-    const part = startPart(t, clockAhead(days * DAY_MS));
+    const part = startWebhookPart(t, api, { clock: clockAhead(days * DAY_MS) });
     await eventually(async () => part.ready() === undefined, `it is ready: ${part.ready()}`);
   });
 }

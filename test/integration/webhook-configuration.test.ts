@@ -8,12 +8,10 @@ import { Agent, request } from "undici";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { systemClock } from "../../src/clock.ts";
-import { WebhookPart } from "../../src/controller/webhook-part.ts";
-import type { WebhookSettings } from "../../src/controller/settings.ts";
+import type { WebhookPart } from "../../src/controller/webhook-part.ts";
 import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { findConfiguration, publishBundle } from "../../src/certs/ca-bundle.ts";
 import { serverNameOf } from "../../src/certs/service-names.ts";
@@ -26,6 +24,7 @@ import { issueServing } from "../webhook/issue-serving.ts";
 import { createNamespace, ensure, SETTINGS } from "./certs-fixture.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { startWebhookPart } from "./started-webhook-part.ts";
 
 const logger = pino({ level: "silent" });
 const cluster = await Cluster.start(t);
@@ -268,23 +267,6 @@ await t.test("a user who takes the freeze off is warned, and not kept from it", 
   t.equal(await lift(), undefined, "nothing is left to migrate");
 });
 
-/** What every replica runs, without anything that leads. It ends with the test. */
-function startPart(t: Test, changes: Partial<WebhookSettings>): WebhookPart {
-  const served = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
-  const settings = { certificates: SETTINGS, webhook: { ...served, ...changes } };
-  const options = { client: api, clock: systemClock, logger, metrics: new Metrics(), progressOf: () => undefined };
-  const loops = { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) };
-  const part = new WebhookPart({ ...options, loops, settings });
-  const stop = new AbortController();
-  const ended = part.run(stop.signal);
-  t.teardown(async () => {
-    stop.abort();
-    await ended;
-    await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
-  });
-  return part;
-}
-
 function untilLacking(part: WebhookPart, lacking: RegExp): Promise<void> {
   return eventually(async () => lacking.test(part.ready() ?? ""), `it is not ready for ${lacking}: ${part.ready()}`);
 }
@@ -295,7 +277,7 @@ await t.test("F30: a replica that starts while no API server answers becomes rea
   const certDir = t.testdir({});
   writeFileSync(join(certDir, "tls.crt"), pair.certPem);
   writeFileSync(join(certDir, "tls.key"), pair.keyPem);
-  const part = startPart(t, { certificates: "files", certDir });
+  const part = startWebhookPart(t, api, { webhook: { certificates: "files", certDir } });
   await untilLacking(part, /has not been read yet$/);
   await apiserver?.restart();
   await untilLacking(part, /the caBundle of .* is empty$/);
@@ -308,7 +290,7 @@ await t.test(
   "F30: own certificates need no replica that is ready or leads, whatever empties the caBundle",
   async (t) => {
     await createNamespace(api);
-    const part = startPart(t, {});
+    const part = startWebhookPart(t, api);
     await untilLacking(part, /^there is no serving certificate yet$/);
     t.equal(await live(), undefined);
     // What the Job of the installation runs; there is no configuration that it could write to.
