@@ -2,27 +2,42 @@ import { holderOf, type Lease } from "../../../src/api/lease.ts";
 import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
-import { isByKsvm, type World } from "../world/world.ts";
+import { leaseMsOf } from "./run-leases-check.ts";
+import type { SeenWorld } from "./writers.ts";
 
 const LEASES = "/registry/leases/kube-system/";
 
+/** Who holds a Lease, and until when nobody else may take it, in simulated milliseconds. */
+interface Held {
+  readonly holder: string;
+  readonly since: number;
+  readonly until: number;
+}
+
 /** Who holds the Leases of runs, at every revision. */
 export class LeaseHolders {
-  readonly #world: World;
-  readonly #held = new Map<string, { readonly holder: string; readonly since: number }>();
+  readonly #world: SeenWorld;
+  readonly #writer: () => string | undefined;
+  readonly #held = new Map<string, Held>();
   /** Those that others wrote: they say nothing about who lives. */
   readonly #edited = new Set<string>();
 
-  constructor(world: World) {
+  /** @param writer as `FreezesCheck` has it */
+  constructor(world: SeenWorld, writer: () => string | undefined = currentWriter) {
     this.#world = world;
+    this.#writer = writer;
     world.cluster.etcd.onRevision((entry) => entry.key.startsWith(LEASES) && this.#written(entry));
   }
 
-  /** Whether a process holds the Lease of a resource, and has since a moment. */
+  /**
+   * Whether a process holds the Lease of a resource, has since a moment, and has written it within its duration: one that stood still for
+   * so long belongs to a run that ended, and anyone may clean up after that.
+   */
   isHeldBy(process: string, resource: string, since: number): boolean {
     const key = `${LEASES}${leaseNameOf(resource)}`;
     const held = this.#held.get(key);
-    return held !== undefined && !this.#edited.has(key) && held.since <= since && held.holder.startsWith(`${process}_`);
+    if (held === undefined || this.#edited.has(key) || held.since > since) return false;
+    return held.holder.startsWith(`${process}_`) && this.#world.schedule.now < held.until;
   }
 
   /** Whether another process than this one holds the Lease of a resource. */
@@ -32,8 +47,13 @@ export class LeaseHolders {
   }
 
   #written({ key, object, isDeleted }: EtcdEntry): void {
-    if (!isByKsvm() && currentWriter() !== undefined) this.#edited.add(key);
-    const holder = isDeleted ? "" : holderOf(object as unknown as Lease);
-    if (this.#held.get(key)?.holder !== holder) this.#held.set(key, { holder, since: this.#world.schedule.now });
+    const writer = this.#writer();
+    if (writer !== undefined && !writer.startsWith("ksvm")) this.#edited.add(key);
+    const lease = isDeleted ? undefined : (object as unknown as Lease);
+    const holder = holderOf(lease);
+    const { now } = this.#world.schedule;
+    const earlier = this.#held.get(key);
+    const since = earlier?.holder === holder ? earlier.since : now;
+    this.#held.set(key, { holder, since, until: now + leaseMsOf(lease) });
   }
 }

@@ -4,6 +4,7 @@ import { formatOwner } from "../../../src/api/owner.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import { FreezesCheck } from "./freezes-check.ts";
+import { LeaseHolders } from "./lease-holders.ts";
 import { RunLeasesCheck } from "./run-leases-check.ts";
 
 const CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.sim.example.com";
@@ -26,6 +27,7 @@ function checked() {
   const writer = (): string => state.writer;
   assert.ok(new FreezesCheck(world, writer));
   assert.ok(new RunLeasesCheck(world, writer));
+  const holders = new LeaseHolders(world, writer);
   const write = (by: string, key: string, fields: object): void => {
     state.writer = by;
     const found = etcd.get(key);
@@ -37,7 +39,8 @@ function checked() {
     state.now = at;
     write(by, LEASE_KEY, { metadata: {}, spec: { holderIdentity, leaseDurationSeconds: 15 } });
   };
-  return { violations, crd, lease };
+  const wait = (ms: number): void => void (state.now += ms);
+  return { violations, crd, lease, holders, wait };
 }
 
 const MIGRATING = "ksvm.sigs.k8s.io/migrating";
@@ -89,4 +92,21 @@ await tap.test("a Lease that is written before it stood still for its duration i
     /^Lease: ksvm-0 wrote that of ksvm-2_1 at revision \d+, 10400 ms after it was written$/,
     /^Lease: ksvm-2 wrote that of ksvm-0_1 at revision \d+, which it does not hold$/,
   ]);
+});
+
+await tap.test("a Lease is held by who wrote it within its duration", async (t) => {
+  const { holders, lease, wait } = checked();
+  const isHeld = (since = 1_000): boolean => holders.isHeldBy("ksvm-0", "widgets.sim.example.com", since);
+  t.notOk(isHeld());
+  lease("ksvm-0", "ksvm-0_1", 1_000);
+  lease("ksvm-0", "ksvm-0_1", 5_000);
+  wait(14_999);
+  t.ok(isHeld());
+  t.notOk(isHeld(999), "it did not hold it by then");
+  wait(1);
+  t.notOk(isHeld(), "it stood still for its duration");
+  t.notOk(holders.isTakenFrom("ksvm-0", "widgets.sim.example.com"));
+  lease("ksvm-1", "ksvm-1_1", 21_000);
+  t.notOk(isHeld());
+  t.ok(holders.isTakenFrom("ksvm-0", "widgets.sim.example.com"));
 });

@@ -45,7 +45,11 @@ export class RunLeasesCheck implements Check {
       this.#world.violate(`${text}, which it does not hold`);
       return;
     }
-    const durationMs = Math.min(before?.spec?.leaseDurationSeconds ?? DURATION_SECONDS, MAX_DURATION_SECONDS) * 1_000;
-    if (stoodMs < durationMs) this.#world.violate(`${text}, ${Math.round(stoodMs)} ms after it was written`);
+    if (stoodMs < leaseMsOf(before)) this.#world.violate(`${text}, ${Math.round(stoodMs)} ms after it was written`);
   }
+}
+
+/** How long a Lease of a run is its holder's alone after it was written, in milliseconds. */
+export function leaseMsOf(lease: Lease | undefined): number {
+  return Math.min(lease?.spec?.leaseDurationSeconds ?? DURATION_SECONDS, MAX_DURATION_SECONDS) * 1_000;
 }
