@@ -72,8 +72,8 @@ async function play(world: World): Promise<void> {
   world.calm();
   const areOver = (): boolean => world.isBroken || world.programs.every((program) => program?.isAtRest ?? true);
   if (!(await schedule.run(areOver, LIVENESS_MS))) world.violate("liveness: a run does not end");
-  // API servers follow what was removed last.
-  await schedule.run(() => world.isBroken, 60_000);
+  // API servers follow what was removed last, and what was under way on those that stood still is over.
+  await schedule.run(() => world.isBroken, 75_000);
   for (const check of checks) if (!world.isBroken) await check.finish?.();
 }
 

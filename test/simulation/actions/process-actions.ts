@@ -55,14 +55,13 @@ export const suspendAll = sort<{ readonly ms: number }>({
   suits: ({ lifetimes }) => lifetimes === undefined,
   choose: (random) => ({ ms: Math.round(spread(random, 1_000, 2_400_000)) }),
   text: () => "all machines are suspended",
-  play({ cluster, programs, schedule }, { ms }) {
-    const processes = [
-      ...programs.flatMap((program) => program?.process ?? []),
-      ...cluster.nodes.map(({ process }) => process),
-    ];
-    for (const process of processes) process.suspend();
+  play(world, { ms }) {
+    const { cluster, programs, schedule } = world;
+    const servers = cluster.nodes.map(({ process }) => process);
+    for (const process of [...programs.flatMap((program) => program?.process ?? []), ...servers]) process.suspend();
     schedule.in(ms, () => {
-      for (const process of processes) process.wake();
+      for (const process of servers) process.wake();
+      world.wakePrograms();
     });
   },
 });

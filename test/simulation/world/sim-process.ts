@@ -20,6 +20,8 @@ export class SimProcess {
   #isPaused = false;
   #wasSetBack = false;
   #pausedAt = 0;
+  /** When it went on again, and how long it had stood still, in milliseconds. */
+  readonly #stands: { readonly at: number; readonly ms: number }[] = [];
   /** What came while it stood still, in order. */
   #held: (() => void)[] = [];
   /** How far its clock of the day is off, in milliseconds. */
@@ -60,6 +62,11 @@ export class SimProcess {
   /** For how many milliseconds it stands still by now. */
   get pausedMs(): number {
     return this.#isPaused ? this.#schedule.now - this.#pausedAt : 0;
+  }
+
+  /** When it last went on after it had stood still for so long, on the clock of the world; `-Infinity` where it never did. */
+  wokeAfter(ms: number): number {
+    return this.#stands.findLast((stand) => stand.ms >= ms)?.at ?? Number.NEGATIVE_INFINITY;
   }
 
   /** Calls `run` in this process: now, once it goes on, or never where it has crashed. */
@@ -107,6 +114,7 @@ export class SimProcess {
       this.#suspendedMs = this.#schedule.now - this.#suspendedAt;
       this.#suspendedAt = undefined;
     }
+    if (this.#isPaused) this.#stands.push({ at: this.#schedule.now, ms: this.pausedMs });
     this.#isPaused = false;
     const held = this.#held;
     this.#held = [];

@@ -11,6 +11,7 @@ import { buildOf } from "./builds.ts";
 import { converterUrl } from "./kinds.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import { GROUP } from "./kinds.ts";
+import { quietLeftMs } from "./long-stands.ts";
 import { RequestTriggers } from "./request-triggers.ts";
 import { Schedule } from "./schedule.ts";
 import { SimCluster } from "./sim-cluster.ts";
@@ -125,12 +126,38 @@ export class World {
     void this.#keepWriting();
   }
 
-  /** Starts the program of a slot; one that runs there already crashes. */
+  /**
+   * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long it is started later, see
+   * `quietLeftMs()`.
+   */
   start(slot: number, changes: Partial<ProgramPlan> = {}): void {
     const plan = this.plan.programs[slot];
     if (plan === undefined) return;
+    const leftMs = this.#quietLeftMs(plan);
+    if (leftMs > 0) {
+      this.schedule.in(leftMs, () => this.start(slot, changes));
+      return;
+    }
     this.programs[slot]?.process.crash();
     this.programs[slot] = this.#startProgram(this, { ...plan, ...changes }, `ksvm-${slot}-${this.#starts++}`);
+  }
+
+  /** Has the programs of all slots go on that stand still. A controller begins runs then: the same holds for it as for `start()`. */
+  wakePrograms(): void {
+    for (const [slot, program] of this.programs.entries()) {
+      const plan = this.plan.programs[slot];
+      const leftMs = plan?.run === "controller" ? this.#quietLeftMs(plan) : 0;
+      if (leftMs > 0) this.schedule.in(leftMs, () => program?.process.wake());
+      else if (program?.process.isPaused === true) program.process.wake();
+    }
+  }
+
+  #quietLeftMs({ run }: ProgramPlan): number {
+    if (run !== "migrate" && run !== "controller") return 0;
+    return quietLeftMs(
+      this.schedule.now,
+      this.cluster.nodes.map(({ process }) => process),
+    );
   }
 
   /** Users write, as many times as `count` says, within `ms` milliseconds. */
@@ -157,7 +184,7 @@ export class World {
       Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
     }
     this.cluster.wakeAll();
-    for (const program of this.programs) if (program?.process.isPaused === true) program.process.wake();
+    this.wakePrograms();
   }
 
   violate(violation: string): void {
