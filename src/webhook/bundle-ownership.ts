@@ -12,7 +12,9 @@ export const CA_BUNDLE_FIELD_MANAGER = "ksvm-certs";
 
 /**
  * What is applied, and as whom: the caBundle, where one is wanted, as its own manager, first, so that it has an owner when the
- * other manager gives it up. Where our webhook is not there yet it cannot be first: it would be no valid webhook.
+ * other manager gives it up. Where our webhook is not there yet it cannot be first: it would be no valid webhook. There the first
+ * write has everything, so that the webhook is never there without a caBundle, and the other two hand the caBundle to its owner. A keeper
+ * that ends in between leaves the caBundle with the other manager, as earlier versions did: {@link isBundleOwned}.
  */
 export function partsOf(wanted: WantedObject, live: KubeObject | undefined): readonly AppliedPart[] {
   const configuration = wanted as unknown as WebhookConfiguration;
@@ -20,6 +22,7 @@ export function partsOf(wanted: WantedObject, live: KubeObject | undefined): rea
   const { caBundle, ...clientConfig } = clientConfigOf(webhook);
   const rest = { ...configuration, webhooks: [{ ...webhook, clientConfig }] } as unknown as WantedObject;
   const main = { fieldManager: KEEPER_FIELD_MANAGER, fields: rest };
+  const whole = { fieldManager: KEEPER_FIELD_MANAGER, fields: wanted };
   if (caBundle === undefined) {
     return [main];
   }
@@ -27,7 +30,7 @@ export function partsOf(wanted: WantedObject, live: KubeObject | undefined): rea
   const webhooks = [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }];
   const fields = { apiVersion, kind, metadata: { name: metadata.name }, webhooks } as unknown as WantedObject;
   const bundle = { fieldManager: CA_BUNDLE_FIELD_MANAGER, fields };
-  return hasWebhook(live) ? [bundle, main] : [main, bundle];
+  return hasWebhook(live) ? [bundle, main] : [whole, bundle, main];
 }
 
 /** Whether the caBundle, where one is wanted, has the owner that it is to have. Versions before applied it with all the rest. */

@@ -34,7 +34,7 @@ export interface ObjectKeeperOptions {
    * written for now. @default what is wanted never changes
    */
   readonly freshen?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** What is applied, one after the other, over what is there. @default all that is wanted, as {@link KEEPER_FIELD_MANAGER} */
+  /** What is applied, one after the other, over what is there, until that is as it is wanted. @default all that is wanted, as {@link KEEPER_FIELD_MANAGER} */
   readonly parts?: (wanted: WantedObject, live: KubeObject | undefined) => readonly AppliedPart[];
   /** Whether the fields of an object that is as wanted have the managers that they are to have. @default they have */
   readonly isOwned?: (live: KubeObject, wanted: WantedObject) => boolean;
@@ -166,15 +166,13 @@ export class ObjectKeeper {
 
   /** @returns what the object then is; with additions of others it may still not be as it is wanted */
   async #apply(wanted: WantedObject, found: KubeObject | undefined, signal: AbortSignal): Promise<KubeObject> {
-    const { client, resource, name, parts = allAtOnce } = this.#options;
+    const { parts = allAtOnce } = this.#options;
     let live = found;
     try {
-      for (const { fieldManager, fields } of parts(wanted, found)) {
-        const { resourceVersion, uid } = live?.metadata ?? {};
-        const body =
-          live === undefined ? fields : { ...fields, metadata: { ...fields.metadata, uid, resourceVersion } };
-        const options = { fieldManager, force: true, signal };
-        live = await client.patch<KubeObject>(resource, { name }, { type: APPLY_PATCH, body }, options);
+      for (const part of parts(wanted, found)) {
+        if (!this.#isKept(live, wanted)) {
+          live = await this.#applyPart(part, live, signal);
+        }
       }
     } catch (error) {
       // What is wanted and what another client added can be invalid together, such as a url beside a service.
@@ -183,6 +181,14 @@ export class ObjectKeeper {
       }
     }
     return live ?? wanted;
+  }
+
+  #applyPart({ fieldManager, fields }: AppliedPart, live: KubeObject | undefined, signal: AbortSignal) {
+    const { client, resource, name } = this.#options;
+    const { resourceVersion, uid } = live?.metadata ?? {};
+    const body = live === undefined ? fields : { ...fields, metadata: { ...fields.metadata, uid, resourceVersion } };
+    const options = { fieldManager, force: true, signal };
+    return client.patch<KubeObject>(resource, { name }, { type: APPLY_PATCH, body }, options);
   }
 
   /** Puts what is wanted in the place of what is there: server-side apply leaves alone what others added. */

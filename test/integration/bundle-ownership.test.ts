@@ -5,7 +5,7 @@ import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { caBundleOf } from "../../src/certs/ca-bundle.ts";
 import type { WebhookPart } from "../../src/controller/webhook-part.ts";
 import { isConflict } from "../../src/kube/client.ts";
-import { APPLY_PATCH, objectPath, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { APPLY_PATCH, MERGE_PATCH, objectPath, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { watchObject } from "../../src/kube/watch.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
@@ -34,11 +34,30 @@ interface Live {
 }
 
 const live = (): Promise<Live> => api.get<Live>(WEBHOOK_CONFIGURATIONS, REF);
-const bundleOf = ({ webhooks }: Live): string => webhooks[0]?.clientConfig.caBundle ?? "";
+const bundleOf = ({ webhooks = [] }: Partial<Live>): string => webhooks[0]?.clientConfig.caBundle ?? "";
 
 function ownersOf({ metadata }: Live): readonly string[] {
   const owners = metadata.managedFields.filter(({ fieldsV1 }) => JSON.stringify(fieldsV1).includes('"f:caBundle"'));
   return owners.map(({ manager = "" }) => manager);
+}
+
+/** The caBundle at every write from now on, empty where there is none, until `stop`. */
+async function bundlesFromNow() {
+  const { resourceVersion } = (await live()).metadata;
+  const [stop, bundles] = [new AbortController(), new Array<string>()];
+  const watching = (async () => {
+    const watch = { ...REF, resourceVersion, signal: stop.signal };
+    for await (const event of watchObject<Live>(api.transport, WEBHOOK_CONFIGURATIONS, watch)) {
+      if ("object" in event && event.type !== "DELETED") bundles.push(bundleOf(event.object));
+    }
+  })();
+  return {
+    stop: async (): Promise<readonly string[]> => {
+      stop.abort();
+      await watching;
+      return bundles;
+    },
+  };
 }
 
 /** What every replica runs. It ends with the test, and its Secret is deleted then. */
@@ -82,18 +101,7 @@ for (const [name, reconcile] of reconcilers) {
     const parts = [startReplica(t), startReplica(t)];
     await eventually(async () => parts.every((part) => part.ready() === undefined), "both replicas are ready");
     const stop = new AbortController();
-    const bundles: string[] = [];
-    const { resourceVersion } = (await live()).metadata;
-    const watching = (async () => {
-      const watch = { ...REF, resourceVersion, signal: stop.signal };
-      for await (const event of watchObject<Live & { metadata: { name: string } }>(
-        api.transport,
-        WEBHOOK_CONFIGURATIONS,
-        watch,
-      )) {
-        if ("object" in event) bundles.push(bundleOf(event.object));
-      }
-    })();
+    const watched = await bundlesFromNow();
     const reconciling = (async () => {
       while (!stop.signal.aborted) {
         await reconcile();
@@ -106,7 +114,8 @@ for (const [name, reconcile] of reconcilers) {
     });
     await sleep(3_000);
     stop.abort();
-    await Promise.all([watching, reconciling]);
+    await reconciling;
+    const bundles = await watched.stop();
     t.same(ownersOf(await live()), ["ksvm-certs"], "one manager owns it");
     t.notOk(bundles.includes(""), "it was never empty");
     const changes = bundles.filter((bundle, index) => bundle !== bundles[index - 1]);
@@ -133,25 +142,37 @@ await t.test(
       options,
     );
     t.same(ownersOf(await live()), ["ksvm-webhook-configuration"]);
-    const stop = new AbortController();
-    const bundles: string[] = [];
-    const watch = { ...REF, resourceVersion: (await live()).metadata.resourceVersion, signal: stop.signal };
-    const watching = (async () => {
-      for await (const event of watchObject<Live & { metadata: { name: string } }>(
-        api.transport,
-        WEBHOOK_CONFIGURATIONS,
-        watch,
-      )) {
-        if ("object" in event) bundles.push(bundleOf(event.object));
-      }
-    })();
+    const watched = await bundlesFromNow();
     startReplica(t);
     const isAlone = async (): Promise<boolean> => ownersOf(await live()).join(",") === "ksvm-certs";
     await eventually(isAlone, "ksvm-certs alone owns it");
     await sleep(1_500);
-    stop.abort();
-    await watching;
+    const bundles = await watched.stop();
     t.same([...new Set(bundles)], [bundle]);
     t.ok(bundles.length <= 4, `${bundles.length} writes`);
+  },
+);
+
+await t.test(
+  "a webhook that is deleted, or taken out of its configuration, comes back with its caBundle",
+  async (t) => {
+    await ensure(cluster);
+    const bundle = caBundleOf(await readTheSecret(cluster)) ?? "";
+    const part = startReplica(t);
+    await eventually(async () => part.ready() === undefined, "the replica is ready");
+    for (const [what, takeAway] of [
+      ["deleted", () => api.delete(WEBHOOK_CONFIGURATIONS, REF)],
+      ["emptied", () => api.patch(WEBHOOK_CONFIGURATIONS, REF, { type: MERGE_PATCH, body: { webhooks: [] } })],
+    ] as const) {
+      const watched = await bundlesFromNow();
+      await takeAway();
+      const isBack = async (): Promise<boolean> => {
+        const found = await api.find<Live>(WEBHOOK_CONFIGURATIONS, REF);
+        return found !== undefined && ownersOf(found).join() === "ksvm-certs" && bundleOf(found) === bundle;
+      };
+      await eventually(isBack, `what was ${what} is back, and ksvm-certs alone owns the caBundle`);
+      const bundles = await watched.stop();
+      t.same([...new Set(bundles.slice(what === "emptied" ? 1 : 0))], [bundle], `${what}: each write has the caBundle`);
+    }
   },
 );
