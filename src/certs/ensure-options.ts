@@ -7,6 +7,7 @@ import type { KeySource } from "./issue.ts";
 import type { ReplicaAddress, ServedBy } from "./replicas.ts";
 import type { RotationTiming } from "./rotation-plan.ts";
 import type { IssueOptions } from "./rotation-writes.ts";
+import type { WaitClock } from "./wait-clock.ts";
 
 /** How long API servers and replicas may take to follow by default, in milliseconds. */
 export const DEFAULT_FOLLOW_TIMEOUT_MS = 300_000;
@@ -46,6 +47,8 @@ export interface EnsureOptions extends CertificateTools {
   readonly rotateNow?: boolean;
   /** Waits where a step has to, and goes on; else it ends there and the next call goes on. @default false */
   readonly wait?: boolean;
+  /** For a process that comes back to a rotation: remembers the waits that it began. @default one for this call */
+  readonly waits?: WaitClock;
   /** Told of every step that was taken. */
   readonly onStep?: (text: string) => void;
 }

@@ -2,7 +2,7 @@ import { randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { promisify } from "node:util";
 import forge from "node-forge";
-import { whyInvalidAt } from "../serving/validity-period.ts";
+import { type ValidityPeriod, whyInvalidAt } from "../serving/validity-period.ts";
 
 /** PEM texts of a certificate and its key. */
 export interface IssuedPair {
@@ -27,6 +27,8 @@ export const SYSTEM_KEYS: KeySource = { generateKeyPair: () => generateKeyPair({
 export interface Validity {
   /** The moment of issue. */
   readonly now: Date;
+  /** The same moment by another clock, where it is not known which of the two is right. @default there is none */
+  readonly otherNow?: Date | undefined;
   /** Milliseconds that it is valid, from `now`. */
   readonly lifetimeMs: number;
   /** @default {@link SYSTEM_KEYS} */
@@ -71,7 +73,7 @@ export async function issueCa(validity: Validity): Promise<IssuedPair> {
 
 /**
  * Issues a serving certificate: RSA 2048, SHA-256, for TLS servers only, valid no longer than its CA.
- * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired or is not valid yet.
+ * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired or is not valid yet by both clocks.
  * @throws {Error} of node-forge or node:crypto where the CA cannot be read.
  */
 export async function issueServing(options: ServingOptions): Promise<IssuedPair> {
@@ -82,8 +84,9 @@ export async function issueServing(options: ServingOptions): Promise<IssuedPair>
   }
   const issuer = forge.pki.certificateFromPem(ca.certPem);
   const period = { notBefore: issuer.validity.notBefore.getTime(), notAfter: issuer.validity.notAfter.getTime() };
-  const whyInvalid = whyInvalidAt(period, options.now.getTime());
-  if (whyInvalid !== undefined) {
+  const { now, otherNow = now } = options;
+  const [whyInvalid, whyInvalidByOther] = [now, otherNow].map((time) => whyInvalidAt(period, time.getTime()));
+  if (whyInvalid !== undefined && whyInvalidByOther !== undefined) {
     throw new RangeError(`Cannot issue a certificate: its CA cannot sign: ${whyInvalid}`);
   }
   const source = options.keys ?? SYSTEM_KEYS;
@@ -111,11 +114,16 @@ function draft(publicKey: forge.pki.rsa.PublicKey, serialNumber: string, commonN
   return cert;
 }
 
-function setValidity(cert: forge.pki.Certificate, { now, lifetimeMs }: Validity, latest: Date | undefined): void {
-  cert.validity.notBefore = new Date(now.getTime() - BACKDATE_MS);
-  cert.validity.notAfter = new Date(
-    Math.min(now.getTime() + lifetimeMs, latest?.getTime() ?? Number.POSITIVE_INFINITY),
-  );
+function setValidity(cert: forge.pki.Certificate, validity: Validity, latest: Date | undefined): void {
+  const { notBefore, notAfter } = issuePeriodOf(validity);
+  cert.validity.notBefore = new Date(notBefore);
+  cert.validity.notAfter = new Date(Math.min(notAfter, latest?.getTime() ?? Number.POSITIVE_INFINITY));
+}
+
+/** When what is issued is valid: by both clocks, where there are two. */
+export function issuePeriodOf({ now, otherNow = now, lifetimeMs }: Validity): ValidityPeriod {
+  const times = [now.getTime(), otherNow.getTime()];
+  return { notBefore: Math.min(...times) - BACKDATE_MS, notAfter: Math.max(...times) + lifetimeMs };
 }
 
 interface Signing {

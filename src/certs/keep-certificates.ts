@@ -1,6 +1,7 @@
 import { LoopPace } from "../retry/loop-pace.ts";
 import { ensureCertificates } from "./ensure.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
+import { WaitClock } from "./wait-clock.ts";
 
 /** The certificates are looked at this often, in milliseconds. */
 export const KEEP_INTERVAL_MS = 3_600_000;
@@ -13,7 +14,7 @@ const MIN_INTERVAL_MS = 5_000;
  * over. What fails is logged and tried again.
  */
 export async function keepCertificates(
-  options: Omit<EnsureOptions, "rotateNow" | "wait"> & {
+  options: Omit<EnsureOptions, "rotateNow" | "wait" | "waits"> & {
     /** Milliseconds. @default {@link KEEP_INTERVAL_MS} */
     readonly intervalMs?: number;
   },
@@ -21,9 +22,10 @@ export async function keepCertificates(
   const { clock, logger, signal, intervalMs = KEEP_INTERVAL_MS } = options;
   // Whatever the next look is said to be.
   const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
+  const waits = new WaitClock(clock);
   while (!signal.aborted) {
     await pace.turn(signal).catch(() => undefined);
-    const result = await ensureCertificates(options).catch((error: unknown) => {
+    const result = await ensureCertificates({ ...options, waits }).catch((error: unknown) => {
       if (!signal.aborted) {
         logger.error({ err: error }, "Cannot keep the certificates current; trying again");
       }

@@ -1,5 +1,6 @@
 import { isValidAt, type ValidityPeriod } from "../serving/validity-period.ts";
 import { doClocksAgree, MAX_CLOCK_SKEW_MS } from "./clock-skew.ts";
+import { type DueStep, type Judgement, type RotationStep, stepByTwoClocks } from "./rotation-step.ts";
 
 /** What the plan takes of a certificate. */
 export interface CertificateFacts extends ValidityPeriod {
@@ -71,36 +72,15 @@ export interface RotationInput extends RotationTiming {
   readonly replaceSigner?: string | undefined;
 }
 
-/**
- * What is to be done next.
- *
- * - `create`: issue a CA and a serving certificate; nothing that is there can be trusted
- * - `introduceCa`: issue the next CA and add it to the bundle
- * - `proveSeen`: ask every API server for the bundle, then note when
- * - `switchCa`: issue the serving certificate from the next CA, which signs from now on
- * - `noteSwitched`: note that this has been read, so that it was written before
- * - `proveServed`: ask every replica what it serves
- * - `dropOldCas`: leave only the CA that signs in the bundle
- * - `renewServing`: issue a serving certificate from the CA that signs
- * - `wait`: nothing before a moment
- * - `nothing`: nothing before a moment
- * - `clocksDisagree`: nothing, since the step that is due rests on a clock, and it is not known which of two is right
- */
-export type RotationStep = DueStep | { readonly type: "clocksDisagree"; readonly due: DueStep["type"] };
-
-/** What may be due, where it is known what time it is. */
-type DueStep =
-  | { readonly type: "create" | "introduceCa" | "renewServing"; readonly reason: string }
-  | { readonly type: "proveSeen" | "switchCa" | "noteSwitched" | "proveServed" | "dropOldCas" }
-  | { readonly type: "wait"; readonly until: number; readonly for: "API servers" | "replicas" }
-  | { readonly type: "nothing"; readonly until: number };
-
-/** These change nothing that is in use. */
-const HARMLESS: ReadonlySet<DueStep["type"]> = new Set(["wait", "nothing", "proveServed"]);
-
 /** When a certificate is to be renewed: at the begin of the last `renewBefore` of its lifetime. */
 export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBefore: number): number {
   return notAfter - (notAfter - notBefore) * renewBefore;
+}
+
+/** One of the clocks, where two of them disagree. */
+interface Judging extends RotationInput {
+  /** What it shows. Certificates are judged by it, waits by the API server's clock alone: that is what began them. */
+  readonly judgedAt: number;
 }
 
 /**
@@ -108,22 +88,27 @@ export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBe
  * certificate changes, then the old CA leaves. Any replica that holds the Secret can take it, whichever took the one before.
  */
 export function nextStep(input: RotationInput): RotationStep {
-  const { stored } = input;
+  const { stored, now, clockSkewMs } = input;
   if (stored === undefined) {
     return { type: "create", reason: "there is none" };
   }
-  const step = dueStep(stored, input);
-  const isSure = doClocksAgree(input.clockSkewMs) || HARMLESS.has(step.type) || unusableReason(stored) !== undefined;
-  return isSure ? step : { type: "clocksDisagree", due: step.type };
+  const judged = (judgedAt: number): Judgement => ({
+    step: dueStep(stored, { ...input, judgedAt }),
+    now: judgedAt,
+    isInForce: brokenReason(stored, judgedAt) === undefined,
+  });
+  const server = judged(now);
+  const isSure = doClocksAgree(clockSkewMs) || unusableReason(stored) !== undefined;
+  return isSure ? server.step : stepByTwoClocks(server, judged(now + clockSkewMs));
 }
 
-function dueStep(stored: StoredFacts, input: RotationInput): DueStep {
-  const broken = brokenReason(stored, input.now);
-  if (stored.next !== undefined && isValidAt(stored.next, input.now)) {
+function dueStep(stored: StoredFacts, input: Judging): DueStep {
+  const broken = brokenReason(stored, input.judgedAt);
+  if (stored.next !== undefined && isValidAt(stored.next, input.judgedAt)) {
     // With nothing in force that could be protected, the overlap is a delay for nothing.
     return broken === undefined ? stepTowardsNext(stored, input) : { type: "switchCa" };
   }
-  return broken === undefined ? stepOfOneCa(stored, input) : repair(stored, broken, input.now);
+  return broken === undefined ? stepOfOneCa(stored, input) : repair(stored, broken, input.judgedAt);
 }
 
 /** Why API servers do not accept the serving certificate at a moment; `undefined` where they do. */
@@ -173,7 +158,7 @@ function isFromFuture(stamp: number, { now }: RotationInput): boolean {
   return stamp > now + 2 * MAX_CLOCK_SKEW_MS;
 }
 
-function stepOfOneCa(stored: StoredFacts, input: RotationInput): DueStep {
+function stepOfOneCa(stored: StoredFacts, input: Judging): DueStep {
   const { signer } = stored;
   if (signer === undefined) {
     return { type: "introduceCa", reason: "the CA's key is missing or unreadable" };
@@ -191,22 +176,22 @@ function stepOfOneCa(stored: StoredFacts, input: RotationInput): DueStep {
     : { type: "nothing", until: nextRenewalOf(stored, input.renewBefore) };
 }
 
-function caRenewalReason(signer: CertificateFacts, input: RotationInput): string | undefined {
+function caRenewalReason(signer: CertificateFacts, input: Judging): string | undefined {
   if (input.replaceSigner === signer.fingerprint) {
     return "it was asked for";
   }
-  if (signer.notBefore > input.now) {
+  if (signer.notBefore > input.judgedAt) {
     return "the CA is not valid yet";
   }
-  return renewalTimeOf(signer, input.renewBefore) <= input.now ? "the CA is due" : undefined;
+  return renewalTimeOf(signer, input.renewBefore) <= input.judgedAt ? "the CA is due" : undefined;
 }
 
 function servingRenewalReason(
   { serving }: StoredFacts,
   signer: CertificateFacts,
-  { renewBefore, now }: RotationInput,
+  { renewBefore, judgedAt }: Judging,
 ): string | undefined {
-  if (serving === undefined || renewalTimeOf(serving, renewBefore) <= now) {
+  if (serving === undefined || renewalTimeOf(serving, renewBefore) <= judgedAt) {
     return "the serving certificate is due";
   }
   if (serving.issuer !== signer.fingerprint) {

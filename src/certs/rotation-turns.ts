@@ -11,7 +11,8 @@ import {
 import { clocksDisagree, doClocksAgree, skewText } from "./clock-skew.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { askReplicas, findReplicas } from "./replicas.ts";
-import { nextStep, type RotationStep } from "./rotation-plan.ts";
+import { nextStep } from "./rotation-plan.ts";
+import type { RotationStep } from "./rotation-step.ts";
 import { changeOf, DONE, type WritingStep } from "./rotation-writes.ts";
 import {
   contentsOf,
@@ -25,12 +26,11 @@ import {
 import { readSecret, type SecretChange, writeSecret } from "./secret-store.ts";
 import { readEarlier, usable } from "./take-over.ts";
 import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
+import { WaitClock } from "./wait-clock.ts";
 
 /** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
 const ONE_LOOK_MS = 10_000;
 const POLL_MS = 1_000;
-/** What a moment by the API server is noted later, in milliseconds. */
-const STAMP_MS = 1_000;
 /** When it is worth while to look at replicas again that did not follow, in milliseconds. */
 const LOOK_AGAIN_MS = 60_000;
 
@@ -55,12 +55,12 @@ export class RotationTurns {
   readonly #names: readonly string[];
   /** What `rotateNow` replaces, once the Secret has been read. */
   #replaceSigner: { readonly fingerprint: string | undefined } | undefined;
-  /** The moment that the Secret notes, since when it was seen there by the monotonic clock, and whether this process noted it. */
-  #noted: { readonly time: number; readonly at: number; readonly isOwn: boolean } | undefined;
+  readonly #waits: WaitClock;
 
   constructor(options: EnsureOptions) {
     this.#options = options;
     this.#names = [...dnsNamesOf(options.settings), ...ipAddressesOf(options.settings)];
+    this.#waits = options.waits ?? new WaitClock(options.clock);
   }
 
   /**
@@ -88,7 +88,7 @@ export class RotationTurns {
     }
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents);
-    const waitNow = this.#timeSinceNoted(contents, serverTime);
+    const waitNow = this.#waits.now(contents?.seenAt ?? contents?.switchedAt, serverTime, doClocksAgree(clockSkewMs));
     return { secret, contents, configuration, now: serverTime, clockSkewMs, waitNow, drifted };
   }
 
@@ -114,25 +114,6 @@ export class RotationTurns {
     await writeSecret(client, this.#secretRef, { before: secret, change }, signal);
     this.#tell(`took over the certificates of Secret "${namespace}/${name}"`);
     return true;
-  }
-
-  /**
-   * The time by the API server that was asked when the moment was noted that a wait counts from. Another one may answer now, whose
-   * clock says something else: then the wait would be over at once, or never.
-   */
-  #timeSinceNoted({ seenAt, switchedAt }: Partial<SecretContents> = {}, serverNow: number): number {
-    const time = seenAt ?? switchedAt;
-    if (time === undefined) {
-      return serverNow;
-    }
-    const now = this.#options.clock.monotonic();
-    if (this.#noted?.time !== time) {
-      this.#noted = { time, at: now, isOwn: false };
-    }
-    const { at, isOwn } = this.#noted;
-    // What another process noted was noted before it was seen here, at the latest.
-    const since = time - STAMP_MS + now - at;
-    return isOwn ? since : Math.max(serverNow, since);
   }
 
   #plan({ contents, now, clockSkewMs, waitNow, drifted }: Read, served: boolean): RotationStep {
@@ -166,15 +147,16 @@ export class RotationTurns {
         await this.#note(read, SWITCHED_ANNOTATION, read.now);
         return undefined;
       default:
-        await this.#issue(step.type, read, "reason" in step ? step.reason : undefined);
+        await this.#issue(step, read);
         return undefined;
     }
   }
 
-  async #issue(step: WritingStep, read: Read, reason: string | undefined): Promise<void> {
+  async #issue(step: Extract<RotationStep, { readonly type: WritingStep }>, read: Read): Promise<void> {
     const { settings, keys } = this.#options;
-    await this.#write(read, await changeOf(step, read.contents, { ...settings, keys, now: new Date(read.now) }));
-    this.#tell(`${DONE[step]}${reason === undefined ? "" : `: ${reason}`}`);
+    const { type, clocks = { now: read.now } } = step;
+    await this.#write(read, await changeOf(type, read.contents, { ...settings, ...clocks, keys }));
+    this.#tell(`${DONE[type]}${"reason" in step ? `: ${step.reason}` : ""}`);
   }
 
   async #publish(configuration: BundleHolder | undefined, contents: SecretContents | undefined): Promise<boolean> {
@@ -212,10 +194,7 @@ export class RotationTurns {
       await proveBundleSeen(read.contents?.bundle ?? [], { ...this.#options, name, timeoutMs });
     }
     // The moment must lie after the proof, so the clock is read again. The write rests on what was read before.
-    const { serverTime, clockSkewMs } = await this.#readSecret();
-    if (!doClocksAgree(clockSkewMs)) {
-      throw clocksDisagree(clockSkewMs);
-    }
+    const { serverTime } = await this.#readSecret();
     await this.#note(read, SEEN_ANNOTATION, serverTime);
     this.#tell("every API server shows the new CA");
     return undefined;
@@ -260,11 +239,10 @@ export class RotationTurns {
     return others;
   }
 
-  /** Notes a moment by the API server's clock. It comes cut to the second: the next one is late enough for certain. */
+  /** Notes a moment by the API server's clock, which a wait begins at. */
   async #note(read: Read, annotation: string, now: number): Promise<void> {
-    const time = now + STAMP_MS;
+    const time = this.#waits.begin(now);
     await this.#write(read, { data: {}, annotations: { [annotation]: new Date(time).toISOString() } });
-    this.#noted = { time, at: this.#options.clock.monotonic(), isOwn: true };
   }
 
   async #write({ secret }: Read, change: SecretChange): Promise<void> {
@@ -277,7 +255,7 @@ export class RotationTurns {
     if (!doClocksAgree(clockSkewMs)) {
       this.#options.logger.warn(
         { reason: skewText(clockSkewMs) },
-        "Certificates cannot be replaced until the clocks agree",
+        "Certificates are replaced only where both clocks say that they are due",
       );
     }
   }

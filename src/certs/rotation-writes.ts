@@ -1,6 +1,7 @@
 import type { X509Certificate } from "node:crypto";
-import { issueCa, issueServing, type KeySource } from "./issue.ts";
+import { issueCa, issueServing, type KeySource, type Validity } from "./issue.ts";
 import { type CaPair, KEYS, type SecretContents, SEEN_ANNOTATION, SWITCHED_ANNOTATION } from "./secret-contents.ts";
+import type { TwoClocks } from "./rotation-step.ts";
 import type { SecretChange } from "./secret-store.ts";
 import { dnsNamesOf, ipAddressesOf, type ServiceNames } from "./service-names.ts";
 
@@ -20,8 +21,9 @@ export interface IssueOptions extends ServiceNames {
   readonly servingLifetimeMs: number;
 }
 
-interface Issuing extends IssueOptions {
-  readonly now: Date;
+/** When and with what it is issued. */
+interface Issuing extends Partial<Omit<TwoClocks, "now">> {
+  readonly now: number;
   readonly keys?: KeySource | undefined;
 }
 
@@ -40,22 +42,22 @@ export const DONE: Readonly<Record<WritingStep, string>> = {
 const NO_NEXT = { [KEYS.nextCa]: undefined, [KEYS.nextCaKey]: undefined };
 const NO_STAMPS = { [SEEN_ANNOTATION]: undefined, [SWITCHED_ANNOTATION]: undefined };
 
-/** What a step changes in the Secret; it issues what the step asks for, at `now`. */
+/** What a step changes in the Secret; it issues what the step asks for. */
 export async function changeOf(
   step: WritingStep,
   contents: SecretContents | undefined,
-  options: Issuing,
+  options: IssueOptions & Issuing,
 ): Promise<SecretChange> {
   const { signer, next, bundle = [] } = contents ?? {};
-  const { caLifetimeMs: lifetimeMs, keys, now } = options;
+  const validity = validityOf(options.caLifetimeMs, options);
   switch (step) {
     case "create": {
-      const ca = await issueCa({ now, lifetimeMs, keys });
+      const ca = await issueCa(validity);
       const data = { [KEYS.bundle]: ca.certPem, [KEYS.caKey]: ca.keyPem, ...NO_NEXT };
       return { data: { ...data, ...(await servingData(ca, options)) }, annotations: NO_STAMPS };
     }
     case "introduceCa": {
-      const ca = await issueCa({ now, lifetimeMs, keys });
+      const ca = await issueCa(validity);
       const data = { [KEYS.bundle]: `${pemOf(bundle)}${ca.certPem}` };
       return { data: { ...data, [KEYS.nextCa]: ca.certPem, [KEYS.nextCaKey]: ca.keyPem }, annotations: NO_STAMPS };
     }
@@ -71,16 +73,28 @@ export async function changeOf(
   }
 }
 
-async function servingData(ca: Pick<CaPair, "certPem" | "keyPem">, options: Issuing): Promise<Record<string, string>> {
+async function servingData(
+  ca: Pick<CaPair, "certPem" | "keyPem">,
+  options: IssueOptions & Issuing,
+): Promise<Record<string, string>> {
   const { certPem, keyPem } = await issueServing({
     ca,
-    now: options.now,
-    keys: options.keys,
-    lifetimeMs: options.servingLifetimeMs,
+    ...validityOf(options.servingLifetimeMs, options),
     dnsNames: dnsNamesOf(options),
     ipAddresses: ipAddressesOf(options),
   });
   return { [KEYS.certificate]: certPem, [KEYS.key]: keyPem };
+}
+
+/**
+ * It has to be valid by both clocks, where there are two. One by which nothing is in force now is followed for a lifetime at most, so
+ * that a clock that is decades ahead makes no certificate that is valid for decades, and one that is decades behind none that is due
+ * as soon as it is issued.
+ */
+export function validityOf(lifetimeMs: number, options: Issuing): Validity {
+  const { keys, now, otherNow = now, isOtherInForce = true } = options;
+  const nearest = Math.min(Math.max(otherNow, now - lifetimeMs), now + lifetimeMs);
+  return { now: new Date(now), otherNow: new Date(isOtherInForce ? otherNow : nearest), lifetimeMs, keys };
 }
 
 function pemOf(certificates: readonly X509Certificate[]): string {

@@ -99,12 +99,12 @@ await tap.test("publishedBundleOf() finds our webhook by its name", (t) => {
 });
 
 await tap.test("changeOf() walks a rotation through: each step leaves what the next one expects", async (t) => {
-  const options: IssueOptions & { now: Date } = {
+  const options: IssueOptions & { now: number } = {
     namespace: "b",
     service: "a",
     caLifetimeMs: 2 * HOUR_MS,
     servingLifetimeMs: HOUR_MS,
-    now,
+    now: now.getTime(),
   };
   let texts: Record<string, string> = {};
   const after = async (step: Parameters<typeof changeOf>[0]) => {

@@ -22,6 +22,7 @@ import { clockAhead } from "./trigger-harness.ts";
 // The API server's clock is right here. What is wrong is the clock of a process, or was that of the one that issued.
 
 const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 await createNamespace(api);
@@ -31,7 +32,7 @@ function servedBy(secret: SecretObject): X509Certificate {
   return new X509Certificate(decoded(secret, "tls.crt"));
 }
 
-/** Puts into the Secret what a process issued whose clock was ahead. */
+/** Puts into the Secret what a process issued whose clock was ahead, or that issued it some time ago. */
 async function issueAhead(ms: number): Promise<void> {
   const now = new Date(systemClock.now() + ms);
   const ca = await issueCa({ now, lifetimeMs: SETTINGS.caLifetimeMs });
@@ -54,13 +55,47 @@ for (const days of [400, 30, -400]) {
     const warnings: string[] = [];
     const logger = pino({ level: "warn" }, { write: (line: string) => warnings.push(line) });
     t.match(await ensure(cluster, { clock, logger }), { state: "current" }, "by the API server's clock nothing is due");
-    t.match(warnings.join(""), /cannot be replaced until the clocks agree/);
-    const side = days > 0 ? "ahead of" : "behind";
-    await t.rejects(ensure(cluster, { clock, rotateNow: true }), {
+    t.match(warnings.join(""), /only where both clocks say that they are due/);
+    t.equal((await readTheSecret(cluster)).metadata.resourceVersion, before.metadata.resourceVersion);
+  });
+}
+
+await t.test(
+  "a certificate that is due by the API server's clock alone is left as it is, with the reason",
+  async (t) => {
+    await issueAhead(-5 * HOUR_MS);
+    const before = await readTheSecret(cluster);
+    await t.rejects(ensure(cluster, { clock: clockAhead(-3 * HOUR_MS) }), {
       code: "ClocksDisagree",
-      message: new RegExp(`the clock of this machine is ${Math.abs(days)} days ${side} the API server's`),
+      message: /the clock of this machine is 3 hours behind the API server's/,
     });
     t.equal((await readTheSecret(cluster)).metadata.resourceVersion, before.metadata.resourceVersion);
+  },
+);
+
+for (const hours of [-0.5, 0.5, 400 * 24, -400 * 24]) {
+  await t.test(`a leader whose clock is ${hours} hours ahead renews what is due by both clocks`, async (t) => {
+    await issueAhead(-5 * HOUR_MS);
+    const before = await readTheSecret(cluster);
+    t.match(await ensure(cluster, { clock: clockAhead(hours * HOUR_MS) }), { state: "current" });
+    const after = await readTheSecret(cluster);
+    t.equal(decoded(after, "ca.crt"), decoded(before, "ca.crt"), "by the CA that is trusted");
+    const { validFromDate, validToDate } = servedBy(after);
+    t.not(servedBy(before).fingerprint256, servedBy(after).fingerprint256);
+    const times = [systemClock.now(), systemClock.now() + (Math.abs(hours) < 1 ? hours * HOUR_MS : 0)];
+    for (const time of times) {
+      t.ok(validFromDate.getTime() < time && validToDate.getTime() > time, validFromDate.toISOString());
+    }
+  });
+
+  await t.test(`a rotation that is asked for ends where the clock is ${hours} hours ahead, with overlap`, async (t) => {
+    const before = await readTheSecret(cluster);
+    const steps: string[] = [];
+    const onStep = (text: string) => steps.push(text);
+    const options = { clock: clockAhead(hours * HOUR_MS), rotateNow: true, wait: true, onStep };
+    t.match(await ensure(cluster, options), { state: "current" });
+    t.match(steps.join("; "), /added a new CA.*waiting.*from the new CA.*waiting.*dropped the old CA/);
+    t.not(decoded(await readTheSecret(cluster), "ca.crt"), decoded(before, "ca.crt"));
   });
 }
 
