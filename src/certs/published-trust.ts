@@ -41,9 +41,18 @@ export class PublishedTrust {
     this.#options = options;
   }
 
-  /** Takes note of the configuration as it was read; `undefined` where there is none. */
-  saw(configuration: BundleHolder | undefined): void {
-    if (!this.#newest.take(configuration?.metadata.resourceVersion)) {
+  /** The newest resourceVersion of the configuration that was seen. */
+  get resourceVersion(): string | undefined {
+    return this.#newest.resourceVersion;
+  }
+
+  /**
+   * Takes note of the configuration as it was read; `undefined` where there is none.
+   *
+   * @param sentAfter as in {@link NewestSeen.take}: where etcd was restored from a backup, what is read from it is older
+   */
+  saw(configuration: BundleHolder | undefined, sentAfter?: string): void {
+    if (!this.#newest.take(configuration?.metadata.resourceVersion, sentAfter)) {
       return;
     }
     const missing = configuration === undefined ? "does not exist" : "has no webhook of this name";

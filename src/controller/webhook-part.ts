@@ -67,7 +67,7 @@ export class WebhookPart {
       wanted: () => this.#wanted(),
       // A replica that is behind would put an old CA bundle in the place of a new one.
       freshen: async (signal) => this.#source.look?.(signal),
-      onConfiguration: (live) => this.#trust.saw(live),
+      observer: this.#trust,
     });
     this.#source = this.#sourceOf(settings);
   }

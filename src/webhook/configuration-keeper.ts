@@ -4,7 +4,7 @@ import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import { isBundleOwned, partsOf } from "./bundle-ownership.ts";
-import { ObjectKeeper, type WantedObject } from "./object-keeper.ts";
+import { ObjectKeeper, type ObjectObserver, type WantedObject } from "./object-keeper.ts";
 import { WARN_POLICY_NAME, warnPolicy } from "./warn-policy.ts";
 import type { WebhookConfiguration } from "./webhook-configuration.ts";
 
@@ -20,8 +20,8 @@ export interface ConfigurationKeeperOptions {
   readonly wanted: () => WebhookConfiguration | undefined;
   /** As in `ObjectKeeperOptions`, for the configuration. @default what is wanted never changes */
   readonly freshen?: (signal: AbortSignal) => Promise<void>;
-  /** Told of the configuration whenever it was read, `undefined` where there is none. @default none */
-  readonly onConfiguration?: (live: KubeObject | undefined) => void;
+  /** Told of the configuration whenever it was read. @default none */
+  readonly observer?: ObjectObserver;
   /** Milliseconds after which everything is looked at although nothing was heard of it. @default 300000 */
   readonly resyncMs?: number;
 }
@@ -34,7 +34,7 @@ export interface ConfigurationKeeperOptions {
 export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
 
-  constructor({ freshen, wanted, onConfiguration, ...options }: ConfigurationKeeperOptions) {
+  constructor({ freshen, wanted, observer, ...options }: ConfigurationKeeperOptions) {
     const { policy, binding } = warnPolicy();
     const name = WARN_POLICY_NAME;
     this.#keepers = [
@@ -47,7 +47,7 @@ export class ConfigurationKeeper {
         parts: partsOf,
         isOwned: isBundleOwned,
         replacement: webhooksOf,
-        onRead: onConfiguration,
+        observer,
       }),
       new ObjectKeeper({ ...options, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
       new ObjectKeeper({

@@ -20,6 +20,17 @@ export interface AppliedPart {
   readonly fields: WantedObject;
 }
 
+/** What is told of the kept object whenever it was read. */
+export interface ObjectObserver {
+  /** The newest resourceVersion that was seen. */
+  readonly resourceVersion: string | undefined;
+  /**
+   * @param live the object as it was read; `undefined` where there is none
+   * @param sentAfter for a read from etcd, {@link resourceVersion} as it was when the request was sent. @default it is no such read
+   */
+  saw(live: KubeObject | undefined, sentAfter?: string): void;
+}
+
 /** What an {@link ObjectKeeper} needs. */
 export interface ObjectKeeperOptions {
   readonly client: ApiClient;
@@ -40,8 +51,8 @@ export interface ObjectKeeperOptions {
   readonly isOwned?: (live: KubeObject, wanted: WantedObject) => boolean;
   /** The body of a merge patch that takes out of the live object what was added to it. */
   readonly replacement: (live: KubeObject, wanted: WantedObject) => object;
-  /** Told of the object whenever it was read, `undefined` where there is none. @default none */
-  readonly onRead?: ((live: KubeObject | undefined) => void) | undefined;
+  /** Told of the object whenever it was read. @default none */
+  readonly observer?: ObjectObserver | undefined;
   /** Milliseconds after which the object is looked at although nothing was heard of it. @default 300000 */
   readonly resyncMs?: number;
 }
@@ -111,7 +122,7 @@ export class ObjectKeeper {
       const options = { name, resourceVersion: metadata.resourceVersion ?? "0", signal, clock, onOpen, onFailure };
       for await (const event of watchObject(client.transport, resource, options)) {
         if ("object" in event) {
-          this.#options.onRead?.(event.type === "DELETED" ? undefined : event.object);
+          this.#options.observer?.saw(event.type === "DELETED" ? undefined : event.object);
         }
         const wanted = this.#options.wanted();
         if (event.type !== "BOOKMARK" && !("object" in event && wanted && this.#isRight(event, wanted))) {
@@ -143,9 +154,10 @@ export class ObjectKeeper {
   }
 
   async #repairOnce(signal: AbortSignal): Promise<void> {
-    const { client, freshen, logger, resource, name, onRead } = this.#options;
+    const { client, freshen, logger, resource, name, observer } = this.#options;
+    const sentAfter = observer?.resourceVersion;
     const found = await client.find<KubeObject>(resource, { name }, { signal });
-    onRead?.(found);
+    observer?.saw(found, sentAfter);
     const known = this.#options.wanted();
     if (known === undefined || this.#isKept(found, known)) {
       return;
@@ -157,7 +169,7 @@ export class ObjectKeeper {
       return;
     }
     const applied = await this.#apply(wanted, found, signal);
-    onRead?.(applied);
+    observer?.saw(applied);
     logger.info({ resource: resource.resource, name, wasMissing: found === undefined }, "Restored object");
     if (!isAsWanted(applied, wanted)) {
       await this.#replace(applied, wanted, signal);

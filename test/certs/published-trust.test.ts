@@ -85,6 +85,20 @@ await tap.test("saw() believes what is newest, in whatever order it comes", asyn
   t.equal(trust.lacking(), undefined);
 });
 
+await tap.test(
+  "saw() believes an older one by a read from etcd that was sent after the newer one was seen",
+  async (t) => {
+    const { trust } = trusting();
+    trust.saw(holder("", "10"));
+    trust.saw(holder(ours.caBundle, "5"), "4");
+    t.match(trust.lacking(), EMPTY, "the newer one overtook the read");
+    trust.saw(holder(ours.caBundle, "5"));
+    t.match(trust.lacking(), EMPTY, "a watch that is behind");
+    trust.saw(holder(ours.caBundle, "5"), trust.resourceVersion);
+    t.equal(trust.lacking(), undefined, "etcd was restored from a backup");
+  },
+);
+
 await tap.test("lacking() lets an empty caBundle pass where it is optional, and no wrong one", async (t) => {
   const { trust } = trusting({ isBundleOptional: true });
   t.equal(trust.lacking(), UNREAD);
