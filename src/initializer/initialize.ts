@@ -238,11 +238,13 @@ async function replaceEarlier(
 }
 
 /** @returns whether it is gone; where not, another client wrote it in between, or deleted it and created it again */
-async function deleteMigration({ client, retrier, signal }: InitContext, migration: ObjectMeta): Promise<boolean> {
+async function deleteMigration(context: InitContext, migration: ObjectMeta): Promise<boolean> {
+  const { client, signal } = context;
   const { name, resourceVersion, uid } = migration;
   const options = { preconditions: { uid, resourceVersion }, signal };
   try {
-    await retrier.run(() => client.delete(MIGRATIONS, { name }, options), signal);
+    // Another API server than the one that listed it may answer, which does not serve them yet.
+    await whenServed(context, () => client.delete(MIGRATIONS, { name }, options));
     return true;
   } catch (error) {
     if (!isConflict(error)) {

@@ -129,3 +129,45 @@ await tap.test("initialize() deletes no migration that a user stops while it wor
   t.equal(result.deleted, 0);
   t.match(result.skipped, [{ resource: "foos.g.io", reason: "its migration is suspended" }]);
 });
+
+// A stand-in: the API server that lists the migrations has to serve them, and the one that deletes one not yet.
+await tap.test("initialize() deletes an earlier migration once the API server that is asked serves them", async (t) => {
+  const labels = { "ksvm.sigs.k8s.io/created-by": "init" };
+  const migration = {
+    apiVersion: "migration.k8s.io/v1alpha1",
+    kind: "StorageVersionMigration",
+    metadata: { name: "m1", uid: "m1", resourceVersion: "1", labels },
+    spec: { resource: { group: "g.io", version: "v1", resource: "foos" } },
+  };
+  let asked = 0;
+  const client = {
+    transport: {
+      server: "https://api",
+      request: ({ path }: { path: string }) => Promise.resolve().then(() => ({ body: discoveryAt(path) })),
+      read: async ({ path }: { path: string }, parse: (body: Readable) => Promise<unknown>) => {
+        const items = path.endsWith("/deployments") ? [] : [migration];
+        const list = { kind: "List", metadata: { resourceVersion: "1" }, items };
+        return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
+      },
+    },
+    find: () => Promise.resolve(undefined),
+    findIfServed: () =>
+      Promise.resolve({ spec: { service: {} }, status: { conditions: [{ type: "Available", status: "False" }] } }),
+    get: () => Promise.resolve({ metadata: { name: "crd", uid: "crd" } }),
+    patch: () => Promise.resolve({ metadata: { resourceVersion: "1" } }),
+    listMetadata: () => Promise.resolve({ items: [], metadata: {} }),
+    delete: () =>
+      ++asked < 3 ? Promise.reject(new ApiError("DELETE m1", 404, { text: "404 page not found" })) : Promise.resolve(),
+    create: () => Promise.resolve({ metadata: { name: "m2" } }),
+  } as unknown as ApiClient;
+  const clock: Clock = { ...systemClock, sleep: () => Promise.resolve() };
+  const context = {
+    client,
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    signal: new AbortController().signal,
+  };
+  const { deleted } = await initialize(context, { namespace: "ksvm-system", replace: false });
+  t.equal(deleted, 1);
+  t.equal(asked, 3);
+});

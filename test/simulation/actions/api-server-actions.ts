@@ -2,6 +2,9 @@ import { oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
 import { jumpOf, lastingOf, serverOf } from "./choices.ts";
 
+/** What an API server that is late follows CRDs after at the latest, in milliseconds. */
+export const LATEST_MS = 400_000;
+
 /** An API server crashes and is started again, or stands still and goes on. */
 export const stopServer = sort<{
   readonly server: number;
@@ -50,7 +53,7 @@ export const lag = sort<{
   weight: 4,
   choose(random, limits) {
     const of = oneOf(random, ["crds", "handlers", "handlers", "discovery", "admission", "cache"] as const);
-    const byMs = Math.round(spread(random, 10, of === "crds" ? 400_000 : 60_000));
+    const byMs = Math.round(spread(random, 10, of === "crds" ? LATEST_MS : 60_000));
     return { server: serverOf(random, limits), of, byMs };
   },
   text({ server, of, byMs }, names) {
