@@ -23,7 +23,7 @@ export function installationOf(seed: number): Installation {
   const replicas = Array<ProgramPlan>(oneOf(random, [1, 2, 2, 3])).fill(program("webhook"));
   const starts = replicas.map(() => Math.round(spread(random, 1, 300)));
   const isKept = oneIn(random, 3);
-  const jobs = isKept ? jobsOf(random) : [];
+  const jobs = isKept || oneIn(random, 2) ? jobsOf(random) : [];
   const installed = [...replicas, ...jobs.map(({ run }) => program(run))];
   const at = [...starts, ...jobs.map((job) => job.at)];
   return {

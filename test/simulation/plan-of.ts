@@ -52,7 +52,7 @@ export function planOf(seed: number): Plan {
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const all = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed];
-  const actions = all.filter((action) => isPlausible(limits, action.do));
+  const actions = all.filter((action) => isPlausible(limits, action));
 
   const { startAt: _, ...rest } = limits;
   return { ...rest, actions: actions.toSorted((a, b) => a.at - b.at) };
@@ -75,13 +75,21 @@ function replicas(random: Random): readonly ProgramPlan[] {
 }
 
 /**
- * Certificates that end within minutes would end while all machines are suspended, which those of a cluster do not. And none are made
- * where the clock of an API server is wrong by more than some minutes.
+ * Certificates that end within minutes would end while all machines are suspended, which those of a cluster do not. And as long as
+ * certificates are kept, the clocks of API servers are wrong in one half of the worlds, and those of the keepers in the other: where both
+ * are wrong in the same way nothing is promised (docs/certificates.md).
  */
-function isPlausible({ lifetimes, programs }: Limits, action: string): boolean {
-  if (action === "suspendAll") return lifetimes === undefined;
-  return action !== "jumpServer" || programs.every(({ run }) => run !== "webhook");
+function isPlausible({ lifetimes, programs, seed }: Limits, { do: name, ...action }: Action): boolean {
+  if (name === "suspendAll") return lifetimes === undefined;
+  const isInstalled = programs.some(({ run }) => run === "webhook");
+  if (name === "jumpServer") return !isInstalled || seed % 2 === 0;
+  const { program = 0 } = action as { readonly program?: number };
+  const { run = "migrate" } = programs[program] ?? {};
+  return name !== "jump" || !KEEPERS.has(run) || seed % 2 === 1;
 }
+
+/** Who issues certificates. */
+const KEEPERS: ReadonlySet<ProgramPlan["run"]> = new Set(["webhook", "ensureCertificates", "rotateCertificates"]);
 
 function kindPlan(random: Random, plural: string, objects: Objects): KindPlan {
   const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];

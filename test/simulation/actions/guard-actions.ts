@@ -67,6 +67,7 @@ const CONFIGURATION_DAMAGES = ["delete", "emptyBundle", "ignoreFailures", "other
 /** A user deletes or edits the configuration of the webhook, which its replicas keep. */
 export const damageWebhook = sort<{ readonly how: (typeof CONFIGURATION_DAMAGES)[number] }>({
   name: "damageWebhook",
+  weight: 3,
   suits: ({ programs }) => programs.some(({ run }) => run === "webhook"),
   choose: (random) => ({ how: oneOf(random, CONFIGURATION_DAMAGES) }),
   text: ({ how }) => `a user damages the configuration of the webhook: ${how}`,
@@ -99,6 +100,7 @@ function changeOf(how: Exclude<(typeof CONFIGURATION_DAMAGES)[number], "delete">
 /** A Secret of the webhook is deleted. */
 export const deleteSecret = sort({
   name: "deleteSecret",
+  weight: 3,
   suits: ({ programs }) => programs.some(({ run }) => run === "webhook"),
   choose: () => ({}),
   text: () => "a Secret of the webhook is deleted",
@@ -109,6 +111,7 @@ export const deleteSecret = sort({
 /** A user stops serving what `ksvm init` installed. */
 export const damageShipped = sort({
   name: "damageShipped",
+  weight: 3,
   suits: ({ programs }) => programs.some(({ run }) => run === "init"),
   choose: () => ({}),
   text: () => "a user stops the migrations of ksvm from being served",

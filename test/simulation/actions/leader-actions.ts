@@ -17,7 +17,7 @@ const SPECS = {
 /** A user edits or deletes the Lease of the leader. */
 export const editLeader = sort<{ readonly how: keyof typeof SPECS | "delete" }>({
   name: "editLeader",
-  weight: 2,
+  weight: 3,
   suits: hasController,
   choose: (random) => ({ how: oneOf(random, ["delete", "steal", "hold", "free", "future", "empty"]) }),
   text: ({ how }) => `a user edits the Lease of the leader: ${how}`,

@@ -86,6 +86,7 @@ const EDITS = {
 /** A user suspends a migration, and resumes it some time later. */
 export const suspendMigration = sort<{ readonly index: number; readonly ms: number }>({
   name: "suspendMigration",
+  weight: 3,
   suits: hasController,
   choose: (random) => ({ index: Math.floor(random() * 4), ms: lastingOf(random) }),
   text: ({ index }) => `a user suspends migration ${index}`,
@@ -101,6 +102,7 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
 /** A user suspends all migrations, and resumes them some time later. */
 export const suspendMigrations = sort<{ readonly ms: number }>({
   name: "suspendMigrations",
+  weight: 2,
   suits: hasController,
   choose: (random) => ({ ms: lastingOf(random) }),
   text: () => "a user suspends all migrations",

@@ -6,6 +6,7 @@ import { backupAgeOf } from "../actions/etcd-actions.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { RequestMoment } from "../world/request-triggers.ts";
+import { CERTIFICATE_AIMS } from "./certificate-aims.ts";
 import { CONTROLLER_AIMS } from "./controller-aims.ts";
 import { after, type Aim, anyMoment, comesBack, held, lateMoment } from "./aim.ts";
 
@@ -191,4 +192,5 @@ export const AIMS: readonly Aim[] = [
     },
   },
   ...CONTROLLER_AIMS,
+  ...CERTIFICATE_AIMS,
 ];

@@ -1,8 +1,7 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { storageVersionsOf } from "../../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
-import { ADMISSION_PREFIXES } from "../model/admission-registry.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
@@ -18,6 +17,12 @@ interface Freeze {
   isProven: boolean;
 }
 
+/** What guards freezes: others may have what policies and webhooks they like beside these. */
+const GUARDS = [
+  "/registry/validatingadmissionpolicies/ksvm-freeze.",
+  "/registry/validatingadmissionpolicybindings/ksvm-freeze.",
+  `/registry/validatingwebhookconfigurations/${WEBHOOK_NAME}`,
+];
 /** A guard that others wrote so shortly before may be in force still, or not yet, on API servers that are late. */
 const LATE_MS = 600_000;
 /** What a run that does not get on may keep its freeze for after that: to lift it, and for proof and convergence before it. */
@@ -33,7 +38,7 @@ export class FrozenStorageCheck implements Check {
   readonly name = "frozen storage";
   readonly #world: World;
   readonly #freezes = new Map<string, Freeze>();
-  /** When others wrote a policy, a binding or the configuration of a webhook last. */
+  /** When others last wrote what guards freezes. */
   #guardWrittenAt = Number.NEGATIVE_INFINITY;
   /** When a program got on last. */
   readonly #progress = new Map<string, number>();
@@ -64,7 +69,7 @@ export class FrozenStorageCheck implements Check {
       this.#crdWritten(entry.key.slice(CRD_PREFIX.length), entry);
     } else if (isByKsvm()) {
       this.#progress.set(currentWriter() ?? "", this.#world.schedule.now);
-    } else if (ADMISSION_PREFIXES.some((prefix) => entry.key.startsWith(prefix))) {
+    } else if (GUARDS.some((prefix) => entry.key.startsWith(prefix))) {
       this.#guardWrittenAt = this.#world.schedule.now;
     }
   }

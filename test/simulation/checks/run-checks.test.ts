@@ -9,6 +9,7 @@ import { RunLeasesCheck } from "./run-leases-check.ts";
 
 const CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.sim.example.com";
 const LEASE_KEY = "/registry/leases/kube-system/ksvm-migrate.widgets.sim.example.com";
+const LEADER_KEY = "/registry/leases/kube-storage-migration/ksvm-controller";
 
 /** An etcd that is written in somebody's name, and what a check says of it. */
 function checked() {
@@ -39,8 +40,12 @@ function checked() {
     state.now = at;
     write(by, LEASE_KEY, { metadata: {}, spec: { holderIdentity, leaseDurationSeconds: 15 } });
   };
+  const lead = (by: string, at: number): void => {
+    state.now = at;
+    write(by, LEADER_KEY, { metadata: {}, spec: { holderIdentity: `${by}_1`, leaseDurationSeconds: 15 } });
+  };
   const wait = (ms: number): void => void (state.now += ms);
-  return { violations, crd, lease, holders, wait };
+  return { violations, crd, lease, lead, holders, wait };
 }
 
 const MIGRATING = "ksvm.sigs.k8s.io/migrating";
@@ -109,4 +114,17 @@ await tap.test("a Lease is held by who wrote it within its duration", async (t) 
   lease("ksvm-1", "ksvm-1_1", 21_000);
   t.notOk(isHeld());
   t.ok(holders.isTakenFrom("ksvm-0", "widgets.sim.example.com"));
+});
+
+await tap.test("runs of a leader end with its Lease, and with that of the leader", async (t) => {
+  const { violations, lead, lease } = checked();
+  lead("ksvm-0", 0);
+  lease("ksvm-0", "ksvm-0_1/uid/1", 1_000);
+  lease("ksvm-0", "ksvm-0_1/uid/1", 14_500);
+  lead("ksvm-1", 15_000);
+  lease("ksvm-1", "ksvm-1_1/uid/2", 15_001);
+  t.same(violations, []);
+  lead("ksvm-2", 20_000);
+  lease("ksvm-2", "ksvm-2_1/uid/3", 20_001);
+  t.match(violations, [/^Lease: ksvm-2 wrote that of ksvm-1_1\/uid\/2 at revision \d+, 5000 ms after it was written$/]);
 });

@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { WEBHOOK_NAME, WEBHOOK_SECRET } from "../../../src/api/names.ts";
 import { DEFAULT_APISERVER_DWELL_MS } from "../../../src/certs/rotation-plan.ts";
 import { KEYS } from "../../../src/certs/secret-contents.ts";
@@ -21,6 +22,8 @@ const FOLLOW_MS = RESYNC_MS + 15_000;
 const REPAIR_MS = 120_000;
 /** Writes of the Secret, and of the configuration, in a minute: a rotation takes five of each, and others damage them now and then. */
 const MAX_WRITES = 60;
+/** A clock that is off by less than that issues certificates that are valid at once, and renews them in time, in milliseconds. */
+const RIGHT_MS = 60_000;
 
 /**
  * An API server that follows the configuration of the webhook verifies every replica that follows the Secret, at any time: also
@@ -35,6 +38,10 @@ export class TrustCheck implements Check {
   #excusedUntil = Number.POSITIVE_INFINITY;
   #excusedAt = 0;
   readonly #writes = new Map<string, number[]>();
+  /** Whether a clock was wrong once: certificates that live for minutes may end then before they are replaced. */
+  #wasClockWrong = false;
+  /** Whether all certificates were made by a clock that was wrong, as where there are none. Only the next rotation changes that. */
+  #isMadeByWrongClock = false;
 
   private constructor(world: World) {
     this.#world = world;
@@ -62,7 +69,7 @@ export class TrustCheck implements Check {
     if (cas !== 1) this.#violate(`${cas} CAs are left after an undisturbed rotation`);
     // The replicas follow what was written last.
     await world.schedule.run(() => world.isBroken, FOLLOW_MS);
-    this.#look(true);
+    if (!world.isBroken) this.#lookAtAll();
   }
 
   #written({ key, before }: EtcdEntry): void {
@@ -70,6 +77,7 @@ export class TrustCheck implements Check {
     // Where the Secret is missing, new certificates take the place of those that are served, without an overlap.
     const isNew = before === undefined || before.isDeleted;
     if (!isByKsvm() || isNew) this.#excuse();
+    if (isNew && key === SECRET) this.#isMadeByWrongClock = this.#isClockWrong();
     if (!isByKsvm()) return;
     const { now } = this.#world.schedule;
     const times = [...(this.#writes.get(key) ?? []), now].filter((at) => at > now - 60_000);
@@ -85,14 +93,51 @@ export class TrustCheck implements Check {
 
   #lookAgain(): void {
     this.#world.schedule.in(LOOK_EVERY_MS, () => {
-      this.#look(false);
+      this.#look();
       this.#lookAgain();
     });
   }
 
-  #look(isLast: boolean): void {
+  /** At the end every replica that a plan has is ready, and every API server has a configuration by which it trusts each of them. */
+  #lookAtAll(): void {
+    const { cluster, plan, programs, schedule } = this.#world;
+    const { replicas } = installedIn(this.#world).service;
+    for (const [slot, { run }] of plan.programs.entries()) {
+      if (run !== "webhook" || programs[slot] === undefined) continue;
+      const { name } = programs[slot].process;
+      const replica = replicas.find(({ process }) => process.name === name);
+      const lacks = replica === undefined ? "it is gone" : replica.ready();
+      if (lacks !== undefined) return this.#violate(`${name} is not ready at the end: ${lacks}`);
+      for (const { api, process } of cluster.nodes) {
+        const hook = api.admission.validating.find((one) => one.name === WEBHOOK_NAME);
+        if (hook === undefined) return this.#violate(`${process.name} has no configuration of the webhook at the end`);
+        const served = replica?.certPem() ?? "";
+        if (!isTrusted(hook.caBundle ?? "", served, timeOf(schedule)))
+          return this.#violate(`${process.name} does not trust ${name} at the end`);
+      }
+    }
+  }
+
+  #isClockWrong(): boolean {
+    const { cluster, programs } = this.#world;
+    const processes = [...cluster.nodes, ...programs].flatMap((owner) => owner?.process ?? []);
+    return processes.some(({ aheadMs }) => Math.abs(aheadMs) > RIGHT_MS);
+  }
+
+  /** Whether a certificate that is not valid at this moment is what wrong clocks may lead to. */
+  #isOfWrongClock(certPem: string | undefined, now: number): boolean {
+    if (certPem === undefined || !this.#wasClockWrong) return false;
+    const { validFromDate, validToDate } = new X509Certificate(certPem);
+    const isOver = now >= validToDate.getTime();
+    return isOver
+      ? this.#world.plan.lifetimes !== undefined
+      : this.#isMadeByWrongClock && now < validFromDate.getTime();
+  }
+
+  #look(): void {
     const { cluster, isCalm, calmAt, schedule } = this.#world;
     const { now } = schedule;
+    this.#wasClockWrong ||= this.#isClockWrong();
     const replicas = installedIn(this.#world).service.replicas.filter(({ process, ready }) =>
       this.#isAwake(process.name, process.isPaused, now, FOLLOW_MS) ? ready() === undefined : false,
     );
@@ -107,7 +152,9 @@ export class TrustCheck implements Check {
       pairs += replicas.length;
       const distrusted = replicas.find(({ certPem }) => {
         const served = certPem();
-        return served === undefined || !isTrusted(hook.caBundle ?? "", served, timeOf(schedule));
+        const time = timeOf(schedule);
+        if (served !== undefined && isTrusted(hook.caBundle ?? "", served, time)) return false;
+        return !this.#isOfWrongClock(served, time);
       });
       if (distrusted !== undefined) problem ??= `${process.name} does not trust ${distrusted.process.name}`;
     }
@@ -115,7 +162,7 @@ export class TrustCheck implements Check {
     if (problem === undefined) {
       // From now on it has to stay so: what others did last is in force everywhere.
       if (pairs > 0 && now - this.#excusedAt > LATEST_MS) this.#excusedUntil = now;
-    } else if (this.#excusedUntil <= now || isLast || (isCalm && now - since > REPAIR_MS)) {
+    } else if (this.#excusedUntil <= now || (isCalm && now - since > REPAIR_MS)) {
       this.#violate(problem);
     }
   }

@@ -123,6 +123,11 @@ export class SimProcess {
     }
   }
 
+  /** How far its clock of the day is ahead, in milliseconds; negative where it is behind. */
+  get aheadMs(): number {
+    return this.#offMs;
+  }
+
   /** Moves its clock of the day, by milliseconds. */
   jump(ms: number): void {
     this.#wasSetBack ||= ms < 0;
