@@ -78,3 +78,12 @@ export const STORAGE_VERSION_ANNOTATION = "ksvm.sigs.k8s.io/storage-version";
 
 /** On a StorageState of a custom resource: `uid/generation/storedVersions` of its CRD when it was last looked at. */
 export const CRD_ANNOTATION = "ksvm.sigs.k8s.io/crd";
+
+/** On an object that every replica keeps as it ships it: the generation of what is shipped, as src/webhook/generation.ts reads it. */
+export const GENERATION_ANNOTATION = "ksvm.sigs.k8s.io/generation";
+
+/**
+ * On such an object: the generation of a replica that asks whether a newer one runs. The newer one takes the annotation away;
+ * without an answer the replica that asked takes the object over.
+ */
+export const ASKED_BY_ANNOTATION = "ksvm.sigs.k8s.io/asked-by-generation";

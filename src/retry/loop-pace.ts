@@ -7,6 +7,8 @@ export interface LoopPaceOptions {
   readonly minMs: number;
   /** The interval doubles with each turn up to this many milliseconds, until {@link LoopPace.reset}. @default minMs */
   readonly maxMs?: number;
+  /** Turns after which the interval begins to double. @default 0 */
+  readonly freeTurns?: number;
 }
 
 /**
@@ -16,11 +18,18 @@ export interface LoopPaceOptions {
 export class LoopPace {
   readonly #options: LoopPaceOptions;
   #intervalMs: number;
+  #freeTurns: number;
   #nextAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: LoopPaceOptions) {
     this.#options = options;
     this.#intervalMs = options.minMs;
+    this.#freeTurns = options.freeTurns ?? 0;
+  }
+
+  /** Whether the turns of late were so many that the interval grows. */
+  get isSlowing(): boolean {
+    return this.#intervalMs > this.#options.minMs;
   }
 
   /**
@@ -35,11 +44,16 @@ export class LoopPace {
       await clock.sleep(waitMs, signal);
     }
     this.#nextAt = clock.monotonic() + this.#intervalMs;
-    this.#intervalMs = Math.max(minMs, Math.min(maxMs, this.#intervalMs * 2));
+    if (this.#freeTurns > 0) {
+      this.#freeTurns--;
+    } else {
+      this.#intervalMs = Math.max(minMs, Math.min(maxMs, this.#intervalMs * 2));
+    }
   }
 
   /** The loop got further: the interval is the shortest again. */
   reset(): void {
     this.#intervalMs = this.#options.minMs;
+    this.#freeTurns = this.#options.freeTurns ?? 0;
   }
 }

@@ -1,7 +1,7 @@
 import type { ManagedFieldsEntry } from "../api/meta.ts";
 import { WEBHOOK_NAME } from "../api/names.ts";
 import type { KubeObject } from "../kube/client.ts";
-import { type AppliedPart, KEEPER_FIELD_MANAGER, type WantedObject } from "./object-keeper.ts";
+import { type AppliedPart, KEEPER_FIELD_MANAGER, type WantedObject } from "./object-writer.ts";
 import type { WebhookConfiguration } from "./webhook-configuration.ts";
 
 /**
@@ -26,11 +26,26 @@ export function partsOf(wanted: WantedObject, live: KubeObject | undefined): rea
   if (caBundle === undefined) {
     return [main];
   }
-  const { apiVersion, kind, metadata } = configuration;
+  const bundle = bundlePartOf(configuration, caBundle);
+  return webhookIn(live) !== undefined ? [bundle, main] : [whole, bundle, main];
+}
+
+/**
+ * What is applied to a configuration of a newer keeper: the caBundle alone, where it is not the one that is wanted. Whichever version keeps the
+ * rules, API servers have to trust the certificates that are served. `undefined` where there is nothing to do.
+ */
+export function bundleWhileYielding(live: KubeObject, wanted: WantedObject): AppliedPart | undefined {
+  const configuration = wanted as unknown as WebhookConfiguration;
+  const { caBundle } = clientConfigOf(configuration.webhooks[0]);
+  const ours = webhookIn(live);
+  const isRight = caBundle === undefined || ours === undefined || clientConfigOf(ours).caBundle === caBundle;
+  return isRight ? undefined : bundlePartOf(configuration, caBundle);
+}
+
+function bundlePartOf({ apiVersion, kind, metadata }: WebhookConfiguration, caBundle: string): AppliedPart {
   const webhooks = [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }];
   const fields = { apiVersion, kind, metadata: { name: metadata.name }, webhooks } as unknown as WantedObject;
-  const bundle = { fieldManager: CA_BUNDLE_FIELD_MANAGER, fields };
-  return hasWebhook(live) ? [bundle, main] : [whole, bundle, main];
+  return { fieldManager: CA_BUNDLE_FIELD_MANAGER, fields };
 }
 
 /** Whether the caBundle, where one is wanted, has the owner that it is to have. Versions before applied it with all the rest. */
@@ -45,9 +60,9 @@ export function isBundleOwned(live: KubeObject, wanted: WantedObject): boolean {
   return managers.includes(CA_BUNDLE_FIELD_MANAGER) && !managers.includes(KEEPER_FIELD_MANAGER);
 }
 
-function hasWebhook(live: KubeObject | undefined): boolean {
+function webhookIn(live: KubeObject | undefined): object | undefined {
   const { webhooks = [] } = (live ?? {}) as { webhooks?: readonly { readonly name?: string }[] };
-  return webhooks.some(({ name }) => name === WEBHOOK_NAME);
+  return webhooks.find(({ name }) => name === WEBHOOK_NAME);
 }
 
 function clientConfigOf(webhook: object = {}): { readonly caBundle?: string } {

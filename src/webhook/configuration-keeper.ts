@@ -3,8 +3,13 @@ import { WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
-import { isBundleOwned, partsOf } from "./bundle-ownership.ts";
-import { ObjectKeeper, type ObjectObserver, type WantedObject } from "./object-keeper.ts";
+import type { FreezePolicy } from "../freeze/freeze-policy.ts";
+import { bundleWhileYielding, isBundleOwned, partsOf } from "./bundle-ownership.ts";
+import { coversFreeze } from "./coverage.ts";
+import type { DeferenceTimes } from "./deference.ts";
+import { ObjectKeeper } from "./object-keeper.ts";
+import type { ObjectObserver } from "./object-repair.ts";
+import type { WantedObject } from "./object-writer.ts";
 import { WARN_POLICY_NAME, warnPolicy } from "./warn-policy.ts";
 import type { WebhookConfiguration } from "./webhook-configuration.ts";
 
@@ -18,7 +23,11 @@ export interface ConfigurationKeeperOptions {
    * before there is a CA. Without a `caBundle` that field is left to its writer.
    */
   readonly wanted: () => WebhookConfiguration | undefined;
-  /** As in `ObjectKeeperOptions`, for the configuration. @default what is wanted never changes */
+  /** The policy that warns, and its binding, as they are to be. @default as this version ships them */
+  readonly policy?: FreezePolicy;
+  /** How long what a newer version keeps is left to it. @default as {@link DeferenceTimes} */
+  readonly deference?: DeferenceTimes;
+  /** As in `ObjectRepairOptions`, for the configuration. @default what is wanted never changes */
   readonly freshen?: (signal: AbortSignal) => Promise<void>;
   /** Told of the configuration whenever it was read. @default none */
   readonly observer?: ObjectObserver;
@@ -28,30 +37,37 @@ export interface ConfigurationKeeperOptions {
 
 /**
  * Keeps the ValidatingWebhookConfiguration in force, and beside it the policy that warns of a freeze that is lifted.
- * Whatever is changed, emptied, added or deleted is restored within about a second. Several keepers that want the same
- * do not disturb each other.
+ * Whatever is changed, emptied, added or deleted is restored within about a second, and less often where another client goes on changing it. Several keepers that want the
+ * same do not disturb each other. Of keepers of several versions the newest prevails: an older one leaves rules to a newer one that runs, unless they
+ * do not {@link coversFreeze cover} the freeze, and goes on publishing the caBundle.
+ *
+ * S1 does not rest on any of this: whoever wrote the configuration, each run proves its freeze on every API server before it prunes
+ * (src/freeze/freeze-proof.ts).
  */
 export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
 
-  constructor({ freshen, wanted, observer, ...options }: ConfigurationKeeperOptions) {
-    const { policy, binding } = warnPolicy();
+  constructor(options: ConfigurationKeeperOptions) {
+    const { freshen, wanted, observer, policy: both = warnPolicy(), ...shared } = options;
+    const { policy, binding } = both;
     const name = WARN_POLICY_NAME;
     this.#keepers = [
       new ObjectKeeper({
-        ...options,
+        ...shared,
         resource: WEBHOOK_CONFIGURATIONS,
         name: WEBHOOK_NAME,
         wanted,
         freshen,
         parts: partsOf,
         isOwned: isBundleOwned,
+        mayYield: coversFreeze,
+        partWhileYielding: bundleWhileYielding,
         replacement: webhooksOf,
         observer,
       }),
-      new ObjectKeeper({ ...options, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
+      new ObjectKeeper({ ...shared, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
       new ObjectKeeper({
-        ...options,
+        ...shared,
         resource: POLICY_BINDINGS,
         name,
         wanted: () => binding,

@@ -1,5 +1,6 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
+import { STAMP } from "./generation.ts";
 
 /**
  * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another client
@@ -34,7 +35,7 @@ export interface WebhookConfiguration {
   readonly metadata: {
     readonly name: string;
     readonly labels: Readonly<Record<string, string>>;
-    readonly annotations?: Readonly<Record<string, string>>;
+    readonly annotations: Readonly<Record<string, string>>;
   };
   readonly webhooks: readonly Readonly<Record<string, unknown>>[];
 }
@@ -52,7 +53,7 @@ export function webhookConfigurationOf(options: WebhookConfigurationOptions): We
     metadata: {
       name: WEBHOOK_NAME,
       labels: { [MANAGED_BY_LABEL]: MANAGED_BY },
-      ...(annotations === undefined ? {} : { annotations }),
+      annotations: { ...annotations, ...STAMP },
     },
     webhooks: [
       {

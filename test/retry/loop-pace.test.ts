@@ -38,3 +38,15 @@ await tap.test("LoopPace ends with the signal's reason", async (t) => {
   const pace = new LoopPace({ clock: new FakeClock(), minMs: 100 });
   await t.rejects(pace.turn(AbortSignal.abort(new Error("over"))), { message: "over" });
 });
+
+await tap.test("LoopPace begins to double after its free turns, which a reset gives again", async (t) => {
+  const clock = new FakeClock();
+  const pace = new LoopPace({ clock, minMs: 100, maxMs: 400, freeTurns: 2 });
+  for (let turn = 0; turn < 6; turn++) await pace.turn(undefined);
+  t.same(clock.sleeps, [100, 100, 100, 200, 400]);
+  t.ok(pace.isSlowing);
+  pace.reset();
+  t.notOk(pace.isSlowing);
+  for (let turn = 0; turn < 5; turn++) await pace.turn(undefined);
+  t.same(clock.sleeps.slice(5), [400, 100, 100, 100, 200]);
+});

@@ -4,7 +4,8 @@ const GUARD_INSTALL = "freeze/guard-install.ts";
 const PROOF = "freeze/freeze-proof.ts";
 const ROTATION_PLAN = "certs/rotation-plan.ts";
 const ROTATION_TURNS = "certs/rotation-turns.ts";
-const KEEPER = "webhook/object-keeper.ts";
+const REPAIR = "webhook/object-repair.ts";
+const WRITER = "webhook/object-writer.ts";
 const INITIALIZE = "initializer/initialize.ts";
 
 /** What is wrong about guards, the webhook, its certificates, and the initializer. */
@@ -81,9 +82,9 @@ export const WEBHOOKS: readonly Mutation[] = [
     withinSeeds: 3_000,
     edits: [
       {
-        file: KEEPER,
-        from: "const applied = await this.#apply(wanted, found, signal);",
-        to: "if (found !== undefined) return; const applied = await this.#apply(wanted, found, signal);",
+        file: REPAIR,
+        from: "let live = await this.#writer.apply(wanted, found, signal);",
+        to: "if (found !== undefined) return; let live = await this.#writer.apply(wanted, found, signal);",
       },
     ],
   },
@@ -92,9 +93,9 @@ export const WEBHOOKS: readonly Mutation[] = [
     survives:
       "not found in the 271 worlds with the webhook of 2,000 seeds; test/integration/webhook-configuration.test.ts is about it",
     edits: [
-      { file: KEEPER, from: "    await freshen?.(signal);\n", to: "    void freshen;\n" },
+      { file: REPAIR, from: "    await this.#options.freshen?.(signal);\n", to: "" },
       {
-        file: KEEPER,
+        file: WRITER,
         from: "live === undefined ? fields : {",
         to: "(void uid, void resourceVersion, live !== null) ? fields : {",
       },

@@ -1,0 +1,214 @@
+import type { FastifyBaseLogger } from "fastify";
+import type { Clock } from "../clock.ts";
+import type { KubeObject } from "../kube/client.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import { Deference, type DeferenceTimes, type Standing } from "./deference.ts";
+import { isAsWanted } from "./drift.ts";
+import { ANSWER, generationOf, isAsking, questionBy } from "./generation.ts";
+import { type AppliedPart, ObjectWriter, type ObjectWriterOptions, type WantedObject } from "./object-writer.ts";
+
+/** What is told of the kept object whenever it was read. */
+export interface ObjectObserver {
+  /** The newest resourceVersion that was seen. */
+  readonly resourceVersion: string | undefined;
+  /**
+   * @param live the object as it was read; `undefined` where there is none
+   * @param sentAfter for a read from etcd, {@link resourceVersion} as it was when the request was sent. @default it is no such read
+   */
+  saw(live: KubeObject | undefined, sentAfter?: string): void;
+}
+
+/** What an {@link ObjectRepair} needs. */
+export interface ObjectRepairOptions extends ObjectWriterOptions {
+  readonly clock: Clock;
+  readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
+  /** Called whenever the object is looked at; `undefined` as long as it is not known how it is to be. */
+  readonly wanted: () => WantedObject | undefined;
+  /**
+   * Brings what is wanted up to date before it is written over something else, which may be newer. Where it rejects, nothing is
+   * written for now. @default what is wanted never changes
+   */
+  readonly freshen?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  /** Whether the object as it is may be left to a newer keeper. @default always */
+  readonly mayYield?: ((live: KubeObject) => boolean) | undefined;
+  /** What is applied also to an object of a newer keeper; `undefined` where that is as it is to be. @default nothing */
+  readonly partWhileYielding?: ((live: KubeObject, wanted: WantedObject) => AppliedPart | undefined) | undefined;
+  /** How long an object is left to a newer keeper. @default as {@link DeferenceTimes} */
+  readonly deference?: DeferenceTimes | undefined;
+  /** Told of the object whenever it was read. @default none */
+  readonly observer?: ObjectObserver | undefined;
+}
+
+/**
+ * Between two restorations, in milliseconds: the first ones follow at once. Another client that goes on resetting the object is answered
+ * less and less often, until it has left the object alone for a while. So a fight costs at most about 20 restorations in its
+ * first minute and 6 in each further one, of up to three writes each.
+ */
+const MIN_INTERVAL_MS = 100;
+const MAX_INTERVAL_MS = 10_000;
+const PROMPT_RESTORATIONS = 10;
+const CALM_MS = 60_000;
+
+type Plan =
+  | { readonly kind: "nothing"; readonly lookAgainMs: number }
+  | { readonly kind: "restore"; readonly wanted: WantedObject; readonly isOrphan: boolean }
+  | { readonly kind: "ask"; readonly live: KubeObject; readonly generation: number }
+  | { readonly kind: "answer"; readonly live: KubeObject }
+  | { readonly kind: "apply"; readonly live: KubeObject; readonly part: AppliedPart };
+
+const NOTHING: Plan = { kind: "nothing", lookAgainMs: Number.POSITIVE_INFINITY };
+
+/**
+ * Looks at one object and restores what is not as it is wanted, unless a newer keeper runs that wants something else: then that one
+ * prevails ({@link Deference}).
+ */
+export class ObjectRepair {
+  readonly #options: ObjectRepairOptions;
+  readonly #writer: ObjectWriter;
+  readonly #deference: Deference;
+  readonly #pace: LoopPace;
+  #lastTurnAt = Number.NEGATIVE_INFINITY;
+  /** What was said, and is said again only when it was otherwise in between. */
+  readonly #told = { yielding: false, slowing: false };
+
+  constructor(options: ObjectRepairOptions) {
+    this.#options = options;
+    this.#writer = new ObjectWriter(options);
+    this.#deference = new Deference(options.deference);
+    const interval = { minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS, freeTurns: PROMPT_RESTORATIONS };
+    this.#pace = new LoopPace({ clock: options.clock, ...interval });
+  }
+
+  /** Whether nothing needs to be done about an object, however new this keeper is. */
+  isRight(live: KubeObject): boolean {
+    const wanted = this.#options.wanted();
+    return wanted !== undefined && this.#writer.isKept(live, wanted) && !isAsking(live);
+  }
+
+  /**
+   * One look, and what follows from it.
+   * @returns milliseconds until the object has to be looked at again, whatever is heard
+   * @throws {ApiError} Conflict where another client wrote in between; what the requests and `freshen` throw.
+   */
+  async once(signal: AbortSignal): Promise<number> {
+    const first = this.#planFor(await this.#read(signal));
+    if (first.kind === "nothing") {
+      return first.lookAgainMs;
+    }
+    await this.#takeTurn(signal);
+    // In this order: what is wanted is then as new as what it is written over.
+    const found = await this.#read(signal);
+    await this.#options.freshen?.(signal);
+    await this.#carryOut(this.#planFor(found), found, signal);
+    return 0;
+  }
+
+  async #read(signal: AbortSignal): Promise<KubeObject | undefined> {
+    const { client, resource, name, observer } = this.#options;
+    const sentAfter = observer?.resourceVersion;
+    const found = await client.find<KubeObject>(resource, { name }, { signal });
+    observer?.saw(found, sentAfter);
+    return found;
+  }
+
+  #planFor(live: KubeObject | undefined): Plan {
+    const { clock, mayYield = () => true } = this.#options;
+    const wanted = this.#options.wanted();
+    if (wanted === undefined) {
+      return NOTHING;
+    }
+    const left = live !== undefined && mayYield(live) ? live : undefined;
+    const standing = this.#deference.standing(left, generationOf(wanted), clock.monotonic());
+    if (left !== undefined && standing.kind !== "keeps") {
+      return this.#planToYield(left, wanted, standing);
+    }
+    this.#told.yielding = false;
+    return this.#planToKeep(live, wanted, standing.kind === "keeps" && standing.isOrphan);
+  }
+
+  #planToKeep(live: KubeObject | undefined, wanted: WantedObject, isOrphan: boolean): Plan {
+    if (live === undefined || isOrphan || !this.#writer.isKept(live, wanted)) {
+      return { kind: "restore", wanted, isOrphan };
+    }
+    return isAsking(live) ? { kind: "answer", live } : NOTHING;
+  }
+
+  #planToYield(live: KubeObject, wanted: WantedObject, standing: Exclude<Standing, { kind: "keeps" }>): Plan {
+    const { logger, partWhileYielding } = this.#options;
+    const [generation, newer] = [generationOf(wanted), standing.newer];
+    if (!this.#told.yielding) {
+      this.#told.yielding = true;
+      logger.warn({ ...this.#facts(), generation, newer }, "Left an object to a newer version of ksvm");
+    }
+    const part = partWhileYielding?.(live, wanted);
+    if (part !== undefined) {
+      return { kind: "apply", live, part };
+    }
+    return standing.kind === "asks"
+      ? { kind: "ask", live, generation }
+      : { kind: "nothing", lookAgainMs: standing.lookAgainMs };
+  }
+
+  async #takeTurn(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    if (clock.monotonic() - this.#lastTurnAt > CALM_MS) {
+      this.#pace.reset();
+      this.#told.slowing = false;
+    }
+    if (this.#pace.isSlowing && !this.#told.slowing) {
+      this.#told.slowing = true;
+      logger.warn(this.#facts(), "Another client keeps changing an object; restoring it less often");
+    }
+    await this.#pace.turn(signal);
+    this.#lastTurnAt = clock.monotonic();
+  }
+
+  async #carryOut(plan: Plan, found: KubeObject | undefined, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    switch (plan.kind) {
+      case "nothing":
+        return;
+      case "restore":
+        await this.#restore(plan, found, signal);
+        return;
+      case "apply":
+        await this.#writer.applyPart(plan.part, plan.live, signal);
+        logger.info({ ...this.#facts(), fieldManager: plan.part.fieldManager }, "Restored fields of an object");
+        return;
+      case "ask":
+        await this.#writer.annotate(plan.live, questionBy(plan.generation), signal);
+        this.#deference.asked(clock.monotonic());
+        logger.info(this.#facts(), "Asked whether a newer version of ksvm still runs");
+        return;
+      case "answer":
+        await this.#writer.annotate(plan.live, ANSWER, signal);
+        logger.info(this.#facts(), "Told an older version of ksvm that this one runs");
+    }
+  }
+
+  async #restore(
+    { wanted, isOrphan }: Extract<Plan, { kind: "restore" }>,
+    found: KubeObject | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { logger, observer } = this.#options;
+    let live = await this.#writer.apply(wanted, found, signal);
+    observer?.saw(live);
+    if (isOrphan) {
+      logger.warn(this.#facts(), "Took an object over: no newer version of ksvm answered");
+    }
+    logger.info({ ...this.#facts(), wasMissing: found === undefined }, "Restored object");
+    if (!isAsWanted(live, wanted)) {
+      live = await this.#writer.replace(live, wanted, signal);
+      logger.info(this.#facts(), "Removed what another client had added to object");
+    }
+    if (isAsking(live)) {
+      await this.#writer.annotate(live, ANSWER, signal);
+    }
+  }
+
+  #facts(): { readonly resource: string; readonly name: string } {
+    const { resource, name } = this.#options;
+    return { resource: resource.resource, name };
+  }
+}

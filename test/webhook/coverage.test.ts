@@ -1,0 +1,36 @@
+import tap from "tap";
+import { coversFreeze } from "../../src/webhook/coverage.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+
+const CONFIGURATION = webhookConfigurationOf({ clientConfig: { url: "https://webhook.example.com" } });
+const [webhook = {}] = CONFIGURATION.webhooks;
+const [rule = {}] = webhook["rules"] as readonly object[];
+const widest = { apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"] };
+
+const cases: readonly [what: string, webhooks: unknown, covers: boolean][] = [
+  ["what is shipped", [webhook], true],
+  ["another webhook beside it", [{ name: "other.example.com" }, webhook], true],
+  ["other match conditions", [{ ...webhook, matchConditions: [] }], true],
+  ["selectors that the API server fills in", [{ ...webhook, objectSelector: undefined }], true],
+  ["one more rule", [{ ...webhook, rules: [{ operations: ["CREATE"] }, rule] }], true],
+  ["a rule that selects everything", [{ ...webhook, rules: [widest] }], true],
+  ["no webhook", [], false],
+  ["no list", undefined, false],
+  ["a webhook of another name", [{ ...webhook, name: "other.example.com" }], false],
+  ["failurePolicy Ignore", [{ ...webhook, failurePolicy: "Ignore" }], false],
+  ["an object selector", [{ ...webhook, objectSelector: { matchLabels: { a: "b" } } }], false],
+  ["a namespace selector", [{ ...webhook, namespaceSelector: { matchLabels: { a: "b" } } }], false],
+  ["no rule", [{ ...webhook, rules: [] }], false],
+  ["no rules", [{ ...webhook, rules: undefined }], false],
+  ["other groups", [{ ...webhook, rules: [{ ...rule, apiGroups: ["apps"] }] }], false],
+  ["other versions", [{ ...webhook, rules: [{ ...rule, apiVersions: ["v2"] }] }], false],
+  ["other operations", [{ ...webhook, rules: [{ ...rule, operations: ["CREATE"] }] }], false],
+  ["other resources", [{ ...webhook, rules: [{ ...rule, resources: ["customresourcedefinitions/status"] }] }], false],
+  ["another scope", [{ ...webhook, rules: [{ ...rule, scope: "Namespaced" }] }], false],
+];
+
+for (const [what, webhooks, covers] of cases) {
+  await tap.test(`coversFreeze() is ${covers} for ${what}`, async (t) => {
+    t.equal(coversFreeze({ metadata: {}, webhooks } as object as Parameters<typeof coversFreeze>[0]), covers);
+  });
+}

@@ -1,0 +1,45 @@
+import { createHash } from "node:crypto";
+import tap from "tap";
+import { GENERATION_ANNOTATION } from "../../src/api/names.ts";
+import { generationOf, SHIPPED_GENERATION } from "../../src/webhook/generation.ts";
+import { warnPolicy } from "../../src/webhook/warn-policy.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+
+/** What each generation ships, the stamp aside. A new line for each; those that were released never change. */
+const SHIPPED: Readonly<Record<number, string>> = {
+  1: "eb155876ed57bc9cdd28bfde7455320ccf16e8caf596cb4bfbe26382dfea60e7",
+};
+
+await tap.test("what is kept changes only together with its generation", async (t) => {
+  const configuration = webhookConfigurationOf({ clientConfig: { url: "https://webhook.example.com" } });
+  const { policy, binding } = warnPolicy();
+  const text = JSON.stringify([configuration.webhooks, policy.spec, binding.spec]);
+  const digest = createHash("sha256").update(text).digest("hex");
+  t.equal(digest, SHIPPED[SHIPPED_GENERATION], "raise SHIPPED_GENERATION, and add a line here");
+  t.equal(Object.keys(SHIPPED).length, SHIPPED_GENERATION, "one line for each generation");
+  for (const object of [configuration, policy, binding]) t.equal(generationOf(object), SHIPPED_GENERATION);
+});
+
+await tap.test("generationOf() is 0 for whatever is no generation", async (t) => {
+  for (const stamp of [
+    "",
+    "0",
+    "-1",
+    "01",
+    "1.5",
+    "1e9",
+    "NaN",
+    "Infinity",
+    "0x10",
+    " 7",
+    "7 ",
+    "7\n",
+    "٣",
+    "1234567890",
+  ]) {
+    t.equal(generationOf({ metadata: { annotations: { [GENERATION_ANNOTATION]: stamp } } }), 0, JSON.stringify(stamp));
+  }
+  t.equal(generationOf({ metadata: {} }), 0);
+  t.equal(generationOf({ metadata: { annotations: {} } }), 0);
+  t.equal(generationOf({ metadata: { annotations: { [GENERATION_ANNOTATION]: "999999999" } } }), 999_999_999);
+});
