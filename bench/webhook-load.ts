@@ -13,6 +13,7 @@ export interface LoadResult {
   /** Milliseconds from the first byte that is sent to the last one that came back. */
   readonly p50: number;
   readonly p99: number;
+  readonly longest: number;
   readonly requests: number;
 }
 
@@ -52,7 +53,13 @@ export async function sendLoad(
   const took = (performance.now() - begun) / 1_000;
   times.sort((a, b) => a - b);
   const at = (part: number): number => times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? Number.NaN;
-  return { requestsPerSecond: times.length / took, p50: at(0.5), p99: at(0.99), requests: times.length };
+  return {
+    requestsPerSecond: times.length / took,
+    p50: at(0.5),
+    p99: at(0.99),
+    longest: at(1),
+    requests: times.length,
+  };
 }
 
 class Client {

@@ -4,6 +4,7 @@
 // JavaScript, because Node's type stripping would add its own memory to what is measured.
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 
 import pino from "pino";
 
@@ -32,3 +33,11 @@ const server = await startWebhookServer({
   drainMs: 0,
 });
 process.once("SIGTERM", () => void server.close());
+
+// Tells the longest stall of its event loop since it was asked last, in milliseconds.
+const delay = monitorEventLoopDelay({ resolution: 10 });
+delay.enable();
+process.on("SIGUSR2", () => {
+  console.log(delay.max / 1e6);
+  delay.reset();
+});

@@ -12,10 +12,12 @@ import { renderTable } from "../src/cli/render/render-table.ts";
 import { programVersion } from "../src/cli/version.ts";
 import { freePorts } from "../test/control-plane/ports.ts";
 import { RunningProgram } from "../test/processes/program.ts";
+import { SHIPPED_LIMITS } from "../test/webhook/shipped-limits.ts";
 import { cpuSecondsOf, peakMegabytesOf } from "./process-usage.ts";
 import { reviewOfSize } from "./review-fixture.ts";
 import { runScript, say } from "./run-script.ts";
-import { type LoadResult, type LoadTarget, sendLoad } from "./webhook-load.ts";
+import { type BombReport, sendBombs, type Webhook } from "./webhook-bombs.ts";
+import { type LoadResult, sendLoad } from "./webhook-load.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const GO_FOLDER = join(import.meta.dirname, "webhook-go");
@@ -24,11 +26,6 @@ const CONNECTIONS = 4;
 /** Connections of the load after which peak memory is read once more, with the large review. */
 const BURST = 32;
 const SIZES = [2_000, 1_000_000];
-
-interface Webhook extends LoadTarget {
-  readonly who: string;
-  readonly program: RunningProgram;
-}
 
 interface Measurement {
   readonly who: string;
@@ -64,10 +61,11 @@ await runScript(async (signal) => {
     const [ownPort = 0, goPort = 0] = await freePorts(2);
     const start = async (who: string, port: number, command: readonly [string, ...string[]]): Promise<Webhook> => {
       const [name, ...args] = command;
-      const program = new RunningProgram(name, args, { detached: true, stdout: "ignore", stderr: "inherit" });
+      const env = { ...process.env, ...SHIPPED_LIMITS.environment };
+      const program = new RunningProgram(name, args, { detached: true, env, stderr: "inherit" });
       programs.push(program);
       await untilListening(port, program);
-      return { who, port, caPem, program };
+      return { who, port, caPem, program, tellsStalls: name === process.execPath };
     };
     const server = join(import.meta.dirname, "webhook-server.mjs");
     const webhooks = [
@@ -87,6 +85,12 @@ await runScript(async (signal) => {
       say(`${webhook.who}: ${BURST} connections`);
       await sendLoad(webhook, reviewOfSize(1_000_000), { connections: BURST, seconds, signal });
     }
+    const burstPeakMegabytes = peaksOf(webhooks);
+    const bombs: BombReport[] = [];
+    for (const webhook of webhooks) {
+      say(`${webhook.who}: bodies that are made to use memory`);
+      bombs.push(await sendBombs(webhook, { seconds: seconds * 5, signal }));
+    }
     const report = {
       date: new Date().toISOString(),
       ksvm: programVersion(),
@@ -95,7 +99,8 @@ await runScript(async (signal) => {
       load: loadavg()[0] ?? 0,
       measurements,
       peakMegabytes,
-      burstPeakMegabytes: peaksOf(webhooks),
+      burstPeakMegabytes,
+      bombs,
     };
     console.log(values.output === "json" ? JSON.stringify(report, undefined, 2) : render(report));
   } finally {
@@ -159,6 +164,7 @@ interface Report {
   readonly measurements: readonly Measurement[];
   readonly peakMegabytes: Readonly<Record<string, number>>;
   readonly burstPeakMegabytes: Readonly<Record<string, number>>;
+  readonly bombs: readonly BombReport[];
 }
 
 function render(report: Report): string {
@@ -185,5 +191,19 @@ function render(report: Report): string {
   const versions = `ksvm ${report.ksvm}, controller-runtime ${report.controllerRuntime}, ${report.date.slice(0, 10)}`;
   const setting = `webhook and load generator (Node) share ${report.cpus}, load average ${report.load.toFixed(1)}`;
   const how = `TLS, keep-alive; latency on 1 connection, reviews/s on ${CONNECTIONS}; peak memory after both sizes, and after ${BURST} connections`;
-  return `${versions}\n${setting}\n${how}\n\n${renderTable([header, ...rows])}`;
+  const bombHeader = ["WHO", "BODIES/S", "REVIEW P50 MS", "REVIEW LONGEST MS", "LONGEST STALL MS", "PEAK MIB"];
+  const bombRows = report.bombs.map(
+    ({ who, bodiesPerSecond, reviewP50, reviewLongest, longestStallMs, peakMegabytes }) => [
+      who,
+      bodiesPerSecond.toFixed(0),
+      reviewP50.toFixed(1),
+      reviewLongest.toFixed(0),
+      longestStallMs?.toFixed(0) ?? "?",
+      peakMegabytes.toFixed(0),
+    ],
+  );
+  const bombs =
+    "bodies that are made to use memory, up to 15.9 MiB, on 8 connections; reviews on another one beside them";
+  const tables = [renderTable([header, ...rows]), "", bombs, "", renderTable([bombHeader, ...bombRows])];
+  return [versions, setting, how, "", ...tables].join("\n");
 }

@@ -5,6 +5,8 @@ import { setFlagsFromString } from "node:v8";
 // set before the program is loaded, which is large; other than --max-semi-space-size these take effect in a running process.
 setFlagsFromString("--semi-space-growth-factor=1");
 setFlagsFromString("--heap-growing-percent=25");
+// Keeps the pools of the garbage collector and of the compilers small: 5 MiB less under reviews, for the same CPU.
+setFlagsFromString("--optimize-for-size");
 
 // undici parses HTTP by WebAssembly. After some fifty requests V8 compiles that parser once more, optimized, in another thread:
 // that takes 20 MiB, which malloc then keeps in some processes and gives back in others. What it compiled first is as fast

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectPlain, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,7 +6,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { connect } from "node:tls";
 import tap, { type Test } from "tap";
 import { Agent, request } from "undici";
-import { parseAllDocuments } from "yaml";
 import { peakMegabytesOf } from "../../bench/process-usage.ts";
 import { reviewOfSize } from "../../bench/review-fixture.ts";
 import { VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
@@ -15,27 +14,12 @@ import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { RunningProgram } from "../processes/program.ts";
 import { issueServing } from "./issue-serving.ts";
 import { reviewBomb } from "./review-bombs.ts";
+import { SHIPPED_LIMITS } from "./shipped-limits.ts";
 
 const { caPem, pair } = await issueServing();
 const REVIEW = reviewOf(crdWith({ annotations: FROZEN }), crdWith({ versions: { v2: true } }));
 const MIB = 1024 * 1024;
 const BODIES = 100_000;
-
-/** The limits that the manifests give a replica: flags of Node, and MiB of memory. */
-function shippedLimits(): { readonly flags: readonly string[]; readonly memoryMib: number } {
-  const text = readFileSync(join(import.meta.dirname, "..", "..", "deploy", "base", "controller.yaml"), "utf8");
-  const objects = parseAllDocuments(text).map((document) => document.toJS() as { readonly kind: string });
-  const { spec } = objects.find(({ kind }) => kind === "Deployment") as unknown as {
-    spec: {
-      template: { spec: { containers: [{ env: { value?: string }[]; resources: { limits: { memory: string } } }] } };
-    };
-  };
-  const [{ env, resources }] = spec.template.spec.containers;
-  const flags = env.map(({ value }) => value ?? "").filter((value) => value.startsWith("--"));
-  return { flags, memoryMib: Number.parseInt(resources.limits.memory, 10) };
-}
-
-const LIMITS = shippedLimits();
 
 /** A webhook in a process of its own, under the limits of the manifests. */
 async function start(t: Test) {
@@ -45,7 +29,11 @@ async function start(t: Test) {
   writeFileSync(cert, pair.certPem);
   writeFileSync(key, pair.keyPem, { mode: 0o600 });
   const script = join(import.meta.dirname, "limited-webhook.ts");
-  const program = new RunningProgram(process.execPath, [...LIMITS.flags, script, cert, key], { withoutTap: true });
+  const { environment, nodeFlags } = SHIPPED_LIMITS;
+  const program = new RunningProgram(process.execPath, [...nodeFlags, script, cert, key], {
+    env: { ...process.env, ...environment },
+    withoutTap: true,
+  });
   t.teardown(() => program.kill());
   while (program.isRunning && !program.stdout.includes("\n")) await sleep(50);
   const ports = JSON.parse(program.stdout) as { readonly webhook: number; readonly health: number };
@@ -134,7 +122,7 @@ await tap.test(
       [...statuses.keys()].filter((status) => ![200, 400, 413, 503].includes(status)),
       [],
     );
-    t.ok(peakMegabytesOf(program.pid) < LIMITS.memoryMib, "within the memory limit of the manifests");
+    t.ok(peakMegabytesOf(program.pid) < SHIPPED_LIMITS.memoryMib, "within the memory limit of the manifests");
   },
 );
 
@@ -186,6 +174,6 @@ await tap.test(
       `${answered} reviews, ${longestMs.toFixed(0)} ms at most, ${peakMegabytesOf(program.pid).toFixed(0)} MiB at the peak`,
     );
     t.ok(program.isRunning);
-    t.ok(peakMegabytesOf(program.pid) < LIMITS.memoryMib, "within the memory limit of the manifests");
+    t.ok(peakMegabytesOf(program.pid) < SHIPPED_LIMITS.memoryMib, "within the memory limit of the manifests");
   },
 );
