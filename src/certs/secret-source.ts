@@ -46,6 +46,7 @@ export class SecretSource implements CertificateSource {
   readonly #newest = new NewestSeen();
   /** Whether the Secret itself had a pair, ever. */
   #hasPair = false;
+  #toldMissing = false;
 
   constructor(options: SecretSourceOptions) {
     this.#options = options;
@@ -94,10 +95,22 @@ export class SecretSource implements CertificateSource {
     const sentAfter = this.#newest.resourceVersion;
     const { secret, serverTime } = await readSecret(this.#options.client, this.#options.ref, signal);
     this.#options.serverClock?.saw(serverTime);
-    if (secret !== undefined) {
+    if (secret === undefined) {
+      this.#tellMissing();
+    } else {
       this.#take(secret, sentAfter);
     }
     await this.#lookAtOld(signal);
+  }
+
+  /** Once: the program that keeps it may be installed later. */
+  #tellMissing(): void {
+    const { logger, ref } = this.#options;
+    this.#failures.worked();
+    if (!this.#toldMissing && !this.#hasPair) {
+      logger.info({ secret: `${ref.namespace}/${ref.name}` }, "Waiting for the Secret of the serving certificate");
+    }
+    this.#toldMissing = true;
   }
 
   /** Until the leader takes it over: it may be one of an earlier version, and wait for this replica to become ready. */

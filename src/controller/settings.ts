@@ -2,8 +2,11 @@ import type { CertificateSettings } from "../certs/ensure-options.ts";
 import { ALL_ADDRESSES } from "../serving/listen.ts";
 import type { RunSettings } from "../migrator/assemble-run.ts";
 
-/** Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `files` a mounted pair. */
-export const CERTIFICATE_SOURCES = ["own", "files"] as const;
+/**
+ * Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `secret` one that another program keeps, and
+ * `files` a mounted pair.
+ */
+export const CERTIFICATE_SOURCES = ["own", "secret", "files"] as const;
 
 /** The defaults of the flags of `ksvm controller` that concern no other part of the program. */
 export const CONTROLLER_DEFAULTS = {

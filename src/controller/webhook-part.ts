@@ -52,7 +52,7 @@ export class WebhookPart {
     const times = (): readonly number[] => this.#serverClock.times();
     this.#certificate = new ServingCertificate({ times });
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
-    const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
+    const isBundleOptional = settings.webhook.certificates !== "own" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({
       certificate: this.#certificate,
       isBundleOptional,
@@ -121,9 +121,13 @@ export class WebhookPart {
     }
     const { namespace, takeOverFrom: old } = certificates;
     const ref = { namespace, name: certificates.secret };
+    const fromSecret = { ...shared, client, ref, serverClock: this.#serverClock };
+    if (webhook.certificates === "secret") {
+      return new SecretSource(fromSecret);
+    }
     const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
     const onSecret = (secret: SecretObject): void => this.#publish(caBundleOf(secret));
-    return new SecretSource({ ...shared, client, ref, takeOverFrom, serverClock: this.#serverClock, onSecret });
+    return new SecretSource({ ...fromSecret, takeOverFrom, onSecret });
   }
 
   #publish(caBundle: string | undefined): void {
@@ -133,10 +137,10 @@ export class WebhookPart {
     }
   }
 
-  /** The caBundle of a mounted pair is its owner's business: cert-manager's cainjector writes it, or an administrator. */
+  /** The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. */
   #wanted() {
     const { webhook } = this.#options.settings;
-    if (webhook.certificates === "files") {
+    if (webhook.certificates !== "own") {
       return webhookConfigurationOf({ clientConfig: this.#clientConfig() });
     }
     return this.#caBundle === undefined

@@ -35,7 +35,8 @@ await tap.test(
       if (answer === "forbidden") return sendStatus(response, 403, { message: "secrets is forbidden" });
       // From here on the watch never says a word.
       if (query.has("watch")) return response.flushHeaders();
-      return answer === "missing" ? sendStatus(response, 404) : sendJson(response, 200, answer);
+      const absent = { reason: "NotFound", details: { name: "tls" } };
+      return answer === "missing" ? sendStatus(response, 404, absent) : sendJson(response, 200, answer);
     });
     const certificate = new ServingCertificate();
     const results: string[] = [];
@@ -49,7 +50,11 @@ await tap.test(
     await until(() => log.length >= 2);
     t.equal(certificate.current, undefined);
     answer = "missing";
-    await delay(50);
+    const lines = (): readonly string[] => log.filter((line) => line.includes("Waiting for the Secret"));
+    await until(() => lines().length > 0);
+    await delay(100);
+    t.equal(lines().length, 1, "it says once what it waits for");
+    t.match(lines()[0], /"secret":"ns\/tls"/);
     answer = { metadata: ref, data: { "tls.crt": "", "tls.key": "" } };
     await delay(50);
     t.same(results, [], "nobody has filled it: there is nothing to turn down");

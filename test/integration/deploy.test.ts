@@ -173,12 +173,16 @@ for (const account of ["storage-migrator-certificates", "storage-migrator"]) {
   });
 }
 
-for (const overlay of ["cert-manager", "files"]) {
+for (const [overlay, flags] of [
+  ["cert-manager", ["--certificates=secret", "--cert-secret=ksvm-webhook-tls"]],
+  ["files", ["--certificates=files", "--cert-dir=/certificates"]],
+] as const) {
   await t.test(`the overlay ${overlay} leaves the certificate job and its rights out`, async (t) => {
     const documents = await render(`deploy/overlays/${overlay}`);
     const text = JSON.stringify(documents);
     t.notMatch(text, /storage-migrator-certificates|CronJob|"Job"/);
-    t.match(text, /"--certificates=files"/);
+    const args: readonly string[] = text.match(/--cert[^"]*/g) ?? [];
+    t.same(args, flags);
     t.notMatch(text, /"caBundle"/);
     t.equal(/inject-ca-from":"kube-storage-migration\/ksvm-webhook"/.test(text), overlay === "cert-manager");
     // Nothing here serves cert-manager's own kinds.

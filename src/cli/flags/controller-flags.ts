@@ -67,12 +67,14 @@ const WEBHOOK_FLAGS = {
   certificates: choice(CERTIFICATE_SOURCES, {
     placeholder: "source",
     default: CONTROLLER_DEFAULTS.certificates,
-    help: "where the serving certificate is: own is the Secret that ksvm certs keeps, files is a mounted key pair",
+    help:
+      "where the serving certificate is: own is the Secret that ksvm certs keeps, secret is a Secret that another program keeps, " +
+      "files is a mounted key pair",
   }),
   "cert-secret": value(anyText, {
     placeholder: "name",
     default: CERTIFICATE_SECRET,
-    help: "Secret that stores the certificates, with --certificates=own",
+    help: "Secret that stores the certificates, with --certificates=own or secret",
   }),
   "cert-dir": value(anyText, {
     placeholder: "folder",
