@@ -6,15 +6,7 @@ import { APPLY_PATCH, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGUR
 import { freezePolicyOf, type PolicyObject } from "./freeze-policy.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { CONFLICT_PACE, MAX_CONFLICTS } from "./freeze.ts";
-import { type GuardChoice, type GuardedCrd, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
-
-/** Which guard a run on this CRD relies on. `auto` is the webhook where its configuration is installed. */
-export async function chooseGuard(context: CallContext, crdName: string, choice: GuardChoice): Promise<GuardIdentity> {
-  if (choice === "webhook" || (choice === "auto" && (await isWebhookInstalled(context)))) {
-    return WEBHOOK_GUARD;
-  }
-  return policyGuardOf(crdName);
-}
+import { type GuardedCrd, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
 
 /** The policy that guards one CRD for the time of one run. */
 export function policyGuardOf(crdName: string): GuardIdentity {
@@ -65,7 +57,8 @@ export async function removePolicyGuard(
   return both.find((one) => one === "kept") ?? both.find((one) => one === "removed") ?? "absent";
 }
 
-async function isWebhookInstalled({ client, retrier, signal }: CallContext): Promise<boolean> {
+/** Whether there is a configuration of the webhook. @throws {ApiError} Forbidden where the user may not see it. */
+export async function isWebhookInstalled({ client, retrier, signal }: CallContext): Promise<boolean> {
   const find = (): Promise<unknown> => client.find(WEBHOOK_CONFIGURATIONS, WEBHOOK_GUARD, { signal });
   return (await retrier.run(find, signal)) !== undefined;
 }

@@ -1,19 +1,24 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { freezeOwnerOf, hasFreezeAnnotation, ownerAnnotationOf } from "../api/owner.ts";
+import { isForbidden } from "../kube/failure.ts";
 import { POLICIES } from "../kube/resources.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { unfreeze } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 
-/** Whether a run may have left a freeze or a policy of this CRD behind. */
+/**
+ * Whether a run may have left a freeze or a policy of this CRD behind. A policy that the user may not see is not this user's to remove: beside
+ * the webhook a run needs no right on policies, and one that is left denies the proof of its freeze, so that nothing is pruned.
+ */
 export async function hasLeftovers(context: CallContext, crd: CustomResourceDefinition): Promise<boolean> {
   if (hasFreezeAnnotation(crd)) {
     return freezeOwnerOf(crd) !== undefined;
   }
   const { client, retrier, signal } = context;
   const policy = policyGuardOf(crd.metadata.name);
-  return (await retrier.run(() => client.find(POLICIES, policy, { signal }), signal)) !== undefined;
+  const find = (): Promise<unknown> => client.find(POLICIES, policy, { signal });
+  return (await unlessForbidden(retrier.run(find, signal))) !== undefined;
 }
 
 /**
@@ -30,6 +35,18 @@ export async function removeLeftovers(
   if (owner?.lease === lease) {
     await unfreeze(context, crdName, owner);
   }
-  await removePolicyGuard(context, crdName, (found) => found?.lease === lease);
+  await unlessForbidden(removePolicyGuard(context, crdName, (found) => found?.lease === lease));
   return readCrd(context, crdName);
+}
+
+/** `undefined` where the user may not do it. */
+async function unlessForbidden<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (isForbidden(error)) {
+      return undefined;
+    }
+    throw error;
+  }
 }

@@ -1,11 +1,14 @@
 import { KsvmError } from "../errors.ts";
 import { type Access, describeAccess, isAllowed } from "../kube/access.ts";
-import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
-import type { GuardedCrd } from "../freeze/guard.ts";
+import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { type GuardedCrd, type GuardIdentity, WEBHOOK_GUARD } from "../freeze/guard.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { isForbidden } from "../kube/failure.ts";
-import type { RunContext } from "./run-context.ts";
+import type { CallContext } from "../retry/call-context.ts";
+
+/** To choose a guard by whether the webhook is installed. */
+export const SEE_THE_WEBHOOK: Access = { verb: "get", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_GUARD.name };
 
 /** What a run on a CRD does to the cluster besides rewriting objects. */
 export function accessForFreeze({ crdName, guard }: GuardedCrd): readonly Access[] {
@@ -15,12 +18,16 @@ export function accessForFreeze({ crdName, guard }: GuardedCrd): readonly Access
     { verb: "patch", resource: CRDS, subresource: "status", name: crdName },
     ...["list", "watch"].map((verb) => ({ verb, resource: CRDS, name: crdName })),
   ];
-  const policy = [POLICIES, POLICY_BINDINGS].flatMap((resource) => [
+  return guard.kind === "policy" ? [...crd, ...accessForPolicy(guard)] : crd;
+}
+
+/** What a run does to its policy. */
+export function accessForPolicy({ name }: GuardIdentity): readonly Access[] {
+  return [POLICIES, POLICY_BINDINGS].flatMap((resource) => [
     // RBAC cannot limit it to a name: the name is not known when it is asked.
     { verb: "create", resource },
-    ...["get", "patch", "delete"].map((verb) => ({ verb, resource, name: guard.name })),
+    ...["get", "patch", "delete"].map((verb) => ({ verb, resource, name })),
   ]);
-  return guard.kind === "policy" ? [...crd, ...policy] : crd;
 }
 
 /** What a run on any resource does. */
@@ -37,15 +44,11 @@ export function accessForRewrite(
   ];
 }
 
-/**
- * Refuses a run that would be refused half way, before it changes anything.
- * @throws {KsvmError} Forbidden, naming everything that is missing.
- */
-export async function assertAccess(
-  { client, retrier, signal }: RunContext,
-  name: string,
+/** What of this the user may not do. */
+export async function missingOf(
+  { client, retrier, signal }: CallContext,
   wanted: readonly Access[],
-): Promise<void> {
+): Promise<readonly Access[]> {
   const denied: Access[] = [];
   // One after the other: a throttled user gets answers to some of them at a time, and never to all at once.
   for (const access of wanted) {
@@ -53,18 +56,51 @@ export async function assertAccess(
       denied.push(access);
     }
   }
+  return denied;
+}
+
+/**
+ * Refuses a run that would be refused half way, before it changes anything.
+ * @param besides is missing as well, and alone no reason to refuse the run
+ * @throws {KsvmError} Forbidden, naming everything that is missing.
+ */
+export async function assertAccess(
+  context: CallContext,
+  name: string,
+  { wanted, besides = [] }: { readonly wanted: readonly Access[]; readonly besides?: readonly Access[] },
+): Promise<void> {
+  const denied = await missingOf(context, wanted);
   if (denied.length > 0) {
-    const missing = denied.map(describeAccess).join(", ");
-    const remedy = `ksvm rbac ${name} prints the roles that it needs`;
-    const text = `Cannot migrate "${name}": this user may not ${missing}; nothing was changed; ${remedy}`;
-    throw new KsvmError("Forbidden", text);
+    const missing = textOfMissing([...denied, ...besides]);
+    throw new KsvmError("Forbidden", `Cannot migrate "${name}": ${missing}; nothing was changed; ${remedyFor(name)}`);
   }
+}
+
+/** What to do about rights that are missing. */
+export function remedyFor(name: string): string {
+  return `ksvm rbac ${name} prints the roles that it needs`;
+}
+
+/** What is missing. */
+export function textOfMissing(missing: readonly Access[]): string {
+  const rights = [...new Set(missing.map(describeAccess))].join(", ");
+  const isEither = missing.some(isSeeing) && missing.some(isAboutPolicies);
+  const either = `; where the webhook is installed, ${describeAccess(SEE_THE_WEBHOOK)} stands for the rights on policies`;
+  return `this user may not ${rights}${isEither ? either : ""}`;
+}
+
+function isSeeing({ resource }: Access): boolean {
+  return resource.resource === WEBHOOK_CONFIGURATIONS.resource;
+}
+
+function isAboutPolicies({ resource }: Access): boolean {
+  return [POLICIES, POLICY_BINDINGS].some((policies) => policies.resource === resource.resource);
 }
 
 interface Beginning<T> {
   readonly name: string;
   /** What the run needs. */
-  readonly wanted: readonly Access[];
+  readonly wanted: () => Promise<readonly Access[]>;
   readonly work: () => Promise<T>;
   /** Whether `work` got to what looks for missing rights itself. @default never */
   readonly hasBegun?: () => boolean;
@@ -76,14 +112,14 @@ interface Beginning<T> {
  * @throws {KsvmError} Forbidden, naming everything of `wanted` that is missing; what `work` throws.
  */
 export async function namingAllMissing<T>(
-  context: RunContext,
+  context: CallContext,
   { name, wanted, work, hasBegun = () => false }: Beginning<T>,
 ): Promise<T> {
   try {
     return await work();
   } catch (error) {
     if (!hasBegun() && isForbidden(error)) {
-      await assertAccess(context, name, wanted);
+      await assertAccess(context, name, { wanted: await wanted() });
     }
     throw error;
   }

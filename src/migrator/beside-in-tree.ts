@@ -66,7 +66,7 @@ export async function migrateBesideInTree(context: RunContext, name: string, wai
     try {
       return await namingAllMissing(context, {
         name,
-        wanted: neededBy(context, name),
+        wanted: () => neededBy(context, name),
         hasBegun: () => hasBegun,
         work: () =>
           besideInTree(context, name, (running) => {

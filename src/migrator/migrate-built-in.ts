@@ -26,7 +26,7 @@ export async function migrateBuiltIn(
   crdName?: string,
 ): Promise<MigrationResult> {
   const name = resourceNameOf(resource);
-  await assertAccess(context, name, accessForRewrite(resource, context.options.leaseNamespace));
+  await assertAccess(context, name, { wanted: accessForRewrite(resource, context.options.leaseNamespace) });
   const cleanup = new Cleanup(context);
   return cleanup.after(async () => {
     const lease = await takeLease(context, name);

@@ -1,11 +1,11 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
-import { accessForFreeze, accessForRewrite, assertAccess, namingAllMissing } from "./access-check.ts";
+import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
-import type { GuardedCrd, GuardIdentity } from "../freeze/guard.ts";
-import { chooseGuard } from "../freeze/guard-install.ts";
+import type { GuardedCrd } from "../freeze/guard.ts";
+import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
 import { hasLeftovers, removeLeftovers } from "../freeze/leftovers.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
@@ -31,26 +31,30 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   }
   const { guard: choice, leaseNamespace } = context.options;
   const { name: crdName } = crd.metadata;
-  const wanted = accessNeededFor(crdName, { guard: choice, leaseNamespace });
-  const work = (): Promise<GuardIdentity> => chooseGuard(context, crdName, choice);
-  const guarded: GuardedCrd = { crdName, guard: await namingAllMissing(context, { name: crdName, wanted, work }) };
-  const access = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), leaseNamespace)];
-  await assertAccess(context, crdName, access);
+  const chosen = await chooseGuard(context, crdName, choice);
+  const guarded: GuardedCrd = { crdName, guard: chosen.guard };
+  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), leaseNamespace)];
+  const unseen = chosen.missing.length > 0 ? accessNeededFor(crdName, { guard: "webhook", leaseNamespace }) : [];
+  await assertAccess(context, crdName, { wanted: [...wanted, ...unseen], besides: chosen.missing });
   const cleanup = new Cleanup(context);
-  return cleanup.after(async () => {
-    const lease = await takeLease(context, crdName);
-    let keepCheckpoint = true;
-    deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
-    const client = context.client.fencedBy(() => lease.confirm(context.signal));
-    const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
-    if (!isDue(context, current)) {
-      keepCheckpoint = false;
-      return nothingToDo(current);
-    }
-    assertNotForeign(current, lease.key);
-    const result = await runCrd({ context, lease, guarded });
-    keepCheckpoint = result.outcome === "incomplete";
-    return result;
+  const work = (): Promise<MigrationResult> =>
+    cleanup.after(async () => {
+      const lease = await takeLease(context, crdName);
+      let keepCheckpoint = true;
+      deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
+      const client = context.client.fencedBy(() => lease.confirm(context.signal));
+      const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
+      if (!isDue(context, current)) {
+        keepCheckpoint = false;
+        return nothingToDo(current);
+      }
+      assertNotForeign(current, lease.key);
+      const result = await runCrd({ context, lease, guarded });
+      keepCheckpoint = result.outcome === "incomplete";
+      return result;
+    });
+  return work().catch((error: unknown) => {
+    throw explainUnseenGuard(error, crdName, chosen.missing);
   });
 }
 

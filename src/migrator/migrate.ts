@@ -4,6 +4,7 @@ import { findResource } from "../resources/served-resource.ts";
 import type { Access } from "../kube/access.ts";
 import { CRDS } from "../kube/resources.ts";
 import { namingAllMissing } from "./access-check.ts";
+import { guardToName } from "./choose-guard.ts";
 import { accessNeededFor } from "./run-roles.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
@@ -24,7 +25,7 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   const retrier = context.retrier.with(isPlaceWanted === undefined ? {} : { isPlaceWanted });
   const work = (): Promise<CustomResourceDefinition | undefined> =>
     retrier.run(() => findCrd(client, name, { signal }), signal);
-  const crd = await namingAllMissing(context, { name, wanted: neededBy(context, name), work });
+  const crd = await namingAllMissing(context, { name, wanted: () => neededBy(context, name), work });
   if (crd === undefined) {
     const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
@@ -39,10 +40,11 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
 }
 
 /** What a run on the resource of this name cannot do without. */
-export function neededBy({ options }: RunContext, name: string): readonly Access[] {
+export async function neededBy(context: RunContext, name: string): Promise<readonly Access[]> {
+  const { options } = context;
   const [resource = "", ...group] = name.split(".");
   const tried = ["list", "patch"].map((verb) => ({ verb, resource: { group: group.join("."), resource } }));
   return options.dryRun || options.crdMode === "rewrite"
     ? [{ verb: "get", resource: CRDS, name }, ...tried]
-    : accessNeededFor(name, options);
+    : accessNeededFor(name, { ...options, guard: await guardToName(context, options.guard) });
 }

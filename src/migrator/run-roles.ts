@@ -3,9 +3,9 @@ import type { GuardChoice, GuardedCrd } from "../freeze/guard.ts";
 import { policyGuardOf } from "../freeze/guard-install.ts";
 import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
 import type { Access } from "../kube/access.ts";
-import { CRDS, LEASES, STORAGE_VERSIONS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { CRDS, LEASES, STORAGE_VERSIONS } from "../kube/resources.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
-import { accessForFreeze, accessForRewrite } from "./access-check.ts";
+import { accessForFreeze, accessForRewrite, SEE_THE_WEBHOOK } from "./access-check.ts";
 
 /** One rule of rbac.authorization.k8s.io/v1. */
 export interface PolicyRule {
@@ -140,7 +140,7 @@ function guardsOf(crdName: string, guard: GuardChoice): readonly GuardedCrd[] {
 
 /** To choose a guard by whether it is installed. */
 function accessToWebhook(guard: GuardChoice): readonly Access[] {
-  return guard === "auto" ? [{ verb: "get", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_NAME }] : [];
+  return guard === "auto" ? [SEE_THE_WEBHOOK] : [];
 }
 
 /** Who the API servers are: each has to show the storage version. */
