@@ -49,8 +49,31 @@ const components = foldersOf("Component");
 const cases: readonly { readonly name: string; readonly folder: string }[] = [
   ...foldersOf("Kustomization").map((name) => ({ name, folder: join(ROOT, name) })),
   ...components.map((name) => ({ name: `deploy/base with ${name}`, folder: overlayOf(t, ["deploy/base", name]) })),
-  { name: "deploy/base with every component", folder: overlayOf(t, ["deploy/base", ...components]) },
+  ...(["certificate-files", "certificate-secret", "cert-manager"] as const).map((certificates) => ({
+    name: `deploy/base with every component and ${certificates}`,
+    folder: overlayOf(t, ["deploy/base", ...inOrder(certificates)]),
+  })),
 ];
+
+/** Every component, in the order of docs/install.md, but of those that say who keeps the certificates only one. */
+function inOrder(certificates: "certificate-files" | "certificate-secret" | "cert-manager"): readonly string[] {
+  const names = ["separate-webhook", certificates, "only-these-resources", "control-plane-nodes"];
+  return names.map((name) => `deploy/components/${name}`);
+}
+
+interface Role extends NewObject {
+  readonly rules: readonly { readonly resourceNames?: readonly string[] }[];
+}
+
+interface Deployment extends NewObject {
+  readonly spec: {
+    readonly template: {
+      readonly spec: {
+        readonly containers: readonly { readonly args: readonly string[] }[];
+      };
+    };
+  };
+}
 
 for (const { name, folder } of cases) {
   await t.test(`kubectl 1.30, 1.32 and 1.36 render the same objects of ${name}`, async (t) => {
@@ -64,6 +87,59 @@ for (const { name, folder } of cases) {
     for (const objects of rendered.slice(1)) t.same(objects, rendered[0]);
   });
 }
+
+await t.test("cert-manager's certificate reaches a webhook in a Deployment of its own", async (t) => {
+  const folder = overlayOf(t, ["deploy/base", "deploy/components/separate-webhook", "deploy/components/cert-manager"]);
+  const [program = ""] = programs.values();
+  const { stdout } = await kustomizeBuild(program, folder);
+  const objects = objectsIn(stdout);
+  for (const name of ["ksvm-controller", "ksvm-webhook"]) {
+    const { spec } = objects[`apps/v1/Deployment/kube-storage-migration/${name}`] as Deployment;
+    const [container] = spec.template.spec.containers;
+    t.ok(container?.args.includes("--certificates=secret"), name);
+    t.ok(container?.args.includes("--cert-secret=ksvm-webhook-tls"), name);
+  }
+  const { rules } = objects[
+    "rbac.authorization.k8s.io/v1/Role/kube-storage-migration/storage-migrator-webhook"
+  ] as Role;
+  t.same(
+    rules.map(({ resourceNames }) => resourceNames),
+    [["ksvm-webhook-tls"]],
+    "whose account may read it",
+  );
+  const ids = Object.keys(objects);
+  t.ok(ids.includes("cert-manager.io/v1/Certificate/kube-storage-migration/ksvm-webhook"));
+  t.notOk(ids.some((id) => id.includes("storage-migrator-certificates") || id.includes("CronJob")));
+  const { metadata } = objects[
+    "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration//crd.kube-storage-version-migrator.io"
+  ] as NewObject;
+  const { annotations = {} } = metadata;
+  t.equal(annotations["cert-manager.io/inject-ca-from"], "kube-storage-migration/ksvm-webhook");
+  t.ok(annotations["ksvm.sigs.k8s.io/generation"], "its generation stays");
+});
+
+await t.test(
+  "separate-webhook after the keeper of the certificates is an error, not a webhook without certificates",
+  async (t) => {
+    const separate = "deploy/components/separate-webhook";
+    for (const [version, program] of programs) {
+      for (const folders of [
+        ["deploy/overlays/cert-manager", separate],
+        ["deploy/overlays/files", separate],
+        ["deploy/base", "deploy/components/certificate-files", separate],
+        ["deploy/base", "deploy/components/certificate-secret", separate],
+      ]) {
+        const { code, stderr } = await kustomizeBuild(program, overlayOf(t, folders));
+        t.equal(code, 1, `${version}: ${folders.join(", ")}`);
+        // As docs/install.md quotes it.
+        t.match(
+          stderr,
+          /components\/separate-webhook': .*no matches for Id ServiceAccount.*storage-migrator-certificates/,
+        );
+      }
+    }
+  },
+);
 
 await t.test("negative control: several deletions in one file end kubectl 1.30 and 1.32", async (t) => {
   const names = ["a", "b", "c"];
