@@ -40,6 +40,7 @@ export const CERTIFICATE_AIMS: readonly Aim[] = [
     suits: isRotated,
     choose: (random, limits) =>
       rotation(random, limits, () => [
+        ...(oneIn(random, 2) ? [] : [late(random, limits)]),
         // Which of the two it is the plan decides: where both were wrong, nothing would be promised.
         ...[0, 1].map(() => ({ do: "jumpServer", server: serverOf(random, limits), byMs: clockOf(random) })),
         ...[...slotsOf(limits, "webhook"), ...slotsOf(limits, "rotateCertificates")].map((program) => ({
@@ -60,6 +61,16 @@ export const CERTIFICATE_AIMS: readonly Aim[] = [
       }),
   },
 ];
+
+/** An API server follows webhooks late, by less than a rotation waits for. */
+function late(random: Random, limits: Limits): Omit<Action, "at"> & Readonly<Record<string, unknown>> {
+  return {
+    do: "lag",
+    server: serverOf(random, limits),
+    of: "admission",
+    byMs: Math.round(spread(random, 15_000, 29_000)),
+  };
+}
 
 /** By less than clocks may differ as often as by more than certificates are backdated. */
 function clockOf(random: Random): number {

@@ -12,6 +12,7 @@ import { StoredVersionsCheck } from "./stored-versions-check.ts";
 import { LoadCheck } from "./load-check.ts";
 import { ToldCheck } from "./told-check.ts";
 import { UnchangedObjectsCheck } from "./unchanged-objects-check.ts";
+import { IdleWebhookCheck } from "./idle-webhook-check.ts";
 import { InitializedCheck } from "./initialized-check.ts";
 import { TrustCheck } from "./trust-check.ts";
 import { UndisturbedRunCheck } from "./undisturbed-run-check.ts";
@@ -33,5 +34,6 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => new ControllersCheck(world),
   (world) => new UndisturbedRunCheck(world),
   (world) => TrustCheck.of(world),
+  (world) => IdleWebhookCheck.of(world),
   (world) => InitializedCheck.of(world),
 ];

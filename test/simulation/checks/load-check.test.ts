@@ -1,9 +1,23 @@
 import tap from "tap";
 import { type LoadBounds, LoadCheck, type LoadRequest } from "./load-check.ts";
 
-const BOUNDS: LoadBounds = { objectsInFlight: 2, inFlight: 4, failuresPerMinute: 5, othersPerMinute: 100, timers: 10 };
-const READ: LoadRequest = { process: "ksvm", method: "GET", path: "/a", isWatch: false, isOfObject: false };
-const WRITE: LoadRequest = { process: "ksvm", method: "PATCH", path: "/a", isWatch: false, isOfObject: true };
+const BOUNDS: LoadBounds = {
+  objectsInFlight: 2,
+  inFlight: 4,
+  failuresPerMinute: 5,
+  othersPerMinute: 100,
+  guardWritesPerMinute: 3,
+  timers: 10,
+};
+const READ: LoadRequest = {
+  process: "ksvm",
+  method: "GET",
+  path: "/a",
+  isWatch: false,
+  isOfObject: false,
+  isOfGuard: false,
+};
+const WRITE: LoadRequest = { ...READ, method: "PATCH", isOfObject: true };
 
 function checked() {
   const violations: string[] = [];
@@ -49,6 +63,33 @@ await tap.test("requests that fail are bounded in each minute in which next to n
   send(429);
   t.match(violations, [/6 of failuresPerMinute/]);
 });
+
+await tap.test(
+  "writes of guards are bounded in each minute, and other requests of each process by its own bound",
+  async (t) => {
+    const violations: string[] = [];
+    let now = 0;
+    const check = new LoadCheck(
+      BOUNDS,
+      () => now,
+      (violation) => violations.push(violation),
+      (process) => (process === "idle" ? 5 : 100),
+    );
+    const send = (request: Partial<LoadRequest>): void => {
+      check.begin({ ...READ, ...request }, 0)({ status: 200 });
+      now += 10_000;
+    };
+    for (let sent = 0; sent < 6; sent++) send({});
+    for (let sent = 0; sent < 3; sent++) send({ isOfGuard: true });
+    now += 60_000;
+    for (let sent = 0; sent < 3; sent++) send({ isOfGuard: true });
+    t.same(violations, []);
+    send({ isOfGuard: true });
+    t.match(violations, [/^ksvm has 4 of guardWritesPerMinute, more than 3$/]);
+    for (let sent = 0; sent < 6; sent++) send({ process: "idle" });
+    t.match(violations.slice(1), [/^idle has 6 of othersPerMinute, more than 5$/]);
+  },
+);
 
 await tap.test("an object is left alone for as long as Retry-After says", async (t) => {
   const { check, clock, violations } = checked();

@@ -1,4 +1,5 @@
 import { collectionOf } from "../world/kinds.ts";
+import type { Plan, ProgramPlan } from "../plan.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
@@ -12,6 +13,8 @@ export interface LoadBounds {
   readonly failuresPerMinute: number;
   /** Requests in a minute that neither write an object nor look for one, whatever comes of them. */
   readonly othersPerMinute: number;
+  /** Writes in a minute of policies, bindings and webhook configurations, whatever comes of them. */
+  readonly guardWritesPerMinute: number;
   /** Times that the process waits for at the same moment: each request, watch and pause has one or two. */
   readonly timers: number;
 }
@@ -24,6 +27,8 @@ export interface LoadRequest {
   readonly isWatch: boolean;
   /** Whether it writes an object that is migrated, or looks for one. */
   readonly isOfObject: boolean;
+  /** Whether it writes a policy, a binding or the configuration of a webhook. */
+  readonly isOfGuard: boolean;
 }
 
 /** What an API server says in its answers as long as priority and fairness decide; a webhook that denies does not say it. */
@@ -44,7 +49,9 @@ interface ProcessLoad {
   ended: { readonly at: number; readonly isFailure: boolean }[];
   failures: number;
   /** When other requests ended. */
-  others: number[];
+  readonly others: number[];
+  /** When writes of guards ended. */
+  readonly guards: number[];
   /** Until when an object must be left alone, by the path of its write. */
   readonly notBefore: Map<string, number>;
 }
@@ -54,15 +61,33 @@ export const BOUNDS: LoadBounds = {
   objectsInFlight: 16,
   inFlight: 60,
   failuresPerMinute: 600,
-  othersPerMinute: 3_000,
+  othersPerMinute: 1_500,
+  guardWritesPerMinute: 60,
   timers: 300,
 };
+
+/** Who does not migrate asks less in a minute, and keeps to it however disturbed it is. */
+const OTHERS: Partial<Record<ProgramPlan["run"], number>> = {
+  webhook: 200,
+  ensureCertificates: 400,
+  rotateCertificates: 400,
+  init: 600,
+};
+/** Where API servers share one address, each question is asked some twenty times, to meet each of them. */
+const SAMPLED_OTHERS = 3_000;
+
+function othersOf({ access, programs }: Plan, process: string): number {
+  const slot = Number(/^ksvm-(\d+)-/.exec(process)?.[1]);
+  const { run } = programs[slot] ?? {};
+  return (run && OTHERS[run]) ?? (access === "sampled" ? SAMPLED_OTHERS : BOUNDS.othersPerMinute);
+}
 
 /** A controller reads the whole of discovery at once: the time limit of a request stays for as long as it is, answered or not. */
 const CONTROLLER_TIMERS = 1_500;
 /** What there was at most in each world that this process played, for who wants to measure it. */
 export const peaksOfAll: LoadBounds[] = [];
 
+const GUARDS = "/apis/admissionregistration.k8s.io/";
 const MINUTE_MS = 60_000;
 /** Longer than this no `Retry-After` is obeyed, in milliseconds. */
 const MAX_RETRY_AFTER_MS = 120_000;
@@ -70,13 +95,28 @@ const MAX_RETRY_AFTER_MS = 120_000;
 /** What each process of ksvm does to the API servers stays within bounds all the time, and it waits where it is asked to. */
 export class LoadCheck {
   readonly #bounds: LoadBounds;
+  readonly #othersOf: (process: string) => number;
   readonly #now: () => number;
   readonly #report: (violation: string) => void;
   readonly #loads = new Map<string, ProcessLoad>();
   /** The most that there was of each. */
-  readonly peaks = { inFlight: 0, objectsInFlight: 0, failuresPerMinute: 0, othersPerMinute: 0, timers: 0 };
+  readonly peaks = {
+    inFlight: 0,
+    objectsInFlight: 0,
+    failuresPerMinute: 0,
+    othersPerMinute: 0,
+    guardWritesPerMinute: 0,
+    timers: 0,
+  };
 
-  constructor(bounds: LoadBounds, now: () => number, report: (violation: string) => void) {
+  /** @param othersOf `othersPerMinute` of one process, where it is not that of the others */
+  constructor(
+    bounds: LoadBounds,
+    now: () => number,
+    report: (violation: string) => void,
+    othersOf: (process: string) => number = () => bounds.othersPerMinute,
+  ) {
+    this.#othersOf = othersOf;
     this.#bounds = bounds;
     this.#now = now;
     this.#report = report;
@@ -93,11 +133,13 @@ export class LoadCheck {
       bounds,
       () => schedule.now,
       (violation) => world.violate(`load: ${violation}`),
+      (process) => othersOf(plan, process),
     );
     cluster.onExchange = ({ method, path, query }, process) => {
       const isOfKind = collections.some((collection) => path.startsWith(collection));
       const isOfObject = isOfKind && (method === "PATCH" || query.has("fieldSelector"));
-      const request = { process: process.name, method, path, isWatch: query.has("watch"), isOfObject };
+      const isOfGuard = method !== "GET" && path.startsWith(GUARDS);
+      const request = { process: process.name, method, path, isWatch: query.has("watch"), isOfObject, isOfGuard };
       const ended = load.begin(request, process.timers);
       return (answer) => {
         const isOfServer = answer?.headers[FAIRNESS_HEADER] !== undefined;
@@ -110,7 +152,7 @@ export class LoadCheck {
 
   /** A request is sent. @param timers how many times its process waits for @returns what is told how it ended */
   begin(request: LoadRequest, timers: number): (answer: LoadAnswer) => void {
-    const { process, isWatch, isOfObject, method, path } = request;
+    const { process, isWatch, isOfGuard, isOfObject, method, path } = request;
     const load = this.#of(process);
     this.#bound(process, "timers", timers);
     if (isWatch) return () => undefined;
@@ -126,7 +168,8 @@ export class LoadCheck {
       load.inFlight--;
       if (isOfObject) load.objectsInFlight--;
       this.#ended(process, load, answer);
-      if (!isOfObject) this.#endedOther(process, load);
+      if (!isOfObject) this.#bound(process, "othersPerMinute", this.#lastMinute(load.others));
+      if (isOfGuard) this.#bound(process, "guardWritesPerMinute", this.#lastMinute(load.guards));
       const ms = retryAfterMs(answer);
       if (isOfObject && method === "PATCH" && ms > 0) load.notBefore.set(path, this.#now() + ms);
     };
@@ -156,25 +199,25 @@ export class LoadCheck {
     if (load.failures * 10 > load.ended.length * 9) this.#bound(process, "failuresPerMinute", load.failures);
   }
 
-  #endedOther(process: string, { others }: ProcessLoad): void {
+  /** Notes that something has happened at this moment. @returns how many times it did in the last minute */
+  #lastMinute(times: number[]): number {
     const now = this.#now();
-    others.push(now);
-    while ((others[0] ?? now) < now - MINUTE_MS) others.shift();
-    this.#bound(process, "othersPerMinute", others.length);
+    times.push(now);
+    while ((times[0] ?? now) < now - MINUTE_MS) times.shift();
+    return times.length;
   }
 
   #bound(process: string, what: keyof LoadBounds, value: number): void {
-    const [peak, bound] = [this.peaks[what], this.#bounds[what]];
-    if (value <= peak) return;
-    this.peaks[what] = value;
+    const bound = what === "othersPerMinute" ? this.#othersOf(process) : this.#bounds[what];
+    this.peaks[what] = Math.max(this.peaks[what], value);
     // Once is enough.
-    if (value > bound && peak <= bound) this.#report(`${process} has ${value} of ${what}, more than ${bound}`);
+    if (value === bound + 1) this.#report(`${process} has ${value} of ${what}, more than ${bound}`);
   }
 
   #of(process: string): ProcessLoad {
     let load = this.#loads.get(process);
     if (load === undefined) {
-      load = { inFlight: 0, objectsInFlight: 0, ended: [], failures: 0, others: [], notBefore: new Map() };
+      load = { inFlight: 0, objectsInFlight: 0, ended: [], failures: 0, others: [], guards: [], notBefore: new Map() };
       this.#loads.set(process, load);
     }
     return load;

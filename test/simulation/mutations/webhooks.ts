@@ -3,7 +3,6 @@ import type { Mutation } from "./mutation.ts";
 const GUARD_INSTALL = "freeze/guard-install.ts";
 const PROOF = "freeze/freeze-proof.ts";
 const ROTATION_PLAN = "certs/rotation-plan.ts";
-const ROTATION_TURNS = "certs/rotation-turns.ts";
 const REPAIR = "webhook/object-repair.ts";
 const WRITER = "webhook/object-writer.ts";
 const INITIALIZE = "initializer/initialize.ts";
@@ -85,6 +84,27 @@ export const WEBHOOKS: readonly Mutation[] = [
         file: REPAIR,
         from: "let live = await this.#writer.apply(wanted, found, signal);",
         to: "if (found !== undefined) return; let live = await this.#writer.apply(wanted, found, signal);",
+      },
+    ],
+  },
+  {
+    name: "replicas undo each other's writes of the configuration",
+    withinSeeds: 20,
+    edits: [
+      {
+        file: WRITER,
+        from: "  readonly #options: ObjectWriterOptions;\n\n",
+        to: "  readonly #options: ObjectWriterOptions;\n  static made = 0;\n  readonly by = String(ObjectWriter.made++);\n\n",
+      },
+      {
+        file: WRITER,
+        from: "isAsWanted(live, wanted) && (isOwned?.(live, wanted) ?? true);",
+        to: 'isAsWanted(live, wanted) && (isOwned?.(live, wanted) ?? true) && live.metadata.annotations?.["by"] === this.by;',
+      },
+      {
+        file: WRITER,
+        from: "live === undefined ? fields : { ...fields, metadata: { ...fields.metadata, uid, resourceVersion } };",
+        to: "{ ...fields, metadata: { ...fields.metadata, annotations: { by: this.by }, uid, resourceVersion } };",
       },
     ],
   },
@@ -173,12 +193,13 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "a rotation counts its waits by the clock of any API server",
-    survives: "no clock of an API server jumps where the webhook is installed; test/certs/ensure.test.ts finds it",
+    survives:
+      "not found in the 582 worlds with the webhook of 4,000 seeds: two API servers behind one address have to differ, and one to follow late; test/certs/ensure.test.ts finds it",
     edits: [
       {
-        file: ROTATION_TURNS,
-        from: "return isOwn ? since : Math.max(serverNow, since);",
-        to: "void isOwn; void since; return serverNow;",
+        file: "certs/wait-clock.ts",
+        from: "return isOwn || !isServerSure ? since : Math.max(serverNow, since);",
+        to: "void isOwn; void isServerSure; void since; return serverNow;",
       },
     ],
   },
@@ -215,8 +236,8 @@ export const WEBHOOKS: readonly Mutation[] = [
     edits: [
       {
         file: ROTATION_PLAN,
-        from: 'return isSure ? step : { type: "clocksDisagree", due: step.type };',
-        to: 'return isSure || input.now > 0 ? step : { type: "clocksDisagree", due: step.type };',
+        from: "return isSure ? server.step : stepByTwoClocks(server, judged(now + clockSkewMs));",
+        to: "void isSure; void stepByTwoClocks; return server.step;",
       },
     ],
   },
