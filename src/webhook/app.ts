@@ -8,6 +8,7 @@ import Fastify, {
   type FastifyServerFactory,
   LogController,
 } from "fastify";
+import { cutText } from "../cut-text.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
 import type { FreezeVerdict, ProgressOf } from "../freeze/freeze-rule.ts";
@@ -96,6 +97,9 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
   return app;
 }
 
+/** Characters of a review's text in the log: any client that reaches the port could fill the disk by a log line of the size of a body. */
+const MAX_LOGGED_LENGTH = 300;
+
 const NO_BODY: ReceivedBody = { bytes: Buffer.alloc(0), release: () => undefined };
 
 function answerReview(
@@ -118,18 +122,19 @@ function answerReview(
 /** Logs a review and tells of its verdict; there is no verdict if the listener throws. */
 function tell(reviewed: Reviewed, { log }: FastifyRequest, { onVerdict }: WebhookAppOptions): Reviewed {
   const { uid, status } = reviewed.answer.response;
-  const { verdict, crdName: crd } = reviewed;
-  if (verdict === undefined || crd === undefined) {
-    log.warn({ uid, problem: status?.message }, "Refused a review");
+  const { verdict, crdName } = reviewed;
+  const facts = { uid: cutText(uid, MAX_LOGGED_LENGTH), crd: cutText(crdName ?? "", MAX_LOGGED_LENGTH) };
+  if (verdict === undefined || crdName === undefined) {
+    log.warn({ uid: facts.uid, problem: cutText(status?.message ?? "", MAX_LOGGED_LENGTH) }, "Refused a review");
     return reviewed;
   }
   try {
-    onVerdict?.(verdict, crd);
+    onVerdict?.(verdict, crdName);
   } catch (error) {
-    log.error({ err: error, uid, crd }, "Failed to review an update of a CRD");
+    log.error({ err: error, ...facts }, "Failed to review an update of a CRD");
     return refusal(500, uid);
   }
-  log.info({ uid, crd, allowed: verdict.allowed }, "Reviewed an update of a CRD");
+  log.info({ ...facts, allowed: verdict.allowed }, "Reviewed an update of a CRD");
   return reviewed;
 }
 

@@ -20,6 +20,18 @@ await tap.test("docs/simulation.md names tests of what only the model can be ask
   }
 });
 
+await tap.test("docs/security.md names tests that there are", async (t) => {
+  const security = readFileSync(new URL("docs/security.md", root), "utf8");
+  const titled = [...security.matchAll(/`(test\/[^`]+)`: (.+?)(?=<br>| \|)/g)];
+  t.ok(titled.length >= 20);
+  for (const [, file = "", title = ""] of titled) {
+    t.ok(sourceOf(file)?.includes(title), `${file}: ${title}`);
+  }
+  for (const [, path = ""] of security.matchAll(/`(test\/[^`]+)`/g)) {
+    t.ok(existsSync(new URL(path, root)), path);
+  }
+});
+
 await tap.test("docs/tested-cases.md is read in full", async (t) => {
   const lines = text.split("\n").filter((line) => line.startsWith("|") && line.includes("test/"));
   t.ok(rows.length > 40);

@@ -1,4 +1,5 @@
 import type { InjectOptions } from "fastify";
+import { pino } from "pino";
 import tap from "tap";
 import { buildWebhookApp, DEFAULT_BODY_LIMIT } from "../../src/webhook/app.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
@@ -127,6 +128,27 @@ await tap.test("buildWebhookApp() answers a verdict with 200 and tells about it"
     [false, "widgets.example.com"],
     [true, "widgets.example.com"],
   ]);
+});
+
+await tap.test("buildWebhookApp() logs little of a review, however long its texts are", async (t) => {
+  const lines: string[] = [];
+  const app = buildWebhookApp({ logger: pino({ level: "debug" }, { write: (line: string) => void lines.push(line) }) });
+  t.teardown(() => app.close());
+  const long = "\u001b[31m\n".repeat(100_000);
+  const { metadata } = FLIPPED_CRD;
+  const named = { ...FLIPPED_CRD, metadata: { ...metadata, name: long } };
+  const annotated = crdWith({ annotations: { [long]: 7 as unknown as string } });
+  const bodies = [
+    reviewOf(named, named, long),
+    reviewOf(FROZEN_CRD, annotated, long),
+    { ...(reviewOf(FROZEN_CRD, FLIPPED_CRD) as object), request: { uid: long } },
+  ];
+  for (const body of bodies) await app.inject(post({ payload: text(body) }));
+  t.equal(lines.length, bodies.length, "one line each");
+  for (const line of lines) {
+    t.ok(line.length < 4_000, `${line.length} characters`);
+    t.notMatch(line.trimEnd(), /\p{Cc}/u, "control characters are escaped");
+  }
 });
 
 await tap.test("buildWebhookApp() reads schemas with any property name", async (t) => {
