@@ -81,6 +81,8 @@ export class MigrationRecord {
   readonly #options: MigrationRecordOptions;
   #current: StorageVersionMigration;
   #writes: Promise<unknown> = Promise.resolve();
+  /** Why nothing may be written of the run that goes on; `undefined` as long as no restore of etcd has undone it. */
+  #undone: KsvmError | undefined;
 
   private constructor(options: MigrationRecordOptions, current: StorageVersionMigration) {
     this.#options = options;
@@ -149,11 +151,17 @@ export class MigrationRecord {
   }
 
   /**
-   * Makes sure that the migration is there, ours, and not over.
+   * Makes sure that the migration is there, ours, not over, and not as it was before the run.
    * @throws as {@link update}.
    */
   check(): Promise<void> {
     return this.#inTurn(() => this.#readAgain());
+  }
+
+  /** Checks once a run has ended with an error: the next one begins with the migration as it is by then. @throws as {@link update} */
+  checkAfterRun(): Promise<void> {
+    this.#undone = undefined;
+    return this.check();
   }
 
   async #claim(): Promise<boolean> {
@@ -183,6 +191,7 @@ export class MigrationRecord {
     for (;;) {
       await pace.turn(this.#options.signal);
       this.#assertUnfinished();
+      this.#assertNotUndone();
       try {
         return await this.#patch(bodyOf(this.#current), subresource);
       } catch (error) {
@@ -247,7 +256,15 @@ export class MigrationRecord {
     if (hasGoneBack) {
       // A read is never stale. What was rewritten since is in its old version again, whatever the run found.
       const why = "it is as it was some time ago, as after etcd was restored from a backup";
-      throw new KsvmError("OwnershipLost", `Cannot continue with StorageVersionMigration "${name}": ${why}`);
+      this.#undone = new KsvmError("OwnershipLost", `Cannot continue with StorageVersionMigration "${name}": ${why}`);
+    }
+    this.#assertNotUndone();
+  }
+
+  /** A run that is over but for its cleanup ends well, whoever looked in between. */
+  #assertNotUndone(): void {
+    if (this.#undone !== undefined) {
+      throw this.#undone;
     }
   }
 

@@ -119,7 +119,7 @@ export class MigrationRun {
         throw error;
       }
       // Whether the object is still there, and still ours, decides over whatever went wrong.
-      await record.check();
+      await record.checkAfterRun();
       const { isNew, phase } = this.#failing.failed(error, clock.monotonic());
       logger.warn({ err: error, phase: phase.type }, "An attempt to migrate ended with an error");
       if (phase.type === "Waiting") {

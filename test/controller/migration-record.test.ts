@@ -123,9 +123,35 @@ await tap.test("MigrationRecord does not write what came of a run that a restore
     lost,
   );
   t.same(store.object?.status?.conditions, []);
+  await record.checkAfterRun();
   await record.update((before) => ({ ...before, conditions: [RUNNING] }));
   t.same(store.object?.status?.conditions, [RUNNING], "the next run begins with the migration as it is now");
 });
+
+await tap.test(
+  "MigrationRecord does not write it either where a look found out about the restore before",
+  async (t) => {
+    const store = new Store();
+    const record = await claimed(store);
+    const backup = structuredClone(store.object);
+    await record.update((before) => ({ ...before, progress: "9/9" }));
+    store.object = backup;
+    const lost = { code: "OwnershipLost", message: /restored from a backup/ };
+    await t.rejects(record.check(), lost);
+    const succeeded = { conditions: [{ type: "Succeeded", status: "True" }] } as const;
+    await t.rejects(
+      record.update(() => succeeded),
+      lost,
+    );
+    await t.rejects(record.saveToken("token"), lost);
+    await t.rejects(record.check(), lost);
+    t.same(store.object?.status?.conditions, []);
+    await record.checkAfterRun();
+    await record.check();
+    await record.update((before) => ({ ...before, conditions: [RUNNING] }));
+    t.same(store.object?.status?.conditions, [RUNNING], "the next run begins with the migration as it is now");
+  },
+);
 
 await tap.test("MigrationRecord writes nothing after another replica took over", async (t) => {
   const store = new Store();
