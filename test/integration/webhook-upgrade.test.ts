@@ -14,7 +14,17 @@ import { Cluster, eventually } from "./cluster.ts";
 import { startEarlierKeeper } from "./earlier-keeper.ts";
 import { endInstallJob } from "./installation.ts";
 import { kubectlOf } from "./kubectl.ts";
-import { flipsIn, KEPT, type Kept, shippedBy, startVersion, statesFromNow, wordOf } from "./versioned-keepers.ts";
+import {
+  flipsIn,
+  KEPT,
+  type Kept,
+  type Shipped,
+  shippedBy,
+  startVersion,
+  statesFromNow,
+  type VersionedKeeper,
+  wordOf,
+} from "./versioned-keepers.ts";
 
 /** How long a fight is watched. The issue saw 51 writes in 5 s. */
 const FIGHT_MS = 10_000;
@@ -45,6 +55,20 @@ async function isOf(word: number, generation: number): Promise<boolean> {
 
 function change([resource, name]: (typeof KEPT)[number], body: object): Promise<unknown> {
   return api.patch(resource, { name }, { type: MERGE_PATCH, body }, { fieldManager: "other" });
+}
+
+async function publishedBundle(): Promise<string | undefined> {
+  return (await live(CONFIGURATION)).webhooks?.[0]?.clientConfig.caBundle;
+}
+
+function hasLeft({ lines }: VersionedKeeper): boolean {
+  return lines.filter(({ msg }) => msg === "Left an object to a newer version of ksvm").length === 3;
+}
+
+/** As kubectl apply --server-side without another flag. */
+function applyManifestsOf({ configuration, policy }: Shipped) {
+  const items = [configuration, policy.policy, policy.binding];
+  return kubectl(["apply", "--server-side", "-f", "-"], { apiVersion: "v1", kind: "List", items });
 }
 
 function stamp(value: string): object {
@@ -94,6 +118,22 @@ await t.test("negative control: without a stamp keepers of two versions undo eac
   for (const states of await Promise.all(watched.map(({ end }) => end()))) {
     t.ok(flipsIn(states) >= 6, `${flipsIn(states)} times other rules in ${FIGHT_MS / 1_000} s`);
   }
+});
+
+await t.test("manifests of a newer version are applied over running older replicas, and stay", async (t) => {
+  cleanUp(t);
+  t.match(await applyManifestsOf(shippedBy(1, 5)), { code: 0 });
+  const { caBundle } = await issueServing();
+  const older = [startVersion(t, api, shippedBy(1, 5, caBundle)), startVersion(t, api, shippedBy(1, 5, caBundle))];
+  await eventually(async () => (await publishedBundle()) === caBundle, "the caBundle is published");
+  const watched = await Promise.all(KEPT.map((kept) => statesFromNow(api, kept)));
+  const upgrade = await applyManifestsOf(shippedBy(2, 7));
+  t.equal(upgrade.code, 0, `replicas own nothing that they did not restore: ${upgrade.stderr}`);
+  await eventually(async () => older.every(hasLeft), "the older ones leave all three");
+  for (const states of await Promise.all(watched.map(({ end }) => end()))) {
+    t.same(states.map(wordOf), [7], "one write, that of kubectl");
+  }
+  t.equal(await publishedBundle(), caBundle);
 });
 
 await t.test("when the newer keeper has ended the older one takes the rules back, and asks before", async (t) => {
@@ -163,9 +203,7 @@ await t.test("an older keeper goes on publishing the caBundle, and changes nothi
   await eventually(() => isOf(7, 2), "the newer one keeps its rules");
   await newer.end();
   startVersion(t, api, shippedBy(1, 5, after), { askAfterMs: 3_600_000 });
-  const bundle = async (): Promise<string | undefined> =>
-    (await live(CONFIGURATION)).webhooks?.[0]?.clientConfig.caBundle;
-  await eventually(async () => (await bundle()) === after, "the new caBundle is there");
+  await eventually(async () => (await publishedBundle()) === after, "the new caBundle is there");
   t.ok(await isOf(7, 2));
   const managers = (await live(CONFIGURATION)).metadata.managedFields ?? [];
   const owners = managers.filter(({ fieldsV1 }) => JSON.stringify(fieldsV1).includes('"f:caBundle"'));
