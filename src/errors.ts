@@ -20,6 +20,7 @@ export const ERROR_CODES = [
   "FreezeNotProven",
   "NotConverged",
   "ApiServerMissing",
+  "EncryptionUnknown",
   "ClockJumps",
   "FreezeLifted",
   "StorageVersionChanged",

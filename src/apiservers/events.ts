@@ -3,6 +3,8 @@ export type ApiServerEvent =
   | { readonly type: "proven"; readonly apiServers: readonly string[] }
   | { readonly type: "lagging"; readonly server: string; readonly reason: string }
   | { readonly type: "converged"; readonly apiServers: readonly string[] }
+  /** Every API server encrypts by the configuration of this digest. */
+  | { readonly type: "encryptingAlike"; readonly configuration: string; readonly apiServers: readonly string[] }
   | { readonly type: "settling"; readonly remainingMs: number }
   | WaitingEvent;
 

@@ -33,6 +33,8 @@ export interface SettleOptions {
    * which a change is long past, and a write that was under way has as much left to go as before. @default as it is now
    */
   readonly wallOffset?: number | undefined;
+  /** A change that this process saw before, such as one of the encryption of the API servers. @default none */
+  readonly earlier?: SeenChange | undefined;
   /** Milliseconds for which a freeze may still be held where the clock keeps jumping. @default no freeze is held */
   readonly freezeMs?: number | undefined;
 }
@@ -86,6 +88,9 @@ class Settling {
     if (this.#hasJumped()) {
       // Before the wait: it is waited through, and is none of those that end the wait.
       this.#saw("suspension before");
+    }
+    if (options.earlier !== undefined) {
+      this.#changes.set("earlier", options.earlier);
     }
     if (options.newestJoin !== undefined) {
       this.#saw("join", options.newestJoin);

@@ -63,6 +63,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   ResourceNotFound: DENIAL_PATIENCE_MS,
 
   ApiRequestFailed: FINAL,
+  EncryptionUnknown: FINAL,
   ServerUnsupported: FINAL,
   ResourceNotMigratable: FINAL,
   FreezeLifted: FINAL,

@@ -12,8 +12,18 @@ export interface Access {
   readonly name?: string;
 }
 
+/** Reading a path that belongs to no resource (a nonResourceURL of RBAC). */
+export interface PathAccess {
+  readonly verb: "get";
+  readonly path: string;
+}
+
 /** `patch customresourcedefinitions.apiextensions.k8s.io/status`, as RBAC errors spell it. */
-export function describeAccess({ verb, resource, subresource, namespace }: Access): string {
+export function describeAccess(access: Access | PathAccess): string {
+  if ("path" in access) {
+    return `${access.verb} the nonResourceURL "${access.path}"`;
+  }
+  const { verb, resource, subresource, namespace } = access;
   const group = resource.group === "" ? "" : `.${resource.group}`;
   const path = subresource === undefined ? "" : `/${subresource}`;
   const scope = namespace === undefined ? "" : ` in namespace "${namespace}"`;
@@ -25,19 +35,30 @@ export function describeAccess({ verb, resource, subresource, namespace }: Acces
  * create).
  * @throws {ApiError | TransportError}
  */
-export async function isAllowed(transport: Transport, access: Access, options: CallOptions = {}): Promise<boolean> {
-  const { verb, resource, subresource, namespace, name } = access;
+export async function isAllowed(
+  transport: Transport,
+  access: Access | PathAccess,
+  options: CallOptions = {},
+): Promise<boolean> {
   const { body } = await transport.request<{ status?: { allowed?: boolean } }>({
     method: "POST",
     path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
     body: {
       apiVersion: "authorization.k8s.io/v1",
       kind: "SelfSubjectAccessReview",
-      spec: {
-        resourceAttributes: { verb, group: resource.group, resource: resource.resource, subresource, namespace, name },
-      },
+      spec: attributesOf(access),
     },
     signal: options.signal,
   });
   return body.status?.allowed === true;
+}
+
+function attributesOf(access: Access | PathAccess): object {
+  if ("path" in access) {
+    return { nonResourceAttributes: access };
+  }
+  const { verb, resource, subresource, namespace, name } = access;
+  return {
+    resourceAttributes: { verb, group: resource.group, resource: resource.resource, subresource, namespace, name },
+  };
 }

@@ -1,11 +1,13 @@
 import { KsvmError } from "../errors.ts";
-import { type Access, describeAccess, isAllowed } from "../kube/access.ts";
+import { METRICS_PATH } from "../apiservers/metric-lines.ts";
+import { type Access, describeAccess, isAllowed, type PathAccess } from "../kube/access.ts";
 import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import { type GuardedCrd, type GuardIdentity, WEBHOOK_GUARD } from "../freeze/guard.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { isForbidden } from "../kube/failure.ts";
 import type { CallContext } from "../retry/call-context.ts";
+import type { RunContext } from "./run-context.ts";
 
 /** To choose a guard by whether the webhook is installed. */
 export const SEE_THE_WEBHOOK: Access = { verb: "get", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_GUARD.name };
@@ -44,12 +46,17 @@ export function accessForRewrite(
   ];
 }
 
+/** What the evidence of how API servers encrypt takes. */
+export function accessForEncryption({ encryption }: Pick<RunContext, "encryption">): readonly PathAccess[] {
+  return encryption?.readsMetrics === true ? [{ verb: "get", path: METRICS_PATH }] : [];
+}
+
 /** What of this the user may not do. */
-export async function missingOf(
+export async function missingOf<One extends Access | PathAccess>(
   { client, retrier, signal }: CallContext,
-  wanted: readonly Access[],
-): Promise<readonly Access[]> {
-  const denied: Access[] = [];
+  wanted: readonly One[],
+): Promise<readonly One[]> {
+  const denied: One[] = [];
   // One after the other: a throttled user gets answers to some of them at a time, and never to all at once.
   for (const access of wanted) {
     if (!(await retrier.run(() => isAllowed(client.transport, access, { signal }), signal))) {
@@ -67,7 +74,7 @@ export async function missingOf(
 export async function assertAccess(
   context: CallContext,
   name: string,
-  { wanted, besides = [] }: { readonly wanted: readonly Access[]; readonly besides?: readonly Access[] },
+  { wanted, besides = [] }: { readonly wanted: readonly (Access | PathAccess)[]; readonly besides?: readonly Access[] },
 ): Promise<void> {
   const denied = await missingOf(context, wanted);
   if (denied.length > 0) {
@@ -82,19 +89,22 @@ export function remedyFor(name: string): string {
 }
 
 /** What is missing. */
-export function textOfMissing(missing: readonly Access[]): string {
+export function textOfMissing(missing: readonly (Access | PathAccess)[]): string {
   const rights = [...new Set(missing.map(describeAccess))].join(", ");
   const isEither = missing.some(isSeeing) && missing.some(isAboutPolicies);
   const either = `; where the webhook is installed, ${describeAccess(SEE_THE_WEBHOOK)} stands for the rights on policies`;
   return `this user may not ${rights}${isEither ? either : ""}`;
 }
 
-function isSeeing({ resource }: Access): boolean {
-  return resource.resource === WEBHOOK_CONFIGURATIONS.resource;
+function isSeeing(access: Access | PathAccess): boolean {
+  return "resource" in access && access.resource.resource === WEBHOOK_CONFIGURATIONS.resource;
 }
 
-function isAboutPolicies({ resource }: Access): boolean {
-  return [POLICIES, POLICY_BINDINGS].some((policies) => policies.resource === resource.resource);
+function isAboutPolicies(access: Access | PathAccess): boolean {
+  return (
+    "resource" in access &&
+    [POLICIES, POLICY_BINDINGS].some((policies) => policies.resource === access.resource.resource)
+  );
 }
 
 interface Beginning<T> {

@@ -7,6 +7,7 @@ import { resourcesOf } from "../kube/discovery.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
+import type { EncryptionFound } from "../apiservers/encryption-evidence.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "../apiservers/ask-all.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
@@ -46,6 +47,8 @@ export interface Foundation {
   readonly restarts: number;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
+  /** How the API servers encrypt, where that is looked at, as the `fingerprint` of {@link EncryptionEvidence}; else empty. */
+  readonly encryption: string;
 }
 
 /** What of a foundation did not last, in words; `undefined` where all of it did. */
@@ -53,6 +56,7 @@ export function changeBetween(before: Foundation, after: Foundation): string | u
   const changes: readonly (readonly [keyof Foundation, string])[] = [
     ["apiServers", "the set of API servers changed"],
     ["restarts", "an API server restarted"],
+    ["encryption", "an API server read another encryption configuration, or uses another key"],
     ["leases", "an API server joined, left or restarted"],
     ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
     ["storageVersion", "an API server reported another encoding in the StorageVersion"],
@@ -68,6 +72,12 @@ export interface BuiltInEvidenceOptions {
   readonly crdName?: string | undefined;
   /** Those that all attempts of the run have seen. */
   readonly restarts: ServerRestarts;
+}
+
+interface Looked extends AskResult {
+  readonly apiServers: ApiServers;
+  readonly encryption: EncryptionFound | undefined;
+  readonly foundation: Foundation;
 }
 
 const PACE = { minMs: 250, maxMs: 5_000 };
@@ -99,13 +109,14 @@ export class BuiltInEvidence {
   async prove(): Promise<Foundation> {
     const { client, clock, emit, options } = this.#context;
     const wallOffset = wallOffsetOf(clock);
-    const { apiServers, foundation, lagged, silent } = await this.#look(options.settleMs);
+    const { apiServers, encryption, foundation, lagged, silent } = await this.#look(options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await settle(this.#context, {
       apiServers: apiServers.clients ?? [client],
       newestJoin: apiServers.newestJoin,
       lagged: lagged || silent || apiServers.silent === true,
       wallOffset,
+      ...(encryption === undefined ? {} : { earlier: encryption.since }),
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#atStart = foundation;
@@ -129,17 +140,25 @@ export class BuiltInEvidence {
     }
   }
 
-  async #look(
-    spreadMs: number,
-  ): Promise<AskResult & { readonly apiServers: ApiServers; readonly foundation: Foundation }> {
-    const apiServers = await this.#context.findApiServers(this.#context.signal);
+  async #look(spreadMs: number): Promise<Looked> {
+    const { apiServers, encryption } = await this.#begin();
     const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
     const storageVersion = await this.#agreedStorageVersion(hash, apiServers);
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
     // After the hash: what the same processes show at the end, they have shown all the time.
     const restarts = await this.#restarts.look(this.#context, apiServers);
-    const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, hash, storageVersion, crd };
-    return { ...asked, apiServers, foundation };
+    const shown = { hash, storageVersion, crd, encryption: encryption?.fingerprint ?? "" };
+    const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, ...shown };
+    return { ...asked, apiServers, encryption, foundation };
+  }
+
+  async #begin(): Promise<Pick<Looked, "apiServers" | "encryption">> {
+    const { encryption, findApiServers, signal } = this.#context;
+    if (encryption === undefined) {
+      return { apiServers: await findApiServers(signal), encryption };
+    }
+    const found = await encryption.look(this.#context, `"${resourceNameOf(this.#resource)}"`);
+    return { apiServers: found.apiServers, encryption: found };
   }
 
   /** Read also where the API servers are named by the user: it tells whether one of those restarted. */

@@ -48,10 +48,12 @@ export class BuiltInRun {
     const foundation = await evidence.prove();
     const tally = await this.#rewrite(context, foundation);
     await evidence.repeat();
+    const { encryption } = context;
     return {
       resource: resourceNameOf(resource),
       outcome: outcomeOf(tally, "migrated"),
       ...(foundation.crd === "" ? {} : { crd: foundation.crd }),
+      ...(encryption?.found === undefined ? {} : { encryption: encryption.found.configHash }),
       ...reportOf(tally),
     };
   }

@@ -1,5 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
-import { accessForRewrite, assertAccess } from "./access-check.ts";
+import { accessForEncryption, accessForRewrite, assertAccess } from "./access-check.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
@@ -26,7 +26,8 @@ export async function migrateBuiltIn(
   crdName?: string,
 ): Promise<MigrationResult> {
   const name = resourceNameOf(resource);
-  await assertAccess(context, name, { wanted: accessForRewrite(resource, context.options.leaseNamespace) });
+  const access = accessForRewrite(resource, context.options.leaseNamespace);
+  await assertAccess(context, name, { wanted: [...access, ...accessForEncryption(context)] });
   const cleanup = new Cleanup(context);
   return cleanup.after(async () => {
     const lease = await takeLease(context, name);

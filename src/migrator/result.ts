@@ -20,6 +20,8 @@ export interface MigrationResult {
    * came later may have been written in another one.
    */
   readonly crd?: string;
+  /** The digest of the EncryptionConfiguration that every object is encrypted by, where that was looked at; see `ASSUMED`. */
+  readonly encryption?: string;
   readonly counts?: Readonly<Counts>;
   /** Whether everything was a dry-run: what the counts call migrated would be. */
   readonly isDryRun?: true;

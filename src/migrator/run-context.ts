@@ -2,6 +2,7 @@ import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
+import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import type { CleanupPatience } from "../retry/cleanup.ts";
@@ -44,6 +45,8 @@ export interface RunContext {
   /** Names the migration that this run is a part of; a later run with the same purpose may resume its checkpoint. */
   readonly purpose: string;
   readonly options: MigrationOptions;
+  /** What tells how the API servers encrypt, where the run is to re-encrypt. @default that is not looked at */
+  readonly encryption?: EncryptionEvidence;
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
   readonly emit: EventSink;

@@ -32,6 +32,10 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [{ type: "proven", apiServers: ["https://a", "https://b"] }, "proved the freeze on https://a, https://b"],
   [{ type: "lagging", server: "https://a", reason: "old hash" }, "waiting for https://a: old hash"],
   [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
+  [
+    { type: "encryptingAlike", configuration: "sha256:ab", apiServers: ["https://a"] },
+    "every API server encrypts with configuration sha256:ab (https://a)",
+  ],
   [{ type: "settling", remainingMs: 64_400 }, "waiting 64s for in-flight writes in the old version to finish"],
   [{ type: "resumed", watermark: "100", counts: new Tally().counts }, "resuming an earlier run at resourceVersion 100"],
   [

@@ -3,19 +3,28 @@ import { createHash } from "node:crypto";
 /** What is encrypted where a test does not say. */
 const ENCRYPTED = ["secrets", "*.example.com"];
 
+/** Stands for "not encrypted" among the names of keys. */
+export const IDENTITY = "identity";
+
 /**
  * The text of an EncryptionConfiguration: the API server writes with the first key and reads with all of them. A key's
  * bytes follow from its name, so that every configuration of a test means the same key by the same name.
  *
+ * {@link IDENTITY} is allowed as the first name or the last one.
+ *
  * https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/
  */
 export function encryptionConfig(keys: readonly string[], resources: readonly string[] = ENCRYPTED): string {
-  const named = keys.map((name) => ({ name, secret: createHash("sha256").update(name).digest("base64") }));
+  const named = keys
+    .filter((name) => name !== IDENTITY)
+    .map((name) => ({ name, secret: createHash("sha256").update(name).digest("base64") }));
+  const [aescbc, identity] = [named.length === 0 ? [] : [{ aescbc: { keys: named } }], { identity: {} }];
+  const withIdentity = keys[0] === IDENTITY ? [identity, ...aescbc] : [...aescbc, identity];
   return JSON.stringify({
     apiVersion: "apiserver.config.k8s.io/v1",
     kind: "EncryptionConfiguration",
-    // Without `identity`: what no key opens cannot be read.
-    resources: [{ resources, providers: [{ aescbc: { keys: named } }] }],
+    // Without `identity` what no key opens cannot be read.
+    resources: [{ resources, providers: keys.includes(IDENTITY) ? withIdentity : aescbc }],
   });
 }
 

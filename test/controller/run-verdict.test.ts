@@ -90,6 +90,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   StorageMigratingStuck: "minute",
   ResourceNotFound: "look",
   ApiRequestFailed: "never",
+  EncryptionUnknown: "never",
   FreezeNotProven: "never",
   NotConverged: "never",
   ServerUnsupported: "never",

@@ -24,6 +24,7 @@ const FOUNDATION: Foundation = {
   hash: "h1",
   storageVersion: "u/1",
   crd: "c/1",
+  encryption: "e1",
 };
 
 for (const [field, said] of [
@@ -33,6 +34,7 @@ for (const [field, said] of [
   ["hash", /the storageVersionHash changed from "h1" to "other"/],
   ["storageVersion", /another encoding in the StorageVersion/],
   ["crd", /the CRD changed/],
+  ["encryption", /another encryption configuration/],
 ] as const) {
   await tap.test(`changeBetween() names ${field} where it is another one`, (t) => {
     const other = field === "restarts" ? 1 : "other";

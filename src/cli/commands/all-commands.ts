@@ -7,6 +7,7 @@ import { INIT_COMMAND } from "./init-command.ts";
 import { MIGRATE_COMMAND } from "./migrate-command.ts";
 import { PLAN_COMMAND } from "./plan-command.ts";
 import { RBAC_COMMAND } from "./rbac-command.ts";
+import { REENCRYPT_COMMAND } from "./reencrypt-command.ts";
 import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
@@ -17,6 +18,7 @@ import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 export const COMMANDS: readonly CliCommand[] = [
   PLAN_COMMAND,
   MIGRATE_COMMAND,
+  REENCRYPT_COMMAND,
   INIT_COMMAND,
   STATUS_COMMAND,
   SUSPEND_COMMAND,

@@ -15,6 +15,8 @@ const DESCRIBERS: Describers = {
   proven: ({ apiServers }) => `proved the freeze on ${apiServers.join(", ")}`,
   lagging: ({ server, reason }) => `waiting for ${server}: ${reason}`,
   converged: ({ apiServers }) => `every API server shows the storage version (${apiServers.join(", ")})`,
+  encryptingAlike: ({ configuration, apiServers }) =>
+    `every API server encrypts with configuration ${configuration} (${apiServers.join(", ")})`,
   settling: ({ remainingMs }) => `waiting ${seconds(remainingMs)} for in-flight writes in the old version to finish`,
   resumed: ({ watermark }) => `resuming an earlier run at resourceVersion ${watermark}`,
   tokenRefused: ({ status, startsOver }) =>
@@ -46,14 +48,22 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
     case "nothing-to-do":
       return `nothing to do${stored}`;
     case "migrated":
-      return `migrated in ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}${stored}`;
+      return `${workOf(result)} in ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}${stored}`;
     case "incomplete":
       return result.isDryRun === true
         ? describeDryRun(result)
-        : `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}; nothing was pruned`;
+        : `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}; ${whatIsLeftOf(result)}`;
     case "dry-run":
       return describeDryRun(result);
   }
+}
+
+function workOf({ encryption }: MigrationResult): string {
+  return encryption === undefined ? "migrated" : "re-encrypted";
+}
+
+function whatIsLeftOf({ encryption }: MigrationResult): string {
+  return encryption === undefined ? "nothing was pruned" : "the old key is still needed";
 }
 
 /** States what the API server would accept: nothing was written. */

@@ -1,0 +1,179 @@
+import { KsvmError, messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { Clock } from "../clock.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import { type ApiServers, serversOf } from "./api-servers.ts";
+import { SAMPLES } from "./ask-all.ts";
+import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
+import { EncryptionMetrics } from "./encryption-metrics.ts";
+import type { ApiServerEvent } from "./events.ts";
+import { readMetrics } from "./metric-lines.ts";
+import type { SeenChange } from "./settle.ts";
+
+/** What looking at the encryption of API servers takes of a run. */
+export interface EncryptionContext {
+  readonly clock: Clock;
+  /** Finds every API server that may live; throws MissingApiServer where one of them cannot be asked. */
+  readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
+  readonly signal: AbortSignal;
+  readonly emit: (event: ApiServerEvent) => void;
+  /** Milliseconds that API servers may take to use one configuration. */
+  readonly options: { readonly convergenceTimeoutMs: number };
+}
+
+/** What a look found: all API servers encrypt alike. */
+export interface EncryptionFound {
+  /** The digest of their EncryptionConfiguration; {@link ASSUMED} where a user says that it is the same on all. */
+  readonly configHash: string;
+  /** As in {@link Agreement}. */
+  readonly fingerprint: string;
+  /** Since when this process has seen nothing else: a write encrypted otherwise may have been under way then. */
+  readonly since: SeenChange;
+}
+
+/** The same, and who the API servers were. */
+export interface EncryptionLook extends EncryptionFound {
+  readonly apiServers: ApiServers;
+}
+
+/** In place of the digest of a configuration of which there is no evidence. */
+export const ASSUMED = "assumed";
+
+/** The metrics of an API server with thousands of resources may take so long, over a slow network, in milliseconds. */
+const READ_TIMEOUT_MS = 60_000;
+const PACE = { minMs: 1_000, maxMs: 5_000 };
+const SAMPLES_AT_ONCE = 4;
+/** Of three API servers behind a load balancer that chooses at random, one is missed so once in ten million times. */
+const MAX_SAMPLES = 40;
+
+/**
+ * An API server names a new key of a KMS v2 plugin before it encrypts with it. Where the plugin does not encrypt with the new
+ * key, the old one is used for up to three minutes more (`kmsv2PluginWriteDEKSourceMaxTTL`). In milliseconds.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go
+ */
+const KMS_LAG_MS = 180_000;
+
+/**
+ * What "re-encrypted" rests on: every API server that lives encrypts with one and the same configuration and key. One for all
+ * runs of a process, so that late writes are waited for once and not with each resource.
+ */
+export class EncryptionEvidence {
+  readonly #isAssumed: boolean;
+  #agreed: EncryptionFound | undefined;
+
+  /** @param isAssumed asks no API server: a user says that all of them use the new configuration */
+  constructor({ isAssumed }: { readonly isAssumed: boolean }) {
+    this.#isAssumed = isAssumed;
+  }
+
+  /** Whether /metrics are read. */
+  get readsMetrics(): boolean {
+    return !this.#isAssumed;
+  }
+
+  /** What the last look found; `undefined` before the first one, and after one that failed. */
+  get found(): EncryptionFound | undefined {
+    return this.#agreed;
+  }
+
+  /**
+   * Waits until every API server shows that it encrypts as all others do. They are looked for again each time: an API server
+   * that restarts to read a new configuration is another one then.
+   * @param what what is re-encrypted, for messages
+   * @throws {KsvmError} EncryptionUnknown where one of them does not tell; NotConverged, naming the one that differs.
+   * @throws {MissingApiServer} where one of them cannot be asked.
+   */
+  async look(context: EncryptionContext, what: string): Promise<EncryptionLook> {
+    const { clock, emit, findApiServers, options, signal } = context;
+    if (this.#isAssumed) {
+      const found = this.#note({ configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false }, clock);
+      return { ...found, apiServers: await findApiServers(signal) };
+    }
+    const deadline = clock.monotonic() + options.convergenceTimeoutMs;
+    const pace = new LoopPace({ clock, ...PACE });
+    for (;;) {
+      await pace.turn(signal);
+      const apiServers = await findApiServers(signal);
+      const answers = await answersOf(context, apiServers);
+      const agreement = agreementOf(answers, apiServers.identities ?? []);
+      if ("configHash" in agreement) {
+        emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
+        return { ...this.#note(agreement, clock), apiServers };
+      }
+      this.#agreed = undefined;
+      const isHopeless = answers.length > 0 && answers.every(({ isAbsent }) => isAbsent === true);
+      if (isHopeless || clock.monotonic() >= deadline) {
+        throw errorOf(agreement, what);
+      }
+      emit({ type: "lagging", server: agreement.server, reason: agreement.reason });
+    }
+  }
+
+  #note({ configHash, fingerprint, hasKms }: Agreement, clock: Clock): EncryptionFound {
+    if (this.#agreed?.fingerprint !== fingerprint) {
+      const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
+      this.#agreed = { configHash, fingerprint, since: { at: undefined, seenAt } };
+    }
+    return this.#agreed;
+  }
+}
+
+async function answersOf(context: EncryptionContext, apiServers: ApiServers): Promise<readonly Answered[]> {
+  if (apiServers.mode === "each") {
+    return await Promise.all(apiServers.clients.map((client) => answerOf(context, client)));
+  }
+  return await sampledAnswers(context, apiServers);
+}
+
+/** One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard. */
+async function sampledAnswers(
+  context: EncryptionContext,
+  { identities = [], open }: Extract<ApiServers, { mode: "sampled" }>,
+): Promise<readonly Answered[]> {
+  const answers: Answered[] = [];
+  const isEnough = (): boolean =>
+    answers.length >= MAX_SAMPLES ||
+    ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0);
+  do {
+    answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
+  } while (!isEnough() && answers.every(({ shown }) => typeof shown !== "string"));
+  return answers;
+}
+
+async function answerOnNew(context: EncryptionContext, open: () => ApiClient): Promise<Answered> {
+  const client = open();
+  try {
+    return await answerOf(context, client);
+  } finally {
+    await client.transport.close();
+  }
+}
+
+/** An API server that does not answer does not tell: it is asked again. */
+async function answerOf({ clock, signal }: EncryptionContext, { transport }: ApiClient): Promise<Answered> {
+  const { server } = transport;
+  const metrics = new EncryptionMetrics();
+  try {
+    const within = AbortSignal.any([signal, clock.timeout(READ_TIMEOUT_MS)]);
+    await readMetrics(transport, within, (line) => metrics.add(line));
+  } catch (error) {
+    signal.throwIfAborted();
+    return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
+  }
+  return { server, shown: metrics.result(), isAbsent: metrics.isAbsent };
+}
+
+function errorOf({ server, reason, isUntold }: Disagreement, what: string): KsvmError {
+  return isUntold
+    ? new KsvmError(
+        "EncryptionUnknown",
+        `Cannot re-encrypt ${what}: ${server} does not show which encryption configuration it uses: ${reason}; ` +
+          "see docs/reencryption.md, or pass --assume-config-rolled-out if you are sure that every API server uses the new one",
+      )
+    : new KsvmError(
+        "NotConverged",
+        `Cannot re-encrypt ${what}: the API servers do not encrypt alike: ${server}: ${reason}; have it read the new ` +
+          "configuration, and run again",
+      );
+}

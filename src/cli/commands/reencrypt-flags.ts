@@ -1,0 +1,72 @@
+import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
+import { DEFAULT_GUARD } from "../../freeze/guard.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
+import type { RunSettings } from "../../migrator/assemble-run.ts";
+import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
+import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
+import { MIGRATE_FORMATS } from "../render/reporter.ts";
+import type { FlagsOf, FlagTable } from "../flags/flag.ts";
+import { choice, duration, repeated, toggle, value } from "../flags/kinds.ts";
+import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "../flags/migration-flags.ts";
+import { anyText } from "../flags/parsers.ts";
+import { runSettingsOf } from "../flags/run-settings.ts";
+
+/**
+ * The default of `--convergence-timeout`, in milliseconds: an API server looks at its configuration once a minute, and a KMS v2
+ * plugin is asked for its key once a minute.
+ */
+const DEFAULT_ROLLOUT_MS = 600_000;
+
+/** The flags of `ksvm reencrypt`. */
+export const REENCRYPT_FLAGS = {
+  all: toggle({ help: "rewrite the objects of every stored resource, built-in and custom" }),
+  "assume-config-rolled-out": toggle({
+    help:
+      "do not ask the API servers which encryption configuration they use. Data is lost if one of them still uses the old " +
+      "one: objects keep the old key, ksvm reports success, and nothing can read them once that key is removed",
+  }),
+  output: choice(MIGRATE_FORMATS, {
+    short: "o",
+    placeholder: "format",
+    default: "text",
+    help: "output format; json is one JSON document per line and event",
+  }),
+  settle: duration({
+    default: DEFAULT_SETTLE_MS,
+    help:
+      "minimum time since ksvm first saw all API servers use the same configuration; must be longer than the " +
+      "--request-timeout of the API servers",
+  }),
+  "page-size": MIGRATION_FLAGS["page-size"],
+  "max-in-flight": MIGRATION_FLAGS["max-in-flight"],
+  "max-qps": MIGRATION_FLAGS["max-qps"],
+  "convergence-timeout": duration({
+    default: DEFAULT_ROLLOUT_MS,
+    help: "maximum time for the API servers to use the same encryption configuration and key",
+  }),
+  convergence: MIGRATION_FLAGS.convergence,
+  ...ENDPOINT_FLAGS,
+  "ignore-apiserver": repeated(anyText, {
+    placeholder: "identity",
+    help:
+      "name of an identity Lease in kube-system whose API server is gone; can be repeated. Data is lost if that API " +
+      "server still runs: it may write with the old key",
+  }),
+  "max-idle": MIGRATION_FLAGS["max-idle"],
+  "webhook-wait": MIGRATION_FLAGS["webhook-wait"],
+  "lease-namespace": value(anyText, {
+    placeholder: "namespace",
+    default: DEFAULT_LEASE_NAMESPACE,
+    help: "namespace of the Lease of each run",
+  }),
+} satisfies FlagTable;
+
+/** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */
+export function reencryptSettingsOf(flags: FlagsOf<typeof REENCRYPT_FLAGS>): RunSettings {
+  const freeze = {
+    guard: DEFAULT_GUARD,
+    proofTimeoutMs: DEFAULT_PROOF_TIMEOUT_MS,
+    maxFreezeIdleMs: DEFAULT_MAX_FREEZE_IDLE_MS,
+  };
+  return runSettingsOf({ ...flags, ...freeze }, { crdMode: "rewrite", leaseNamespace: flags.leaseNamespace });
+}

@@ -1,0 +1,158 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { NewObject } from "../../src/kube/client.ts";
+import type { Resource } from "../../src/kube/resources.ts";
+import { encryptionConfig } from "../control-plane/encryption.ts";
+import { type Cluster, eventually } from "./cluster.ts";
+import { GROUP, TestKind } from "./crd-fixture.ts";
+
+/** What the tests encrypt where they do not say. */
+export const ENCRYPTED = ["secrets", "configmaps", `*.${GROUP}`];
+/** A host name for each API server: it is what tells one from the other in their metrics. */
+const HOSTS = ["alpha", "beta"];
+const SECRETS: Resource = { group: "", version: "v1", resource: "secrets" };
+const CONFIG_MAPS: Resource = { group: "", version: "v1", resource: "configmaps" };
+
+/** What an API server at this index is started with. */
+export function optionsOf(index: number, keys: readonly string[], { reloads = false } = {}) {
+  return {
+    hostname: HOSTS[index] ?? "",
+    encryptionConfig: encryptionConfig(keys, ENCRYPTED),
+    extraArgs: reloads ? ["--encryption-provider-config-automatic-reload=true"] : [],
+  };
+}
+
+/** Secrets, ConfigMaps and custom resources of one test, and how etcd has them. */
+export class EncryptedObjects {
+  readonly kind: TestKind;
+  readonly #cluster: Cluster;
+  readonly #namespace: string;
+  #before: readonly string[] = [];
+
+  private constructor(cluster: Cluster, kind: TestKind) {
+    this.#cluster = cluster;
+    this.kind = kind;
+    this.#namespace = kind.plural;
+  }
+
+  /** Creates `count` of each, in a namespace of their own; of a CRD that is clean. */
+  static async create(cluster: Cluster, count: number): Promise<EncryptedObjects> {
+    const kind = new TestKind("kept");
+    const objects = new EncryptedObjects(cluster, kind);
+    await objects.#create(count);
+    objects.#before = await objects.#read();
+    return objects;
+  }
+
+  /** What `ksvm reencrypt` is given. */
+  get names(): readonly string[] {
+    return ["secrets", "configmaps", this.kind.name];
+  }
+
+  /** How many objects etcd holds with each key, "none" for those that are not encrypted. */
+  async keys(): Promise<Record<string, number>> {
+    const counts: Record<string, number> = {};
+    for (const [, perKey] of await this.keysOfEach()) {
+      for (const [key, count] of Object.entries(perKey)) {
+        counts[key] = (counts[key] ?? 0) + count;
+      }
+    }
+    return counts;
+  }
+
+  /** The same, of each resource by its name. */
+  async keysOfEach(): Promise<ReadonlyMap<string, Readonly<Record<string, number>>>> {
+    const prefixes = [
+      ["secrets", `/registry/secrets/${this.#namespace}/`],
+      ["configmaps", `/registry/configmaps/${this.#namespace}/`],
+      [this.kind.name, `/registry/${GROUP}/${this.kind.plural}/`],
+    ] as const;
+    const found = new Map<string, Record<string, number>>();
+    for (const [name, prefix] of prefixes) {
+      const counts: Record<string, number> = {};
+      for (const { encryptedWith = "none" } of await this.#cluster.controlPlane.stored.objectsUnder(prefix)) {
+        counts[encryptedWith] = (counts[encryptedWith] ?? 0) + 1;
+      }
+      found.set(name, counts);
+    }
+    return found;
+  }
+
+  /** Whether an API server reads all of them, with what was in them when they were created. */
+  async areReadable(): Promise<boolean> {
+    await this.#cluster.waitForVersion(this.kind, "v1");
+    return JSON.stringify(await this.#read()) === JSON.stringify(this.#before);
+  }
+
+  async #create(count: number): Promise<void> {
+    const { api } = this.#cluster;
+    const namespace = this.#namespace;
+    await this.#cluster.createCrd(this.kind, { storage: "v1" });
+    await api.create(
+      { group: "", version: "v1", resource: "namespaces" },
+      {
+        apiVersion: "v1",
+        kind: "Namespace",
+        metadata: { name: namespace },
+      },
+    );
+    const each = Array.from({ length: count }, (_, index) => ({ name: `o${index}`, namespace }));
+    await this.#cluster.createObjects(SECRETS, each.map(core("Secret", { stringData: { password: "swordfish" } })));
+    await this.#cluster.createObjects(CONFIG_MAPS, each.map(core("ConfigMap", { data: { color: "blue" } })));
+    await this.#cluster.createObjects(
+      this.kind.resource("v1"),
+      each.map((metadata) => ({ ...this.kind.object(metadata.name, "v1"), metadata })),
+    );
+  }
+
+  /** As text, without what a write of no change changes. */
+  async #read(): Promise<readonly string[]> {
+    const texts: string[] = [];
+    for (const resource of [SECRETS, CONFIG_MAPS, this.kind.resource("v1")]) {
+      const items = await this.#cluster.api.list<{ metadata: { name: string; resourceVersion?: string } }>(resource, {
+        namespace: this.#namespace,
+      });
+      texts.push(
+        ...items.map((item) => JSON.stringify({ ...item, metadata: { ...item.metadata, resourceVersion: undefined } })),
+      );
+    }
+    return texts.toSorted();
+  }
+}
+
+function core(kind: string, data: object): (metadata: { name: string; namespace: string }) => NewObject {
+  return (metadata) => ({ apiVersion: "v1", kind, metadata, ...data });
+}
+
+/** Starts the API servers at these indexes again with other keys: the first one is what they encrypt with. */
+export async function restartWith(
+  { controlPlane }: Cluster,
+  keys: readonly string[],
+  { indexes = [0, 1], reloads = false }: { readonly indexes?: readonly number[]; readonly reloads?: boolean } = {},
+): Promise<void> {
+  await Promise.all(indexes.map((index) => controlPlane.restartApiserver(index, optionsOf(index, keys, { reloads }))));
+}
+
+/** Replaces the configuration file of an API server, which reads it within a minute. */
+export function replaceConfig({ controlPlane }: Cluster, index: number, keys: readonly string[]): void {
+  writeFileSync(join(controlPlane.dir, `encryption-${index}.yaml`), encryptionConfig(keys, ENCRYPTED));
+}
+
+/** The digest of the configuration that an API server shows. */
+export async function shownConfig({ controlPlane }: Cluster, index: number): Promise<string> {
+  const { body } = await controlPlane.request("/metrics", { apiserver: index });
+  return /last_config_info\{.*[{,]hash="([^"]+)"/.exec(String(body))?.[1] ?? "";
+}
+
+/** Waits until the API servers have read another configuration than these. */
+export async function untilReloaded(cluster: Cluster, before: readonly string[]): Promise<void> {
+  await eventually(
+    async () => {
+      const shown = await Promise.all(before.map((_, index) => shownConfig(cluster, index)));
+      return shown.every((hash, index) => hash !== "" && hash !== before[index]);
+    },
+    "every API server has read its new configuration",
+    180_000,
+    1_000,
+  );
+}
