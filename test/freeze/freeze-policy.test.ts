@@ -2,6 +2,7 @@ import tap from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../../src/freeze/freeze-cel.ts";
 import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
+import { STAMP } from "../../src/webhook/generation.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 
 const DNS_SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
@@ -69,7 +70,7 @@ await tap.test("webhookConfigurationOf() fails closed, for storage changes of fr
   t.same(webhookConfigurationOf({ clientConfig }), {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
-    metadata: { name: WEBHOOK_NAME, labels: { "app.kubernetes.io/managed-by": "ksvm" } },
+    metadata: { name: WEBHOOK_NAME, labels: { "app.kubernetes.io/managed-by": "ksvm" }, annotations: STAMP },
     webhooks: [
       {
         name: WEBHOOK_NAME,
