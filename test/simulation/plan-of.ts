@@ -6,7 +6,7 @@ import type { Aim } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
 import { installationOf, NOTHING } from "./installations.ts";
-import type { Action, KindPlan, Plan, ProgramPlan } from "./plan.ts";
+import { type Action, isServing, type KindPlan, type Plan, type ProgramPlan } from "./plan.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
@@ -14,6 +14,10 @@ const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
 const FLIP_AT = 2_000;
 /** One in so many worlds has replicas of the controller: such a world takes several times as long. */
 const CONTROLLED_IN = 5;
+/** In one of so many of these the replicas serve the webhook as well, as those that are installed do. */
+const SERVING_IN = 3;
+/** So that this changes nothing of what else a seed stands for. */
+const SERVING_SALT = 0x5e71;
 /** When controllers are there already. */
 const EARLY = 10;
 
@@ -22,7 +26,7 @@ export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const isControlled = oneIn(random, CONTROLLED_IN);
   const isAimed = oneIn(random, 2);
-  const runs = isControlled ? replicas(random) : migrations(random);
+  const runs = isControlled ? replicas(random, seed) : migrations(random);
   const { actions: starts, programs: installed, ...installation } = isControlled ? NOTHING : installationOf(seed);
   // Certificates that nobody renews in time end before such a run begins.
   const isLongAgo = !isControlled && installation.lifetimes === undefined && oneIn(random, 10);
@@ -67,9 +71,10 @@ function migrations(random: Random): readonly ProgramPlan[] {
 }
 
 /** Replicas of the controller; someone may migrate by hand as well. */
-function replicas(random: Random): readonly ProgramPlan[] {
+function replicas(random: Random, seed: number): readonly ProgramPlan[] {
   const trigger = oneIn(random, 5) ? "off" : "on";
-  const replica: ProgramPlan = { run: "controller", kind: 0, force: false, trigger };
+  const serving = oneIn(randomFrom(seed ^ SERVING_SALT), SERVING_IN) ? { servesWebhook: true } : {};
+  const replica: ProgramPlan = { run: "controller", kind: 0, force: false, trigger, ...serving };
   const others = oneIn(random, 4) ? migrations(random).slice(0, 1) : [];
   return [...Array.from({ length: oneOf(random, [2, 2, 3]) }, () => replica), ...others];
 }
@@ -81,15 +86,17 @@ function replicas(random: Random): readonly ProgramPlan[] {
  */
 function isPlausible({ lifetimes, programs, seed }: Limits, { do: name, ...action }: Action): boolean {
   if (name === "suspendAll") return lifetimes === undefined;
-  const isInstalled = programs.some(({ run }) => run === "webhook");
+  const isInstalled = programs.some(isServing);
   if (name === "jumpServer") return !isInstalled || seed % 2 === 0;
   const { program = 0 } = action as { readonly program?: number };
-  const { run = "migrate" } = programs[program] ?? {};
-  return name !== "jump" || !KEEPERS.has(run) || seed % 2 === 1;
+  const jumping = programs[program];
+  return name !== "jump" || jumping === undefined || !isKeeper(jumping) || seed % 2 === 1;
 }
 
-/** Who issues certificates. */
-const KEEPERS: ReadonlySet<ProgramPlan["run"]> = new Set(["webhook", "ensureCertificates", "rotateCertificates"]);
+/** Whether it issues certificates. */
+function isKeeper(program: ProgramPlan): boolean {
+  return isServing(program) || program.run === "ensureCertificates" || program.run === "rotateCertificates";
+}
 
 function kindPlan(random: Random, plural: string, objects: Objects): KindPlan {
   const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];

@@ -34,6 +34,13 @@ export interface ProgramPlan {
   readonly force: boolean;
   /** Whether a controller decides by itself what to migrate. @default "on" */
   readonly trigger?: "on" | "off";
+  /** Whether a controller serves the webhook as well, and keeps its certificates. @default false */
+  readonly servesWebhook?: boolean;
+}
+
+/** Whether what a plan starts serves the webhook. */
+export function isServing({ run, servesWebhook = run === "webhook" }: ProgramPlan): boolean {
+  return servesWebhook;
 }
 
 /** What happens to the world at some moment. */

@@ -1,5 +1,6 @@
 import { WEBHOOK_NAME } from "../../../src/api/names.ts";
 import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
+import { isServing } from "../plan.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneOf } from "../world/random-choices.ts";
 import type { World } from "../world/world.ts";
@@ -68,7 +69,7 @@ const CONFIGURATION_DAMAGES = ["delete", "emptyBundle", "ignoreFailures", "other
 export const damageWebhook = sort<{ readonly how: (typeof CONFIGURATION_DAMAGES)[number] }>({
   name: "damageWebhook",
   weight: 3,
-  suits: ({ programs }) => programs.some(({ run }) => run === "webhook"),
+  suits: ({ programs }) => programs.some(isServing),
   choose: (random) => ({ how: oneOf(random, CONFIGURATION_DAMAGES) }),
   text: ({ how }) => `a user damages the configuration of the webhook: ${how}`,
   async play(world, { how }) {
@@ -101,7 +102,7 @@ function changeOf(how: Exclude<(typeof CONFIGURATION_DAMAGES)[number], "delete">
 export const deleteSecret = sort({
   name: "deleteSecret",
   weight: 3,
-  suits: ({ programs }) => programs.some(({ run }) => run === "webhook"),
+  suits: ({ programs }) => programs.some(isServing),
   choose: () => ({}),
   text: () => "a Secret of the webhook is deleted",
   play: (world: World) =>

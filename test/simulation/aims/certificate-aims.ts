@@ -2,7 +2,7 @@ import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import { serverOf } from "../actions/choices.ts";
-import type { Action } from "../plan.ts";
+import { type Action, isServing } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { Aim } from "./aim.ts";
 
@@ -27,6 +27,10 @@ function slotsOf({ programs }: Limits, run: string): readonly number[] {
   return programs.flatMap((program, slot) => (program.run === run ? [slot] : []));
 }
 
+function servingSlotsOf({ programs }: Limits): readonly number[] {
+  return programs.flatMap((program, slot) => (isServing(program) ? [slot] : []));
+}
+
 function isRotated(limits: Limits): boolean {
   const jobs = [...slotsOf(limits, "rotateCertificates"), ...slotsOf(limits, "ensureCertificates")];
   return limits.lifetimes !== undefined || jobs.length > 0;
@@ -43,7 +47,7 @@ export const CERTIFICATE_AIMS: readonly Aim[] = [
         ...(oneIn(random, 2) ? [] : [late(random, limits)]),
         // Which of the two it is the plan decides: where both were wrong, nothing would be promised.
         ...[0, 1].map(() => ({ do: "jumpServer", server: serverOf(random, limits), byMs: clockOf(random) })),
-        ...[...slotsOf(limits, "webhook"), ...slotsOf(limits, "rotateCertificates")].map((program) => ({
+        ...[...servingSlotsOf(limits), ...slotsOf(limits, "rotateCertificates")].map((program) => ({
           do: "jump",
           program,
           byMs: clockOf(random),

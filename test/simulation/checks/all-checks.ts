@@ -31,9 +31,10 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => new MigratedCheck(world),
   (world) => new StorageStateCheck(world),
   (world) => new LeaderFenceCheck(world),
+  // Replicas of the controller that serve the webhook are there until the next check ends them.
+  (world) => TrustCheck.of(world),
   (world) => new ControllersCheck(world),
   (world) => new UndisturbedRunCheck(world),
-  (world) => TrustCheck.of(world),
   (world) => IdleWebhookCheck.of(world),
   (world) => InitializedCheck.of(world),
 ];

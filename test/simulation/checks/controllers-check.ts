@@ -13,11 +13,12 @@ import {
   type StorageVersionMigration,
   stateOf,
 } from "../../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
+import { objectPath, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { KindPlan } from "../plan.ts";
-import { ControllerProgram } from "../programs/controller-program.ts";
+import { isServing, type KindPlan } from "../plan.ts";
+import { ControllerProgram, restartReplicas } from "../programs/controller-program.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
@@ -29,6 +30,8 @@ const STATES = "/registry/migration.k8s.io/storagestates/";
 const LIVENESS_MS = 3 * 3_600_000;
 /** What a replica may take to stop, in milliseconds. */
 const STOP_MS = 300_000;
+/** What API servers take to follow, in milliseconds. */
+const FOLLOW_MS = 65_000;
 /** How long a controller without work is watched, in milliseconds. */
 const IDLE_MS = 600_000;
 /** How many requests each replica may send in a second then, and while a migration waits for a user. */
@@ -75,20 +78,11 @@ export class ControllersCheck implements Check {
         this.#violate(`controllers: ${process.name} ended: ${endText}`);
     }
     if (replicas.length === 0) return;
-    const living = this.#restarted();
+    const living = restartReplicas(this.#world);
     const isOver = (): boolean => this.#world.isBroken || this.#leftToDo() === undefined;
     if (!(await schedule.run(isOver, LIVENESS_MS))) this.#violate(`liveness: ${this.#leftToDo()}`);
     if (this.#world.plan.seed % 8 === 0) await this.#watchIdle(living.length);
     await this.#stop(living);
-  }
-
-  /** As kubelet does: what has ended begins again. */
-  #restarted(): readonly ControllerProgram[] {
-    const { programs } = this.#world;
-    for (const [slot, program] of programs.entries()) {
-      if (program instanceof ControllerProgram && program.end !== undefined) this.#world.start(slot);
-    }
-    return programs.filter((program) => program instanceof ControllerProgram);
   }
 
   async #watchIdle(replicas: number): Promise<void> {
@@ -118,6 +112,14 @@ export class ControllersCheck implements Check {
     for (const { end, endText, process } of living) {
       if (end !== "stopped" && !this.#world.isBroken) this.#violate(`controllers: ${process.name} ended: ${endText}`);
     }
+    if (this.#world.plan.programs.some(isServing)) await this.#uninstall();
+  }
+
+  /** As `kubectl delete -k` does: without a replica the webhook would deny every change of a frozen CRD. */
+  async #uninstall(): Promise<void> {
+    const { schedule, user } = this.#world;
+    void user.send("DELETE", objectPath(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }));
+    await schedule.run(() => this.#world.isBroken, FOLLOW_MS);
   }
 
   /** What it was the last time, as long as nothing is written. */

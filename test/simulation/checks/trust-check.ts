@@ -4,7 +4,9 @@ import { DEFAULT_APISERVER_DWELL_MS } from "../../../src/certs/rotation-plan.ts"
 import { KEYS } from "../../../src/certs/secret-contents.ts";
 import { RESYNC_MS } from "../../../src/certs/secret-source.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
+import { isServing } from "../plan.ts";
 import { CertsProgram } from "../programs/certs-program.ts";
+import { restartReplicas } from "../programs/controller-program.ts";
 import { installedIn, NAMESPACE } from "../programs/installed-webhook.ts";
 import { isByKsvm, LIVENESS_MS, type World } from "../world/world.ts";
 import { timeOf } from "../world/sim-process.ts";
@@ -53,12 +55,13 @@ export class TrustCheck implements Check {
 
   /** @returns one for a world that has the webhook. */
   static of(world: World): Check {
-    const isInstalled = world.plan.programs.some(({ run }) => run === "webhook");
+    const isInstalled = world.plan.programs.some(isServing);
     return isInstalled ? new TrustCheck(world) : { name: "trust" };
   }
 
   async finish(): Promise<void> {
     const world = this.#world;
+    restartReplicas(world);
     const last = new CertsProgram(world, { name: "ksvm-last-rotation", rotates: true });
     const isOver = (): boolean => world.isBroken || last.isAtRest;
     if (!(await world.schedule.run(isOver, LIVENESS_MS))) this.#violate("the last rotation does not end");
@@ -102,8 +105,8 @@ export class TrustCheck implements Check {
   #lookAtAll(): void {
     const { cluster, plan, programs, schedule } = this.#world;
     const { replicas } = installedIn(this.#world).service;
-    for (const [slot, { run }] of plan.programs.entries()) {
-      if (run !== "webhook" || programs[slot] === undefined) continue;
+    for (const [slot, program] of plan.programs.entries()) {
+      if (!isServing(program) || programs[slot] === undefined) continue;
       const { name } = programs[slot].process;
       const replica = replicas.find(({ process }) => process.name === name);
       const lacks = replica === undefined ? "it is gone" : replica.ready();

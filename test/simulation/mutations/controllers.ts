@@ -21,7 +21,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "return this.#confirmed !== undefined;",
       },
     ],
-    survives: "hardly played so far",
+    withinSeeds: 100,
   },
   {
     name: "a leader looks at its monotonic clock alone",

@@ -15,8 +15,18 @@ export const TRIGGERS: readonly Mutation[] = [
         from: "const isFound = foundNothing(migration) && mayHaveOther(persisted, agreed);",
         to: "void persisted; const isFound = false;",
       },
+      {
+        file: NEXT,
+        from: "migrations.some((one) => !foundNothing(one) && proves(one, shown));",
+        to: "migrations.some((one) => proves(one, shown));",
+      },
+      {
+        file: DECIDE,
+        from: "isForced: crd?.isClean === true && mayHaveOther(persisted, current),",
+        to: "isForced: (void mayHaveOther, false),",
+      },
     ],
-    survives: "not in 50 clusters with controllers, the most that were played so far",
+    withinSeeds: 1_500,
   },
   {
     name: "believe a stale StorageState",

@@ -10,7 +10,7 @@ import { WebhookProgram } from "./webhook-program.ts";
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
 export function startProgram(
   world: World,
-  { run, kind, force, trigger }: ProgramPlan,
+  { run, kind, force, trigger, servesWebhook = false }: ProgramPlan,
   name: string,
 ): Program | undefined {
   const kindPlan = world.plan.kinds[kind];
@@ -19,7 +19,11 @@ export function startProgram(
     case "migrate":
       return new MigrateProgram(world, { name, kind: kindPlan, force });
     case "controller":
-      return new ControllerProgram(world, { name, settings: controllerSettings(world.settings, trigger ?? "on") });
+      return new ControllerProgram(world, {
+        name,
+        settings: controllerSettings(world.settings, trigger ?? "on"),
+        servesWebhook,
+      });
     case "init":
       return new InitProgram(world, name);
     case "webhook":

@@ -78,7 +78,7 @@ export function certificateTools(
 }
 
 /** A handshake with a replica: one that stands still ends none. */
-function servedIn(world: World, { clock }: SimProcess): ServedBy {
+export function servedIn(world: World, { clock }: SimProcess): ServedBy {
   const { service } = installedIn(world);
   return async ({ host, port }, _serverName, signal) => {
     await clock.sleep(LATENCY_MS, signal);

@@ -13,7 +13,10 @@ import { type HealthCheck, runChecks } from "../../../src/observability/health.t
 import { DEFAULT_INTERVAL_MS } from "../../../src/trigger/heartbeat-limit.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
+import { certificateSettings, servedIn } from "./certificate-tools.ts";
+import { installedIn } from "./installed-webhook.ts";
 import type { Program } from "./started-program.ts";
+import { servedPart, servingSettings } from "./webhook-program.ts";
 
 /** The groups that the model has of its own: in most worlds only custom resources are looked after. */
 const BUILT_IN_GROUPS = [
@@ -61,6 +64,8 @@ export interface ControllerProgramOptions {
   /** Unique; the API servers take it for the user. */
   readonly name: string;
   readonly settings: ControllerSettings;
+  /** Whether it serves the webhook as well, and keeps its certificates while it leads. @default false */
+  readonly servesWebhook?: boolean;
 }
 
 /** How a replica ended. */
@@ -75,13 +80,17 @@ export class ControllerProgram implements Program {
   readonly isAtRest = true;
   readonly #world: World;
   readonly #settings: ControllerSettings;
+  readonly #servesWebhook: boolean;
   readonly #stop = new AbortController();
   #liveness: readonly HealthCheck[] = [];
   #end: ControllerEnd | undefined;
 
-  constructor(world: World, { name, settings }: ControllerProgramOptions) {
+  constructor(world: World, { name, settings, servesWebhook = false }: ControllerProgramOptions) {
     this.#world = world;
-    this.#settings = settings;
+    this.#servesWebhook = servesWebhook;
+    this.#settings = servesWebhook
+      ? { ...settings, certificates: certificateSettings(world), webhook: servingSettings(name) }
+      : settings;
     this.identity = `${name}_1`;
     this.process = new SimProcess(world.schedule, name);
     this.process.onCrash(() => {
@@ -114,6 +123,8 @@ export class ControllerProgram implements Program {
   async #begin(): Promise<void> {
     const end = await this.#run();
     this.#end ??= end;
+    // A pod that has ended is no endpoint of the Service any more.
+    if (this.#servesWebhook) this.process.crash();
     this.#world.tell(this.process.name, `ended: ${this.endText}`);
   }
 
@@ -138,17 +149,18 @@ export class ControllerProgram implements Program {
     }
   }
 
-  /** Nothing listens; the freeze is guarded by a policy of each run. */
+  /** Nothing listens. Where the webhook is not served, the freeze is guarded by a policy of each run. */
   #machine(): MachineParts {
+    const [world, process] = [this.#world, this.process];
     return {
       startHealth: ({ liveness }) => {
         this.#liveness = liveness;
         return Promise.resolve({ url: "http://sim", close: () => Promise.resolve() });
       },
-      openWebhook: () => ({
-        ready: () => undefined,
-        run: (signal) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true })),
-      }),
+      openWebhook: (options) => (this.#servesWebhook ? servedPart(world, process, options) : NO_WEBHOOK),
+      ...(this.#servesWebhook
+        ? { certificates: { keys: installedIn(world).keys, servedBy: servedIn(world, process) } }
+        : {}),
     };
   }
 
@@ -156,4 +168,17 @@ export class ControllerProgram implements Program {
     const options = { level: "info", base: null, timestamp: false, serializers: { err: messageOf } };
     return pino(options, { write: (line) => this.#world.tell(this.process.name, line.slice(1, -2)) });
   }
+}
+
+const NO_WEBHOOK: ReturnType<MachineParts["openWebhook"]> = {
+  ready: () => undefined,
+  run: (signal) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true })),
+};
+
+/** Starts again what has ended, as kubelet does. @returns all replicas */
+export function restartReplicas(world: World): readonly ControllerProgram[] {
+  for (const [slot, program] of world.programs.entries()) {
+    if (program instanceof ControllerProgram && program.end !== undefined) world.start(slot);
+  }
+  return world.programs.filter((program) => program instanceof ControllerProgram);
 }

@@ -1,7 +1,7 @@
 import { keepCertificates } from "../../../src/certs/keep-certificates.ts";
 import { replicaLoops } from "../../../src/controller/replica-loops.ts";
 import { CONTROLLER_DEFAULTS } from "../../../src/controller/settings.ts";
-import { WebhookPart } from "../../../src/controller/webhook-part.ts";
+import { WebhookPart, type WebhookPartOptions } from "../../../src/controller/webhook-part.ts";
 import { Metrics } from "../../../src/observability/metrics.ts";
 import type { ServingCertificate } from "../../../src/webhook/serving-certificate.ts";
 import { SimProcess } from "../world/sim-process.ts";
@@ -28,31 +28,21 @@ export class WebhookProgram implements Program {
 
   constructor(world: World, name: string) {
     const process = new SimProcess(world.schedule, name);
-    const { service } = installedIn(world);
-    const host = addressOf(name);
     const { signal } = this.#stop;
     world.schedule.untilEnd(() => this.#stop.abort());
     this.process = process;
     const client = world.cluster.clientOf(process);
-    let certificate: ServingCertificate | undefined;
-    const part = new WebhookPart({
+    const settings = { certificates: certificateSettings(world), webhook: servingSettings(name) };
+    const loops = replicaLoops(process.clock, { runs: world.settings });
+    const part = servedPart(world, process, {
       client,
       clock: process.clock,
       logger: SILENT,
       metrics,
-      settings: {
-        certificates: certificateSettings(world),
-        webhook: { host, port: REPLICA_PORT, certificates: "own", certDir: CONTROLLER_DEFAULTS.certDir, drainMs: 0 },
-      },
+      settings,
       progressOf: () => undefined,
-      loops: replicaLoops(process.clock, { runs: world.settings }),
-      startServer: async (options) => {
-        ({ certificate } = options);
-        const ready = (): string | undefined => options.certificate.unusable() ?? options.lacking?.();
-        return { url: `https://${host}:${REPLICA_PORT}`, port: REPLICA_PORT, ready, close: async () => undefined };
-      },
+      loops,
     });
-    service.add({ process, host, certPem: () => certificate?.current?.certPem, ready: () => part.ready() });
     void part.run(signal);
     void keepCertificates(certificateTools(world, process, { client, signal }));
     process.onCrash(() => {
@@ -66,6 +56,29 @@ export class WebhookProgram implements Program {
   interrupt(): void {
     this.#stop.abort();
   }
+}
+
+/** How a replica in a process of this name serves the webhook. */
+export function servingSettings(name: string): WebhookPartOptions["settings"]["webhook"] {
+  const { certDir } = CONTROLLER_DEFAULTS;
+  return { host: addressOf(name), port: REPLICA_PORT, certificates: "own", certDir, drainMs: 0 };
+}
+
+/** The part of a replica that serves the webhook, and is reached by the Service; its server is nothing but the pair that it serves. */
+export function servedPart(world: World, process: SimProcess, options: WebhookPartOptions): WebhookPart {
+  const { host } = options.settings.webhook;
+  let certificate: ServingCertificate | undefined;
+  const part = new WebhookPart({
+    ...options,
+    startServer: async (server) => {
+      ({ certificate } = server);
+      const ready = (): string | undefined => server.certificate.unusable() ?? server.lacking?.();
+      return { url: `https://${host}:${REPLICA_PORT}`, port: REPLICA_PORT, ready, close: async () => undefined };
+    },
+  });
+  const certPem = (): string | undefined => certificate?.current?.certPem;
+  installedIn(world).service.add({ process, host, certPem, ready: () => part.ready() });
+  return part;
 }
 
 /** Of a pod: no two have had the same. @param name as in `ksvm-0-12` */

@@ -3,7 +3,7 @@ import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
 import { collectionPath, CRDS } from "../../../src/kube/resources.ts";
 import type { EtcdSnapshot } from "../model/etcd.ts";
-import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
+import { isServing, type KindPlan, type Plan, type ProgramPlan } from "../plan.ts";
 import type { Program } from "../programs/started-program.ts";
 import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
@@ -183,7 +183,7 @@ export class World {
       node.slownessMs = 0;
       Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
     }
-    if (this.plan.programs.some(({ run }) => run === "webhook")) this.#correctClocks();
+    if (this.plan.programs.some(isServing)) this.#correctClocks();
     this.cluster.wakeAll();
     this.wakePrograms();
   }
