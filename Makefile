@@ -27,6 +27,10 @@ test: $(TAP_BUILT) ## Run all tests: unit, contract and integration
 test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kubernetes (KUBERNETES_VERSION=1.30.14 FILES=...)
 	@KUBERNETES_VERSION=$(or $(KUBERNETES_VERSION),1.30.14) node test/run-tests.ts $(or $(FILES),cluster)
 
+.PHONY: test-install
+test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager, which is built once (about 3 minutes); no part of `make test`
+	@node test/run-tests.ts $(or $(FILES),installed)
+
 .PHONY: chaos
 chaos: $(TAP_BUILT) ## Do harm to migrations and check that nothing is lost, at length (SEED=1 FILES=test/chaos/proxy.test.ts)
 	@CHAOS=long node test/run-tests.ts $(or $(FILES),$(wildcard test/chaos/*.test.ts))

@@ -7,12 +7,16 @@ import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
 
 import { ensureBinaries } from "./control-plane/binaries.ts";
+import { ensureCertManager } from "./installed/cert-manager.ts";
 import { ensureKustomize, KUBECTL_VERSIONS } from "./control-plane/kustomize.ts";
 import { endWithThisProcess } from "./processes/watchdog.ts";
 import { needOf } from "./needs.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const CLUSTER = "test/{control-plane,contract,integration,chaos,simulation/fidelity}/**/*.test.ts";
+
+/** What is installed beside programs of others, which take minutes to build: `make test-install`. */
+const INSTALLED = "test/installed/**/*.test.ts";
 
 /** They need no cluster, and use all cores for a minute or more: `make check` does without them. */
 const LONG =
@@ -113,8 +117,9 @@ async function runTap(files: readonly string[], options: readonly string[]): Pro
 
 const isCluster = (file: string): boolean => matchesGlob(file, CLUSTER);
 const isLong = (file: string): boolean => matchesGlob(file, LONG);
+const isInstalled = (file: string): boolean => matchesGlob(file, INSTALLED);
 /** Everything else is a unit test, so that no directory is forgotten. */
-const isUnit = (file: string): boolean => !isCluster(file) && !isLong(file);
+const isUnit = (file: string): boolean => !isCluster(file) && !isLong(file) && !isInstalled(file);
 
 function find(isWanted: (file: string) => boolean): readonly string[] {
   return globSync("test/**/*.test.ts", { cwd: ROOT }).filter(isWanted).toSorted();
@@ -126,13 +131,18 @@ interface Chosen {
   readonly cluster: readonly string[];
 }
 
-/** The files to run: all of them, `unit`, `cluster`, or those named. */
+/** The files to run: all but `installed`, `unit`, `cluster`, `installed`, or those named. */
 function chooseFiles(args: readonly string[]): Chosen {
   if (args.length === 0) return { unit: find(isUnit), long: find(isLong), cluster: find(isCluster) };
   if (args.length === 1 && args[0] === "unit") return { unit: find(isUnit), long: [], cluster: [] };
   if (args.length === 1 && args[0] === "cluster") return { unit: [], long: [], cluster: find(isCluster) };
+  if (args.length === 1 && args[0] === "installed") return { unit: [], long: [], cluster: find(isInstalled) };
   const named = args.map((arg) => relative(ROOT, resolve(arg)));
-  return { unit: named.filter(isUnit), long: named.filter(isLong), cluster: named.filter(isCluster) };
+  return {
+    unit: named.filter(isUnit),
+    long: named.filter(isLong),
+    cluster: named.filter((file) => isCluster(file) || isInstalled(file)),
+  };
 }
 
 function sum(all: readonly Counts[]): Counts {
@@ -152,11 +162,14 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
       ? (["kube-controller-manager"] as const)
       : [];
     const kubectl = files.some((file) =>
-      /deploy|kubectl|installed-system|delete-installation|rbac|separate-webhook|secret-upgrade/.test(file),
+      /deploy|kubectl|installed-system|test\/installed|secret-of-another-program|delete-installation|rbac|separate-webhook|secret-upgrade/.test(
+        file,
+      ),
     )
       ? (["kubectl"] as const)
       : [];
     await ensureBinaries(["etcd", "kube-apiserver", ...inTree, ...kubectl]);
+    if (files.some((file) => file.includes("installed/cert-manager"))) await ensureCertManager();
     if (files.some((file) => file.includes("deploy-render"))) {
       for (const version of KUBECTL_VERSIONS) await ensureKustomize(version);
     }

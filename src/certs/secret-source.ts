@@ -5,6 +5,7 @@ import { SECRETS } from "../kube/resources.ts";
 import type { ServerClock } from "../kube/server-clock.ts";
 import { watchObject } from "../kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
+import type { ServingPair } from "../webhook/serving-certificate.ts";
 import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
 import { decoded, isKeptByUs, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
@@ -47,6 +48,10 @@ export class SecretSource implements CertificateSource {
   /** Whether the Secret itself had a pair, ever. */
   #hasPair = false;
   #toldMissing = false;
+  #signal = new AbortController().signal;
+  /** What was turned down; it may be valid in a second. */
+  #turnedDown: ServingPair | undefined;
+  #offering: Promise<void> | undefined;
 
   constructor(options: SecretSourceOptions) {
     this.#options = options;
@@ -60,10 +65,12 @@ export class SecretSource implements CertificateSource {
   }
 
   async run(signal: AbortSignal): Promise<void> {
+    this.#signal = signal;
     await Promise.all([
       this.#repeat(RETRY_MS, () => this.#watch(signal), signal),
       this.#repeat(this.#options.resyncMs ?? RESYNC_MS, () => this.look(signal), signal),
     ]);
+    await this.#offering;
   }
 
   async #repeat(pauseMs: number, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
@@ -143,7 +150,26 @@ export class SecretSource implements CertificateSource {
     if (certPem === "" && keyPem === "") {
       return false;
     }
-    this.#options.certificate.offer({ certPem, keyPem });
+    this.#offer({ certPem, keyPem });
     return true;
+  }
+
+  #offer(pair: ServingPair): void {
+    const isKnown = this.#turnedDown?.certPem === pair.certPem;
+    this.#turnedDown = this.#options.certificate.offer(pair) === undefined ? undefined : pair;
+    if (this.#turnedDown !== undefined && !isKnown) {
+      this.#offering ??= this.#offerAgain().finally(() => (this.#offering = undefined));
+    }
+  }
+
+  /** Offers it a few times within half a minute; after that each look at the Secret does. */
+  async #offerAgain(): Promise<void> {
+    for (let pauseMs = RETRY_MS; pauseMs < RESYNC_MS; pauseMs *= 2) {
+      await this.#clock.sleep(pauseMs, this.#signal).catch(() => undefined);
+      if (this.#signal.aborted || this.#turnedDown === undefined) {
+        return;
+      }
+      this.#offer(this.#turnedDown);
+    }
   }
 }

@@ -52,7 +52,7 @@ export class WebhookPart {
     const times = (): readonly number[] => this.#serverClock.times();
     this.#certificate = new ServingCertificate({ times });
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
-    const isBundleOptional = settings.webhook.certificates !== "own" && settings.webhook.url !== undefined;
+    const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({
       certificate: this.#certificate,
       isBundleOptional,

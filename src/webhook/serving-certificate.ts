@@ -64,7 +64,9 @@ export class ServingCertificate {
     const checked = checkPair(pair);
     const reason = typeof checked === "string" ? checked : this.#whyNotTaken(checked);
     if (typeof checked === "string" || reason !== undefined) {
-      this.#reject(pair, reason ?? "");
+      if (typeof checked === "string" || !this.#isValidSoon(checked)) {
+        this.#reject(pair, reason ?? "");
+      }
       return reason;
     }
     const { certPem, keyPem } = pair;
@@ -92,6 +94,11 @@ export class ServingCertificate {
     return why && `Cannot use the serving certificate: ${why}`;
   }
 
+  #isValidSoon({ notBefore, notAfter }: ValidityPeriod): boolean {
+    const [now = 0] = this.#times();
+    return notBefore > now && notBefore <= now + SOON_MS && notAfter > now;
+  }
+
   #reject({ certPem, keyPem }: ServingPair, reason: string): void {
     const before = this.#rejected;
     this.#rejected = { certPem, keyPem, reason };
@@ -112,6 +119,12 @@ export class ServingCertificate {
     }
   }
 }
+
+/**
+ * Nothing is said of a pair that becomes valid within this many milliseconds: its source offers it again. cert-manager issues
+ * certificates that are valid from the same second on, and the `Date` of API servers, cut to seconds, may still lie before that.
+ */
+const SOON_MS = 5_000;
 
 function isSame(one: ServingPair | undefined, other: ServingPair): boolean {
   return one?.certPem === other.certPem && one.keyPem === other.keyPem;

@@ -132,6 +132,30 @@ await tap.test(
 );
 
 await tap.test(
+  "SecretSource serves a pair that is valid from the next second on, and says nothing of it",
+  async (t) => {
+    // cert-manager issues certificates that are valid from the second of their issue; issueSelfSigned() five minutes before.
+    const now = new Date(Date.now() + 300_000 + 2_000);
+    const pair = await issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now, lifetimeMs: 3_600_000 });
+    const server = await startServer(t, ({ query }, response) => {
+      if (query.has("watch")) return response.flushHeaders();
+      return sendJson(response, 200, secretWith(pair, "1"));
+    });
+    const certificate = new ServingCertificate();
+    const results: string[] = [];
+    certificate.subscribe(({ result }) => results.push(result));
+    const abort = new AbortController();
+    const client = new ApiClient(server.transport());
+    const source = new SecretSource({ certificate, logger: pino({ level: "silent" }), client, ref });
+    const ended = source.run(abort.signal);
+    await until(() => certificate.current !== undefined);
+    t.same(results, ["loaded"]);
+    abort.abort(new Error("enough"));
+    await ended;
+  },
+);
+
+await tap.test(
   "SecretSource serves the pair of an earlier version until the Secret has one, and never after that",
   async (t) => {
     const labels = { "app.kubernetes.io/managed-by": "ksvm" };

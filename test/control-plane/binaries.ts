@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { accessSync, constants, existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 import { RunningProgram } from "../processes/program.ts";
 import { ensureModule } from "./other-version.ts";
@@ -65,16 +65,20 @@ async function ensureBuilt(name: BinaryName): Promise<string> {
   const path = join(folder, name);
   if (existsSync(path)) return path;
   requireGo(versions.go);
-  mkdirSync(folder, { recursive: true });
-  // Two processes may build the same program at once; each renames its own finished file, so none runs half a file.
+  await buildOnce(path, (unfinished) => build(name, unfinished, versions));
+  return path;
+}
+
+/** Builds a program into a file. Two processes may do so at once; each renames its own finished file, so none runs half a file. */
+export async function buildOnce(path: string, build: (unfinished: string) => Promise<void>): Promise<void> {
+  mkdirSync(dirname(path), { recursive: true });
   const unfinished = `${path}.${randomBytes(6).toString("hex")}.tmp`;
   try {
-    await build(name, unfinished, versions);
+    await build(unfinished);
     renameSync(unfinished, path);
   } finally {
     rmSync(unfinished, { force: true });
   }
-  return path;
 }
 
 function requireGo(oldest: string): void {
@@ -93,9 +97,13 @@ async function build(name: BinaryName, output: string, { kubernetes, pinnedKuber
   const version = "k8s.io/component-base/version";
   const ldflags = `-s -w -X ${version}.gitVersion=${kubernetes} -X ${version}.gitMajor=${major} -X ${version}.gitMinor=${minor}`;
   const mode = `-mod=${isPinned ? "readonly" : "mod"}`;
-  const args = ["build", mode, "-trimpath", "-ldflags", ldflags, "-o", output, PACKAGES[name]];
+  await goBuild(name, [mode, "-ldflags", ldflags, "-o", output, PACKAGES[name]], cwd);
+}
+
+/** Runs `go build` in the folder of a module, and shows that on stderr. @throws {Error} where it fails */
+export async function goBuild(name: string, args: readonly string[], cwd: string): Promise<void> {
   const env = { ...process.env, CGO_ENABLED: "0" };
-  const go = new RunningProgram("go", args, { cwd, env, stdout: "ignore" });
+  const go = new RunningProgram("go", ["build", "-trimpath", ...args], { cwd, env, stdout: "ignore" });
   const done = showProgress(name);
   try {
     const { code, stderr } = await go.ended;
@@ -106,7 +114,7 @@ async function build(name: BinaryName, output: string, { kubernetes, pinnedKuber
 }
 
 /** Tells on stderr what is being built and for how long; returns the function that ends the display. */
-function showProgress(name: BinaryName): () => void {
+function showProgress(name: string): () => void {
   const started = performance.now();
   const inPlace = process.stderr.isTTY;
   const show = (end: string): void => {

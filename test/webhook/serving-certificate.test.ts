@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import tap from "tap";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { ServingCertificate, type ServingPairOutcome } from "../../src/webhook/serving-certificate.ts";
@@ -107,6 +108,19 @@ await tap.test("offer() turns down a pair that becomes valid in 30 days, and tak
   t.equal(certificate.unusable(), undefined);
   setTimes(now.getTime());
   t.match(certificate.unusable(), /^the serving certificate is not valid before 20\d\d-/);
+  t.end();
+});
+
+await tap.test("offer() says nothing of a pair that becomes valid in five seconds, and takes it then", (t) => {
+  const { certificate, outcomes, setTimes } = watched();
+  certificate.offer(second);
+  const validFrom = new X509Certificate(future.certPem).validFromDate.getTime();
+  setTimes(validFrom - 5_000);
+  t.match(certificate.offer(future), /not valid before/);
+  t.equal(certificate.current?.certPem, second.certPem, "the working one stays");
+  setTimes(validFrom);
+  t.equal(certificate.offer(future), undefined);
+  t.same(outcomes, ["loaded", "loaded"]);
   t.end();
 });
 
