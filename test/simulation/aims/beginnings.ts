@@ -134,24 +134,24 @@ const ALL: readonly Aim[] = [
     },
   },
   {
-    name: "the guard is in force late, and a balancer answers what should prove it",
+    name: "the guard is in force late, and a balancer may answer what should prove it",
+    weight: 3,
     suits: ({ startAt }) => startAt <= SOON_MS,
     choose(random, limits) {
       const all = Array.from({ length: limits.servers }, (_, server) => server);
       const late = all.map((server) => otherwise(BEFORE.stop, { do: "lag", server, of: "admission", byMs: 60_000 }));
       const how = oneOf(random, ["404", "503", "html", "reset"]);
+      const disturb = { do: "disturb", how, share: 0.5, ms: Math.round(spread(random, 100, 3_000)) };
       const on = { request: "proof", nth: 1 } as const;
       const kind = 0;
       const to = limits.kinds[kind]?.createdIn ?? "v1";
       return [
         ...late,
-        after(limits, { request: "freeze", nth: 1 }, 0, {
-          do: "disturb",
-          how,
-          share: 0.5,
-          ms: Math.round(spread(random, 100, 3_000)),
-        }),
-        ...[50, 1_000, 5_000, 15_000, 30_000].map((ms) => after(limits, on, ms, { do: "flip", kind, to })),
+        ...(oneIn(random, 2) ? [after(limits, { request: "freeze", nth: 1 }, 0, disturb)] : []),
+        // One that comes before all API servers have shown the proof ends the run.
+        ...[oneOf(random, [50, 400]), 1_000, 5_000, 15_000, 30_000].map((ms) =>
+          after(limits, on, ms, { do: "flip", kind, to }),
+        ),
       ];
     },
   },
