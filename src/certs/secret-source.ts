@@ -164,11 +164,14 @@ export class SecretSource implements CertificateSource {
 
   /** Offers it a few times within half a minute; after that each look at the Secret does. */
   async #offerAgain(): Promise<void> {
-    for (let pauseMs = RETRY_MS; pauseMs < RESYNC_MS; pauseMs *= 2) {
+    let pauseMs = RETRY_MS;
+    for (let pair = this.#turnedDown; pair !== undefined && pauseMs < RESYNC_MS; pair = this.#turnedDown) {
       await this.#clock.sleep(pauseMs, this.#signal).catch(() => undefined);
       if (this.#signal.aborted || this.#turnedDown === undefined) {
         return;
       }
+      // Another pair may have come in between, such as a renewal right after a renewal.
+      pauseMs = this.#turnedDown.certPem === pair.certPem ? 2 * pauseMs : RETRY_MS;
       this.#offer(this.#turnedDown);
     }
   }

@@ -15,6 +15,12 @@ const issue = () =>
 const [first, second] = await Promise.all([issue(), issue()]);
 const ref = { namespace: "ns", name: "tls" };
 
+/** cert-manager issues certificates that are valid from the second of their issue, issueSelfSigned() five minutes before. */
+function issueSoon() {
+  const now = new Date(Date.now() + 300_000 + 2_000);
+  return issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now, lifetimeMs: 3_600_000 });
+}
+
 function secretWith({ certPem, keyPem }: { certPem: string; keyPem: string }, resourceVersion: string) {
   const [certificate, key] = [certPem, keyPem].map((text) => Buffer.from(text).toString("base64"));
   return { metadata: { ...ref, resourceVersion }, data: { "tls.crt": certificate, "tls.key": key } };
@@ -134,12 +140,17 @@ await tap.test(
 await tap.test(
   "SecretSource serves a pair that is valid from the next second on, and says nothing of it",
   async (t) => {
-    // cert-manager issues certificates that are valid from the second of their issue; issueSelfSigned() five minutes before.
-    const now = new Date(Date.now() + 300_000 + 2_000);
-    const pair = await issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now, lifetimeMs: 3_600_000 });
+    let pair = await issueSoon();
+    let send: ((text: string) => unknown) | undefined;
+    let reads = 0;
     const server = await startServer(t, ({ query }, response) => {
-      if (query.has("watch")) return response.flushHeaders();
-      return sendJson(response, 200, secretWith(pair, "1"));
+      if (query.has("watch")) {
+        response.flushHeaders();
+        send = (text) => response.write(text);
+        return;
+      }
+      reads++;
+      sendJson(response, 200, secretWith(pair, "1"));
     });
     const certificate = new ServingCertificate();
     const results: string[] = [];
@@ -148,8 +159,15 @@ await tap.test(
     const client = new ApiClient(server.transport());
     const source = new SecretSource({ certificate, logger: pino({ level: "silent" }), client, ref });
     const ended = source.run(abort.signal);
-    await until(() => certificate.current !== undefined);
-    t.same(results, ["loaded"]);
+    await until(() => certificate.current?.certPem === pair.certPem && send !== undefined);
+    // One right after the other: each is tried again as soon as the first one was.
+    for (const resourceVersion of ["2", "3", "4", "5"]) {
+      pair = await issueSoon();
+      send?.(event(secretWith(pair, resourceVersion)));
+      await until(() => certificate.current?.certPem === pair.certPem);
+    }
+    t.same(results, ["loaded", "loaded", "loaded", "loaded", "loaded"]);
+    t.equal(reads, 1, "without another look at the Secret");
     abort.abort(new Error("enough"));
     await ended;
   },
