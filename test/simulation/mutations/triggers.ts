@@ -88,7 +88,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return isSeen(state?.crd, crd) ? [] : [];",
       },
     ],
-    survives: "not in 50 clusters with controllers, the most that were played so far",
+    withinSeeds: 1_300,
   },
   {
     name: "keep what migrations proved before the storage version changed",
@@ -110,7 +110,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: `return cause === "new" && crd === undefined;`,
       },
     ],
-    survives: "hardly played so far",
+    survives: "not in 68 clusters with controllers, the most that were played so far",
   },
   {
     name: "write a StorageState without a precondition",
@@ -121,7 +121,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "const body = { status: statusOf(situation, decision) };",
       },
     ],
-    survives: "hardly played so far",
+    survives: "not in 63 clusters with controllers, the most that were played so far",
   },
   {
     name: "create a migration before the StorageState says why",
@@ -132,7 +132,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "  if (decision.create === undefined) await writeState(context, situation, decision);\n  for (",
       },
     ],
-    survives: "hardly played so far",
+    withinSeeds: 20,
   },
   {
     name: "a migration that failed is never tried again",
@@ -181,7 +181,8 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "apiServers.clients.slice(0, 1).map(({ transport })",
       },
     ],
-    survives: "hardly played so far",
+    survives:
+      "not in 254 clusters with controllers: the one that is asked has to be ahead of the others when a migration has ended",
   },
   {
     name: "create a migration although there is one",
@@ -205,6 +206,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return agreed !== undefined",
       },
     ],
-    survives: "not in 50 clusters with controllers, the most that were played so far",
+    survives:
+      "not in 216 clusters with controllers: one API server has to be behind while a migration ends, and the CRD to change in between",
   },
 ];

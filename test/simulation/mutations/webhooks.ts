@@ -38,8 +38,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the policy of another run is removed",
-    survives:
-      "not found in 496 worlds: a run has to stand still until another one has taken its Lease and its policy, and has not ended",
+    withinSeeds: 1_400,
     edits: [
       {
         file: "freeze/freeze-hold.ts",
