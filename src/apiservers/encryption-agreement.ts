@@ -41,35 +41,73 @@ export function unheardOf(identities: readonly string[], answers: readonly Answe
   return identities.filter((identity) => !heard.has(serverIdHashOf(identity)));
 }
 
-/**
- * Whether all API servers encrypt alike, by one answer of each.
- * @param identities names of the identity Leases that live: each must have answered
- */
-export function agreementOf(answers: readonly Answered[], identities: readonly string[]): Agreement | Disagreement {
-  const told: { readonly server: string; readonly shown: ShownEncryption }[] = [];
+/** What the answers are compared with. */
+export interface Expected {
+  /** Names of the identity Leases that live: the API server of each must have answered. */
+  readonly identities: readonly string[];
+  /** The digest of the configuration that a user means. @default any, if all of them use it */
+  readonly configHash?: string | undefined;
+}
+
+interface Told {
+  readonly server: string;
+  readonly shown: ShownEncryption;
+}
+
+/** Whether all API servers encrypt alike, by one answer of each. */
+export function agreementOf(answers: readonly Answered[], expected: Expected): Agreement | Disagreement {
+  const told: Told[] = [];
   for (const { server, shown } of answers) {
     if (typeof shown === "string") {
       return { server, reason: shown, isUntold: true };
     }
-    told.push({ server, shown });
+    told.push({ server: nameOf({ server, shown }, expected), shown });
   }
   const [first] = told;
-  const different = told.find(({ shown }) => differenceOf(first?.shown ?? shown, shown) !== undefined);
-  if (first !== undefined && different !== undefined) {
-    const difference = differenceOf(first.shown, different.shown) ?? "";
-    return { server: different.server, reason: `${difference} of ${first.server}`, isUntold: false };
+  const [unheard] = unheardOf(expected.identities, answers);
+  const difference = differenceAmong(told, expected);
+  if (difference !== undefined) {
+    return difference;
   }
-  const [unheard] = unheardOf(identities, answers);
   if (first === undefined || unheard !== undefined) {
     const server = unheard === undefined ? "an API server" : `the API server of identity Lease ${unheard}`;
     return { server, reason: "no answer tells its encryption configuration", isUntold: true };
   }
-  // One that was asked twice counts once.
+  const hasKms = told.some(({ shown }) => shown.keys.size > 0);
+  return { configHash: first.shown.configHash, fingerprint: fingerprintOfAll(told), hasKms };
+}
+
+/** Several may answer at one address: then the identity Lease tells them apart. */
+function nameOf({ server, shown }: Told, { identities }: Expected): string {
+  const identity = identities.find((name) => serverIdHashOf(name) === shown.serverIdHash);
+  return identity === undefined ? server : `${server} (${identity})`;
+}
+
+function differenceAmong([first, ...others]: readonly Told[], { configHash }: Expected): Disagreement | undefined {
+  if (first === undefined) {
+    return undefined;
+  }
+  for (const { server, shown } of others) {
+    const difference = differenceOf(first.shown, shown);
+    if (difference !== undefined) {
+      return { server, reason: `${difference} of ${first.server}`, isUntold: false };
+    }
+  }
+  const found = first.shown.configHash;
+  return configHash === undefined || found === configHash
+    ? undefined
+    : {
+        server: first.server,
+        reason: `it uses encryption configuration ${found}, which is not ${configHash} of --expect-config`,
+        isUntold: false,
+      };
+}
+
+/** One that was asked twice counts once. */
+function fingerprintOfAll(told: readonly Told[]): string {
   const histories = new Set(told.map(({ shown }) => JSON.stringify([shown.serverIdHash, shown.history])));
-  const fingerprint = createHash("sha256")
-    .update([...histories].toSorted().join("\n"))
-    .digest("hex");
-  return { configHash: first.shown.configHash, fingerprint, hasKms: told.some(({ shown }) => shown.keys.size > 0) };
+  const text = [...histories].toSorted((a, b) => a.localeCompare(b)).join("\n");
+  return createHash("sha256").update(text).digest("hex");
 }
 
 /** What of `shown` is not as in `first`, in words before its server; `undefined` where both encrypt alike. */

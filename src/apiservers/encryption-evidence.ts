@@ -54,22 +54,29 @@ const MAX_SAMPLES = 40;
  */
 const KMS_LAG_MS = 180_000;
 
+/** What a user says of the configuration. */
+export interface EncryptionEvidenceOptions {
+  /** Asks no API server: a user says that all of them use the new configuration. */
+  readonly isAssumed: boolean;
+  /** Its digest, as API servers show it. @default any, if all of them use it */
+  readonly expectedConfig?: string | undefined;
+}
+
 /**
  * What "re-encrypted" rests on: every API server that lives encrypts with one and the same configuration and key. One for all
  * runs of a process, so that late writes are waited for once and not with each resource.
  */
 export class EncryptionEvidence {
-  readonly #isAssumed: boolean;
+  readonly #options: EncryptionEvidenceOptions;
   #agreed: EncryptionFound | undefined;
 
-  /** @param isAssumed asks no API server: a user says that all of them use the new configuration */
-  constructor({ isAssumed }: { readonly isAssumed: boolean }) {
-    this.#isAssumed = isAssumed;
+  constructor(options: EncryptionEvidenceOptions) {
+    this.#options = options;
   }
 
   /** Whether /metrics are read. */
   get readsMetrics(): boolean {
-    return !this.#isAssumed;
+    return !this.#options.isAssumed;
   }
 
   /** What the last look found; `undefined` before the first one, and after one that failed. */
@@ -86,37 +93,49 @@ export class EncryptionEvidence {
    */
   async look(context: EncryptionContext, what: string): Promise<EncryptionLook> {
     const { clock, emit, findApiServers, options, signal } = context;
-    if (this.#isAssumed) {
+    if (this.#options.isAssumed) {
       const found = this.#note({ configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false }, clock);
       return { ...found, apiServers: await findApiServers(signal) };
     }
+    const { expectedConfig } = this.#options;
     const deadline = clock.monotonic() + options.convergenceTimeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
     for (;;) {
       await pace.turn(signal);
       const apiServers = await findApiServers(signal);
       const answers = await answersOf(context, apiServers);
-      const agreement = agreementOf(answers, apiServers.identities ?? []);
+      const agreement = agreementOf(answers, { identities: apiServers.identities ?? [], configHash: expectedConfig });
       if ("configHash" in agreement) {
-        emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
-        return { ...this.#note(agreement, clock), apiServers };
+        const found = this.#note(agreement, clock, () => {
+          emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
+        });
+        return { ...found, apiServers };
       }
       this.#agreed = undefined;
-      const isHopeless = answers.length > 0 && answers.every(({ isAbsent }) => isAbsent === true);
-      if (isHopeless || clock.monotonic() >= deadline) {
+      if (isHopeless(answers) || clock.monotonic() >= deadline) {
         throw errorOf(agreement, what);
       }
       emit({ type: "lagging", server: agreement.server, reason: agreement.reason });
     }
   }
 
-  #note({ configHash, fingerprint, hasKms }: Agreement, clock: Clock): EncryptionFound {
+  #note(
+    { configHash, fingerprint, hasKms }: Agreement,
+    clock: Clock,
+    onNew: () => void = () => undefined,
+  ): EncryptionFound {
     if (this.#agreed?.fingerprint !== fingerprint) {
+      onNew();
       const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
       this.#agreed = { configHash, fingerprint, since: { at: undefined, seenAt } };
     }
     return this.#agreed;
   }
+}
+
+/** Where no API server tells, none of them is just being restarted to tell. */
+function isHopeless(answers: readonly Answered[]): boolean {
+  return answers.length > 0 && answers.every(({ isAbsent }) => isAbsent === true);
 }
 
 async function answersOf(context: EncryptionContext, apiServers: ApiServers): Promise<readonly Answered[]> {

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { NewObject } from "../../src/kube/client.ts";
-import type { Resource } from "../../src/kube/resources.ts";
+import { MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
@@ -14,10 +14,10 @@ const SECRETS: Resource = { group: "", version: "v1", resource: "secrets" };
 const CONFIG_MAPS: Resource = { group: "", version: "v1", resource: "configmaps" };
 
 /** What an API server at this index is started with. */
-export function optionsOf(index: number, keys: readonly string[], { reloads = false } = {}) {
+export function optionsOf(index: number, keys: readonly string[], { reloads = false, resources = ENCRYPTED } = {}) {
   return {
     hostname: HOSTS[index] ?? "",
-    encryptionConfig: encryptionConfig(keys, ENCRYPTED),
+    encryptionConfig: encryptionConfig(keys, resources),
     extraArgs: reloads ? ["--encryption-provider-config-automatic-reload=true"] : [],
   };
 }
@@ -84,6 +84,16 @@ export class EncryptedObjects {
     return JSON.stringify(await this.#read()) === JSON.stringify(this.#before);
   }
 
+  /** Whether an update of a custom resource would be admitted. */
+  canUpdate(name: string): Promise<boolean> {
+    const ref = { name, namespace: this.#namespace };
+    const touch = { type: MERGE_PATCH, body: { metadata: { labels: { touched: "yes" } } } };
+    return this.#cluster.api.patch(this.kind.resource("v1"), ref, touch, { dryRun: true }).then(
+      () => true,
+      () => false,
+    );
+  }
+
   async #create(count: number): Promise<void> {
     const { api } = this.#cluster;
     const namespace = this.#namespace;
@@ -128,9 +138,14 @@ function core(kind: string, data: object): (metadata: { name: string; namespace:
 export async function restartWith(
   { controlPlane }: Cluster,
   keys: readonly string[],
-  { indexes = [0, 1], reloads = false }: { readonly indexes?: readonly number[]; readonly reloads?: boolean } = {},
+  {
+    indexes = [0, 1],
+    resources = ENCRYPTED,
+  }: { readonly indexes?: readonly number[]; readonly resources?: string[] } = {},
 ): Promise<void> {
-  await Promise.all(indexes.map((index) => controlPlane.restartApiserver(index, optionsOf(index, keys, { reloads }))));
+  await Promise.all(
+    indexes.map((index) => controlPlane.restartApiserver(index, optionsOf(index, keys, { resources }))),
+  );
 }
 
 /** Replaces the configuration file of an API server, which reads it within a minute. */

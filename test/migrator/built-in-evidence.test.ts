@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import tap from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
+import type { EncryptionFound } from "../../src/apiservers/encryption-evidence.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import {
@@ -84,6 +85,7 @@ const stream = async (): Promise<Readable> => Readable.from([Buffer.from("proces
 function setting(
   shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string },
   clock = new FakeClock(),
+  encryption?: (apiServers: ApiServers) => EncryptionFound,
 ) {
   const events: MigrationEvent[] = [];
   const clientOf = (server: string, hashAt: (ms: number) => string): ApiClient => {
@@ -105,6 +107,7 @@ function setting(
     client: clients[0],
     clock,
     emit: (event: MigrationEvent) => events.push(event),
+    ...(encryption && { encryption: { look: async () => ({ ...encryption(apiServers), apiServers }) } }),
     findApiServers: async () => apiServers,
     options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
     retrier: new Retrier({ clock, random: () => 0.5 }),
@@ -124,6 +127,34 @@ await tap.test("BuiltInEvidence has late writes waited for after machines were s
   const { clock, evidence } = setting({ a: () => "h1", b: () => "h1" }, new SuspendedClock());
   await evidence.prove();
   t.ok(clock.monotonic() >= 1_000, `${clock.monotonic()} ms`);
+});
+
+await tap.test(
+  "BuiltInEvidence has late writes waited for since the API servers encrypt alike, and no longer",
+  async (t) => {
+    const found = { configHash: "c", fingerprint: "f", since: { at: undefined, seenAt: 0 } };
+    const alike = { a: () => "h1", b: () => "h1" };
+    const first = setting(alike, new FakeClock(), () => found);
+    await first.evidence.prove();
+    t.ok(first.clock.monotonic() >= 2_000, `${first.clock.monotonic()} ms`);
+    const clock = new FakeClock();
+    clock.advance(10_000);
+    const later = setting(alike, clock, () => found);
+    await later.evidence.prove();
+    t.ok(clock.monotonic() < 11_000, "the wait of an earlier resource counts");
+  },
+);
+
+await tap.test("BuiltInEvidence begins again where the API servers encrypt otherwise at the end", async (t) => {
+  let fingerprint = "before";
+  const { evidence } = setting({ a: () => "h1", b: () => "h1" }, new FakeClock(), () => ({
+    configHash: "c",
+    fingerprint,
+    since: { at: undefined, seenAt: 0 },
+  }));
+  t.equal((await evidence.prove()).encryption, "before");
+  fingerprint = "after";
+  await t.rejects(evidence.repeat(), { name: "StartAgain", message: /another encryption configuration/ });
 });
 
 await tap.test("BuiltInEvidence holds where nothing changed", async (t) => {

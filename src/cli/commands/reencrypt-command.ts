@@ -26,6 +26,12 @@ export const REENCRYPT_COMMAND = defineCommand({
     if (flags.all === given.length > 0) {
       throw new KsvmError("Usage", "Cannot tell what to re-encrypt: name resources, or pass --all without names");
     }
+    if (flags.assumeConfigRolledOut && flags.expectConfig !== undefined) {
+      throw new KsvmError(
+        "Usage",
+        "Cannot expect a configuration of API servers that are not asked: pass one of both flags",
+      );
+    }
     if (flags.assumeConfigRolledOut) {
       io.stderr.write(
         "warning: no API server is asked which encryption configuration it uses: keep the old key until you have seen " +
@@ -36,7 +42,8 @@ export const REENCRYPT_COMMAND = defineCommand({
     const connection = await connect(flags, io.signal);
     try {
       const { names, code } = flags.all ? await everyResource(io, connection, flags) : namedOnes(given);
-      const encryption = new EncryptionEvidence({ isAssumed: flags.assumeConfigRolledOut });
+      const { assumeConfigRolledOut: isAssumed, expectConfig: expectedConfig } = flags;
+      const encryption = new EncryptionEvidence({ isAssumed, expectedConfig });
       const work = new Reencryption({ io, flags, connection, logger, seen: new SeenServers(systemClock), encryption });
       return worstOf([code, await work.run(names)]);
     } finally {

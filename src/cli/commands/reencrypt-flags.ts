@@ -5,11 +5,22 @@ import type { RunSettings } from "../../migrator/assemble-run.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { MIGRATE_FORMATS } from "../render/reporter.ts";
-import type { FlagsOf, FlagTable } from "../flags/flag.ts";
-import { choice, duration, repeated, toggle, value } from "../flags/kinds.ts";
+import { type FlagsOf, type FlagTable, InvalidValue } from "../flags/flag.ts";
+import { choice, duration, optional, repeated, toggle, value } from "../flags/kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "../flags/migration-flags.ts";
 import { anyText } from "../flags/parsers.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
+
+const DIGEST = /^(?:sha256:)?([0-9a-f]{64})$/;
+
+/** @returns as API servers show it */
+function parseDigest(text: string): string {
+  const [, digest] = DIGEST.exec(text) ?? [];
+  if (digest === undefined) {
+    throw new InvalidValue("a SHA-256 digest of 64 hexadecimal digits");
+  }
+  return `sha256:${digest}`;
+}
 
 /**
  * The default of `--convergence-timeout`, in milliseconds: an API server looks at its configuration once a minute, and a KMS v2
@@ -24,6 +35,12 @@ export const REENCRYPT_FLAGS = {
     help:
       "do not ask the API servers which encryption configuration they use. Data is lost if one of them still uses the old " +
       "one: objects keep the old key, ksvm reports success, and nothing can read them once that key is removed",
+  }),
+  "expect-config": optional(parseDigest, {
+    placeholder: "sha256",
+    help:
+      "digest of the new EncryptionConfiguration, as sha256sum prints it; ksvm waits until every API server uses that one. " +
+      "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
   }),
   output: choice(MIGRATE_FORMATS, {
     short: "o",

@@ -66,7 +66,21 @@ export class Reencryption {
         encryption,
       });
     }
+    this.#noteUnchanged();
     return worstOf([code, ...this.#codes.values()]);
+  }
+
+  /** All API servers may agree on the old configuration, because none of them has read the new one yet. */
+  #noteUnchanged(): void {
+    const { flags, io } = this.#session;
+    const results = [...this.#done.values()].map(({ result }) => result);
+    const isAnyWritten = results.some(({ counts }) => (counts?.migrated ?? 0) > 0);
+    if (results.length > 0 && !isAnyWritten && flags.expectConfig === undefined) {
+      io.stderr.write(
+        "note: no object was rewritten: all of them were encrypted by this configuration before. If you changed it lately, API " +
+          "servers may not have read it yet: run again with --expect-config before you remove the old key\n",
+      );
+    }
   }
 
   async #rounds(names: readonly string[]): Promise<[code: ExitCode, encryption: string | undefined]> {

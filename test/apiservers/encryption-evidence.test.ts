@@ -1,0 +1,118 @@
+import { Readable } from "node:stream";
+import tap from "tap";
+import type { ApiServers } from "../../src/apiservers/api-servers.ts";
+import { serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
+import { type EncryptionContext, EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
+import type { ApiServerEvent } from "../../src/apiservers/events.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const [OLD, NEW] = [serverIdHashOf("old"), serverIdHashOf("new")];
+
+function metricsOf(identity: string, config: string): string {
+  const labels = `apiserver_id_hash="${serverIdHashOf(identity)}",hash="${config}"`;
+  return `process_start_time_seconds 1\napiserver_encryption_config_controller_last_config_info{${labels}} 1\n`;
+}
+
+const KMS = `apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds{key_id_hash="${NEW}",provider_name="vault"} 5\n`;
+
+function forbidden(): never {
+  throw new ApiError("GET /metrics", 403, {});
+}
+
+/** Two API servers whose /metrics are what `b` says at a time; a real one cannot be made to fail at a given moment. */
+function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf("lease-a", NEW) } = {}) {
+  const clock = new FakeClock();
+  const events: ApiServerEvent[] = [];
+  let turn = 0;
+  const clientOf = (server: string, text: (ms: number) => string): ApiClient => {
+    const stream = async (): Promise<Readable> => Readable.from([Buffer.from(text(clock.monotonic()))]);
+    return { transport: { server, stream, close: async () => undefined } } as unknown as ApiClient;
+  };
+  const clients = [clientOf("https://a", a), clientOf("https://b", b)] as const;
+  const open = (): ApiClient => clients[turn++ % 2 === 0 ? 0 : 1];
+  const identities = ["lease-a", "lease-b"];
+  const apiServers: ApiServers =
+    mode === "each" ? { mode, clients, identities } : { mode: "sampled", server: "https://lb", open, identities };
+  const context: EncryptionContext = {
+    clock,
+    emit: (event) => void events.push(event),
+    findApiServers: async () => apiServers,
+    options: { convergenceTimeoutMs: 20_000 },
+    signal: new AbortController().signal,
+  };
+  return { clock, context, events };
+}
+
+await tap.test("EncryptionEvidence has late writes waited for once, as long as nothing changes", async (t) => {
+  let config = NEW;
+  let text = (): string => metricsOf("lease-b", config);
+  const { clock, context } = setting(() => text(), { a: () => metricsOf("lease-a", config) });
+  const evidence = new EncryptionEvidence({ isAssumed: false });
+  const first = await evidence.look(context, "x");
+  clock.advance(30_000);
+  const second = await evidence.look(context, "y");
+  t.equal(second.since.seenAt, first.since.seenAt, "another resource waits for what is left");
+  t.equal(second.since.at, undefined, "no stamp is believed");
+  config = OLD;
+  const third = await evidence.look(context, "z");
+  t.equal(third.since.seenAt, clock.monotonic(), "and again in full after a change");
+  text = () => metricsOf("lease-b", config) + KMS;
+  const fourth = await evidence.look(context, "z");
+  t.equal(
+    fourth.since.seenAt,
+    clock.monotonic() + 180_000,
+    "a KMS v2 plugin may encrypt with its former key for longer",
+  );
+});
+
+await tap.test("EncryptionEvidence counts from its last look where one before showed something else", async (t) => {
+  let isOdd = false;
+  const { clock, context, events } = setting(() => metricsOf("lease-b", isOdd ? OLD : NEW));
+  const evidence = new EncryptionEvidence({ isAssumed: false });
+  await evidence.look(context, "x");
+  isOdd = true;
+  await t.rejects(evidence.look(context, "x"), { code: "NotConverged", message: /https:\/\/b \(lease-b\)/ });
+  t.equal(evidence.found, undefined);
+  isOdd = false;
+  const { since } = await evidence.look(context, "x");
+  t.equal(since.seenAt, clock.monotonic());
+  t.match(events.at(-2), { type: "lagging", server: "https://b (lease-b)" });
+});
+
+await tap.test(
+  "EncryptionEvidence waits for an API server that does not answer or does not tell, and then names it",
+  async (t) => {
+    const { clock, context } = setting((ms) => (ms < 10_000 ? forbidden() : metricsOf("lease-b", NEW)));
+    await new EncryptionEvidence({ isAssumed: false }).look(context, "x");
+    t.ok(clock.monotonic() >= 10_000);
+    const never = setting(forbidden);
+    await t.rejects(new EncryptionEvidence({ isAssumed: false }).look(never.context, "x"), {
+      code: "EncryptionUnknown",
+      message: /https:\/\/b does not show which encryption configuration it uses: its \/metrics cannot be read/,
+    });
+    t.ok(never.clock.monotonic() >= 20_000, "for as long as it may take");
+  },
+);
+
+await tap.test("EncryptionEvidence samples until the API server of each identity Lease has answered", async (t) => {
+  const { context } = setting(() => metricsOf("lease-b", NEW), { mode: "sampled" });
+  t.match(await new EncryptionEvidence({ isAssumed: false }).look(context, "x"), { configHash: NEW });
+  const hidden = setting(() => metricsOf("lease-a", NEW), { mode: "sampled" });
+  await t.rejects(new EncryptionEvidence({ isAssumed: false }).look(hidden.context, "x"), {
+    code: "EncryptionUnknown",
+    message: /identity Lease lease-b/,
+  });
+});
+
+await tap.test(
+  "EncryptionEvidence that is assumed asks nobody, and has late writes waited for all the same",
+  async (t) => {
+    const { clock, context, events } = setting(() => "");
+    clock.advance(5_000);
+    const found = await new EncryptionEvidence({ isAssumed: true }).look(context, "x");
+    t.match(found, { configHash: "assumed", since: { at: undefined, seenAt: 5_000 } });
+    t.same(events, []);
+  },
+);
