@@ -10,6 +10,11 @@ const NEEDS = [
     minor: 36,
     what: "it emulates 1.33 and 1.36",
   },
+  {
+    files: "test/integration/reencrypt*.test.ts",
+    minor: 34,
+    what: "API servers show which encryption configuration they use",
+  },
 ] as const;
 
 /** Why a file of tests cannot run on the control plane that was asked for; `undefined` where it can. */
