@@ -38,6 +38,9 @@ export interface EncryptionLook extends EncryptionFound {
 
 /** In place of the digest of a configuration of which there is no evidence. */
 export const ASSUMED = "assumed";
+/** In place of it where every API server works and none of them shows one. */
+export const NONE_SHOWN = "none shown";
+const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKms: false };
 
 /** The metrics of an API server with thousands of resources may take so long, over a slow network, in milliseconds. */
 const READ_TIMEOUT_MS = 60_000;
@@ -60,6 +63,8 @@ export interface EncryptionEvidenceOptions {
   readonly isAssumed: boolean;
   /** Its digest, as API servers show it. @default any, if all of them use it */
   readonly expectedConfig?: string | undefined;
+  /** Is content where no API server at all shows a configuration, and none is expected. @default false */
+  readonly isOptional?: boolean;
 }
 
 /**
@@ -104,10 +109,14 @@ export class EncryptionEvidence {
       await pace.turn(signal);
       const apiServers = await findApiServers(signal);
       const answers = await answersOf(context, apiServers);
-      const agreement = agreementOf(answers, { identities: apiServers.identities ?? [], configHash: expectedConfig });
+      const agreement = this.#isNone(answers)
+        ? NONE
+        : agreementOf(answers, { identities: apiServers.identities ?? [], configHash: expectedConfig });
       if ("configHash" in agreement) {
         const found = this.#note(agreement, clock, () => {
-          emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
+          if (agreement !== NONE) {
+            emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
+          }
         });
         return { ...found, apiServers };
       }
@@ -117,6 +126,12 @@ export class EncryptionEvidence {
       }
       emit({ type: "lagging", server: agreement.server, reason: agreement.reason });
     }
+  }
+
+  /** Whether it is enough that no API server at all shows a configuration, and none does. */
+  #isNone(answers: readonly Answered[]): boolean {
+    const { expectedConfig, isOptional = false } = this.#options;
+    return isOptional && expectedConfig === undefined && isHopeless(answers);
   }
 
   #note(
@@ -156,7 +171,7 @@ async function sampledAnswers(
     ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0);
   do {
     answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
-  } while (!isEnough() && answers.every(({ shown }) => typeof shown !== "string"));
+  } while (!isEnough() && answers.every(({ isAbsent, shown }) => isAbsent === true || typeof shown !== "string"));
   return answers;
 }
 
@@ -187,12 +202,12 @@ function errorOf({ server, reason, isUntold }: Disagreement, what: string): Ksvm
   return isUntold
     ? new KsvmError(
         "EncryptionUnknown",
-        `Cannot re-encrypt ${what}: ${server} does not show which encryption configuration it uses: ${reason}; ` +
+        `Cannot tell which key ${what} has: ${server} does not show which encryption configuration it uses: ${reason}; ` +
           "see docs/reencryption.md, or pass --assume-config-rolled-out if you are sure that every API server uses the new one",
       )
     : new KsvmError(
         "NotConverged",
-        `Cannot re-encrypt ${what}: the API servers do not encrypt alike: ${server}: ${reason}; have it read the new ` +
+        `Cannot tell which key ${what} has: the API servers do not encrypt alike: ${server}: ${reason}; have it read the new ` +
           "configuration, and run again",
       );
 }

@@ -93,12 +93,18 @@ export class BuiltInEvidence {
   readonly #crdName: string | undefined;
   readonly #restarts: ServerRestarts;
   #atStart: Foundation | undefined;
+  #apiServers: ApiServers | undefined;
 
   constructor(context: RunContext, { crdName, resource, restarts }: BuiltInEvidenceOptions) {
     this.#context = context;
     this.#resource = resource;
     this.#crdName = crdName;
     this.#restarts = restarts;
+  }
+
+  /** The API servers that {@link prove} found. */
+  get apiServers(): ApiServers | undefined {
+    return this.#apiServers;
   }
 
   /**
@@ -120,6 +126,7 @@ export class BuiltInEvidence {
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#atStart = foundation;
+    this.#apiServers = apiServers;
     return foundation;
   }
 

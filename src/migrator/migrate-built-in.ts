@@ -7,6 +7,7 @@ import { Tally } from "./rewrite/counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
+import type { Fence } from "../kube/transport.ts";
 import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -25,6 +26,31 @@ export async function migrateBuiltIn(
   resource: ServedResource,
   crdName?: string,
 ): Promise<MigrationResult> {
+  return withoutFreeze(context, { resource, crdName, work: new BuiltInRun(resource, crdName) });
+}
+
+/** What is done to a resource that is not frozen. */
+export interface UnfrozenWork<T> {
+  readonly resource: ServedResource;
+  /** The CRD of a custom resource. */
+  readonly crdName: string | undefined;
+  readonly work: {
+    /**
+     * One attempt.
+     * @param fence awaited before each write: the Lease must be held
+     */
+    attempt(context: RunContext, fence: Fence): Promise<T>;
+    /** Called where what the attempt rested on did not last. */
+    forget(): void;
+  };
+}
+
+/**
+ * Takes the Lease of the resource and does the work in attempts, waiting in between for what it got stuck on.
+ * @throws as {@link migrateBuiltIn}.
+ */
+export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
+  const { resource } = unfrozen;
   const name = resourceNameOf(resource);
   const access = accessForRewrite(resource, context.options.leaseNamespace);
   await assertAccess(context, name, { wanted: [...access, ...accessForEncryption(context)] });
@@ -32,28 +58,27 @@ export async function migrateBuiltIn(
   return cleanup.after(async () => {
     const lease = await takeLease(context, name);
     deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
-    return runAttempts({ context, lease, resource, crdName });
+    return runAttempts({ ...unfrozen, context, lease });
   });
 }
 
-interface BuiltInRunParts {
+interface UnfrozenParts<T> extends UnfrozenWork<T> {
   readonly context: RunContext;
   readonly lease: RunLease;
-  readonly resource: ServedResource;
-  readonly crdName: string | undefined;
 }
 
-function runAttempts({ context, lease, resource, crdName }: BuiltInRunParts): Promise<MigrationResult> {
+function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenParts<T>): Promise<T> {
   const { client, options } = context;
-  const run = new BuiltInRun(resource, crdName);
   const probed = { resource, otherVersions: [], kind: resource.kind };
   return runUntilDone({
     context,
     name: resourceNameOf(resource),
     // Nothing is frozen. An attempt that gets no further ends all the same, so that its status says what it waits for.
     maxFreezeIdleMs: options.maxFreezeIdleMs,
-    attempt: (attempt) =>
-      run.attempt({ ...attempt, client: client.fencedBy(() => lease.confirm(attempt.signal, attempt.retrier)) }),
+    attempt: (attempt) => {
+      const fence = (): Promise<void> => lease.confirm(attempt.signal, attempt.retrier);
+      return work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence);
+    },
     probe: ({ stuckOn }, signal) =>
       stuckOn?.kind === "lease"
         ? lease.probe(signal)
@@ -63,7 +88,7 @@ function runAttempts({ context, lease, resource, crdName }: BuiltInRunParts): Pr
           }),
     onError: async (error) => {
       if (error instanceof StartAgain) {
-        run.forget();
+        work.forget();
       }
     },
   });

@@ -44,7 +44,7 @@ export class Pacer {
           if (failures.length > 0) {
             return;
           }
-          await this.#slot(signal);
+          await this.slot(signal);
           await work(item);
         } catch (error) {
           failures.push(error);
@@ -104,8 +104,11 @@ export class Pacer {
     }
   }
 
-  /** Slots lie evenly spread; one that was not used is not saved up, so there are no bursts. */
-  async #slot(signal: AbortSignal): Promise<void> {
+  /**
+   * Waits until one more request may be sent by `maxQps`; {@link forEach} does so before each item. Slots lie evenly spread; one
+   * that was not used is not saved up, so there are no bursts.
+   */
+  async slot(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const { clock, maxQps, onWait } = this.#options;
     if (maxQps === Number.POSITIVE_INFINITY) {

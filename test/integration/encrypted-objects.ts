@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { NewObject } from "../../src/kube/client.ts";
 import { MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
+import type { StoredObject } from "../control-plane/stored-value.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 
@@ -26,13 +27,14 @@ export function optionsOf(index: number, keys: readonly string[], { reloads = fa
 export class EncryptedObjects {
   readonly kind: TestKind;
   readonly #cluster: Cluster;
-  readonly #namespace: string;
+  /** Of the Secrets, the ConfigMaps and the custom resources. */
+  readonly namespace: string;
   #before: readonly string[] = [];
 
   private constructor(cluster: Cluster, kind: TestKind) {
     this.#cluster = cluster;
     this.kind = kind;
-    this.#namespace = kind.plural;
+    this.namespace = kind.plural;
   }
 
   /** Creates `count` of each, in a namespace of their own; of a CRD that is clean. */
@@ -49,6 +51,14 @@ export class EncryptedObjects {
     return ["secrets", "configmaps", this.kind.name];
   }
 
+  get #prefixes(): readonly (readonly [name: string, prefix: string])[] {
+    return [
+      ["secrets", `/registry/secrets/${this.namespace}/`],
+      ["configmaps", `/registry/configmaps/${this.namespace}/`],
+      [this.kind.name, `/registry/${GROUP}/${this.kind.plural}/`],
+    ];
+  }
+
   /** How many objects etcd holds with each key, "none" for those that are not encrypted. */
   async keys(): Promise<Record<string, number>> {
     const counts: Record<string, number> = {};
@@ -62,13 +72,8 @@ export class EncryptedObjects {
 
   /** The same, of each resource by its name. */
   async keysOfEach(): Promise<ReadonlyMap<string, Readonly<Record<string, number>>>> {
-    const prefixes = [
-      ["secrets", `/registry/secrets/${this.#namespace}/`],
-      ["configmaps", `/registry/configmaps/${this.#namespace}/`],
-      [this.kind.name, `/registry/${GROUP}/${this.kind.plural}/`],
-    ] as const;
     const found = new Map<string, Record<string, number>>();
-    for (const [name, prefix] of prefixes) {
+    for (const [name, prefix] of this.#prefixes) {
       const counts: Record<string, number> = {};
       for (const { encryptedWith = "none" } of await this.#cluster.controlPlane.stored.objectsUnder(prefix)) {
         counts[encryptedWith] = (counts[encryptedWith] ?? 0) + 1;
@@ -76,6 +81,12 @@ export class EncryptedObjects {
       found.set(name, counts);
     }
     return found;
+  }
+
+  /** All of them as etcd has them. */
+  async stored(): Promise<readonly StoredObject[]> {
+    const all = this.#prefixes.map(([, prefix]) => this.#cluster.controlPlane.stored.objectsUnder(prefix));
+    return (await Promise.all(all)).flat();
   }
 
   /** Whether an API server reads all of them, with what was in them when they were created. */
@@ -86,7 +97,7 @@ export class EncryptedObjects {
 
   /** Whether an update of a custom resource would be admitted. */
   canUpdate(name: string): Promise<boolean> {
-    const ref = { name, namespace: this.#namespace };
+    const ref = { name, namespace: this.namespace };
     const touch = { type: MERGE_PATCH, body: { metadata: { labels: { touched: "yes" } } } };
     return this.#cluster.api.patch(this.kind.resource("v1"), ref, touch, { dryRun: true }).then(
       () => true,
@@ -96,7 +107,7 @@ export class EncryptedObjects {
 
   async #create(count: number): Promise<void> {
     const { api } = this.#cluster;
-    const namespace = this.#namespace;
+    const namespace = this.namespace;
     await this.#cluster.createCrd(this.kind, { storage: "v1" });
     await api.create(
       { group: "", version: "v1", resource: "namespaces" },
@@ -120,7 +131,7 @@ export class EncryptedObjects {
     const texts: string[] = [];
     for (const resource of [SECRETS, CONFIG_MAPS, this.kind.resource("v1")]) {
       const items = await this.#cluster.api.list<{ metadata: { name: string; resourceVersion?: string } }>(resource, {
-        namespace: this.#namespace,
+        namespace: this.namespace,
       });
       texts.push(
         ...items.map((item) => JSON.stringify({ ...item, metadata: { ...item.metadata, resourceVersion: undefined } })),

@@ -21,7 +21,7 @@ interface Review {
 /** How an admission webhook of a test behaves. */
 export interface ObjectWebhookOptions {
   /** What it answers for an object, by its name. */
-  readonly decide: (name: string, isDryRun: boolean) => Verdict;
+  readonly decide: (name: string, isDryRun: boolean) => Verdict | Promise<Verdict>;
   /** @default "Validating" */
   readonly type?: "Validating" | "Mutating";
 }
@@ -37,8 +37,8 @@ export async function objectWebhook(
   { decide, type = "Validating" }: ObjectWebhookOptions,
 ): Promise<ServedWebhook> {
   const { api } = cluster;
-  const served = await serveWebhook(t, ({ request }: Review) => {
-    const { patch, ...verdict } = decide(request.name, request.dryRun === true);
+  const served = await serveWebhook(t, async ({ request }: Review) => {
+    const { patch, ...verdict } = await decide(request.name, request.dryRun === true);
     const patched = patch && { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(patch)).toString("base64") };
     return {
       apiVersion: "admission.k8s.io/v1",

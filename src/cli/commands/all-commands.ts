@@ -12,6 +12,7 @@ import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
+import { VERIFY_COMMAND } from "./verify-command.ts";
 import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 
 /** Every command, in the order of `--help` and docs/cli.md. */
@@ -19,6 +20,7 @@ export const COMMANDS: readonly CliCommand[] = [
   PLAN_COMMAND,
   MIGRATE_COMMAND,
   REENCRYPT_COMMAND,
+  VERIFY_COMMAND,
   INIT_COMMAND,
   STATUS_COMMAND,
   SUSPEND_COMMAND,

@@ -16,6 +16,7 @@ import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import { defineCommand } from "../shared/command.ts";
 import { type Connection, connect } from "../shared/connect.ts";
 import { isControllerRunning } from "./find-controller.ts";
+import { VERIFY_FLAG, Verifications } from "./verifications.ts";
 import { followMigration } from "./follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
@@ -39,6 +40,7 @@ const MIGRATE_FLAGS = {
   "dry-run": toggle({ help: "send every write as a server-side dry run; change nothing" }),
   standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),
   force: toggle({ help: "rewrite the objects of a CRD that is already clean" }),
+  ...VERIFY_FLAG,
   output: choice(MIGRATE_FORMATS, {
     short: "o",
     placeholder: "format",
@@ -78,6 +80,9 @@ export const MIGRATE_COMMAND = defineCommand({
     if (flags.allStale === names.length > 0) {
       throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
     }
+    if (flags.verify && flags.dryRun) {
+      throw new KsvmError("Usage", "Cannot verify a dry run: it writes nothing; leave out --verify or --dry-run");
+    }
     const logger = loggerOf(io, flags);
     const seen = new SeenServers(systemClock);
     const connection = await connect(flags, io.signal);
@@ -87,16 +92,27 @@ export const MIGRATE_COMMAND = defineCommand({
         io.onMayFreeze?.();
       }
       const session = { io, flags, connection, logger, follows, seen };
-      const codes: ExitCode[] = [];
+      const codes = new Map<string, ExitCode>();
       for (const name of flags.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
-        codes.push(io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
+        codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
       }
-      return worstOf(codes);
+      return worstOf([...codes.values(), await verifyDone(session, codes)]);
     } finally {
       await connection.close();
     }
   },
 });
+
+/** What `--verify` comes to. How the API servers encrypt is not looked at: no migration is about that. */
+async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, ExitCode>): Promise<ExitCode> {
+  const { flags, io } = session;
+  const done = [...codes].filter(([, code]) => code === EXIT.done).map(([name]) => name);
+  if (!flags.verify || done.length === 0 || io.signal.aborted) {
+    return EXIT.done;
+  }
+  const settings = runSettingsOf(flags, { crdMode: "rewrite", leaseNamespace: flags.leaseNamespace });
+  return await new Verifications({ ...session, format: flags.output, settings }).run(done);
+}
 
 /** Whether a controller in the cluster migrates. A dry run changes nothing, so it runs from here in any case. */
 async function isFollowing(

@@ -52,17 +52,20 @@ export const REENCRYPT_COMMAND = defineCommand({
   },
 });
 
-interface Chosen {
+/** The resources that a command is about. */
+export interface Chosen {
   readonly names: readonly string[];
   /** What finding them comes to by itself. */
   readonly code: ExitCode;
 }
 
-function namedOnes(given: readonly string[]): Chosen {
+/** What the user names, each once. */
+export function namedOnes(given: readonly string[]): Chosen {
   return { names: [...new Set(given)], code: EXIT.done };
 }
 
-async function everyResource(
+/** Every stored resource. Says which are left out, and why. */
+export async function everyResource(
   { signal, stderr }: CliIo,
   { client }: Connection,
   { maxIdleMs, webhookWaitMs }: { readonly maxIdleMs: number; readonly webhookWaitMs: number },

@@ -9,6 +9,7 @@ import { type FlagsOf, type FlagTable, InvalidValue } from "../flags/flag.ts";
 import { choice, duration, optional, repeated, toggle, value } from "../flags/kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "../flags/migration-flags.ts";
 import { anyText } from "../flags/parsers.ts";
+import { VERIFY_FLAG } from "./verifications.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 
 const DIGEST = /^(?:sha256:)?([0-9a-f]{64})$/;
@@ -42,6 +43,7 @@ export const REENCRYPT_FLAGS = {
       "digest of the new EncryptionConfiguration, as sha256sum prints it; ksvm waits until every API server uses that one. " +
       "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
   }),
+  ...VERIFY_FLAG,
   output: choice(MIGRATE_FORMATS, {
     short: "o",
     placeholder: "format",
@@ -79,7 +81,9 @@ export const REENCRYPT_FLAGS = {
 } satisfies FlagTable;
 
 /** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */
-export function reencryptSettingsOf(flags: FlagsOf<typeof REENCRYPT_FLAGS>): RunSettings {
+export function reencryptSettingsOf(
+  flags: Omit<FlagsOf<typeof REENCRYPT_FLAGS>, "all" | "assumeConfigRolledOut" | "expectConfig" | "verify">,
+): RunSettings {
   const freeze = {
     guard: DEFAULT_GUARD,
     proofTimeoutMs: DEFAULT_PROOF_TIMEOUT_MS,

@@ -18,6 +18,7 @@ import { describeSummary, type ReencryptionSummary, summaryLine } from "../rende
 import { exitCodeOf } from "../render/report-error.ts";
 import { createReporter, type Reporter } from "../render/reporter.ts";
 import type { Connection } from "../shared/connect.ts";
+import { Verifications } from "./verifications.ts";
 
 /** What the runs of one `ksvm reencrypt` share. */
 export interface ReencryptionSession {
@@ -67,7 +68,17 @@ export class Reencryption {
       });
     }
     this.#noteUnchanged();
-    return worstOf([code, ...this.#codes.values()]);
+    return worstOf([code, ...this.#codes.values(), await this.#verify()]);
+  }
+
+  /** @returns what `--verify` comes to */
+  async #verify(): Promise<ExitCode> {
+    const { flags, ...session } = this.#session;
+    if (!flags.verify || this.#done.size === 0 || session.io.signal.aborted) {
+      return EXIT.done;
+    }
+    const verifications = new Verifications({ ...session, format: flags.output, settings: reencryptSettingsOf(flags) });
+    return await verifications.run([...this.#done.keys()]);
   }
 
   /** All API servers may agree on the old configuration, because none of them has read the new one yet. */

@@ -2,6 +2,7 @@ import { objectNameOf } from "../../kube/named-object.ts";
 import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
+import { describeNotCurrent } from "./render-verification.ts";
 
 type Describers = {
   readonly [T in MigrationEvent["type"]]: (event: Extract<MigrationEvent, { type: T }>) => string | undefined;
@@ -28,6 +29,7 @@ const DESCRIBERS: Describers = {
     `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting up to ${seconds(budgetMs)} without a freeze` +
     `${webhook === undefined ? "" : ` for webhook "${webhook}"`}: ${reason}`,
   yielding: ({ reason }) => `waiting: ${reason}`,
+  notCurrent: (found) => describeNotCurrent(found),
   startingAgain: ({ reason }) => `starting again: ${reason}`,
   pruned: ({ storedVersions }) => `pruned storedVersions to [${storedVersions.join(",")}]`,
   unfrozen: () => "lifted the freeze",

@@ -3,9 +3,11 @@ import type { Clock } from "../../clock.ts";
 import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
+import type { Verification } from "../../verify/verification.ts";
 import { describeChanged, describeEvent, describeFailures, describeResult, progressLine } from "./describe-event.ts";
 import type { CliIo } from "./io.ts";
 import { oneLine, printable } from "./printable.ts";
+import { describeNotShown, describeUnnamed, describeVerification } from "./render-verification.ts";
 import { codeOf, errorLine } from "./report-error.ts";
 
 /** Shows one run to a user. */
@@ -14,6 +16,7 @@ export interface Reporter {
   /** Shows a message. */
   note(text: string): void;
   result(result: MigrationResult): void;
+  verification(verification: Verification): void;
   error(error: unknown): void;
 }
 
@@ -64,6 +67,7 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
     },
     note: (message) => write({ type: "note", message }),
     result: (result) => write({ type: "result", ...result }),
+    verification: (verification) => write({ type: "verification", ...verification }),
     error: (error) => {
       write({ type: "error", code: codeOf(error), message: error instanceof Error ? error.message : String(error) });
       io.stderr.write(`${errorLine(error)}\n`);
@@ -105,6 +109,15 @@ function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOut
         ...section("changed by admission webhooks or policies, beyond their encoding", describeChanged(result)),
       ];
       io.stderr.write(listed.map((line) => `${oneLine(line)}\n`).join(""));
+    },
+    verification: (verification) => {
+      output.end();
+      output.line(`${resource}: ${describeVerification(verification)}`);
+      const lines = [
+        ...section("of which nothing is known", describeNotShown(verification)),
+        ...describeUnnamed(verification),
+      ];
+      io.stderr.write(lines.map((line) => `${oneLine(line)}\n`).join(""));
     },
     error: (error) => {
       output.end();

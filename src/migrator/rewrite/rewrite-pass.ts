@@ -12,7 +12,7 @@ import { PageReader } from "./page-reader.ts";
 import type { Pacer } from "../../retry/pacer.ts";
 import { Patience } from "../../retry/patience.ts";
 import type { Retrier } from "../../retry/retrier.ts";
-import { type ObjectOutcome, rewriteObject } from "./rewrite.ts";
+import { type ObjectOutcome, type RewriteContext, rewriteObject } from "./rewrite.ts";
 import type { Advance, RunBudget } from "../../retry/run-budget.ts";
 import { SetAside } from "./set-aside.ts";
 
@@ -43,6 +43,8 @@ export interface RewritePassOptions {
   readonly onPage: (point: ResumePoint, position: ListPosition) => Promise<void>;
   /** Called when an object is done. */
   readonly onObject: () => void;
+  /** What is done about one object. Where it is not the default, that goes for those beyond the watermark, too. @default {@link rewriteObject} */
+  readonly rewrite?: (context: RewriteContext, object: ListedObject) => Promise<ObjectOutcome>;
 }
 
 /**
@@ -135,7 +137,7 @@ export class RewritePass {
     const due: ListedObject[] = [];
     for (const item of items) {
       this.#setAside.remove(item);
-      if (!isNewer(item.resourceVersion, watermark)) {
+      if (this.#options.rewrite !== undefined || !isNewer(item.resourceVersion, watermark)) {
         due.push(item);
       } else if (!this.#position.wasListed(item)) {
         tally.add(item, { kind: "newer" });
@@ -164,9 +166,9 @@ export class RewritePass {
   }
 
   #rewrite(object: ListedObject, watermark: string): Promise<ObjectOutcome> {
-    const { client } = this.#options;
+    const { client, rewrite = rewriteObject } = this.#options;
     const context = { ...this.#options, transport: client.transport, patience: this.#patience, watermark };
-    return rewriteObject(context, object);
+    return rewrite(context, object);
   }
 
   #count(object: ListedObject, outcome: ObjectOutcome, watermark: string): void {

@@ -39,6 +39,8 @@ export interface RewriteContext {
   readonly resource: Resource;
   readonly kind: string;
   readonly watermark: string;
+  /** How a write is sent. @default as {@link noOpWrite} */
+  readonly write?: typeof noOpWrite;
   /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */
   readonly dryRun: boolean;
   readonly signal: AbortSignal;
@@ -124,9 +126,9 @@ class Rewrite {
   }
 
   #patch(): Promise<ListedObject> {
-    const { resource, kind, pacer, transport, signal, dryRun } = this.#context;
+    const { resource, kind, pacer, transport, signal, dryRun, write = noOpWrite } = this.#context;
     const options = { patchType: this.#patchType, dryRun, signal };
-    return pacer.observe(() => noOpWrite(transport, { ...resource, kind }, this.#object, options));
+    return pacer.observe(() => write(transport, { ...resource, kind }, this.#object, options));
   }
 
   async #afterFailure(error: unknown): Promise<ObjectOutcome | undefined> {
