@@ -10,6 +10,8 @@ import { MIGRATIONS } from "../../src/kube/resources.ts";
 import { rolesForRuns } from "../../src/migrator/run-roles.ts";
 import { discoverMigratable } from "../../src/resources/discover.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
+import { encryptionConfig, IDENTITY } from "../control-plane/encryption.ts";
+import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -19,7 +21,10 @@ import { freePort, spawnController, untilReady } from "./replica.ts";
 
 const CONFIG_MAPS = { group: "", version: "v1", resource: "configmaps" };
 
-const cluster = await Cluster.start(t, { apiservers: 2 });
+const cluster = await Cluster.start(t, {
+  apiservers: 2,
+  encryptionConfig: encryptionConfig(["key0", IDENTITY], ["configmaps"]),
+});
 const { api } = cluster;
 
 /** A ServiceAccount with what `ksvm rbac` prints for these resources, and nothing else. @returns its kubeconfig */
@@ -78,6 +83,21 @@ await t.test(
     t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "nothing was refused");
     const refused = await cluster.migrate(["secrets", "--kubeconfig", kubeconfig]);
     t.match(refused, { code: 1, stderr: /may not list secrets, patch secrets/ });
+  },
+);
+
+await t.test(
+  "ksvm reencrypt works under exactly the roles that ksvm rbac prints for the resources",
+  { skip: unlessAtLeast(34, "API servers show which encryption configuration they use") },
+  async (t) => {
+    const kind = new TestKind("secret");
+    await cluster.createCrd(kind, { storage: "v1" });
+    await cluster.createObjects(kind.resource("v1"), kind.objects(10, "v1"));
+    const names = ["configmaps", kind.name];
+    const kubeconfig = await accountFor("reencrypt", names);
+    const run = await cluster.ksvm(["reencrypt", "--settle", "1s", ...names, "--kubeconfig", kubeconfig]);
+    t.equal(run.code, 0, run.stdout + run.stderr);
+    t.notMatch(run.stdout + run.stderr, /forbidden|may not list|sampled|warning/i, "nothing was refused");
   },
 );
 
