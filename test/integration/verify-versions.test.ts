@@ -51,6 +51,27 @@ await t.test("verify says where no API server shows how it encrypts, and verifie
   t.notMatch(run.stdout, /encrypts with configuration/);
 });
 
+await t.test("verify begins again where an API server restarts before its end", async (t) => {
+  const kind = await createCurrent("restarted", 3);
+  let [isArmed, restart] = [false, Promise.resolve()];
+  await objectWebhook(t, cluster, kind, {
+    decide: (_name, isDryRun) => {
+      if (isArmed && !isDryRun) {
+        isArmed = false;
+        restart = controlPlane.restartApiserver(1, { hostname: "beta" });
+      }
+      return { allowed: true };
+    },
+  });
+  isArmed = true;
+  const run = await verify([kind.name, ...EACH]);
+  await restart;
+  t.equal(isArmed, false, "it restarted after the first write had begun");
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  t.match(run.stdout, "starting again: ");
+  t.match(run.stdout, /3 objects current on 2 of 2 API servers .*, 0 changed/);
+});
+
 await t.test("verify says on how many API servers it was shown, where they cannot be reached one by one", async (t) => {
   const kind = await createCurrent("shared", 3);
   const balancer = await balance(t, controlPlane, [first, second]);

@@ -161,6 +161,21 @@ await t.test(
   },
 );
 
+await t.test("reencrypt --verify writes through each API server, and so finds one that uses the old key", async (t) => {
+  await restartWith(cluster, ["key0", "key1"], { indexes: [1] });
+  const { name } = objects.kind;
+  const each = ["--settle", "1s", "--apiserver-endpoints", `${first},${second}`];
+  const blind = await cluster.ksvm(["reencrypt", ...each, "--assume-config-rolled-out", name]);
+  t.equal(blind.code, 0, "negative control: without the evidence it reports success");
+  const run = await cluster.ksvm(["reencrypt", ...each, "--assume-config-rolled-out", "--verify", name]);
+  t.equal(run.code, 3, run.stdout + run.stderr);
+  t.equal(run.stdout.match(new RegExp(`was not current: a write through ${second}`, "g"))?.length, OBJECTS);
+  t.match(run.stdout, /0 objects current on 2 of 2 API servers .*, 8 changed, .*assumed to be the same/);
+  await restartWith(cluster, ["key1", "key0"], { indexes: [1] });
+  t.equal((await verify([name])).code, 3, "it left them with the old key, which is why they are named");
+  t.same((await objects.keysOfEach()).get(name), { [storedWith("key1")]: OBJECTS });
+});
+
 await t.test("verify needs either names or --all: wrong usage", async (t) => {
   t.equal((await cluster.ksvm(["verify"])).code, 2);
   t.equal((await cluster.ksvm(["verify", "--all", "secrets"])).code, 2);
