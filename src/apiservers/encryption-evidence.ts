@@ -27,7 +27,10 @@ export interface EncryptionFound {
   readonly configHash: string;
   /** As in {@link Agreement}. */
   readonly fingerprint: string;
-  /** Since when this process has seen nothing else: a write encrypted otherwise may have been under way then. */
+  /**
+   * A write encrypted otherwise may have been under way then. The last look; where a wait for late writes came to its end and
+   * nothing else was seen since, the look that this wait counted from.
+   */
   readonly since: SeenChange;
 }
 
@@ -74,6 +77,7 @@ export interface EncryptionEvidenceOptions {
 export class EncryptionEvidence {
   readonly #options: EncryptionEvidenceOptions;
   #agreed: EncryptionFound | undefined;
+  #isSettled = false;
 
   constructor(options: EncryptionEvidenceOptions) {
     this.#options = options;
@@ -87,6 +91,14 @@ export class EncryptionEvidence {
   /** What the last look found; `undefined` before the first one, and after one that failed. */
   get found(): EncryptionFound | undefined {
     return this.#agreed;
+  }
+
+  /**
+   * Notes that late writes were waited for, from a look at this `fingerprint` on: the next run does without that wait. A wait
+   * that was ended before tells nothing: an API server may have stood still in it, with a write under way.
+   */
+  settled(fingerprint: string): void {
+    this.#isSettled ||= this.#agreed?.fingerprint === fingerprint;
   }
 
   /**
@@ -139,8 +151,12 @@ export class EncryptionEvidence {
     clock: Clock,
     onNew: () => void = () => undefined,
   ): EncryptionFound {
-    if (this.#agreed?.fingerprint !== fingerprint) {
+    const isNew = this.#agreed?.fingerprint !== fingerprint;
+    this.#isSettled &&= !isNew;
+    if (isNew) {
       onNew();
+    }
+    if (this.#agreed === undefined || !this.#isSettled) {
       const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
       this.#agreed = { configHash, fingerprint, since: { at: undefined, seenAt } };
     }

@@ -125,6 +125,9 @@ export class BuiltInEvidence {
       ...(encryption === undefined ? {} : { earlier: encryption.since }),
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
+    if (encryption !== undefined) {
+      this.#context.encryption?.settled(encryption.fingerprint);
+    }
     this.#atStart = foundation;
     this.#apiServers = apiServers;
     return foundation;

@@ -51,9 +51,10 @@ await tap.test("EncryptionEvidence has late writes waited for once, as long as n
   const { clock, context } = setting(() => text(), { a: () => metricsOf("lease-a", config) });
   const evidence = new EncryptionEvidence({ isAssumed: false });
   const first = await evidence.look(context, "x");
+  evidence.settled(first.fingerprint);
   clock.advance(30_000);
   const second = await evidence.look(context, "y");
-  t.equal(second.since.seenAt, first.since.seenAt, "another resource waits for what is left");
+  t.equal(second.since.seenAt, first.since.seenAt, "another resource does not wait again");
   t.equal(second.since.at, undefined, "no stamp is believed");
   config = OLD;
   const third = await evidence.look(context, "z");
@@ -65,6 +66,33 @@ await tap.test("EncryptionEvidence has late writes waited for once, as long as n
     clock.monotonic() + 180_000,
     "a KMS v2 plugin may encrypt with its former key for longer",
   );
+});
+
+await tap.test("EncryptionEvidence has late writes waited for in full until one wait came to its end", async (t) => {
+  let config = NEW;
+  const { clock, context } = setting(() => metricsOf("lease-b", config), { a: () => metricsOf("lease-a", config) });
+  const evidence = new EncryptionEvidence({ isAssumed: false });
+  const first = await evidence.look(context, "x");
+  clock.advance(30_000);
+  const second = await evidence.look(context, "y");
+  t.equal(second.since.seenAt, clock.monotonic(), "the wait of the first one was ended early");
+  config = OLD;
+  const third = await evidence.look(context, "y");
+  clock.advance(1_000);
+  evidence.settled(first.fingerprint);
+  t.equal(
+    (await evidence.look(context, "z")).since.seenAt,
+    clock.monotonic(),
+    "a wait for something else counts for nothing",
+  );
+  evidence.settled(third.fingerprint);
+  const settledAt = clock.monotonic();
+  clock.advance(1_000);
+  t.equal((await evidence.look(context, "z")).since.seenAt, settledAt);
+  config = NEW;
+  await evidence.look(context, "z");
+  clock.advance(1_000);
+  t.equal((await evidence.look(context, "z")).since.seenAt, clock.monotonic(), "and nothing is kept over a change");
 });
 
 await tap.test("EncryptionEvidence counts from its last look where one before showed something else", async (t) => {

@@ -107,7 +107,9 @@ function setting(
     client: clients[0],
     clock,
     emit: (event: MigrationEvent) => events.push(event),
-    ...(encryption && { encryption: { look: async () => ({ ...encryption(apiServers), apiServers }) } }),
+    ...(encryption && {
+      encryption: { look: async () => ({ ...encryption(apiServers), apiServers }), settled: () => undefined },
+    }),
     findApiServers: async () => apiServers,
     options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
     retrier: new Retrier({ clock, random: () => 0.5 }),
