@@ -34,6 +34,7 @@ const RIGHT_MS = 60_000;
 export class TrustCheck implements Check {
   readonly name = "trust";
   readonly #world: World;
+  readonly #isOurs: () => boolean;
   /** Since when API servers and replicas have been awake, and follow within their times, by their names. */
   readonly #awakeSince = new Map<string, number>();
   /** Until when what others did, or the beginning, explains that there is no trust. */
@@ -45,18 +46,22 @@ export class TrustCheck implements Check {
   /** Whether all certificates were made by a clock that was wrong, as where there are none. Only the next rotation changes that. */
   #isMadeByWrongClock = false;
 
-  private constructor(world: World) {
+  private constructor(world: World, isOurs: () => boolean) {
     this.#world = world;
+    this.#isOurs = isOurs;
     const { etcd } = world.cluster;
     etcd.onRevision((entry) => this.#written(entry));
     etcd.onRestore(() => this.#excuse());
     this.#lookAgain();
   }
 
-  /** @returns one for a world that has the webhook. */
-  static of(world: World): Check {
+  /**
+   * @param isOurs whether ksvm writes the revision that etcd tells of
+   * @returns one for a world that has the webhook.
+   */
+  static of(world: World, isOurs: () => boolean = isByKsvm): Check {
     const isInstalled = world.plan.programs.some(isServing);
-    return isInstalled ? new TrustCheck(world) : { name: "trust" };
+    return isInstalled ? new TrustCheck(world, isOurs) : { name: "trust" };
   }
 
   async finish(): Promise<void> {
@@ -79,9 +84,9 @@ export class TrustCheck implements Check {
     if (key !== SECRET && key !== CONFIGURATION) return;
     // Where the Secret is missing, new certificates take the place of those that are served, without an overlap.
     const isNew = before === undefined || before.isDeleted;
-    if (!isByKsvm() || isNew) this.#excuse();
+    if (!this.#isOurs() || isNew || this.#wasOfWrongClock(before)) this.#excuse();
     if (isNew && key === SECRET) this.#isMadeByWrongClock = this.#isClockWrong();
-    if (!isByKsvm()) return;
+    if (!this.#isOurs()) return;
     const { now } = this.#world.schedule;
     const times = [...(this.#writes.get(key) ?? []), now].filter((at) => at > now - 60_000);
     this.#writes.set(key, times);
@@ -135,6 +140,17 @@ export class TrustCheck implements Check {
     return isOver
       ? this.#world.plan.lifetimes !== undefined
       : this.#isMadeByWrongClock && now < validFromDate.getTime();
+  }
+
+  /**
+   * Whether a Secret held what no API server trusted, as wrong clocks may have it: what replaces it needs no overlap, and API servers
+   * follow a moment later.
+   */
+  #wasOfWrongClock({ key, object }: EtcdEntry): boolean {
+    if (key !== SECRET) return false;
+    const served = (object as { data?: Readonly<Record<string, string>> }).data?.[KEYS.certificate] ?? "";
+    const [certificate] = certificatesOf(served);
+    return this.#isOfWrongClock(certificate?.toString(), timeOf(this.#world.schedule));
   }
 
   #look(): void {
