@@ -9,7 +9,7 @@ import type { ListPosition } from "../../../src/migrator/rewrite/list-position.t
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
 import type { Advance } from "../../../src/retry/run-budget.ts";
-import { RewritePass } from "../../../src/migrator/rewrite/rewrite-pass.ts";
+import { RewritePass, type RewritePassOptions } from "../../../src/migrator/rewrite/rewrite-pass.ts";
 import { MAX_SET_ASIDE } from "../../../src/migrator/rewrite/set-aside.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { type SeenRequest, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
@@ -51,6 +51,8 @@ async function pass(
     readonly left?: Left | undefined;
     /** Called when a page is done. */
     readonly onPage?: (left: Left) => void;
+    /** @default as of the pass */
+    readonly rewrite?: RewritePassOptions["rewrite"];
   },
 ): Promise<Pass> {
   const { count, pageSize, accepts } = options;
@@ -95,6 +97,7 @@ async function pass(
       onPage?.({ point, position, tally: new Tally(tally) });
     },
     onObject: () => options.onObject?.({ ...tally.counts }),
+    ...(options.rewrite === undefined ? {} : { rewrite: options.rewrite }),
   });
   await rewriting.run();
   return { tally, points, clock, tries, advances };
@@ -325,6 +328,20 @@ for (const [what, rejectedAt] of [
     );
   });
 }
+
+await tap.test("RewritePass hands objects beyond the watermark to work of another kind, too", async (t) => {
+  const written = new Set(["w1", "w2"]);
+  const { tally: rewritten } = await pass(t, { count: 3, pageSize: 2, accepts: () => true, written: new Set(written) });
+  t.match(rewritten.counts, { migrated: 1, newer: 2 });
+  const handed: string[] = [];
+  const rewrite: RewritePassOptions["rewrite"] = async (_context, { name }) => {
+    handed.push(name);
+    return { kind: "current" };
+  };
+  const { tally } = await pass(t, { count: 3, pageSize: 2, accepts: () => true, written, rewrite });
+  t.same(handed.toSorted(), ["w0", "w1", "w2"]);
+  t.match(tally.counts, { current: 3, newer: 0 });
+});
 
 await tap.test("RewritePass counts from zero where what an earlier attempt left is void", async (t) => {
   const kept: Left[] = [];
