@@ -1,9 +1,12 @@
 import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { Clock } from "../clock.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import type { WarningEvent } from "../retry/events.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { type ApiServers, serversOf } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
+import { identityLeases } from "./control-plane-objects.ts";
 import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
 import { EncryptionMetrics } from "./encryption-metrics.ts";
 import type { ApiServerEvent } from "./events.ts";
@@ -11,12 +14,11 @@ import { readMetrics } from "./metric-lines.ts";
 import type { SeenChange } from "./settle.ts";
 
 /** What looking at the encryption of API servers takes of a run. */
-export interface EncryptionContext {
+export interface EncryptionContext extends CallContext {
   readonly clock: Clock;
   /** Finds every API server that may live; throws MissingApiServer where one of them cannot be asked. */
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
-  readonly signal: AbortSignal;
-  readonly emit: (event: ApiServerEvent) => void;
+  readonly emit: (event: ApiServerEvent | WarningEvent) => void;
   /** Milliseconds that API servers may take to use one configuration. */
   readonly options: { readonly convergenceTimeoutMs: number };
 }
@@ -125,12 +127,10 @@ export class EncryptionEvidence {
         ? NONE
         : agreementOf(answers, { identities: apiServers.identities ?? [], configHash: expectedConfig });
       if ("configHash" in agreement) {
-        const found = this.#note(agreement, clock, () => {
-          if (agreement !== NONE) {
-            emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
-          }
-        });
-        return { ...found, apiServers };
+        if (this.#agreed?.fingerprint !== agreement.fingerprint) {
+          await tell(context, agreement, { apiServers, answers });
+        }
+        return { ...this.#note(agreement, clock), apiServers };
       }
       this.#agreed = undefined;
       if (isHopeless(answers) || clock.monotonic() >= deadline) {
@@ -146,16 +146,8 @@ export class EncryptionEvidence {
     return isOptional && expectedConfig === undefined && isHopeless(answers);
   }
 
-  #note(
-    { configHash, fingerprint, hasKms }: Agreement,
-    clock: Clock,
-    onNew: () => void = () => undefined,
-  ): EncryptionFound {
-    const isNew = this.#agreed?.fingerprint !== fingerprint;
-    this.#isSettled &&= !isNew;
-    if (isNew) {
-      onNew();
-    }
+  #note({ configHash, fingerprint, hasKms }: Agreement, clock: Clock): EncryptionFound {
+    this.#isSettled &&= this.#agreed?.fingerprint === fingerprint;
     if (this.#agreed === undefined || !this.#isSettled) {
       const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
       this.#agreed = { configHash, fingerprint, since: { at: undefined, seenAt } };
@@ -167,6 +159,36 @@ export class EncryptionEvidence {
 /** Where no API server tells, none of them is just being restarted to tell. */
 function isHopeless(answers: readonly Answered[]): boolean {
   return answers.length > 0 && answers.every(({ isAbsent }) => isAbsent === true);
+}
+
+async function tell(
+  context: EncryptionContext,
+  agreement: Agreement,
+  { answers, apiServers }: { readonly apiServers: ApiServers; readonly answers: readonly Answered[] },
+): Promise<void> {
+  if (agreement !== NONE) {
+    const { configHash: configuration } = agreement;
+    context.emit({ type: "encryptingAlike", configuration, apiServers: serversOf(apiServers) });
+    await warnOfUnnamed(context, apiServers, answers);
+  }
+}
+
+/** A user may have left one out, or named an address that leads to several. Its Lease may also be that of one that is gone. */
+async function warnOfUnnamed(
+  { client, clock, emit, retrier, signal }: EncryptionContext,
+  { ignored = [], mode, identities }: ApiServers,
+  answers: readonly Answered[],
+): Promise<void> {
+  if (mode !== "each" || identities !== undefined) {
+    return;
+  }
+  const leases = (await retrier.run(() => identityLeases(client, clock, signal), signal)) ?? [];
+  const live = leases.filter(({ isOver, name }) => !isOver && !ignored.includes(name)).map(({ name }) => name);
+  const unheard = unheardOf(live, answers);
+  if (unheard.length > 0) {
+    const text = `no API server of --apiserver-endpoints is that of the identity Lease ${unheard.join(", ")}`;
+    emit({ type: "warning", message: `${text}: if that one lives, it may write with another key` });
+  }
 }
 
 async function answersOf(context: EncryptionContext, apiServers: ApiServers): Promise<readonly Answered[]> {

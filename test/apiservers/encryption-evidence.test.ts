@@ -3,6 +3,8 @@ import tap from "tap";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
 import { type EncryptionContext, EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
+import type { WarningEvent } from "../../src/retry/events.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
 import type { ApiServerEvent } from "../../src/apiservers/events.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
@@ -24,7 +26,7 @@ function forbidden(): never {
 /** Two API servers whose /metrics are what `b` says at a time; a real one cannot be made to fail at a given moment. */
 function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf("lease-a", NEW) } = {}) {
   const clock = new FakeClock();
-  const events: ApiServerEvent[] = [];
+  const events: (ApiServerEvent | WarningEvent)[] = [];
   let turn = 0;
   const clientOf = (server: string, text: (ms: number) => string): ApiClient => {
     const stream = async (): Promise<Readable> => Readable.from([Buffer.from(text(clock.monotonic()))]);
@@ -32,10 +34,16 @@ function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf
   };
   const clients = [clientOf("https://a", a), clientOf("https://b", b)] as const;
   const open = (): ApiClient => clients[turn++ % 2 === 0 ? 0 : 1];
-  const identities = ["lease-a", "lease-b"];
+  const leases = ["lease-a", "lease-b"];
+  const spec = { renewTime: "2026-01-01T00:00:00Z" };
+  const listed = { kind: "LeaseList", items: leases.map((name) => ({ metadata: { name }, spec })) };
+  const client = { transport: { request: async () => ({ status: 200, body: listed }) } } as unknown as ApiClient;
+  const identities = mode === "named" ? {} : { identities: leases };
   const apiServers: ApiServers =
-    mode === "each" ? { mode, clients, identities } : { mode: "sampled", server: "https://lb", open, identities };
+    mode === "sampled" ? { mode, server: "https://lb", open, ...identities } : { mode: "each", clients, ...identities };
   const context: EncryptionContext = {
+    client,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
     clock,
     emit: (event) => void events.push(event),
     findApiServers: async () => apiServers,
@@ -142,5 +150,20 @@ await tap.test(
     const found = await new EncryptionEvidence({ isAssumed: true }).look(context, "x");
     t.match(found, { configHash: "assumed", since: { at: undefined, seenAt: 5_000 } });
     t.same(events, []);
+  },
+);
+
+await tap.test(
+  "EncryptionEvidence warns of an identity Lease that none of the API servers which a user names has",
+  async (t) => {
+    const { context, events } = setting(() => metricsOf("lease-a", NEW), { mode: "named" });
+    await new EncryptionEvidence({ isAssumed: false }).look(context, "x");
+    t.match(events.at(-1), { type: "warning", message: /is that of the identity Lease lease-b: if that one lives/ });
+    const all = setting(() => metricsOf("lease-b", NEW), { mode: "named" });
+    await new EncryptionEvidence({ isAssumed: false }).look(all.context, "x");
+    t.same(
+      all.events.map(({ type }) => type),
+      ["encryptingAlike"],
+    );
   },
 );
