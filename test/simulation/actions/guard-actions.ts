@@ -12,6 +12,10 @@ const POLICIES = `${ROOT}/validatingadmissionpolicies`;
 const BINDINGS = `${ROOT}/validatingadmissionpolicybindings`;
 const CONFIGURATION = `${ROOT}/validatingwebhookconfigurations/${WEBHOOK_NAME}`;
 
+const POLICY_PREFIX = "/registry/validatingadmissionpolicies/";
+/** A label of what a user creates under the name of something of ksvm. */
+const CREATED_BY = "sim.example.com/created-by";
+
 const DAMAGES = ["deletePolicy", "deleteBinding", "openPolicy", "auditOnly"] as const;
 
 /** A user deletes or edits the policy that guards a CRD, or its binding. */
@@ -55,11 +59,17 @@ export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }
     };
     const spec = { matchConstraints: { resourceRules: [rule] }, validations: [{ expression: "true" }] };
     const kinds = { apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingAdmissionPolicy" };
-    const answer = await world.user.send("POST", POLICIES, { ...kinds, metadata: { name }, spec });
-    if (answer?.status !== 201) return;
+    const metadata = { name, labels: { [CREATED_BY]: "user" } };
+    const answer = await world.user.send("POST", POLICIES, { ...kinds, metadata, spec });
+    // Without an answer, or with a 504, it may have been written, or is written later: the user has to remove it just the same.
+    const isUnsure = answer === undefined || answer.status >= 500;
+    if (answer?.status !== 201 && !isUnsure) return;
     await world.schedule.wait(ms);
     const remove = () => world.user.send("DELETE", `${POLICIES}/${name}`);
-    await world.user.until(remove, () => world.schedule.wait(1_000));
+    const isTheirs = () =>
+      world.cluster.etcd.get(`${POLICY_PREFIX}${name}`)?.object.metadata.labels?.[CREATED_BY] === "user";
+    const removeTheirs = async () => (isTheirs() ? remove() : undefined);
+    await world.user.until(isUnsure ? removeTheirs : remove, () => world.schedule.wait(1_000));
   },
 });
 
