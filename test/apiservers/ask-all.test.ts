@@ -129,6 +129,16 @@ await tap.test("askAll() starts the count of samples again when one disagrees", 
   t.equal(opened(), SAMPLES + SAMPLES);
 });
 
+await tap.test("askAll() samples at half the pace where the count starts again and again", async (t) => {
+  const count = [undefined, undefined, undefined, undefined, LAG];
+  const clock = new FakeClock();
+  const { apiServers } = sampled();
+  await askAll(apiServers, checks(...Array.from({ length: 25 }, () => count).flat()), optionsFor(clock));
+  const pauses = clock.sleeps.filter((ms) => ms > 0);
+  t.same(pauses.slice(0, 20), Array(20).fill(250), "a hundred samples long nothing is slower");
+  t.same(pauses.slice(20), Array(5).fill(500));
+});
+
 await tap.test("checkFailureOf() tells silence from a refusal, and throws what no request raised", (t) => {
   t.match(checkFailureOf(new TransportError("GET /x", "https://a", new Error("reset")), signal), { silent: true });
   t.match(checkFailureOf(new ApiError("GET /x", 503, {}), signal), { silent: false, reason: /503/ });

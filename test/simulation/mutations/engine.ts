@@ -185,8 +185,8 @@ export const ENGINE: readonly Mutation[] = [
       },
       {
         file: "apiservers/ask-all.ts",
-        from: "return Math.max(POLL_MS, Math.min(askedPauseMs(cause), leftMs));",
-        to: "void leftMs; void askedPauseMs; void cause; return POLL_MS;",
+        from: "return Math.max(pollMs, Math.min(askedPauseMs(cause), leftMs));",
+        to: "void leftMs; void askedPauseMs; void cause; return pollMs;",
       },
     ],
     survives:
