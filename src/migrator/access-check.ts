@@ -7,6 +7,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { isForbidden } from "../kube/failure.ts";
 import type { CallContext } from "../retry/call-context.ts";
+import { SEE_API_SERVICES } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** To choose a guard by whether the webhook is installed. */
@@ -19,6 +20,7 @@ export function accessForFreeze({ crdName, guard }: GuardedCrd): readonly Access
     { verb: "patch", resource: CRDS, name: crdName },
     { verb: "patch", resource: CRDS, subresource: "status", name: crdName },
     ...["list", "watch"].map((verb) => ({ verb, resource: CRDS, name: crdName })),
+    SEE_API_SERVICES,
   ];
   return guard.kind === "policy" ? [...crd, ...accessForPolicy(guard)] : crd;
 }

@@ -14,6 +14,7 @@ import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
+import { ownApiOf } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { settle } from "../apiservers/settle-wait.ts";
@@ -47,6 +48,8 @@ export interface Foundation {
   readonly restarts: number;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
+  /** The APIServices of that CRD, by {@link ownApiOf}; empty for a built-in one. */
+  readonly ownApi: string;
   /** How the API servers encrypt, where that is looked at, as the `fingerprint` of {@link EncryptionEvidence}; else empty. */
   readonly encryption: string;
 }
@@ -61,6 +64,7 @@ export function changeBetween(before: Foundation, after: Foundation): string | u
     ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
     ["storageVersion", "an API server reported another encoding in the StorageVersion"],
     ["crd", "the CRD changed"],
+    ["ownApi", "an APIService of its group changed"],
   ];
   return changes.find(([field]) => before[field] !== after[field])?.[1];
 }
@@ -157,7 +161,7 @@ export class BuiltInEvidence {
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
     // After the hash: what the same processes show at the end, they have shown all the time.
     const restarts = await this.#restarts.look(this.#context, apiServers);
-    const shown = { hash, storageVersion, crd, encryption: encryption?.fingerprint ?? "" };
+    const shown = { hash, storageVersion, ...crd, encryption: encryption?.fingerprint ?? "" };
     const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, ...shown };
     return { ...asked, apiServers, encryption, foundation };
   }
@@ -269,14 +273,16 @@ export class BuiltInEvidence {
     return found && storageVersionFactsOf(found);
   }
 
-  async #crdState(): Promise<string> {
+  async #crdState(): Promise<Pick<Foundation, "crd" | "ownApi">> {
     const { client, retrier, signal } = this.#context;
     const name = this.#crdName;
     if (name === undefined) {
-      return "";
+      return { crd: "", ownApi: "" };
     }
     const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
-    return crd === undefined ? "" : specKeyOf(crd.metadata);
+    return crd === undefined
+      ? { crd: "", ownApi: "" }
+      : { crd: specKeyOf(crd.metadata), ownApi: await ownApiOf(this.#context, crd) };
   }
 }
 

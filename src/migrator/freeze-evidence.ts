@@ -7,6 +7,7 @@ import type { GuardedCrd } from "../freeze/guard.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
+import { ownApiOf } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import { wallOffsetOf } from "../clock.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
@@ -23,6 +24,7 @@ export class FreezeEvidence {
   readonly #restarts: ServerRestarts | undefined;
   readonly #onDifference: () => Promise<void>;
   #atStart = "";
+  #ownApi = "";
   #wallOffset: number | undefined;
 
   /**
@@ -82,11 +84,12 @@ export class FreezeEvidence {
 
   /**
    * Waits until every API server shows the storage version of `crd`, and until late writes of an old one have landed.
-   * @throws {KsvmError} NotConverged, naming the API server that lags.
+   * @throws {KsvmError} NotConverged, naming the API server that lags; VersionNotServed where an aggregated one serves the CRD's group.
    */
   async settle(apiServers: ApiServers, silent: boolean, crd: CustomResourceDefinition): Promise<void> {
     const { budget, client, emit, options } = this.#context;
     this.#atStart = await this.#fingerprint(apiServers);
+    this.#ownApi = await ownApiOf(this.#context, crd);
     const result = await this.#converge(apiServers, crd, options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await settle(this.#context, {
@@ -105,21 +108,29 @@ export class FreezeEvidence {
    * under way on it when the storage version changed, and settle() saw it answer all the time until such a write must have
    * ended.
    *
-   * @throws {StartAgain} where an API server fell behind or joined in between: it may have written an old version.
+   * @throws {StartAgain} where an API server fell behind or joined in between: it may have written an old version; and where an APIService changed, so
+   *   that a list may have shown objects of another API server.
    */
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
     const { apiServers } = await this.prove();
-    const { lagged, failed } = await this.#converge(apiServers, await readCrd(), 0);
+    const crd = await readCrd();
+    const { lagged, failed } = await this.#converge(apiServers, crd, 0);
+    if ((await ownApiOf(this.#context, crd)) !== this.#ownApi) {
+      throw this.#startAgain("an APIService of its group changed");
+    }
     const fingerprint = await this.#fingerprint(apiServers);
     // Requests that failed alone say nothing about the storage version.
     const isBehind = lagged && failed === undefined;
     if (isBehind || fingerprint !== this.#atStart) {
       const isSameSet = this.#atStart.startsWith(fingerprintOf(apiServers));
       const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
-      const what = isBehind ? "an API server fell behind" : changed;
-      const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
-      throw new StartAgain("NotConverged", text);
+      throw this.#startAgain(isBehind ? "an API server fell behind" : changed);
     }
+  }
+
+  #startAgain(what: string): StartAgain {
+    const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
+    return new StartAgain("NotConverged", text);
   }
 
   async #fingerprint(apiServers: ApiServers): Promise<string> {

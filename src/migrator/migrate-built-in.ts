@@ -6,6 +6,7 @@ import { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
+import { SEE_API_SERVICES } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import type { Fence } from "../kube/transport.ts";
 import { deferRelease, type RunLease } from "../lease/run-lease.ts";
@@ -50,10 +51,12 @@ export interface UnfrozenWork<T> {
  * @throws as {@link migrateBuiltIn}.
  */
 export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
-  const { resource } = unfrozen;
+  const { crdName, resource } = unfrozen;
   const name = resourceNameOf(resource);
   const access = accessForRewrite(resource, context.options.leaseNamespace);
-  await assertAccess(context, name, { wanted: [...access, ...accessForEncryption(context)] });
+  await assertAccess(context, name, {
+    wanted: [...access, ...(crdName === undefined ? [] : [SEE_API_SERVICES]), ...accessForEncryption(context)],
+  });
   const cleanup = new Cleanup(context);
   return cleanup.after(async () => {
     const lease = await takeLease(context, name);

@@ -1,3 +1,4 @@
+import { type ApiService, isAggregated } from "../api/api-service.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -32,12 +33,6 @@ interface Failure extends GroupVersion {
   /** Whether the cluster itself says that the API server behind an APIService is not available. */
   readonly isDown: boolean;
   readonly retryAfterSeconds: number | undefined;
-}
-
-/** An APIService of apiregistration.k8s.io/v1, as far as it is looked at. */
-interface ApiService {
-  readonly spec?: { readonly service?: object | null };
-  readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] | null };
 }
 
 /** An API server that has just started, or whose watch caches are being filled, answers 429 and 503 for some seconds. */
@@ -115,11 +110,10 @@ async function isKnownDown({ group, version }: GroupVersion, { client, signal }:
   }
 }
 
-/** One without a service is of the API server that was asked, or of a CRD. */
 function isUnavailable(found: ApiService | undefined): boolean {
   const conditions = found?.status?.conditions ?? [];
   const isAvailable = conditions.some(({ type, status }) => type === "Available" && status === "True");
-  return (found?.spec?.service ?? null) !== null && !isAvailable;
+  return isAggregated(found) && !isAvailable;
 }
 
 function discoveryOf(

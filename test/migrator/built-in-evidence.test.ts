@@ -25,6 +25,7 @@ const FOUNDATION: Foundation = {
   hash: "h1",
   storageVersion: "u/1",
   crd: "c/1",
+  ownApi: "v1.g=s/1",
   encryption: "e1",
 };
 
@@ -35,6 +36,7 @@ for (const [field, said] of [
   ["hash", /the storageVersionHash changed from "h1" to "other"/],
   ["storageVersion", /another encoding in the StorageVersion/],
   ["crd", /the CRD changed/],
+  ["ownApi", /an APIService of its group changed/],
   ["encryption", /another encryption configuration/],
 ] as const) {
   await tap.test(`changeBetween() names ${field} where it is another one`, (t) => {

@@ -30,8 +30,12 @@ function evidenceWith(
   onDifference = async (): Promise<void> => undefined,
 ) {
   const budget = new RunBudget();
-  const seen = { differences: 0 };
-  const transport = { server: "https://a", request, close: async () => undefined };
+  const seen: { differences: number; apiServices: readonly object[] } = { differences: 0, apiServices: [] };
+  const listed = async (asked: ApiRequest): Promise<unknown> =>
+    asked.path === "/apis/apiregistration.k8s.io/v1/apiservices"
+      ? { status: 200, body: { kind: "APIServiceList", metadata: { resourceVersion: "1" }, items: seen.apiServices } }
+      : request(asked);
+  const transport = { server: "https://a", request: listed, close: async () => undefined };
   const client = new ApiClient(transport as unknown as Transport);
   const apiServers: ApiServers = { mode: "each", clients: [client], identities: ["a"] };
   const context = {
@@ -237,4 +241,29 @@ await tap.test("FreezeEvidence takes failed requests for no other storage versio
   const run = evidenceOf(unavailable);
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
   t.equal(run.seen.differences, 0);
+});
+
+const apiServiceAt = (resourceVersion: string) => [{ metadata: { name: "v2.example.com", uid: "u", resourceVersion } }];
+
+await tap.test("FreezeEvidence begins again where an APIService of the group changed during the run", async (t) => {
+  const clock = new FakeClock();
+  const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+  const run = evidenceWith(
+    async (request) => ({ status: 200, body: answerTo(request, "2026-01-01T00:00:00Z"), serverTime: clock.now() }),
+    clock,
+  );
+  run.seen.apiServices = apiServiceAt("5");
+  const { apiServers } = await run.evidence.prove();
+  await run.evidence.settle(apiServers, false, crd);
+  await run.evidence.repeat(async () => crd);
+  run.seen.apiServices = apiServiceAt("9");
+  await t.rejects(
+    run.evidence.repeat(async () => crd),
+    { name: "StartAgain", message: /an APIService of its group changed/ },
+  );
+  run.seen.apiServices = [{ ...apiServiceAt("5")[0], spec: { service: { name: "aggregated" } } }];
+  await t.rejects(
+    run.evidence.repeat(async () => crd),
+    { code: "VersionNotServed" },
+  );
 });
