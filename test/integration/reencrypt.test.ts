@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import t from "tap";
 import { IDENTITY, storedWith } from "../control-plane/encryption.ts";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { rejectUpdates } from "./reject-updates.ts";
@@ -217,6 +218,23 @@ await t.test("reencrypt refuses where no evidence tells how an API server encryp
   t.match(none.stderr, /without --encryption-provider-config.*--assume-config-rolled-out.*\[EncryptionUnknown\]/);
   t.notMatch(none.stdout, /waiting for/, "at once, since no API server tells");
 });
+
+await t.test(
+  "reencrypt that is interrupted after its last resource and before its last look proves nothing",
+  async (t) => {
+    await restartWith(cluster, ["key1", "key2", IDENTITY]);
+    const stop = new AbortController();
+    const onStdout = (text: string): void => {
+      if (/configmaps: re-encrypted/.test(text)) {
+        stop.abort(new Interruption("SIGINT"));
+      }
+    };
+    const run = await cluster.ksvm(["reencrypt", ...EACH, "secrets", "configmaps"], { signal: stop.signal, onStdout });
+    t.ok(stop.signal.aborted, run.stdout);
+    t.equal(run.code, 130, run.stdout);
+    t.match(run.stdout, /re-encrypted 0 of 2 resources.*; not secrets, configmaps: the old key is still needed/);
+  },
+);
 
 await t.test("reencrypt names neither what to rewrite nor --all, or both: wrong usage", async (t) => {
   t.equal((await cluster.ksvm(["reencrypt"])).code, 2);

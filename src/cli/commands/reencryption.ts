@@ -14,7 +14,12 @@ import { type REENCRYPT_FLAGS, reencryptSettingsOf } from "./reencrypt-flags.ts"
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine, printable } from "../render/printable.ts";
-import { describeSummary, type ReencryptionSummary, summaryLine } from "../render/render-reencryption.ts";
+import {
+  describeSummary,
+  describeUnchanged,
+  type ReencryptionSummary,
+  summaryLine,
+} from "../render/render-reencryption.ts";
 import { exitCodeOf } from "../render/report-error.ts";
 import { createReporter, type Reporter } from "../render/reporter.ts";
 import type { Connection } from "../shared/connect.ts";
@@ -74,8 +79,11 @@ export class Reencryption {
   /** @returns what `--verify` comes to */
   async #verify(): Promise<ExitCode> {
     const { flags, ...session } = this.#session;
-    if (!flags.verify || this.#done.size === 0 || session.io.signal.aborted) {
+    if (!flags.verify || this.#done.size === 0) {
       return EXIT.done;
+    }
+    if (session.io.signal.aborted) {
+      return EXIT.interrupted;
     }
     const verifications = new Verifications({ ...session, format: flags.output, settings: reencryptSettingsOf(flags) });
     return await verifications.run([...this.#done.keys()]);
@@ -85,11 +93,11 @@ export class Reencryption {
   #noteUnchanged(): void {
     const { flags, io } = this.#session;
     const results = [...this.#done.values()].map(({ result }) => result);
-    const isAnyWritten = results.some(({ counts }) => (counts?.migrated ?? 0) > 0);
-    if (results.length > 0 && !isAnyWritten && flags.expectConfig === undefined) {
+    const unchanged = results.length === 0 ? undefined : describeUnchanged(results);
+    if (unchanged !== undefined && flags.expectConfig === undefined) {
       io.stderr.write(
-        "note: no object was rewritten: all of them were encrypted by this configuration before. If you changed it lately, API " +
-          "servers may not have read it yet: run again with --expect-config before you remove the old key\n",
+        `note: ${unchanged}. If you changed the configuration lately, API servers may not have read it yet: run again with ` +
+          "--expect-config before you remove the old key\n",
       );
     }
   }
@@ -101,7 +109,7 @@ export class Reencryption {
       for (let round = 1; round <= MAX_ROUNDS; round++) {
         await this.#round(due);
         if (this.#done.size === 0 || this.#session.io.signal.aborted) {
-          return [EXIT.done, undefined];
+          return [this.#endEarly(), undefined];
         }
         const { configHash, fingerprint } = await this.#lookAgain(reporter);
         due = [...this.#done].filter(([, done]) => done.fingerprint !== fingerprint).map(([name]) => name);
@@ -122,6 +130,12 @@ export class Reencryption {
       this.#done.clear();
       return [exitCodeOf(error), undefined];
     }
+  }
+
+  /** Without the last look it is not known whether all that is done has one and the same key. */
+  #endEarly(): ExitCode {
+    this.#done.clear();
+    return this.#session.io.signal.aborted ? EXIT.interrupted : EXIT.done;
   }
 
   async #round(names: readonly string[]): Promise<void> {

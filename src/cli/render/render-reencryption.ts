@@ -21,6 +21,16 @@ export function describeSummary(summary: ReencryptionSummary): string {
   return `re-encrypted ${results.length} of ${all} resources${by}: ${describeCounts(totalOf(results))}${left}`;
 }
 
+/** That objects were not rewritten, and why, in words; `undefined` where all of them were. */
+export function describeUnchanged(results: readonly MigrationResult[]): string | undefined {
+  const { current, done } = totalOf(results);
+  if (done === 0) {
+    return "no object was rewritten: there is none";
+  }
+  const all = current === done ? "no object was rewritten" : `${current} of ${done} objects were not rewritten`;
+  return current === 0 ? undefined : `${all}: this configuration stores them as they were before`;
+}
+
 /** The summary as one line of `-o json`. */
 export function summaryLine(summary: ReencryptionSummary): object {
   const { encryption, notDone, results } = summary;
