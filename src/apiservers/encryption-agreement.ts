@@ -45,8 +45,6 @@ export function unheardOf(identities: readonly string[], answers: readonly Answe
 export interface Expected {
   /** Names of the identity Leases that live: the API server of each must have answered. */
   readonly identities: readonly string[];
-  /** Whether a user named the address of each API server, which tells who it is. @default false */
-  readonly isNamed?: boolean;
   /** The digest of the configuration that a user means. @default any, if all of them use it */
   readonly configHash?: string | undefined;
 }
@@ -71,21 +69,17 @@ export function agreementOf(answers: readonly Answered[], expected: Expected): A
   if (difference !== undefined) {
     return difference;
   }
-  if (unheard !== undefined) {
-    const reason =
-      "it is none of those that answered; name it with --apiserver-endpoints, or its Lease with --ignore-apiserver if it is gone";
-    return { server: `the API server of identity Lease ${unheard}`, reason, isUntold: true };
-  }
-  if (first === undefined) {
-    return { server: "an API server", reason: "no answer tells its encryption configuration", isUntold: true };
+  if (first === undefined || unheard !== undefined) {
+    const server = unheard === undefined ? "an API server" : `the API server of identity Lease ${unheard}`;
+    return { server, reason: "no answer tells its encryption configuration", isUntold: true };
   }
   const hasKms = told.some(({ shown }) => shown.keys.size > 0);
   return { configHash: first.shown.configHash, fingerprint: fingerprintOfAll(told), hasKms };
 }
 
 /** Several may answer at one address: then the identity Lease tells them apart. */
-function nameOf({ server, shown }: Told, { identities, isNamed = false }: Expected): string {
-  const identity = isNamed ? undefined : identities.find((name) => serverIdHashOf(name) === shown.serverIdHash);
+function nameOf({ server, shown }: Told, { identities }: Expected): string {
+  const identity = identities.find((name) => serverIdHashOf(name) === shown.serverIdHash);
   return identity === undefined ? server : `${server} (${identity})`;
 }
 

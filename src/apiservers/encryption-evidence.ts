@@ -2,6 +2,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { Clock } from "../clock.ts";
 import type { CallContext } from "../retry/call-context.ts";
+import type { WarningEvent } from "../retry/events.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { type ApiServers, serversOf } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
@@ -17,7 +18,7 @@ export interface EncryptionContext extends CallContext {
   readonly clock: Clock;
   /** Finds every API server that may live; throws MissingApiServer where one of them cannot be asked. */
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
-  readonly emit: (event: ApiServerEvent) => void;
+  readonly emit: (event: ApiServerEvent | WarningEvent) => void;
   /** Milliseconds that API servers may take to use one configuration. */
   readonly options: { readonly convergenceTimeoutMs: number };
 }
@@ -124,14 +125,10 @@ export class EncryptionEvidence {
       const answers = await answersOf(context, apiServers);
       const agreement = this.#isNone(answers)
         ? NONE
-        : agreementOf(answers, {
-            identities: await identitiesOf(context, apiServers),
-            isNamed: apiServers.identities === undefined,
-            configHash: expectedConfig,
-          });
+        : agreementOf(answers, { identities: apiServers.identities ?? [], configHash: expectedConfig });
       if ("configHash" in agreement) {
-        if (this.#agreed?.fingerprint !== agreement.fingerprint && agreement !== NONE) {
-          emit({ type: "encryptingAlike", configuration: agreement.configHash, apiServers: serversOf(apiServers) });
+        if (this.#agreed?.fingerprint !== agreement.fingerprint) {
+          await tell(context, agreement, { apiServers, answers });
         }
         return { ...this.#note(agreement, clock), apiServers };
       }
@@ -164,16 +161,34 @@ function isHopeless(answers: readonly Answered[]): boolean {
   return answers.length > 0 && answers.every(({ isAbsent }) => isAbsent === true);
 }
 
-/** The API servers that must have answered. A user who names them may leave one out, or name an address that leads to several. */
-async function identitiesOf(
-  { client, clock, retrier, signal }: EncryptionContext,
-  { identities, ignored = [] }: ApiServers,
-): Promise<readonly string[]> {
-  if (identities !== undefined) {
-    return identities;
+async function tell(
+  context: EncryptionContext,
+  agreement: Agreement,
+  { answers, apiServers }: { readonly apiServers: ApiServers; readonly answers: readonly Answered[] },
+): Promise<void> {
+  if (agreement !== NONE) {
+    const { configHash: configuration } = agreement;
+    context.emit({ type: "encryptingAlike", configuration, apiServers: serversOf(apiServers) });
+    await warnOfUnnamed(context, apiServers, answers);
+  }
+}
+
+/** A user may have left one out, or named an address that leads to several. Its Lease may also be that of one that is gone. */
+async function warnOfUnnamed(
+  { client, clock, emit, retrier, signal }: EncryptionContext,
+  { ignored = [], mode, identities }: ApiServers,
+  answers: readonly Answered[],
+): Promise<void> {
+  if (mode !== "each" || identities !== undefined) {
+    return;
   }
   const leases = (await retrier.run(() => identityLeases(client, clock, signal), signal)) ?? [];
-  return leases.filter(({ isOver, name }) => !isOver && !ignored.includes(name)).map(({ name }) => name);
+  const live = leases.filter(({ isOver, name }) => !isOver && !ignored.includes(name)).map(({ name }) => name);
+  const unheard = unheardOf(live, answers);
+  if (unheard.length > 0) {
+    const text = `no API server of --apiserver-endpoints is that of the identity Lease ${unheard.join(", ")}`;
+    emit({ type: "warning", message: `${text}: if that one lives, it may write with another key` });
+  }
 }
 
 async function answersOf(context: EncryptionContext, apiServers: ApiServers): Promise<readonly Answered[]> {

@@ -36,6 +36,17 @@ export interface ConfigurationKeeperOptions {
 }
 
 /**
+ * By these cert-manager's cainjector knows whose CA to write. Without them a configuration that was deleted would stay without a caBundle.
+ *
+ * https://cert-manager.io/docs/concepts/ca-injector/
+ */
+const CAINJECTOR_ANNOTATIONS = [
+  "cert-manager.io/inject-ca-from",
+  "cert-manager.io/inject-ca-from-secret",
+  "cert-manager.io/inject-apiserver-ca",
+];
+
+/**
  * Keeps the ValidatingWebhookConfiguration in force, and beside it the policy that warns of a freeze that is lifted.
  * Whatever is changed, emptied, added or deleted is restored within about a second, and less often where another client goes on changing it. Several keepers that want the
  * same do not disturb each other. Of keepers of several versions the newest prevails: an older one leaves rules to a newer one that runs, unless they
@@ -62,6 +73,7 @@ export class ConfigurationKeeper {
         isOwned: isBundleOwned,
         mayYield: coversFreeze,
         partWhileYielding: bundleWhileYielding,
+        carriedAnnotations: CAINJECTOR_ANNOTATIONS,
         replacement: webhooksOf,
         observer,
       }),

@@ -33,6 +33,8 @@ export interface ObjectRepairOptions extends ObjectWriterOptions {
   readonly mayYield?: ((live: KubeObject) => boolean) | undefined;
   /** What is applied also to an object of a newer keeper; `undefined` where that is as it is to be. @default nothing */
   readonly partWhileYielding?: ((live: KubeObject, wanted: WantedObject) => AppliedPart | undefined) | undefined;
+  /** Annotations of other clients that an object which was deleted comes back with, where this keeper has seen them. @default none */
+  readonly carriedAnnotations?: readonly string[] | undefined;
   /** How long an object is left to a newer keeper. @default as {@link DeferenceTimes} */
   readonly deference?: DeferenceTimes | undefined;
   /** Told of the object whenever it was read. @default none */
@@ -68,6 +70,8 @@ export class ObjectRepair {
   readonly #deference: Deference;
   readonly #pace: LoopPace;
   #lastTurnAt = Number.NEGATIVE_INFINITY;
+  /** Those of {@link ObjectRepairOptions.carriedAnnotations} that the object had when it was read last. */
+  #carried: Readonly<Record<string, string>> = {};
   /** What was said, and is said again only when it was otherwise in between. */
   readonly #told = { yielding: false, slowing: false };
 
@@ -108,7 +112,15 @@ export class ObjectRepair {
     const sentAfter = observer?.resourceVersion;
     const found = await client.find<KubeObject>(resource, { name }, { signal });
     observer?.saw(found, sentAfter);
+    if (found !== undefined) {
+      this.#carried = this.#carriedOf(found);
+    }
     return found;
+  }
+
+  #carriedOf({ metadata: { annotations = {} } }: KubeObject): Readonly<Record<string, string>> {
+    const { carriedAnnotations = [] } = this.#options;
+    return Object.fromEntries(Object.entries(annotations).filter(([name]) => carriedAnnotations.includes(name)));
   }
 
   #planFor(live: KubeObject | undefined): Plan {
@@ -201,6 +213,10 @@ export class ObjectRepair {
     if (!isAsWanted(live, wanted)) {
       live = await this.#writer.replace(live, wanted, signal);
       logger.info(this.#facts(), "Removed what another client had added to object");
+    }
+    // Not applied: what is applied and later left out is taken away.
+    if (found === undefined && Object.keys(this.#carried).length > 0) {
+      live = await this.#writer.annotate(live, this.#carried, signal);
     }
     if (isAsking(live)) {
       await this.#writer.annotate(live, ANSWER, signal);

@@ -236,17 +236,6 @@ await t.test(
   },
 );
 
-await t.test("reencrypt names an API server that --apiserver-endpoints does not have", async (t) => {
-  await restartWith(cluster, ["key2", "key1", IDENTITY], { indexes: [0] });
-  await restartWith(cluster, ["key1", "key2", IDENTITY], { indexes: [1] });
-  const args = ["reencrypt", "--settle", "1s", "--convergence-timeout", "3s", "--apiserver-endpoints", first];
-  const before = await objects.keys();
-  const run = await cluster.ksvm([...args, "secrets"]);
-  t.equal(run.code, 1, run.stdout);
-  t.match(run.stderr, /the API server of identity Lease apiserver-\S+ does not show.*\[EncryptionUnknown\]/);
-  t.same(await objects.keys(), before, "nothing was written");
-});
-
 await t.test("reencrypt names neither what to rewrite nor --all, or both: wrong usage", async (t) => {
   t.equal((await cluster.ksvm(["reencrypt"])).code, 2);
   t.equal((await cluster.ksvm(["reencrypt", "--all", "secrets"])).code, 2);

@@ -7,8 +7,7 @@ import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { MIGRATE_FORMATS } from "../render/reporter.ts";
 import { type FlagsOf, type FlagTable, InvalidValue } from "../flags/flag.ts";
 import { choice, duration, optional, repeated, toggle, value } from "../flags/kinds.ts";
-import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
-import { parseEndpoints } from "../flags/address-parsers.ts";
+import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "../flags/migration-flags.ts";
 import { anyText } from "../flags/parsers.ts";
 import { VERIFY_FLAG } from "./verifications.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -65,12 +64,7 @@ export const REENCRYPT_FLAGS = {
     help: "maximum time for the API servers to use the same encryption configuration and key",
   }),
   convergence: MIGRATION_FLAGS.convergence,
-  "apiserver-endpoints": optional(parseEndpoints, {
-    placeholder: "urls",
-    help:
-      "comma-separated list with the URL of each API server; if not set, ksvm finds them. ksvm fails if an API server with " +
-      "a live identity Lease is missing. Data is lost if any other one is missing: it may write with the old key",
-  }),
+  ...ENDPOINT_FLAGS,
   "ignore-apiserver": repeated(anyText, {
     placeholder: "identity",
     help:
