@@ -15,6 +15,7 @@ import { LoopPace } from "../retry/loop-pace.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { ownApiOf } from "./own-api.ts";
+import { changeBetween, type Foundation } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { settle } from "../apiservers/settle-wait.ts";
@@ -27,47 +28,6 @@ import {
   storageVersionFactsOf,
   withoutEntriesOf,
 } from "../apiservers/storage-version-facts.ts";
-
-/** What a run on a resource that is not frozen rests on. All of it must be the same at its end as at its beginning. */
-export interface Foundation {
-  /** The API servers that live, as `fingerprintOf` has them. */
-  readonly apiServers: string;
-  /** The storageVersionHash that all of them show; empty where they show none. */
-  readonly hash: string;
-  /** `uid/resourceVersion` of the resource's StorageVersion; empty where there is none, or it cannot be read. */
-  readonly storageVersion: string;
-  /**
-   * The identity Leases that there are, each with its uid, expired or not: no clock comes into it. An API server that shuts down deletes its own, and one of Kubernetes
-   * 1.36 also when it starts. Of older releases one that is killed finds its Lease again as it was, and its restart shows
-   * in `restarts` alone.
-   *
-   * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go
-   */
-  readonly leases: string;
-  /** How many restarts of API servers the run has seen so far, by {@link ServerRestarts}. */
-  readonly restarts: number;
-  /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
-  readonly crd: string;
-  /** The APIServices of that CRD, by {@link ownApiOf}; empty for a built-in one. */
-  readonly ownApi: string;
-  /** How the API servers encrypt, where that is looked at, as the `fingerprint` of {@link EncryptionEvidence}; else empty. */
-  readonly encryption: string;
-}
-
-/** What of a foundation did not last, in words; `undefined` where all of it did. */
-export function changeBetween(before: Foundation, after: Foundation): string | undefined {
-  const changes: readonly (readonly [keyof Foundation, string])[] = [
-    ["apiServers", "the set of API servers changed"],
-    ["restarts", "an API server restarted"],
-    ["encryption", "an API server read another encryption configuration, or uses another key"],
-    ["leases", "an API server joined, left or restarted"],
-    ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
-    ["storageVersion", "an API server reported another encoding in the StorageVersion"],
-    ["crd", "the CRD changed"],
-    ["ownApi", "an APIService of its group changed"],
-  ];
-  return changes.find(([field]) => before[field] !== after[field])?.[1];
-}
 
 /** What a {@link BuiltInEvidence} is of. */
 export interface BuiltInEvidenceOptions {

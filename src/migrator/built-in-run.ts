@@ -1,6 +1,7 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { ServedResource } from "../resources/migratable.ts";
-import { BuiltInEvidence, changeBetween, type Foundation } from "./built-in-evidence.ts";
+import { BuiltInEvidence } from "./built-in-evidence.ts";
+import { changeBetween, type Foundation } from "./foundation.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";
 import type { ListPosition } from "./rewrite/list-position.ts";

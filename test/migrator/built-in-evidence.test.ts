@@ -4,12 +4,8 @@ import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { EncryptionFound } from "../../src/apiservers/encryption-evidence.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
-import {
-  BuiltInEvidence,
-  changeBetween,
-  disagreementWith,
-  type Foundation,
-} from "../../src/migrator/built-in-evidence.ts";
+import { BuiltInEvidence, disagreementWith } from "../../src/migrator/built-in-evidence.ts";
+import { changeBetween, type Foundation } from "../../src/migrator/foundation.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";

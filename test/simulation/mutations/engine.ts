@@ -76,7 +76,7 @@ export const ENGINE: readonly Mutation[] = [
     name: "what changed during a run of a built-in resource does not count",
     edits: [
       {
-        file: EVIDENCE,
+        file: "migrator/foundation.ts",
         from: "return changes.find(([field]) => before[field] !== after[field])?.[1];",
         to: "void before; void after; void changes; return undefined;",
       },
