@@ -155,7 +155,12 @@ export class WorkerPool<Task, Result> {
   #start(): Worker<Task, Result> {
     const { module, env } = this.#options;
     // What it prints is no part of what this process prints on standard output.
-    const child = fork(module, [], { env: { ...process.env, ...env }, stdio: ["ignore", 2, "pipe", "ipc"] });
+    const child = fork(module, [], {
+      env: { ...process.env, ...env },
+      // A simulated cluster makes hundreds of megabytes of objects that live for a moment: so half of the time for garbage goes.
+      execArgv: [...process.execArgv, "--min-semi-space-size=64", "--max-semi-space-size=64"],
+      stdio: ["ignore", 2, "pipe", "ipc"],
+    });
     const worker: Worker<Task, Result> = {
       process: child,
       jobs: [],
