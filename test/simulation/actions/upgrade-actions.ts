@@ -1,10 +1,6 @@
 import { encryptionOf, releaseOf } from "../world/builds.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
-import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
-
-/** Administrators do one of these things after the other. */
-const busy = new WeakSet<World>();
 
 /** The API servers are replaced by those of another release, one by one; `end` says how it ends. */
 export const upgrade = sort<{
@@ -25,8 +21,8 @@ export const upgrade = sort<{
     `the API servers are upgraded one by one, every ${names.time(everyMs)}, each is down for ${names.time(downMs)}; it is ${end}`,
   async play(world, { everyMs, downMs, end }) {
     const { cluster, plan, schedule } = world;
-    if (busy.has(world)) return;
-    busy.add(world);
+    if (world.isAdministered) return;
+    world.isAdministered = true;
     for (const which of end === "done" ? (["new"] as const) : (["new", "old"] as const)) {
       for (let slot = 0; slot < 5; slot++) {
         const before = cluster.buildOf(slot);
@@ -37,7 +33,7 @@ export const upgrade = sort<{
         await schedule.wait(downMs + everyMs);
       }
     }
-    busy.delete(world);
+    world.isAdministered = false;
   },
 });
 
@@ -66,8 +62,8 @@ export const rotateKey = sort<{
     `the encryption key is rotated, by a ${how} of an API server every ${names.time(everyMs)}`,
   async play(world, { how, everyMs, program }) {
     const { cluster, plan, schedule } = world;
-    if (busy.has(world)) return;
-    busy.add(world);
+    if (world.isAdministered) return;
+    world.isAdministered = true;
     const old = cluster.buildOf(0).encryption.writes;
     const next = old + 1;
     const readable = Array.from({ length: next + 1 }, (_, key) => key);
@@ -80,7 +76,7 @@ export const rotateKey = sort<{
         await schedule.wait(everyMs + 2_000);
       }
     }
-    busy.delete(world);
+    world.isAdministered = false;
     world.tell("admin", `every API server writes with key ${next}`);
     // The manual says to wait before everything is rewritten.
     await schedule.wait(150_000);

@@ -46,6 +46,8 @@ export class World {
   readonly programs: (Program | undefined)[] = [];
   /** Each begins to follow a `ksvm migrate` that starts. */
   readonly witnesses: ((started: StartedMigration) => Witness)[] = [];
+  /** Whether an administrator upgrades or restarts the API servers one by one: one does this at a time. */
+  isAdministered = false;
   readonly #violations: string[] = [];
   readonly #trace: string[] = [];
   readonly #snapshots: { readonly at: number; readonly snapshot: EtcdSnapshot }[] = [];
