@@ -101,6 +101,11 @@ function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFac
   return { ...facts, kinds: new Map(versions.map((version) => [version.name, kindOf(facts, version)])) };
 }
 
+/** Whether clients can use the version that objects are stored in. */
+export function isStorageServed({ storageVersion, versions }: Pick<CrdFacts, "storageVersion" | "versions">): boolean {
+  return versions.some(({ name, served }) => name === storageVersion && served);
+}
+
 function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name, schema }: CrdVersionFacts): Omit<ServedKind, "crd"> {
   const { group, names, namespaced, storageVersion } = facts;
   return {
@@ -118,7 +123,8 @@ function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name, schema }: Crd
     hasGeneration: true,
     prefix: `/registry/${group}/${names.plural}/`,
     storedApiVersion: apiVersionOf(group, storageVersion),
-    storageVersionHash: storageVersionHashOf(group, storageVersion, names.kind),
+    // Discovery goes through the served versions, and takes the hash of the one that is the storage version.
+    storageVersionHash: isStorageServed(facts) ? storageVersionHashOf(group, storageVersion, names.kind) : "",
   };
 }
 

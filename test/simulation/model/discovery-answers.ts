@@ -83,7 +83,8 @@ function* kindsIn(
 function resourceAnswers(resource: Omit<ServedKind, "crd">, verbs: readonly string[]): readonly object[] {
   const { hasStatus, kind, namespaced, resource: name, shortNames, singular, storageVersionHash } = resource;
   const short = shortNames === undefined ? {} : { shortNames };
-  const main = { name, singularName: singular, namespaced, kind, verbs, ...short, storageVersionHash };
+  const hash = storageVersionHash === "" ? {} : { storageVersionHash };
+  const main = { name, singularName: singular, namespaced, kind, verbs, ...short, ...hash };
   const status = { name: `${name}/status`, singularName: "", namespaced, kind, verbs: STATUS_VERBS };
   return hasStatus ? [main, status] : [main];
 }

@@ -182,6 +182,19 @@ await tap.test("API servers of two releases store one built-in resource in two v
   t.equal(stored(), "storage.k8s.io/v1");
 });
 
+await tap.test("discovery shows no hash of a storage version that is not served", async (t) => {
+  const { server } = await setUp();
+  const { spec } = crd("v2") as { spec: { versions: object[] } };
+  const versions = spec.versions.map((one) =>
+    "storage" in one && one.storage === true ? { ...one, served: false } : one,
+  );
+  await send(server, "PATCH", THIS_CRD, { body: { spec: { versions } }, "content-type": MERGE });
+  const { body } = await send(server, "GET", `${GROUP}/v1`);
+  const [listed] = (body as { resources: { name: string }[] }).resources;
+  t.equal(listed?.name, "widgets");
+  t.notOk("storageVersionHash" in (listed ?? {}));
+});
+
 await tap.test("a CRD that is deleted takes its objects with it, and a new one begins with another uid", async (t) => {
   const { cluster, server } = await setUp();
   const uid = async (): Promise<unknown> => ((await send(server, "GET", THIS_CRD)).body as ModelObject).metadata?.uid;

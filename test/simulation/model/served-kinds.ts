@@ -23,6 +23,7 @@ export interface ServedKind {
   readonly prefix: string;
   /** What the API server writes. */
   readonly storedApiVersion: string;
+  /** As discovery shows it; empty where it shows none. */
   readonly storageVersionHash: string;
   /** Of a custom resource. */
   readonly crd?: CrdStorage;

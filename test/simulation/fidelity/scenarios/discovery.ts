@@ -95,5 +95,11 @@ export const discovery: Scenario = {
     await play.wait("v1alpha1 answers no list", get(widgets.all("v1alpha1")), ({ status }) => status === 404);
     await play.line("objects of a version that is not served", get(widgets.all("v1alpha1")));
     await play.line("one object of a version that is not served", get(widgets.at("v1alpha1", "a")));
+    await play.line("the storage version is not served", widgets.setVersions({ ...shape, unserved: ["v1"] }), {
+      pick: ({ status }) => status.storedVersions as unknown,
+    });
+    await play.wait("v1 is unserved", get(`/apis/${GROUP}/v1`), (answer) => !lists(plural)(answer));
+    await play.wait("v1alpha1 is served again", get(old), lists(plural));
+    await play.line("no hash of a storage version that is not served", get(old), { pick: entriesOf(plural) });
   },
 };
