@@ -79,7 +79,8 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   for (const resource of [MIGRATIONS, STORAGE_STATES]) {
     await whenServed(context, () => context.client.listMetadata(resource, { limit: 1, signal: context.signal }));
   }
-  const { refused } = await ownMigrationsByCrd(context);
+  // It asks again, maybe another API server, which does not serve them yet.
+  const { refused } = await whenServed(context, () => ownMigrationsByCrd(context));
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
   const renewed = new Set(migratable.map(resourceNameOf));

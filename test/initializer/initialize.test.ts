@@ -130,8 +130,8 @@ await tap.test("initialize() deletes no migration that a user stops while it wor
   t.match(result.skipped, [{ resource: "foos.g.io", reason: "its migration is suspended" }]);
 });
 
-// A stand-in: the API server that lists the migrations has to serve them, and the one that deletes one not yet.
-await tap.test("initialize() deletes an earlier migration once the API server that is asked serves them", async (t) => {
+/** An init in a cluster with one migration of an earlier one. */
+function initializeAgain(answers: object): ReturnType<typeof initialize> {
   const labels = { "ksvm.sigs.k8s.io/created-by": "init" };
   const migration = {
     apiVersion: "migration.k8s.io/v1alpha1",
@@ -139,7 +139,6 @@ await tap.test("initialize() deletes an earlier migration once the API server th
     metadata: { name: "m1", uid: "m1", resourceVersion: "1", labels },
     spec: { resource: { group: "g.io", version: "v1", resource: "foos" } },
   };
-  let asked = 0;
   const client = {
     transport: {
       server: "https://api",
@@ -156,9 +155,9 @@ await tap.test("initialize() deletes an earlier migration once the API server th
     get: () => Promise.resolve({ metadata: { name: "crd", uid: "crd" } }),
     patch: () => Promise.resolve({ metadata: { resourceVersion: "1" } }),
     listMetadata: () => Promise.resolve({ items: [], metadata: {} }),
-    delete: () =>
-      ++asked < 3 ? Promise.reject(new ApiError("DELETE m1", 404, { text: "404 page not found" })) : Promise.resolve(),
+    delete: () => Promise.resolve(),
     create: () => Promise.resolve({ metadata: { name: "m2" } }),
+    ...answers,
   } as unknown as ApiClient;
   const clock: Clock = { ...systemClock, sleep: () => Promise.resolve() };
   const context = {
@@ -167,7 +166,29 @@ await tap.test("initialize() deletes an earlier migration once the API server th
     retrier: new Retrier({ clock, random: () => 0.5 }),
     signal: new AbortController().signal,
   };
-  const { deleted } = await initialize(context, { namespace: "ksvm-system", replace: false });
+  return initialize(context, { namespace: "ksvm-system", replace: false });
+}
+
+/** What an API server answers that does not serve the migrations yet. */
+function notServed(): Promise<never> {
+  return Promise.reject(new ApiError("m1", 404, { text: "404 page not found" }));
+}
+
+// A stand-in: the API server that lists the migrations has to serve them, and the one that deletes one not yet.
+await tap.test("initialize() deletes an earlier migration once the API server that is asked serves them", async (t) => {
+  let asked = 0;
+  const { deleted } = await initializeAgain({ delete: () => (++asked < 3 ? notServed() : Promise.resolve()) });
   t.equal(deleted, 1);
   t.equal(asked, 3);
+});
+
+// A stand-in: one API server serves both CRDs, and another one, which is asked next, does not yet.
+await tap.test("initialize() changes owners once the API server that is asked serves the migrations", async (t) => {
+  let asked = 0;
+  const served = { items: [], metadata: {} };
+  // The first two show that the CRDs are served.
+  const listMetadata = (): Promise<object> => ([3, 4].includes(++asked) ? notServed() : Promise.resolve(served));
+  const { migrations } = await initializeAgain({ listMetadata });
+  t.equal(migrations.length, 1);
+  t.equal(asked, 5);
 });
