@@ -159,6 +159,7 @@ function neededFor({ name }: TestKind): readonly string[] {
     `patch ${crds}/status`,
     ...policies.flatMap((resource) => ["get", "create", "patch", "delete"].map((verb) => `${verb} ${resource}`)),
     "get validatingwebhookconfigurations.admissionregistration.k8s.io",
+    "list apiservices.apiregistration.k8s.io",
     ...["get", "list", "create", "patch", "delete"].map((verb) => `${verb} ${leases}`),
     ...["list", "patch"].map((verb) => `${verb} ${name}`),
   ];
