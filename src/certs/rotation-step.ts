@@ -22,10 +22,10 @@ export type RotationStep =
 
 /** The same moment by two clocks, in milliseconds since the Unix epoch, one of which is wrong. */
 export interface TwoClocks {
-  /** By the one that the step goes by. */
+  /** By the clock that the step was planned with. */
   readonly now: number;
   readonly otherNow: number;
-  /** By the other one, too, API servers accept what is served now. */
+  /** Whether API servers accept what is served now by the other clock as well. */
   readonly isOtherInForce: boolean;
 }
 

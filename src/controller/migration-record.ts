@@ -261,7 +261,7 @@ export class MigrationRecord {
     this.#assertNotUndone();
   }
 
-  /** A run that is over but for its cleanup ends well, whoever looked in between. */
+  /** Any look may have found the restore, also one between the end of the run and the write of Succeeded. */
   #assertNotUndone(): void {
     if (this.#undone !== undefined) {
       throw this.#undone;

@@ -52,7 +52,7 @@ const CAINJECTOR_ANNOTATIONS = [
  * same do not disturb each other. Of keepers of several versions the newest prevails: an older one leaves rules to a newer one that runs, unless they
  * do not {@link coversFreeze cover} the freeze, and goes on publishing the caBundle.
  *
- * S1 does not rest on any of this: whoever wrote the configuration, each run proves its freeze on every API server before it prunes
+ * S1 does not rest on any of this: each run proves its freeze on every API server before it prunes, whichever client wrote the configuration
  * (src/freeze/freeze-proof.ts).
  */
 export class ConfigurationKeeper {

@@ -22,7 +22,7 @@ interface Webhook {
  * webhook is there, fails closed, and selects every update of a CRD. An older keeper leaves to a newer one nothing that enforces less.
  *
  * This is no proof, and S1 does not rest on it: a match condition may still be false for every request, or the webhook may not be
- * reached. Each run proves its freeze on every API server before it prunes, whatever the configuration says and whoever wrote it
+ * reached. Each run proves its freeze on every API server before it prunes, and takes no configuration for a proof
  * (src/freeze/freeze-proof.ts). What a wrong configuration can cost is therefore a migration that waits or fails, never an object.
  */
 export function coversFreeze(live: KubeObject): boolean {

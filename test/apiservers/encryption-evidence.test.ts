@@ -143,7 +143,7 @@ await tap.test("EncryptionEvidence samples until the API server of each identity
 });
 
 await tap.test(
-  "EncryptionEvidence that is assumed asks nobody, and has late writes waited for all the same",
+  "EncryptionEvidence that is assumed asks no API server, and has late writes waited for all the same",
   async (t) => {
     const { clock, context, events } = setting(() => "");
     clock.advance(5_000);

@@ -37,7 +37,7 @@ await tap.test(
   },
 );
 
-await tap.test("Deference takes over what no newer keeper answers for, whoever asked", async (t) => {
+await tap.test("Deference takes over what no newer keeper answers for, also where another keeper asked", async (t) => {
   const deference = new Deference(TIMES);
   t.same(deference.standing(object("9", true), 1, 50), { kind: "yields", newer: 9, lookAgainMs: 10 });
   t.same(deference.standing(object("9", true), 1, 60), { kind: "keeps", isOrphan: true });

@@ -31,7 +31,7 @@ const LOOK_EVERY_MS = 60_000;
 
 /**
  * What a freeze is for, and what it must not become. While a run rests on its freeze the storage version stays, unless others
- * write what guards it. One that others put on is not touched, whoever ksvm takes for its owner. And once nobody disturbs a run
+ * write what guards it. One that others put on is not touched, whichever owner ksvm reads from it. And once nobody disturbs a run
  * that does not get on, it takes its freeze off after `--max-freeze-idle`.
  */
 export class FrozenStorageCheck implements Check {

@@ -11,7 +11,7 @@ const CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widget
 const LEASE_KEY = "/registry/leases/kube-system/ksvm-migrate.widgets.sim.example.com";
 const LEADER_KEY = "/registry/leases/kube-storage-migration/ksvm-controller";
 
-/** An etcd that is written in somebody's name, and what a check says of it. */
+/** An etcd that is written in the name of a process, and what a check says of it. */
 function checked() {
   const etcd = new SimEtcd();
   const violations: string[] = [];

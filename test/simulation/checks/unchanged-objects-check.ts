@@ -8,7 +8,7 @@ import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
 /**
- * What webhooks of the simulation change with each write that they see, whoever sends it: annotations that begin so, and the
+ * What webhooks of the simulation change with each write that they see, from any client: annotations that begin so, and the
  * fields of `spec` with these names. Only they do that. `lost` stands for all fields that a conversion lost.
  */
 export const WEBHOOK_ANNOTATION = "webhooks.sim.example.com/";

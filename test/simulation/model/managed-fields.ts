@@ -54,7 +54,7 @@ export function managedByUpdate(
   writer: FieldWriter,
 ): readonly ManagedEntry[] | undefined {
   const entries = entriesBefore(before, after, writer);
-  // Of an object that was never tracked, nothing is tracked until somebody applies.
+  // Of an object that was never tracked, nothing is tracked until a manager applies.
   if (entries.length === 0 && before !== undefined) return undefined;
   const { written, removed } = changeOf(before ?? EMPTY, after, writer);
   const self = entries.find((entry) => isBy(entry, writer, "Update"));
@@ -106,7 +106,7 @@ function withoutNewTime(entry: ManagedEntry, self: ManagedEntry | undefined): Ma
 }
 
 /**
- * What nobody tracked belongs to this manager once somebody applies.
+ * What nobody tracked belongs to this manager once a manager applies.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/skipnonapplied.go
  */

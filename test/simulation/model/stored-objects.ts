@@ -5,7 +5,7 @@ import { isDecodable, type ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import type { EtcdEntry } from "./timeline.ts";
 
-/** Objects as they were read, by version: whoever reads the same entry gets the same object. */
+/** Objects as they were read, by version: every reader of an entry gets the same object. */
 const views = new WeakMap<EtcdEntry, Map<string, ModelObject>>();
 
 /** What an entry is in the version that is served, with its resourceVersion; `undefined` where a webhook has to convert it. */

@@ -6,7 +6,7 @@ import { decode, decodeNow } from "./stored-objects.ts";
 import type { EtcdEntry } from "./timeline.ts";
 
 /**
- * Each served version of a custom resource has a watch cache, which a new handler begins anew. It is filled with all objects
+ * Each served version of a custom resource has a watch cache, and a new handler begins another one. It is filled with all objects
  * or not at all: one that cannot be converted keeps it empty. Lists and watches that need it get 429 until then.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go

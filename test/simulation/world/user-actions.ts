@@ -155,7 +155,7 @@ export class UserActions {
     return this.send("PATCH", path, patch, MERGE);
   }
 
-  /** Does something until it is done, or there is nothing left to do it to; not for ever. */
+  /** Does something until it is done, or there is nothing left to do it to; not without end. */
   async until(act: () => Promise<Answered | undefined>, pause: () => Promise<void>): Promise<void> {
     for (let tries = 0; tries < 100; tries++) {
       const answer = await act();
