@@ -2,7 +2,7 @@ import type { ServedResource } from "../resources/migratable.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import type { Tally } from "./rewrite/counts.ts";
 import type { ListPosition } from "./rewrite/list-position.ts";
-import { RewritePass } from "./rewrite/rewrite-pass.ts";
+import { RewritePass, type RewritePassOptions } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** How {@link rewriteAll} goes about it. */
@@ -13,6 +13,7 @@ export interface RewriteAllOptions {
   readonly resume?: ResumePoint | undefined;
   /** How far that one had listed, where `tally` goes on with its counts. @default at the first object */
   readonly position?: ListPosition | undefined;
+  readonly rewrite?: RewritePassOptions["rewrite"];
   /** Told of every page that is done, and waited for. @default none */
   readonly onPage?: (point: ResumePoint, position: ListPosition) => Promise<void>;
 }
@@ -26,7 +27,7 @@ export async function rewriteAll(
   resource: ServedResource,
   options: RewriteAllOptions,
 ): Promise<void> {
-  const { tally, position, resume, onPage } = options;
+  const { tally, position, resume, rewrite, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({
     ...context,
@@ -36,6 +37,7 @@ export async function rewriteAll(
     pageSize: context.options.pageSize,
     dryRun: context.options.dryRun,
     resume,
+    ...(rewrite === undefined ? {} : { rewrite }),
     position,
     tally,
     onObject: report,

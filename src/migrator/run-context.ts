@@ -46,7 +46,7 @@ export interface RunContext {
   readonly purpose: string;
   readonly options: MigrationOptions;
   /** What tells how the API servers encrypt, where the run is to re-encrypt. @default that is not looked at */
-  readonly encryption?: EncryptionEvidence;
+  readonly encryption?: EncryptionEvidence | undefined;
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
   readonly emit: EventSink;

@@ -2,7 +2,7 @@ import type { ApiClient } from "../kube/client.ts";
 import type { ListedObject } from "../kube/listed-object.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { Tally } from "../migrator/rewrite/counts.ts";
-import { RewritePass } from "../migrator/rewrite/rewrite-pass.ts";
+import { rewriteAll } from "../migrator/rewrite-all.ts";
 import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../migrator/rewrite/rewrite.ts";
 import type { RunContext } from "../migrator/run-context.ts";
 import type { Witness } from "./witness.ts";
@@ -30,23 +30,13 @@ export async function verifyAll(
 ): Promise<{ readonly tally: Tally; readonly watermark: string }> {
   const tally = new Tally();
   let watermark = "";
-  const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
-  const pass = new RewritePass({
-    ...context,
-    resource,
-    kind: resource.kind,
-    otherVersions: [],
-    pageSize: context.options.pageSize,
-    dryRun: false,
+  await rewriteAll(context, resource, {
     tally,
     rewrite: (writing, object) => throughEach(writers, { ...writing, write: witness.write }, object),
-    onObject: report,
     onPage: async (point) => {
       watermark = point.watermark;
-      report();
     },
   });
-  await pass.run();
   return { tally, watermark };
 }
 

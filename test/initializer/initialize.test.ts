@@ -22,17 +22,14 @@ function discoveryAt(path: string): unknown {
   }
 }
 
-// A stand-in: one version of a group has to be served by an aggregated API server that is down, and the other not.
-await tap.test("initialize() adds no second migration where one version of a group is down", async (t) => {
-  const migrations = new Map<string, StorageVersionMigration>();
-  let now = 0;
-  let made = 0;
-  const client = {
+/** A client of a cluster without a controller, whose migrations those of `listed` are; all else as `answers` say. */
+function clientOf(listed: () => readonly object[], answers: object): ApiClient {
+  return {
     transport: {
       server: "https://api",
       request: ({ path }: { path: string }) => Promise.resolve().then(() => ({ body: discoveryAt(path) })),
       read: async ({ path }: { path: string }, parse: (body: Readable) => Promise<unknown>) => {
-        const items = path.endsWith("/deployments") ? [] : [...migrations.values()];
+        const items = path.endsWith("/deployments") ? [] : listed();
         const list = { kind: "List", metadata: { resourceVersion: "1" }, items };
         return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
       },
@@ -43,6 +40,16 @@ await tap.test("initialize() adds no second migration where one version of a gro
     get: () => Promise.resolve({ metadata: { name: "crd", uid: "crd" } }),
     patch: () => Promise.resolve({ metadata: { resourceVersion: "1" } }),
     listMetadata: () => Promise.resolve({ items: [], metadata: {} }),
+    ...answers,
+  } as unknown as ApiClient;
+}
+
+// A stand-in: one version of a group has to be served by an aggregated API server that is down, and the other not.
+await tap.test("initialize() adds no second migration where one version of a group is down", async (t) => {
+  const migrations = new Map<string, StorageVersionMigration>();
+  let now = 0;
+  let made = 0;
+  const client = clientOf(() => [...migrations.values()], {
     delete: (_: unknown, { name }: { name: string }) => Promise.resolve(migrations.delete(name)),
     create: (_: unknown, object: StorageVersionMigration) => {
       const name = `m${++made}`;
@@ -50,7 +57,7 @@ await tap.test("initialize() adds no second migration where one version of a gro
       migrations.set(name, created);
       return Promise.resolve(created);
     },
-  } as unknown as ApiClient;
+  });
   const clock: Clock = {
     ...systemClock,
     monotonic: () => now,
@@ -139,26 +146,11 @@ function initializeAgain(answers: object): ReturnType<typeof initialize> {
     metadata: { name: "m1", uid: "m1", resourceVersion: "1", labels },
     spec: { resource: { group: "g.io", version: "v1", resource: "foos" } },
   };
-  const client = {
-    transport: {
-      server: "https://api",
-      request: ({ path }: { path: string }) => Promise.resolve().then(() => ({ body: discoveryAt(path) })),
-      read: async ({ path }: { path: string }, parse: (body: Readable) => Promise<unknown>) => {
-        const items = path.endsWith("/deployments") ? [] : [migration];
-        const list = { kind: "List", metadata: { resourceVersion: "1" }, items };
-        return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
-      },
-    },
-    find: () => Promise.resolve(undefined),
-    findIfServed: () =>
-      Promise.resolve({ spec: { service: {} }, status: { conditions: [{ type: "Available", status: "False" }] } }),
-    get: () => Promise.resolve({ metadata: { name: "crd", uid: "crd" } }),
-    patch: () => Promise.resolve({ metadata: { resourceVersion: "1" } }),
-    listMetadata: () => Promise.resolve({ items: [], metadata: {} }),
+  const client = clientOf(() => [migration], {
     delete: () => Promise.resolve(),
     create: () => Promise.resolve({ metadata: { name: "m2" } }),
     ...answers,
-  } as unknown as ApiClient;
+  });
   const clock: Clock = { ...systemClock, sleep: () => Promise.resolve() };
   const context = {
     client,

@@ -1,34 +1,30 @@
-import { randomUUID } from "node:crypto";
-import { hostname } from "node:os";
-import type { Logger } from "pino";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
 import { SeenServers } from "../../apiservers/seen-servers.ts";
-import type { EventSink } from "../../migrator/events.ts";
 import { planAll } from "../../plan/inventory.ts";
-import { assembleRun } from "../../migrator/assemble-run.ts";
 import { migrate } from "../../migrator/migrate.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import { defineCommand } from "../shared/command.ts";
-import { type Connection, connect } from "../shared/connect.ts";
+import { connect } from "../shared/connect.ts";
 import { isControllerRunning } from "./find-controller.ts";
-import { VERIFY_FLAG, Verifications } from "./verifications.ts";
+import { Verifications } from "./verifications.ts";
 import { followMigration } from "./follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
-import { choice, toggle, value } from "../flags/kinds.ts";
+import { toggle, value } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
+import { RUN_OUTPUT_FLAG, VERIFY_FLAG } from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
 import type { CliIo } from "../render/io.ts";
 import { loggerOf } from "../shared/logger-of.ts";
-import { exitCodeOf } from "../render/report-error.ts";
-import { createReporter, MIGRATE_FORMATS, type Reporter } from "../render/reporter.ts";
+import { type ResourceReport, type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
+import type { Reporter } from "../render/reporter.ts";
 import { oneLine } from "../render/printable.ts";
 
 const MIGRATE_FLAGS = {
@@ -41,12 +37,7 @@ const MIGRATE_FLAGS = {
   standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),
   force: toggle({ help: "rewrite the objects of a CRD that is already clean" }),
   ...VERIFY_FLAG,
-  output: choice(MIGRATE_FORMATS, {
-    short: "o",
-    placeholder: "format",
-    default: "text",
-    help: "output format; json is one JSON document per line and event",
-  }),
+  ...RUN_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
   "lease-namespace": value(anyText, {
     placeholder: "namespace",
@@ -60,12 +51,8 @@ type MigrateFlags = FlagsOf<typeof MIGRATE_FLAGS>;
 /** Only this process lifts its freeze: it keeps trying for an hour while the API server is down. */
 const CLEANUP_PATIENCE_MS = 3_600_000;
 
-interface MigrateSession {
-  readonly io: CliIo;
+interface MigrateSession extends RunSession {
   readonly flags: MigrateFlags;
-  readonly connection: Connection;
-  readonly logger: Logger;
-  readonly seen: SeenServers;
   /** Whether a controller in the cluster migrates; this program follows it then. */
   readonly follows: boolean;
 }
@@ -91,7 +78,7 @@ export const MIGRATE_COMMAND = defineCommand({
       if (!follows && !flags.dryRun) {
         io.onMayFreeze?.();
       }
-      const session = { io, flags, connection, logger, follows, seen };
+      const session = { io, flags, format: flags.output, connection, logger, follows, seen };
       const codes = new Map<string, ExitCode>();
       for (const name of flags.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
         codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
@@ -111,7 +98,7 @@ async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, Ex
     return EXIT.done;
   }
   const settings = runSettingsOf(flags, { crdMode: "rewrite", leaseNamespace: flags.leaseNamespace });
-  return await new Verifications({ ...session, format: flags.output, settings }).run(done);
+  return await new Verifications({ ...session, settings }).run(done);
 }
 
 /** Whether a controller in the cluster migrates. A dry run changes nothing, so it runs from here in any case. */
@@ -151,22 +138,14 @@ function leftOutText(unknown: readonly string[], hasStorageStates: boolean): str
     : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
 }
 
-async function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
-  const { io, flags, logger } = session;
-  const reporter = createReporter(io, name, { format: flags.output, clock: systemClock });
-  const log = logger.child({ resource: name });
-  try {
-    const result = await (session.follows
-      ? followOne(session, reporter, name)
-      : runOne(session, { reporter, log, name }));
+function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
+  return reportOn(session, name, async (report) => {
+    const { log, reporter } = report;
+    const result = await (session.follows ? followOne(session, reporter, name) : runOne(session, report, name));
     log.debug({ result }, "Run ended");
     reporter.result(result);
     return result.outcome === "incomplete" ? EXIT.incomplete : EXIT.done;
-  } catch (error) {
-    log.debug({ err: error }, "Run failed");
-    reporter.error(error);
-    return exitCodeOf(error);
-  }
+  });
 }
 
 function followOne(
@@ -178,39 +157,18 @@ function followOne(
   return followMigration({ client, clock: systemClock, reporter, force: flags.force, signal: io.signal }, name);
 }
 
-async function runOne(
-  session: MigrateSession,
-  { reporter, log, name }: { readonly reporter: Reporter; readonly log: Logger; readonly name: string },
-): Promise<MigrationResult> {
-  const { flags } = session;
-  const emit: EventSink = (event) => {
-    log.debug({ event }, "Run event");
-    reporter.event(event);
+function runOne(session: MigrateSession, report: ResourceReport, name: string): Promise<MigrationResult> {
+  const { flags, io } = session;
+  const { dryRun, force, leaseNamespace, webhookWaitMs } = flags;
+  const run = {
+    settings: runSettingsOf(flags, { crdMode: "manage", leaseNamespace }),
+    dryRun,
+    force,
+    purpose: "ksvm migrate",
+    cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
   };
-  const { connection, io, seen } = session;
-  const run = assembleRun(
-    {
-      ...connection,
-      ...runSettingsOf(flags, { crdMode: "manage", leaseNamespace: flags.leaseNamespace }),
-      clock: systemClock,
-      seen,
-    },
-    {
-      dryRun: flags.dryRun,
-      force: flags.force,
-      identity: `${hostname()}_${randomUUID()}`,
-      purpose: "ksvm migrate",
-      emit,
-      cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
-      signal: io.signal,
-    },
+  // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.
+  return withRun(session, report, run, (context) =>
+    dryRun ? migrate(context, name) : migrateBesideInTree(context, name, webhookWaitMs),
   );
-  try {
-    // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.
-    return await (flags.dryRun
-      ? migrate(run.context, name)
-      : migrateBesideInTree(run.context, name, flags.webhookWaitMs));
-  } finally {
-    await run.close();
-  }
 }

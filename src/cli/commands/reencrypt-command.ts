@@ -5,7 +5,7 @@ import { KsvmError } from "../../errors.ts";
 import { storedResources } from "../../resources/stored-resources.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { anyNames } from "../flags/operands.ts";
-import { REENCRYPT_FLAGS } from "./reencrypt-flags.ts";
+import { REENCRYPT_FLAGS } from "../flags/reencrypt-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
@@ -44,7 +44,15 @@ export const REENCRYPT_COMMAND = defineCommand({
       const { names, code } = flags.all ? await everyResource(io, connection, flags) : namedOnes(given);
       const { assumeConfigRolledOut: isAssumed, expectConfig: expectedConfig } = flags;
       const encryption = new EncryptionEvidence({ isAssumed, expectedConfig });
-      const work = new Reencryption({ io, flags, connection, logger, seen: new SeenServers(systemClock), encryption });
+      const work = new Reencryption({
+        io,
+        flags,
+        format: flags.output,
+        connection,
+        logger,
+        seen: new SeenServers(systemClock),
+        encryption,
+      });
       return worstOf([code, await work.run(names)]);
     } finally {
       await connection.close();

@@ -1,18 +1,12 @@
-import { randomUUID } from "node:crypto";
-import { hostname } from "node:os";
-import type { Logger } from "pino";
 import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
 import { waitForApiServers } from "../../apiservers/missing-api-server.ts";
-import type { SeenServers } from "../../apiservers/seen-servers.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { type AssembledRun, assembleRun } from "../../migrator/assemble-run.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import type { FlagsOf } from "../flags/flag.ts";
-import { type REENCRYPT_FLAGS, reencryptSettingsOf } from "./reencrypt-flags.ts";
+import { type REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
-import type { CliIo } from "../render/io.ts";
 import { oneLine, printable } from "../render/printable.ts";
 import {
   describeSummary,
@@ -20,18 +14,12 @@ import {
   type ReencryptionSummary,
   summaryLine,
 } from "../render/render-reencryption.ts";
-import { exitCodeOf } from "../render/report-error.ts";
-import { createReporter, type Reporter } from "../render/reporter.ts";
-import type { Connection } from "../shared/connect.ts";
+import { type ResourceReport, type ResourceRun, type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
 import { Verifications } from "./verifications.ts";
 
 /** What the runs of one `ksvm reencrypt` share. */
-export interface ReencryptionSession {
-  readonly io: CliIo;
+export interface ReencryptionSession extends RunSession {
   readonly flags: FlagsOf<typeof REENCRYPT_FLAGS>;
-  readonly connection: Connection;
-  readonly logger: Logger;
-  readonly seen: SeenServers;
   readonly encryption: EncryptionEvidence;
 }
 
@@ -85,7 +73,7 @@ export class Reencryption {
     if (session.io.signal.aborted) {
       return EXIT.interrupted;
     }
-    const verifications = new Verifications({ ...session, format: flags.output, settings: reencryptSettingsOf(flags) });
+    const verifications = new Verifications({ ...session, settings: reencryptSettingsOf(flags) });
     return await verifications.run([...this.#done.keys()]);
   }
 
@@ -103,39 +91,37 @@ export class Reencryption {
   }
 
   async #rounds(names: readonly string[]): Promise<[code: ExitCode, encryption: string | undefined]> {
-    const reporter = this.#reporterOf(EVERY_RESOURCE);
-    try {
+    let encryption: string | undefined;
+    let isAgreed = false;
+    const code = await reportOn(this.#session, EVERY_RESOURCE, async (report) => {
       let due = names;
       for (let round = 1; round <= MAX_ROUNDS; round++) {
         await this.#round(due);
         if (this.#done.size === 0 || this.#session.io.signal.aborted) {
-          return [this.#endEarly(), undefined];
+          return this.#session.io.signal.aborted ? EXIT.interrupted : EXIT.done;
         }
-        const { configHash, fingerprint } = await this.#lookAgain(reporter);
+        const { configHash, fingerprint } = await this.#lookAgain(report);
         due = [...this.#done].filter(([, done]) => done.fingerprint !== fingerprint).map(([name]) => name);
         if (due.length === 0) {
-          return [EXIT.done, configHash];
+          encryption = configHash;
+          isAgreed = true;
+          return EXIT.done;
         }
         for (const name of due) {
           this.#done.delete(name);
         }
-        reporter.note(`the API servers changed their encryption since: again ${due.join(", ")}`);
+        report.reporter.note(`the API servers changed their encryption since: again ${due.join(", ")}`);
       }
       throw new KsvmError(
         "NotConverged",
         "Cannot re-encrypt every resource: the API servers keep changing their encryption",
       );
-    } catch (error) {
-      reporter.error(error);
+    });
+    if (!isAgreed) {
+      // Without the last look it is not known whether all that is done has one and the same key.
       this.#done.clear();
-      return [exitCodeOf(error), undefined];
     }
-  }
-
-  /** Without the last look it is not known whether all that is done has one and the same key. */
-  #endEarly(): ExitCode {
-    this.#done.clear();
-    return this.#session.io.signal.aborted ? EXIT.interrupted : EXIT.done;
+    return [code, encryption];
   }
 
   async #round(names: readonly string[]): Promise<void> {
@@ -145,61 +131,33 @@ export class Reencryption {
     }
   }
 
-  async #reencrypt(name: string): Promise<ExitCode> {
-    const { encryption, flags, logger } = this.#session;
-    const reporter = this.#reporterOf(name);
-    const log = logger.child({ resource: name });
-    const run = this.#open(reporter, log);
-    try {
-      const result = await migrateBesideInTree(run.context, name, flags.webhookWaitMs);
-      log.debug({ result }, "Run ended");
-      reporter.result(result);
+  #reencrypt(name: string): Promise<ExitCode> {
+    const { encryption, flags } = this.#session;
+    return reportOn(this.#session, name, async (report) => {
+      const result = await withRun(this.#session, report, this.#run(), (context) =>
+        migrateBesideInTree(context, name, flags.webhookWaitMs),
+      );
+      report.log.debug({ result }, "Run ended");
+      report.reporter.result(result);
       const fingerprint = encryption.found?.fingerprint;
       if (result.outcome === "incomplete" || fingerprint === undefined) {
         return EXIT.incomplete;
       }
       this.#done.set(name, { result, fingerprint });
       return EXIT.done;
-    } catch (error) {
-      log.debug({ err: error }, "Run failed");
-      reporter.error(error);
-      return exitCodeOf(error);
-    } finally {
-      await run.close();
-    }
-  }
-
-  async #lookAgain(reporter: Reporter): Promise<{ readonly configHash: string; readonly fingerprint: string }> {
-    const { encryption, logger } = this.#session;
-    const run = this.#open(reporter, logger);
-    try {
-      await waitForApiServers(run.context);
-      return await encryption.look(run.context, EVERY_RESOURCE);
-    } finally {
-      await run.close();
-    }
-  }
-
-  #open(reporter: Reporter, log: Logger): AssembledRun {
-    const { connection, encryption, flags, io, seen } = this.#session;
-    const shared = { ...connection, ...reencryptSettingsOf(flags), clock: systemClock, seen };
-    return assembleRun(shared, {
-      dryRun: false,
-      force: true,
-      encryption,
-      identity: `${hostname()}_${randomUUID()}`,
-      purpose: "ksvm reencrypt",
-      emit: (event) => {
-        log.debug({ event }, "Run event");
-        reporter.event(event);
-      },
-      signal: io.signal,
     });
   }
 
-  #reporterOf(name: string): Reporter {
-    const { flags, io } = this.#session;
-    return createReporter(io, name, { format: flags.output, clock: systemClock });
+  #lookAgain(report: ResourceReport): Promise<{ readonly configHash: string; readonly fingerprint: string }> {
+    return withRun(this.#session, report, this.#run(), async (context) => {
+      await waitForApiServers(context);
+      return await this.#session.encryption.look(context, EVERY_RESOURCE);
+    });
+  }
+
+  #run(): ResourceRun {
+    const { encryption, flags } = this.#session;
+    return { settings: reencryptSettingsOf(flags), dryRun: false, force: true, encryption, purpose: "ksvm reencrypt" };
   }
 
   #summarize(summary: ReencryptionSummary): void {

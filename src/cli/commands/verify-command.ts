@@ -10,7 +10,7 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { loggerOf } from "../shared/logger-of.ts";
 import { everyResource, namedOnes } from "./reencrypt-command.ts";
-import { REENCRYPT_FLAGS, reencryptSettingsOf } from "./reencrypt-flags.ts";
+import { REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { Verifications } from "./verifications.ts";
 
 const { "assume-config-rolled-out": _assume, verify: _verify, ...SHARED_FLAGS } = REENCRYPT_FLAGS;

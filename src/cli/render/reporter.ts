@@ -5,6 +5,7 @@ import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import type { Verification } from "../../verify/verification.ts";
 import { describeChanged, describeEvent, describeFailures, describeResult, progressLine } from "./describe-event.ts";
+import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import type { CliIo } from "./io.ts";
 import { oneLine, printable } from "./printable.ts";
 import { describeNotShown, describeUnnamed, describeVerification } from "./render-verification.ts";
@@ -20,9 +21,6 @@ export interface Reporter {
   error(error: unknown): void;
 }
 
-/** The values of `ksvm migrate -o`. */
-export const MIGRATE_FORMATS = ["text", "json"] as const;
-
 const BAR_INTERVAL_MS = 100;
 const LINE_INTERVAL_MS = 5_000;
 const JSON_INTERVAL_MS = 1_000;
@@ -32,7 +30,7 @@ const BAR_WIDTH = 30;
 export function createReporter(
   io: CliIo,
   resource: string,
-  options: { readonly format: (typeof MIGRATE_FORMATS)[number]; readonly clock: Clock },
+  options: { readonly format: (typeof RUN_FORMATS)[number]; readonly clock: Clock },
 ): Reporter {
   if (options.format === "json") {
     return jsonReporter(io, resource, options.clock);

@@ -4,13 +4,12 @@ import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
-import { MIGRATE_FORMATS } from "../render/reporter.ts";
-import { type FlagsOf, type FlagTable, InvalidValue } from "../flags/flag.ts";
-import { choice, duration, optional, repeated, toggle, value } from "../flags/kinds.ts";
-import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "../flags/migration-flags.ts";
-import { anyText } from "../flags/parsers.ts";
-import { VERIFY_FLAG } from "./verifications.ts";
-import { runSettingsOf } from "../flags/run-settings.ts";
+import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
+import { duration, optional, repeated, toggle, value } from "./kinds.ts";
+import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";
+import { anyText } from "./parsers.ts";
+import { RUN_OUTPUT_FLAG, VERIFY_FLAG } from "./run-flags.ts";
+import { runSettingsOf } from "./run-settings.ts";
 
 const DIGEST = /^(?:sha256:)?([0-9a-f]{64})$/;
 
@@ -44,12 +43,7 @@ export const REENCRYPT_FLAGS = {
       "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
   }),
   ...VERIFY_FLAG,
-  output: choice(MIGRATE_FORMATS, {
-    short: "o",
-    placeholder: "format",
-    default: "text",
-    help: "output format; json is one JSON document per line and event",
-  }),
+  ...RUN_OUTPUT_FLAG,
   settle: duration({
     default: DEFAULT_SETTLE_MS,
     help:
