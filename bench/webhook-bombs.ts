@@ -85,10 +85,13 @@ function sizeOf(index: number, random: () => number): number {
   return index % 20 === 0 ? between(random, 100_000, MIB) : between(random, 10, 4_000);
 }
 
-/** The longest stall since the last call. */
+/** The longest stall since the last call, which the program tells on a line of its own among those that it logs. */
 async function stallOf(program: RunningProgram): Promise<number> {
   const before = program.stdout.length;
   program.signal("SIGUSR2");
-  while (!program.stdout.slice(before).includes("\n")) await sleep(20);
-  return Number(program.stdout.slice(before));
+  for (;;) {
+    const [told] = /^[\d.]+(?=\n)/m.exec(program.stdout.slice(before)) ?? [];
+    if (told !== undefined) return Number(told);
+    await sleep(20);
+  }
 }
