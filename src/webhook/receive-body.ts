@@ -96,26 +96,33 @@ export async function receiveBody(
  * count for little in the heap and are collected late.
  */
 export class BodyBuffers {
-  readonly #free: Buffer[] = [];
+  readonly #free: Buffer<ArrayBuffer>[] = [];
 
   /** One of `length` bytes or more. */
-  take(length: number): Buffer {
+  take(length: number): Buffer<ArrayBuffer> {
     const index = this.#free.findIndex((buffer) => buffer.length >= length);
     const [found] = index === -1 ? [] : this.#free.splice(index, 1);
     return found ?? Buffer.allocUnsafeSlow(Math.ceil(length / BUFFER_STEP) * BUFFER_STEP);
   }
 
-  /** Takes one back; it must not be read after that. Of those that are worth keeping the largest ones stay. */
-  give(buffer: Buffer): void {
+  /** Takes one back, whose bytes are gone after that. Of those that are worth keeping the largest ones stay. */
+  give(buffer: Buffer<ArrayBuffer>): void {
     if (buffer.length > MAX_KEPT_BYTES) {
+      free(buffer);
       return;
     }
     this.#free.push(buffer);
     this.#free.sort((a, b) => a.length - b.length);
-    if (this.#free.length > MAX_FREE_BUFFERS) {
-      this.#free.shift();
+    const smallest = this.#free.length > MAX_FREE_BUFFERS ? this.#free.shift() : undefined;
+    if (smallest !== undefined) {
+      free(smallest);
     }
   }
+}
+
+/** Gives the memory back now: the garbage collector would, when several of the largest have come together. */
+function free({ buffer }: Buffer<ArrayBuffer>): void {
+  buffer.transfer(0);
 }
 
 /** Buffers for as many reviews at once, and for those of nearly the same size. */
@@ -130,7 +137,7 @@ class Collector {
   length = 0;
   readonly #limit: number;
   readonly #buffers: BodyBuffers;
-  #buffer: Buffer;
+  #buffer: Buffer<ArrayBuffer>;
 
   /** Memory that is only announced is not touched, and so not used, before the bytes come. */
   constructor(announced: number, limit: number, buffers: BodyBuffers) {

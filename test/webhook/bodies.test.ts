@@ -5,6 +5,7 @@ import pino from "pino";
 import tap, { type Test } from "tap";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { buildWebhookApp } from "../../src/webhook/app.ts";
+import { BodyBuffers } from "../../src/webhook/receive-body.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
 import { startWebhookServer, type WebhookServerOptions } from "../../src/webhook/server.ts";
 import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
@@ -105,6 +106,21 @@ await tap.test("a body that breaks off does no harm", async (t) => {
   const { socket, answered } = await begin(t, port, `content-length: ${REVIEW.length}`);
   socket.write(REVIEW);
   t.match(await answered, /^HTTP\/1.1 200 /);
+});
+
+await tap.test("the memory of a large body is given back at once, and that of usual ones is used again", (t) => {
+  const buffers = new BodyBuffers();
+  const large = buffers.take(3 * 2 ** 20);
+  const usual = Array.from({ length: 5 }, (_, index) => buffers.take((index + 1) * 256 * 1_024));
+  for (const buffer of [large, ...usual]) buffers.give(buffer);
+  t.equal(large.buffer.byteLength, 0);
+  t.same(
+    usual.map(({ length }) => length > 0),
+    [false, true, true, true, true],
+    "the smallest one is given back",
+  );
+  t.equal(buffers.take(1), usual[1]);
+  t.end();
 });
 
 await tap.test("no body makes the webhook fail, allow what is frozen, or tell of its insides", async (t) => {
