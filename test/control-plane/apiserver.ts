@@ -24,6 +24,11 @@ export interface ApiserverOptions {
    * @default the machine's
    */
   readonly hostname?: string;
+  /**
+   * Its working directory, as where a KMS plugin has its socket. Takes effect with a `hostname` alone, as `unshare` runs a shell.
+   * @default that of this process
+   */
+  readonly cwd?: string;
   /** Where it reaches etcd, such as through a relay. @default the etcd of the control plane */
   readonly etcdUrl?: string;
   /** Further flags; a flag given here wins over the same one above, where it takes one value. @default none */
@@ -52,10 +57,11 @@ export function apiserverCommand(program: string, place: ApiserverPlace, options
   ];
   if (options.hostname === undefined) return { command: program, args };
   // Each step replaces the one before it, so that the process id stays that of the apiserver.
-  const script = 'hostname "$0" && exec "$@"';
+  const script = 'hostname "$0" && cd "$1" && shift && exec "$@"';
   const isRoot = process.getuid?.() === 0;
   const namespaces = isRoot ? ["--uts"] : ["--uts", "--user", "--map-root-user"];
-  return { command: "unshare", args: [...namespaces, "sh", "-c", script, options.hostname, program, ...args] };
+  const { cwd = ".", hostname } = options;
+  return { command: "unshare", args: [...namespaces, "sh", "-c", script, hostname, cwd, program, ...args] };
 }
 
 function encryptionArgs({ dir, index }: ApiserverPlace, config: string | undefined): string[] {

@@ -32,3 +32,25 @@ export function encryptionConfig(keys: readonly string[], resources: readonly st
 export function storedWith(key: string): string {
   return `k8s:enc:aescbc:v1:${key}`;
 }
+
+/**
+ * The text of an EncryptionConfiguration with a KMS v2 plugin. Its socket is one of the working directory of each API server: so two
+ * API servers on one machine use one and the same configuration and each its own plugin, as two machines do.
+ */
+export function kmsConfig(provider: string, resources: readonly string[] = ENCRYPTED): string {
+  const endpoint = `unix:///proc/self/cwd/${KMS_SOCKET}`;
+  return JSON.stringify({
+    apiVersion: "apiserver.config.k8s.io/v1",
+    kind: "EncryptionConfiguration",
+    // Without `identity`: what the plugin cannot decrypt cannot be read.
+    resources: [{ resources, providers: [{ kms: { apiVersion: "v2", name: provider, endpoint, timeout: "10s" } }] }],
+  });
+}
+
+/** The name of the socket in the working directory of an API server. */
+export const KMS_SOCKET = "kms.sock";
+
+/** As {@link storedWith}, with the key of a KMS v2 plugin. */
+export function storedWithKms(provider: string, keyId: string): string {
+  return `k8s:enc:kms:v2:${provider}:${keyId}`;
+}

@@ -7,7 +7,10 @@ export interface StoredObject {
   readonly apiVersion: string;
   /** Empty when the value is encrypted. */
   readonly kind: string;
-  /** Which provider and key encrypted it, such as "k8s:enc:aescbc:v1:key1"; absent for a plain value. */
+  /**
+   * Which provider and key encrypted it, such as "k8s:enc:aescbc:v1:key1", or "k8s:enc:kms:v2:NAME:KEYID" of a KMS v2 plugin; absent
+   * for a plain value.
+   */
   readonly encryptedWith?: string;
   /** etcd's revision of the last write; the apiserver shows it as resourceVersion. */
   readonly modRevision: number;
@@ -18,6 +21,8 @@ export interface StoredObject {
 
 type TypeMeta = Pick<StoredObject, "apiVersion" | "kind" | "encryptedWith">;
 
+const KMS_V2 = "k8s:enc:kms:v2:";
+
 /**
  * Reads version and kind from a stored value: JSON (custom resources, CRDs), protobuf (most built-in kinds), or encrypted.
  * @throws {Error} when it is none of them
@@ -25,6 +30,10 @@ type TypeMeta = Pick<StoredObject, "apiVersion" | "kind" | "encryptedWith">;
 export function typeMetaOf(raw: Buffer): TypeMeta {
   const start = raw.toString("latin1", 0, 256);
   const encryptedWith = /^(k8s:enc:[^:]+:[^:]+:[^:]+):/.exec(start)?.[1];
+  if (encryptedWith?.startsWith(KMS_V2)) {
+    const keyId = kmsKeyIdOf(raw.subarray(encryptedWith.length + 1));
+    return { apiVersion: "", kind: "", encryptedWith: `${encryptedWith}:${keyId}` };
+  }
   if (encryptedWith !== undefined) return { apiVersion: "", kind: "", encryptedWith };
   if (start.startsWith("k8s\0")) return protobufTypeMeta(raw.subarray(4));
   const { apiVersion, kind } = JSON.parse(raw.toString()) as { apiVersion?: string; kind?: string };
@@ -43,4 +52,27 @@ function protobufTypeMeta(raw: Buffer): TypeMeta {
     at += 2 + length;
   }
   return { apiVersion: fields[1] ?? "", kind: fields[2] ?? "" };
+}
+
+/**
+ * The key id in a KMS v2 envelope: field 2 of an EncryptedObject. The fields before it, data (1), and after it have a length each.
+ * @throws {Error} when there is none
+ *
+ * https://github.com/kubernetes/apiserver/blob/v0.36.3/pkg/storage/value/encrypt/envelope/kmsv2/v2/api.proto
+ */
+export function kmsKeyIdOf(envelope: Buffer): string {
+  for (let at = 0; at < envelope.length; ) {
+    const field = (envelope[at] ?? 0) >> 3;
+    let length = 0;
+    at++;
+    // A length is a varint: seven bits in each byte, the lowest first.
+    for (let shift = 0, more = true; more; shift += 7, at++) {
+      const byte = envelope[at] ?? 0;
+      length |= (byte & 0x7f) << shift;
+      more = byte > 0x7f;
+    }
+    if (field === 2) return envelope.toString("utf8", at, at + length);
+    at += length;
+  }
+  throw new Error("Cannot find a key id in the envelope of a KMS v2 plugin");
 }
