@@ -40,6 +40,10 @@ interface ListedLease extends Pick<Lease, "spec"> {
   readonly metadata: Pick<ObjectMeta, "name"> & Partial<ObjectMeta>;
 }
 
+interface RevisionOf {
+  readonly metadata?: { readonly resourceVersion?: string };
+}
+
 interface EndpointSlice {
   readonly endpoints?: readonly {
     readonly addresses: readonly string[];
@@ -48,9 +52,12 @@ interface EndpointSlice {
   readonly ports?: readonly { readonly name?: string; readonly port?: number }[];
 }
 
-const LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26). */
-const IDENTITY_SELECTOR = "apiserver.kubernetes.io/identity=kube-apiserver";
+/** The namespace of these Leases. */
+export const IDENTITY_NAMESPACE = "kube-system";
+const LEASES_PATH = `/apis/coordination.k8s.io/v1/namespaces/${IDENTITY_NAMESPACE}/leases`;
+/** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26), and its value. */
+export const IDENTITY_LABEL = { name: "apiserver.kubernetes.io/identity", value: "kube-apiserver" };
+const IDENTITY_SELECTOR = `${IDENTITY_LABEL.name}=${IDENTITY_LABEL.value}`;
 const HOST_LABEL = "kubernetes.io/hostname";
 const SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const DEFAULT_LEASE_SECONDS = 3_600;
@@ -74,6 +81,21 @@ export async function identityLeases(
   const serverNow = answer.serverTime ?? clock.now();
   const clocks = { serverNow, localNow: clock.now() };
   return allItemsOf(answer.body, LEASES_PATH).map((lease) => identityLeaseOf(lease, clocks));
+}
+
+/**
+ * The resourceVersion of the identity Leases as they are now; `undefined` where the user may not read them.
+ * @throws as {@link identityLeases}.
+ */
+export async function identityRevision(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
+  const query = { labelSelector: IDENTITY_SELECTOR };
+  const request = { method: "GET", path: LEASES_PATH, query, signal } as const;
+  const answer = await unlessForbidden(() => client.transport.request<ListAnswer<unknown> & RevisionOf>(request));
+  if (answer === undefined) {
+    return undefined;
+  }
+  allItemsOf(answer.body, LEASES_PATH);
+  return answer.body.metadata?.resourceVersion ?? "";
 }
 
 function identityLeaseOf(

@@ -2,9 +2,12 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInEvidence } from "./built-in-evidence.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
+import { KeptProgress } from "./kept-progress.ts";
+import type { Fence } from "../kube/transport.ts";
+import type { RunLease } from "../lease/run-lease.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";
-import type { ListPosition } from "./rewrite/list-position.ts";
+import { ListPosition } from "./rewrite/list-position.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
@@ -18,15 +21,29 @@ interface Left {
   readonly position: ListPosition;
 }
 
+/** Where an attempt goes on. */
+interface Start {
+  readonly resume?: ResumePoint | undefined;
+  readonly tally: Tally;
+  readonly position?: ListPosition | undefined;
+  /** Whether another process stood there. */
+  readonly isEarlier?: true;
+}
+
 /**
  * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
- * alone, for the next attempt of the same run: another process could not tell whether an encryption key was rotated since.
+ * for the next attempt of the same run, and in the Lease for another process where that can prove that no encryption key was
+ * rotated since, see `KeptProgress`.
  */
 export class BuiltInRun {
   readonly #resource: ServedResource;
   readonly #crdName: string | undefined;
   readonly #restarts = new ServerRestarts();
   #left: Left | undefined;
+  #context: RunContext | undefined;
+  /** `undefined` until the first attempt, and where nothing is kept. */
+  #kept: KeptProgress | undefined;
+  #isBegun = false;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
   constructor(resource: ServedResource, crdName: string | undefined) {
@@ -39,52 +56,99 @@ export class BuiltInRun {
    * @throws {KsvmError} NotConverged where the API servers disagree on the storage version.
    * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
    */
-  async attempt(context: RunContext): Promise<MigrationResult> {
+  async attempt(context: RunContext, _fence: Fence, lease: RunLease): Promise<MigrationResult> {
     const resource = this.#resource;
+    await this.#begin(context, lease);
     const evidence = new BuiltInEvidence(context, {
       resource,
       crdName: this.#crdName,
       restarts: this.#restarts,
     });
     const foundation = await evidence.prove();
-    const tally = await this.#rewrite(context, foundation);
+    if ((evidence.apiServers?.ignored ?? []).length > 0) {
+      // That an API server is gone is what the user of this process says, and nothing that another one could prove.
+      await this.#keepNothing();
+    }
+    const start = await this.#startOf(context, foundation);
+    const isResumed = await this.#rewrite(context, foundation, start);
     await evidence.repeat();
-    const { encryption } = context;
+    this.#kept?.assertQuiet();
+    const configuration = context.encryption?.found?.configHash;
     return {
       resource: resourceNameOf(resource),
-      outcome: outcomeOf(tally, "migrated"),
+      outcome: outcomeOf(start.tally, "migrated"),
       ...(foundation.crd === "" ? {} : { crd: foundation.crd }),
-      ...(encryption?.found === undefined ? {} : { encryption: encryption.found.configHash }),
-      ...reportOf(tally),
+      ...(configuration === undefined ? {} : { encryption: configuration }),
+      ...(isResumed ? { isResumed } : {}),
+      ...reportOf(start.tally),
     };
   }
 
-  /** Has the next attempt begin at the first object: what this one rested on did not last. */
-  forget(): void {
-    this.#left = undefined;
+  /** From before the first look on, nothing may go unseen. */
+  async #begin(context: RunContext, lease: RunLease): Promise<void> {
+    this.#context = context;
+    if (!this.#isBegun) {
+      this.#kept = await KeptProgress.begin(context, lease, this.#resource);
+      this.#isBegun = true;
+    }
+    await this.#kept?.beginAttempt();
   }
 
-  async #rewrite(context: RunContext, foundation: Foundation): Promise<Tally> {
-    const isStanding = this.#left !== undefined && changeBetween(this.#left.foundation, foundation) === undefined;
-    const left = isStanding ? this.#left : undefined;
-    // What an attempt did after its last page is looked at again, and counted then.
-    const tally = new Tally(left?.tally);
-    const resume = left?.point;
+  /** Has the next attempt begin at the first object, in this process and any other: what this one rested on did not last. */
+  async forget(): Promise<void> {
+    this.#left = undefined;
+    if (this.#context !== undefined) {
+      await this.#kept?.forget(this.#context);
+    }
+  }
+
+  /** To be called when the run is over. */
+  async end(): Promise<void> {
+    await this.#kept?.stop();
+  }
+
+  async #startOf(context: RunContext, foundation: Foundation): Promise<Start> {
+    const left = this.#left;
+    if (left !== undefined && this.#kept?.hasChanged !== true && !changeBetween(left.foundation, foundation)) {
+      // What an attempt did after its last page is looked at again, and counted then.
+      return { resume: left.point, tally: new Tally(left.tally), position: left.position };
+    }
+    this.#left = undefined;
+    const earlier = await this.#kept?.earlier(context, foundation);
+    if (earlier === undefined) {
+      this.#kept?.startOver();
+      return { tally: new Tally() };
+    }
+    const { progress, ...resume } = earlier;
+    const position = new ListPosition(progress?.position);
+    return { resume, tally: Tally.after(progress?.counts), position, isEarlier: true };
+  }
+
+  async #keepNothing(): Promise<void> {
+    await this.#kept?.stop();
+    this.#kept = undefined;
+  }
+
+  /** @returns whether it went on from where another process stood */
+  async #rewrite(context: RunContext, foundation: Foundation, start: Start): Promise<boolean> {
+    const { isEarlier = false, position, resume, tally } = start;
     if (resume !== undefined) {
       context.emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
-    await rewriteAll(context, this.#resource, {
+    const isResumed = await rewriteAll(context, this.#resource, {
       tally,
       resume,
-      position: left?.position,
-      onPage: async (point, position) => {
+      position,
+      onPage: async (point, listed) => {
         const { watermark, continueToken } = point;
         // A failed object lies before the token, so an attempt that goes on from there would miss it.
         const token = continueToken === undefined || tally.counts.failed > 0 ? {} : { continueToken };
-        this.#left = { foundation, point: { watermark, ...token }, tally: new Tally(tally), position };
+        const kept = { watermark, ...token };
+        this.#left = { foundation, point: kept, tally: new Tally(tally), position: listed };
+        await this.#kept?.save(context, foundation, { point: kept, counts: tally.counts, position: listed });
         await context.onPageDone?.(point);
       },
     });
-    return tally;
+    return isResumed && isEarlier;
   }
 }

@@ -27,7 +27,12 @@ export async function migrateBuiltIn(
   resource: ServedResource,
   crdName?: string,
 ): Promise<MigrationResult> {
-  return withoutFreeze(context, { resource, crdName, work: new BuiltInRun(resource, crdName) });
+  const work = new BuiltInRun(resource, crdName);
+  try {
+    return await withoutFreeze(context, { resource, crdName, work });
+  } finally {
+    await work.end();
+  }
 }
 
 /** What is done to a resource that is not frozen. */
@@ -39,10 +44,11 @@ export interface UnfrozenWork<T> {
     /**
      * One attempt.
      * @param fence awaited before each write: the Lease must be held
+     * @param lease the one that is held
      */
-    attempt(context: RunContext, fence: Fence): Promise<T>;
-    /** Called where what the attempt rested on did not last. */
-    forget(): void;
+    attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<T>;
+    /** Called where what the attempt rested on did not last, and waited for. */
+    forget(): void | Promise<void>;
   };
 }
 
@@ -80,7 +86,7 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
     maxFreezeIdleMs: options.maxFreezeIdleMs,
     attempt: (attempt) => {
       const fence = (): Promise<void> => lease.confirm(attempt.signal, attempt.retrier);
-      return work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence);
+      return work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence, lease);
     },
     probe: ({ stuckOn }, signal) =>
       stuckOn?.kind === "lease"
@@ -91,7 +97,7 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
           }),
     onError: async (error) => {
       if (error instanceof StartAgain) {
-        work.forget();
+        await work.forget();
       }
     },
   });

@@ -20,13 +20,14 @@ export interface RewriteAllOptions {
 
 /**
  * Rewrites every object of a resource that is requested in one version, or tries it where the run is a dry-run.
+ * @returns whether it went on from `resume`
  * @throws as `RewritePass.run()`.
  */
 export async function rewriteAll(
   context: RunContext,
   resource: ServedResource,
   options: RewriteAllOptions,
-): Promise<void> {
+): Promise<boolean> {
   const { tally, position, resume, rewrite, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({
@@ -47,4 +48,5 @@ export async function rewriteAll(
     },
   });
   await pass.run();
+  return pass.isResumed;
 }

@@ -1,4 +1,5 @@
 import { WEBHOOK_NAME } from "../api/names.ts";
+import { IDENTITY_NAMESPACE } from "../apiservers/control-plane-objects.ts";
 import type { GuardChoice, GuardedCrd } from "../freeze/guard.ts";
 import { policyGuardOf } from "../freeze/guard-install.ts";
 import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
@@ -32,8 +33,7 @@ export interface RunRoleOptions {
   readonly leaseNamespace: string;
 }
 
-/** Where the identity Leases of the API servers are, and their EndpointSlice. */
-const IDENTITY_NAMESPACE = "kube-system";
+/** Where the EndpointSlice of the API servers is. */
 const ENDPOINTS_NAMESPACE = "default";
 const RBAC_VERSION = "rbac.authorization.k8s.io/v1";
 
@@ -148,6 +148,8 @@ function accessToApiServers(): readonly Access[] {
   const slices = { group: "discovery.k8s.io", resource: "endpointslices" };
   return [
     { verb: "list", resource: LEASES, namespace: IDENTITY_NAMESPACE },
+    // Without it `ksvm reencrypt` begins at the first object after it was killed.
+    { verb: "watch", resource: LEASES, namespace: IDENTITY_NAMESPACE },
     { verb: "list", resource: slices, namespace: ENDPOINTS_NAMESPACE },
   ];
 }

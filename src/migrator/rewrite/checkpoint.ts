@@ -133,8 +133,8 @@ function fieldsOf(checkpoint: Checkpoint): Checkpoint {
   };
 }
 
-/** `undefined` where it is no whole one. */
-function progressIn(value: unknown): EarlierProgress | undefined {
+/** What was read from the cluster as a progress; `undefined` where it is no whole one. */
+export function progressIn(value: unknown): EarlierProgress | undefined {
   const { counts, position } = (value ?? {}) as {
     counts?: Record<string, unknown>;
     position?: Record<string, unknown>;

@@ -1,0 +1,97 @@
+import { createHash } from "node:crypto";
+import type { Foundation } from "./foundation.ts";
+import { type EarlierProgress, type EarlierRun, progressIn } from "./rewrite/checkpoint.ts";
+
+/** Where a run of `ksvm reencrypt` stands, as its Lease keeps it after every page. */
+export interface KeptCheckpoint {
+  /** Of the run: no run with another purpose may go on from here. */
+  readonly purpose: string;
+  /** `plural.group` of what it rewrites. */
+  readonly resource: string;
+  /** The digest of all that it rests on, see {@link digestOfFoundation}: how every API server encrypts, and since when. */
+  readonly foundation: string;
+  /** Milliseconds that it waited for late writes at the least, before the watermark. */
+  readonly settleMs: number;
+  /** The resourceVersion up to which no API server joined or left since the foundation was laid. */
+  readonly quietUpTo: string;
+  /** resourceVersion of its first consistent list: objects written later are encrypted as the foundation has it. */
+  readonly watermark: string;
+  /** Where the next page begins. @default at the first object */
+  readonly continueToken?: string | undefined;
+  readonly progress?: EarlierProgress | undefined;
+}
+
+/** What a checkpoint is compared with. */
+export type KeptExpectation = Pick<KeptCheckpoint, "purpose" | "resource" | "foundation" | "settleMs">;
+
+/**
+ * What a run rests on, as text. Restarts are counted by each process for itself, so they are left out: the encryption has when the
+ * process of every API server started.
+ */
+export function digestOfFoundation(foundation: Foundation): string {
+  const fields = Object.entries(foundation)
+    .filter(([name]) => name !== "restarts")
+    .toSorted(([a], [b]) => a.localeCompare(b));
+  return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
+}
+
+/** The text of a checkpoint, with a digest over its fields: one that was written or changed by hand is not believed. */
+export function formatKept(checkpoint: KeptCheckpoint): string {
+  const fields = fieldsOf(checkpoint);
+  return JSON.stringify({ ...fields, digest: digestOf(fields) });
+}
+
+/** `undefined` where it is no whole one, or the one of another kind of run. */
+export function parseKept(text: string | undefined): KeptCheckpoint | undefined {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text ?? "");
+  } catch {
+    return undefined;
+  }
+  if (typeof parsed !== "object" || parsed === null) {
+    return undefined;
+  }
+  const fields = fieldsOf(parsed as KeptCheckpoint);
+  // The digest covers exactly what formatKept() writes, so what matches it has the right shape.
+  return (parsed as { readonly digest?: unknown }).digest === digestOf(fields) ? fields : undefined;
+}
+
+/** Why a run may not go on from a checkpoint, in words; `undefined` where all that can be compared is the same. */
+export function differenceFrom(kept: KeptCheckpoint, expected: KeptExpectation): string | undefined {
+  if (kept.purpose !== expected.purpose || kept.resource !== expected.resource) {
+    return "it belongs to another run";
+  }
+  if (kept.settleMs < expected.settleMs) {
+    return "that run had waited for late writes for a shorter time";
+  }
+  return kept.foundation === expected.foundation
+    ? undefined
+    : "an API server encrypts otherwise since, restarted, joined or left, or the resource is stored otherwise";
+}
+
+/** Where the next run goes on. */
+export function earlierRunOf({ continueToken, progress, watermark }: KeptCheckpoint): EarlierRun {
+  return continueToken === undefined
+    ? { watermark }
+    : { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
+}
+
+function fieldsOf(kept: KeptCheckpoint): KeptCheckpoint {
+  const { purpose, resource, foundation, settleMs, quietUpTo, watermark, continueToken } = kept;
+  const progress = progressIn(kept.progress);
+  return {
+    purpose,
+    resource,
+    foundation,
+    settleMs,
+    quietUpTo,
+    watermark,
+    ...(continueToken === undefined ? {} : { continueToken }),
+    ...(progress === undefined ? {} : { progress }),
+  };
+}
+
+function digestOf(fields: KeptCheckpoint): string {
+  return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
+}
