@@ -101,6 +101,10 @@ bench-migrate: build ## Measure how fast objects are migrated and what that cost
 bench-memory: build ## Measure how much memory large objects, and many, cost ksvm migrate and ksvm controller (ARGS="-o json")
 	@node bench/memory.ts $(ARGS)
 
+.PHONY: bench-reencrypt
+bench-reencrypt: build ## Measure how long a new key takes for 1,000 and 10,000 Secrets, next to kubectl replace and the in-tree controller (ARGS="--rounds 1")
+	@node bench/reencrypt.ts --program dist/cli/main.js $(ARGS)
+
 .PHONY: bench-scale
 bench-scale: build ## Measure what 5,000 CRDs and 20,000 migrations cost ksvm controller, idle and busy (ARGS="-o json")
 	@node bench/scale.ts --program dist/cli/main.js $(ARGS)

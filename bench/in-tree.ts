@@ -12,7 +12,8 @@ export const IN_TREE_APISERVER = {
   runtimeConfig: { "storagemigration.k8s.io/v1beta1": true },
 } as const;
 
-const MIGRATIONS: Resource = {
+/** StorageVersionMigrations of Kubernetes itself. */
+export const MIGRATIONS: Resource = {
   group: "storagemigration.k8s.io",
   version: "v1beta1",
   resource: "storageversionmigrations",
