@@ -2,6 +2,7 @@
 export const ERROR_CODES = [
   "Usage",
   "KubeconfigInvalid",
+  "ManifestInvalid",
   "ServerUnreachable",
   "ServerUntrusted",
   "ServerUnsupported",

@@ -50,6 +50,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   WatchFailed: WAITS,
 
   KubeconfigInvalid: GRACE_MS,
+
+  ManifestInvalid: GRACE_MS,
   Unauthorized: GRACE_MS,
   Forbidden: GRACE_MS,
   NotFound: GRACE_MS,

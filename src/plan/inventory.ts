@@ -6,7 +6,7 @@ import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { projectedPages } from "../kube/list-projected.ts";
-import { CRDS } from "../kube/resources.ts";
+import { CRDS, type Resource } from "../kube/resources.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { discoverResources, findResource } from "../resources/served-resource.ts";
 import { Pacer } from "../retry/pacer.ts";
@@ -126,8 +126,7 @@ async function count(client: ApiClient, entry: PlanEntry, options: CallOptions):
     return entry;
   }
   try {
-    const page = await client.listMetadata(entry.request, { limit: 1, ...options });
-    return { ...entry, objects: page.items.length + (page.metadata.remainingItemCount ?? 0) };
+    return { ...entry, objects: await countObjects(client, entry.request, options) };
   } catch (error) {
     if (!(error instanceof ApiError)) {
       throw error;
@@ -135,4 +134,13 @@ async function count(client: ApiClient, entry: PlanEntry, options: CallOptions):
     const note = `objects cannot be listed: ${messageOf(error.said)}`;
     return { ...entry, note: entry.note === undefined ? note : `${entry.note}; ${note}` };
   }
+}
+
+/**
+ * How many objects a resource has, from a page of one.
+ * @throws {ApiError | TransportError}
+ */
+export async function countObjects(client: ApiClient, resource: Resource, options: CallOptions = {}): Promise<number> {
+  const { items, metadata } = await client.listMetadata(resource, { limit: 1, ...options });
+  return items.length + (metadata.remainingItemCount ?? 0);
 }

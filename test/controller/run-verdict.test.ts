@@ -81,6 +81,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   ClockJumps: "grace",
   RetryBudgetExceeded: "always",
   KubeconfigInvalid: "grace",
+  ManifestInvalid: "grace",
   Unauthorized: "grace",
   Forbidden: "grace",
   NotFound: "grace",

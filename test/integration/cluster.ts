@@ -1,4 +1,4 @@
-import { Writable } from "node:stream";
+import { Readable, Writable } from "node:stream";
 import type { Test } from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { runProgram } from "../../src/cli/program.ts";
@@ -38,8 +38,11 @@ export class Cluster {
     return new ApiClient(new PatientTransport(loadKubeConfig({ kubeconfig })));
   }
 
-  /** Runs ksvm in this process, as the admin; `signal` stands for Ctrl-C. */
-  async ksvm(args: readonly string[], options: { signal?: AbortSignal; onStdout?: (text: string) => void } = {}) {
+  /** Runs ksvm in this process, as the admin; `signal` stands for Ctrl-C, `input` is what it reads on stdin. */
+  async ksvm(
+    args: readonly string[],
+    options: { signal?: AbortSignal; onStdout?: (text: string) => void; input?: string } = {},
+  ) {
     let stdout = "";
     let stderr = "";
     const code = await runProgram(
@@ -52,6 +55,7 @@ export class Cluster {
         stderr: collect((text) => {
           stderr += text;
         }),
+        ...(options.input === undefined ? {} : { stdin: Readable.from([options.input]) }),
         signal: options.signal ?? new AbortController().signal,
       },
     );

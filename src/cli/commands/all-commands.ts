@@ -2,6 +2,7 @@ import type { CliCommand } from "../shared/command.ts";
 import { CERTS_ENSURE_COMMAND } from "./certs-ensure-command.ts";
 import { CERTS_ROTATE_COMMAND } from "./certs-rotate-command.ts";
 import { CERTS_STATUS_COMMAND } from "./certs-status-command.ts";
+import { CHECK_COMMAND } from "./check-command.ts";
 import { CONTROLLER_COMMAND } from "./controller-command.ts";
 import { INIT_COMMAND } from "./init-command.ts";
 import { MIGRATE_COMMAND } from "./migrate-command.ts";
@@ -18,6 +19,7 @@ import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 /** Every command, in the order of `--help` and docs/cli.md. */
 export const COMMANDS: readonly CliCommand[] = [
   PLAN_COMMAND,
+  CHECK_COMMAND,
   MIGRATE_COMMAND,
   REENCRYPT_COMMAND,
   VERIFY_COMMAND,

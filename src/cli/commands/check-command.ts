@@ -1,0 +1,60 @@
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import type { CheckVerdict } from "../../plan/check-types.ts";
+import { checkManifests } from "../../plan/check-facts.ts";
+import { readManifests } from "../../plan/crd-manifests.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { choice, repeated } from "../flags/kinds.ts";
+import { NO_OPERANDS } from "../flags/operands.ts";
+import { anyText } from "../flags/parsers.ts";
+import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
+import { printable } from "../render/printable.ts";
+import { CHECK_FORMATS, renderCheck } from "../render/render-check.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { readManifestFiles } from "../shared/read-manifest-files.ts";
+
+/** Milliseconds: a pipeline waits for the answer. */
+const PATIENCE_MS = 30_000;
+/** A conversion webhook that is down keeps the objects from being listed; most of them are not up within a check. */
+const WEBHOOK_PATIENCE_MS = 5_000;
+
+const EXIT_CODES: Readonly<Record<CheckVerdict, ExitCode>> = {
+  applicable: EXIT.done,
+  unknown: EXIT.failed,
+  "needs-migration": EXIT.needsMigration,
+  "two-steps": EXIT.needsMigration,
+  refused: EXIT.wouldFail,
+  "data-loss": EXIT.wouldFail,
+};
+
+/** `ksvm check`: shows whether CRD files can be applied, changes nothing. */
+export const CHECK_COMMAND = defineCommand({
+  path: "check",
+  description: "Show whether CRDs in files can be applied, and what to do before, without changing anything.",
+  operands: NO_OPERANDS,
+  flags: {
+    filename: repeated(anyText, {
+      short: "f",
+      placeholder: "path",
+      help: "file or directory with CRDs as YAML or JSON, - for stdin; can be repeated",
+    }),
+    output: choice(CHECK_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
+  },
+  async run(io, { filename: paths = [], output, ...flags }) {
+    if (paths.length === 0) {
+      throw new KsvmError("Usage", "Cannot tell what to check: pass a file with -f, or - for stdin");
+    }
+    const { crds, others } = readManifests(await readManifestFiles(paths, io));
+    const connection = await connect(flags, io.signal);
+    try {
+      const patience = { maxIdleMs: PATIENCE_MS, webhookWaitMs: WEBHOOK_PATIENCE_MS };
+      const retrier = new Retrier({ clock: systemClock, random: Math.random, ...patience });
+      const items = await checkManifests({ client: connection.client, retrier, signal: io.signal }, crds);
+      io.stdout.write(`${printable(renderCheck({ items, ignored: others }, output))}\n`);
+      return worstOf(items.map(({ verdict }) => EXIT_CODES[verdict]));
+    } finally {
+      await connection.close();
+    }
+  },
+});

@@ -1,0 +1,70 @@
+import { stringify } from "yaml";
+import type { CheckEntry } from "../../plan/check-types.ts";
+import { oneLine } from "./printable.ts";
+import { renderTable } from "./render-table.ts";
+
+/** The values of `ksvm check -o`. */
+export const CHECK_FORMATS = ["table", "json", "yaml"] as const;
+/** One of {@link CHECK_FORMATS}. */
+export type CheckFormat = (typeof CHECK_FORMATS)[number];
+
+/** What was checked. Field names are those of `ksvm check -o json`. */
+export interface CheckResult {
+  readonly items: readonly CheckEntry[];
+  /** Objects of other kinds in the files. */
+  readonly ignored: number;
+}
+
+/** The text of a check, without a line break at its end. */
+export function renderCheck(result: CheckResult, format: CheckFormat): string {
+  switch (format) {
+    case "json":
+      return JSON.stringify(result, undefined, 2);
+    case "yaml":
+      return stringify(result).trimEnd();
+    case "table":
+      return [renderTable([HEADER, ...result.items.map(rowOf)]), ...result.items.map(detailsOf), ignoredText(result)]
+        .filter((text) => text !== "")
+        .join("\n\n");
+  }
+}
+
+const HEADER = ["NAME", "VERDICT", "STORAGE", "STOREDVERSIONS", "DROPPED", "OBJECTS", "REQUESTS", "TIME"];
+
+function rowOf({ estimate, ...entry }: CheckEntry): readonly string[] {
+  return [
+    entry.name,
+    entry.verdict,
+    entry.storageVersion ?? "-",
+    entry.storedVersions?.join(",") ?? "-",
+    entry.removedVersions.join(",") || "-",
+    entry.objects === undefined ? "-" : String(entry.objects),
+    estimate === undefined ? "-" : String(estimate.requests),
+    estimate === undefined ? "-" : timeText(estimate.seconds),
+  ];
+}
+
+function timeText(seconds: number): string {
+  return seconds < 300 ? `~${seconds}s` : `~${Math.ceil(seconds / 60)}m`;
+}
+
+/** The sentence, the word of the API server, what to do, and what else there is to know. */
+function detailsOf(entry: CheckEntry): string {
+  const { apiServer, name, notes, reason, steps } = entry;
+  const isPlain = entry.verdict === "applicable" && notes.length === 0;
+  if (isPlain) {
+    return "";
+  }
+  return [
+    `${name}: ${reason}`,
+    ...(apiServer === undefined ? [] : [`  API server: ${apiServer}`]),
+    ...steps.map((step, index) => `  ${index + 1}. ${step}`),
+    ...notes.map((note) => `  note: ${note}`),
+  ]
+    .map(oneLine)
+    .join("\n");
+}
+
+function ignoredText({ ignored }: CheckResult): string {
+  return ignored === 0 ? "" : `${ignored} ${ignored === 1 ? "object" : "objects"} of other kinds ignored`;
+}

@@ -1,0 +1,155 @@
+import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
+import type { JsonObject } from "../api/json-fields.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+import { failureKindOf, isForbidden } from "../kube/failure.ts";
+import { APPLY_PATCH, CRDS, type Resource } from "../kube/resources.ts";
+import {
+  type InTreeMigration,
+  inTreeMigrations,
+  inTreeResourceOf,
+  inTreeStateOf,
+} from "../in-tree/in-tree-migrations.ts";
+import { findCrd } from "../resources/read-crd.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { checkCrd } from "./check.ts";
+import type { CheckEntry, CheckFacts, DryRun, ListedObjects } from "./check-types.ts";
+import type { CrdManifest } from "./crd-manifests.ts";
+import { countObjects } from "./inventory.ts";
+import { intermediateOf } from "./version-changes.ts";
+
+/** Dry runs own fields under this name in the answer; nothing is stored. */
+const FIELD_MANAGER = "ksvm-check";
+/** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
+const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
+/** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
+const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
+const PROBE_PAGE = 500;
+
+/**
+ * Compares CRD files with those of the cluster. It sends nothing but reads and dry runs.
+ * @throws {KsvmError} RetryBudgetExceeded where the API server does not answer; Forbidden where CRDs may not be read.
+ */
+export async function checkManifests(
+  context: CallContext,
+  manifests: readonly CrdManifest[],
+): Promise<readonly CheckEntry[]> {
+  const failed = await failedInTree(context);
+  const entries: CheckEntry[] = [];
+  for (const manifest of manifests) {
+    const names = failed.filter((one) => inTreeResourceOf(one) === manifest.name).map(({ metadata }) => metadata.name);
+    entries.push(checkCrd(manifest, { ...(await factsOf(context, manifest)), failedInTree: names }));
+  }
+  return entries;
+}
+
+async function factsOf(context: CallContext, manifest: CrdManifest): Promise<Omit<CheckFacts, "failedInTree">> {
+  const { client, retrier, signal } = context;
+  const live = await retrier.run(() => findCrd(client, manifest.name, { signal }), signal);
+  const dryRun = await dryRunOf(context, manifest.name, manifest.object);
+  if (live === undefined) {
+    return { dryRun };
+  }
+  const intermediate = intermediateOf(manifest, live);
+  return {
+    live,
+    dryRun,
+    intermediateDryRun: intermediate && (await dryRunOf(context, manifest.name, intermediate)),
+    objects: await listedObjects(context, live),
+  };
+}
+
+/** A forced apply: it takes the fields of a file over from all other clients, as applying the file is meant to. */
+async function dryRunOf({ client, retrier, signal }: CallContext, name: string, body: JsonObject): Promise<DryRun> {
+  const options = { dryRun: true, force: true, fieldManager: FIELD_MANAGER, signal };
+  try {
+    await retrier.run(() => client.patch(CRDS, { name }, { type: APPLY_PATCH, body }, options), signal);
+    return { outcome: "accepted" };
+  } catch (error) {
+    if (!(error instanceof ApiError)) {
+      throw error;
+    }
+    if (failureKindOf(error) === "denied") {
+      return { outcome: "forbidden", said: error.said };
+    }
+    const causes = error.answer?.details?.causes ?? [];
+    return {
+      outcome: "refused",
+      said: error.said,
+      causes: causes.map(({ field = "", message = "" }) => `${field}: ${message}`),
+    };
+  }
+}
+
+async function listedObjects(
+  { client, retrier, signal }: CallContext,
+  live: CustomResourceDefinition,
+): Promise<ListedObjects | undefined> {
+  const { group, names } = live.spec;
+  const version = requestVersionOf(live);
+  if (version === undefined) {
+    return undefined;
+  }
+  const resource = { group, version, resource: names.plural };
+  let count: number | undefined;
+  try {
+    const read = async (): Promise<void> => {
+      count = await countObjects(client, resource, { signal });
+      await probe(client, resource, { signal });
+    };
+    await retrier.run(() => unlessUnreadable(read), signal);
+    return count === undefined ? {} : { count };
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof KsvmError)) {
+      throw error;
+    }
+    const said = textOf(error);
+    const unreadableIn = UNREADABLE.exec(said)?.[1];
+    return {
+      ...(count === undefined ? {} : { count }),
+      problem: said,
+      ...(unreadableIn === undefined ? {} : { unreadableIn }),
+    };
+  }
+}
+
+/** The count is of one object; this is of all of them. */
+async function probe(client: ApiClient, resource: Resource, options: CallOptions): Promise<void> {
+  await client.listMetadata(resource, { labelSelector: NO_OBJECT, limit: PROBE_PAGE, ...options });
+}
+
+/** While its cache cannot be filled the API server answers 429, which is no use to wait for where objects are the cause. */
+class Unreadable extends KsvmError {
+  constructor(said: string, cause: unknown) {
+    super("ApiRequestFailed", said, { cause });
+  }
+}
+
+async function unlessUnreadable(read: () => Promise<void>): Promise<void> {
+  try {
+    await read();
+  } catch (error) {
+    const said = textOf(error);
+    throw UNREADABLE.test(said) ? new Unreadable(said, error) : error;
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof ApiError ? error.said : messageOf(error);
+}
+
+/** Those that this user may not list are not known; a run waits for running ones in any case. */
+async function failedInTree({ client, retrier, signal }: CallContext): Promise<readonly InTreeMigration[]> {
+  try {
+    const all = await retrier.run(() => inTreeMigrations(client, { signal }), signal);
+    return all.filter((migration) => inTreeStateOf(migration) === "Failed");
+  } catch (error) {
+    if (isForbidden(error)) {
+      return [];
+    }
+    throw error;
+  }
+}

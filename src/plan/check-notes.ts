@@ -1,0 +1,49 @@
+import { type CustomResourceDefinition, storageVersionOf } from "../api/crd.ts";
+import type { CheckFacts } from "./check-types.ts";
+import type { CrdManifest } from "./crd-manifests.ts";
+import { lastPruneOf } from "./last-prune.ts";
+import { hasVersion, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
+
+/** What there is to know of a file besides its verdict, and what cannot be known. */
+export function notesOf(manifest: CrdManifest, { live, objects }: CheckFacts): readonly string[] {
+  if (live === undefined) {
+    return [];
+  }
+  const unlisted = unlistedVersionsOf(manifest, live);
+  const lost = objects?.unreadableIn;
+  const isFound = lost !== undefined && hasVersion(manifest, lost);
+  const isDeleted = live.metadata.deletionTimestamp !== undefined;
+  return [
+    ...flipNotes(manifest, storageVersionOf(live)),
+    ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
+    ...(isFound ? [foundText(manifest.name, lost)] : []),
+    ...(isDeleted ? ["the CRD is being deleted, and its objects with it, whatever is applied"] : []),
+  ];
+}
+
+function flipNotes(manifest: CrdManifest, storage: string): readonly string[] {
+  const target = targetVersionOf(manifest);
+  const isFlip = target !== undefined && target !== storage && hasVersion(manifest, storage);
+  return isFlip
+    ? [
+        `it changes the storage version from ${storage} to ${target}: objects stay stored in ${storage} until ksvm migrate`,
+      ]
+    : [];
+}
+
+function foundText(name: string, version: string): string {
+  return (
+    `it brings ${version} back, in which objects are stored that no client can read now; storedVersions does not list it: ` +
+    `run ksvm migrate ${name} --force before ${version} is dropped again`
+  );
+}
+
+/** The API does not show in which version an object is stored; storedVersions is what was once concluded about it. */
+function unprovenText(name: string, versions: readonly string[], live: CustomResourceDefinition): string {
+  const prune = lastPruneOf(live);
+  const by = prune === undefined ? "" : ` (${prune.manager} wrote it last, at ${prune.time})`;
+  return (
+    `that no object is stored in ${versions.join(", ")} rests on storedVersions alone${by}: the API does not show in which ` +
+    `version an object is stored; to prove it, run ksvm verify ${name} before you apply the file`
+  );
+}

@@ -1,0 +1,191 @@
+import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import type { CrdManifest } from "./crd-manifests.ts";
+import type { CheckEntry, CheckFacts, CheckVerdict } from "./check-types.ts";
+import { estimateOf } from "./estimate.ts";
+import { notesOf } from "./check-notes.ts";
+import { hasVersion, removedVersionsOf, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
+import { planCrd } from "./plan.ts";
+
+/** The oldest version of the API of CRDs that API servers still serve, since Kubernetes 1.22 the only one. */
+const CRD_API_VERSION = "apiextensions.k8s.io/v1";
+
+/**
+ * Both wordings of the same refusal: the first is that of Kubernetes 1.36 and newer, the second that of older ones.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go
+ */
+const MISSING_FROM_VERSIONS = /(?:missing from|must appear in) spec\.versions/;
+
+/** Decides about one CRD of a file. */
+export function checkCrd(manifest: CrdManifest, facts: CheckFacts): CheckEntry {
+  const { dryRun, live } = facts;
+  const { notes = [], reason, steps = [], verdict } = judge(manifest, facts);
+  return {
+    name: manifest.name,
+    source: manifest.source,
+    verdict,
+    reason,
+    steps,
+    notes: [...notes, ...notesOf(manifest, facts)],
+    ...(dryRun.outcome === "accepted" ? {} : { apiServer: dryRun.said }),
+    ...(live === undefined ? {} : { storageVersion: storageVersionOf(live), storedVersions: storedVersionsOf(live) }),
+    removedVersions: live === undefined ? [] : removedVersionsOf(manifest, live).map(({ name }) => name),
+    ...sizeOf(verdict, facts),
+  };
+}
+
+function sizeOf(verdict: CheckVerdict, { objects }: CheckFacts): Pick<CheckEntry, "objects" | "estimate"> {
+  if (objects?.count === undefined) {
+    return {};
+  }
+  const isMigrated = verdict === "needs-migration" || verdict === "two-steps";
+  return { objects: objects.count, ...(isMigrated ? { estimate: estimateOf(objects.count) } : {}) };
+}
+
+interface Judgement {
+  readonly verdict: CheckVerdict;
+  readonly reason: string;
+  readonly steps?: readonly string[];
+  readonly notes?: readonly string[];
+}
+
+function judge(manifest: CrdManifest, facts: CheckFacts): Judgement {
+  if (manifest.apiVersion !== CRD_API_VERSION) {
+    return {
+      verdict: "refused",
+      reason: `${manifest.apiVersion} is not served since Kubernetes 1.22`,
+      steps: [`write the file for ${CRD_API_VERSION}: each entry of spec.versions needs a schema of its own`],
+    };
+  }
+  return (
+    lossOf(manifest, facts) ??
+    migrationOf(manifest, facts) ??
+    refusalOf(facts) ??
+    doubtOf(manifest, facts) ?? { verdict: "applicable", reason: reasonToApply(manifest, facts) }
+  );
+}
+
+/** What the API shows of lost objects: they cannot be listed, or a migrator that failed pruned. Nothing else shows in it. */
+function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFacts): Judgement | undefined {
+  const { name } = manifest;
+  const lost = objects?.unreadableIn;
+  if (lost !== undefined && !hasVersion(manifest, lost)) {
+    return {
+      verdict: "data-loss",
+      reason: `objects are stored in ${lost}, which neither the CRD nor this file has: no client can read them`,
+      steps: [
+        `add ${lost} to spec.versions, with served: false and storage: false, and apply that: the objects can be read again`,
+        `migrate every object: ksvm migrate ${name} --force`,
+        "apply this file",
+      ],
+    };
+  }
+  const unlisted = live === undefined ? [] : unlistedVersionsOf(manifest, live);
+  if (failedInTree.length > 0 && unlisted.length > 0) {
+    return {
+      verdict: "data-loss",
+      reason:
+        `this file drops ${unlisted.join(", ")}, and Kubernetes' own migration of it failed (${failedInTree.join(", ")}): ` +
+        "it takes a version out of storedVersions although objects are still stored in it",
+      steps: [`rewrite every object: ksvm migrate ${name} --force`, "delete the failed migration", "apply this file"],
+    };
+  }
+  return undefined;
+}
+
+function migrationOf(manifest: CrdManifest, facts: CheckFacts): Judgement | undefined {
+  const { dryRun, live } = facts;
+  const stored = live === undefined ? [] : storedVersionsOf(live).filter((version) => !hasVersion(manifest, version));
+  if (live === undefined || stored.length === 0) {
+    return undefined;
+  }
+  const dropped = stored.join(", ");
+  const others = dryRun.outcome === "refused" ? otherCausesOf(dryRun) : [];
+  if (others.length > 0) {
+    const reason = `the API server refuses it, and not only for ${dropped} in storedVersions: ${others.join("; ")}`;
+    return { verdict: "refused", reason };
+  }
+  return hasVersion(manifest, storageVersionOf(live))
+    ? {
+        verdict: "needs-migration",
+        reason: `this file drops ${dropped}, and objects may be stored in it: storedVersions lists it`,
+        steps: [`migrate the objects, which prunes storedVersions: ksvm migrate ${manifest.name}`, "apply this file"],
+        notes: blockedNotes(live),
+      }
+    : twoStepsOf(manifest, { ...facts, live }, dropped);
+}
+
+/** What the API server refuses besides versions that storedVersions lists. */
+function otherCausesOf({
+  causes,
+  said,
+}: {
+  readonly causes: readonly string[];
+  readonly said: string;
+}): readonly string[] {
+  return (causes.length === 0 ? [said] : causes).filter((cause) => !MISSING_FROM_VERSIONS.test(cause));
+}
+
+/** A migration writes the storage version, so that the file's own has to become it before. */
+function twoStepsOf(
+  manifest: CrdManifest,
+  { intermediateDryRun, live }: CheckFacts & { readonly live: CustomResourceDefinition },
+  dropped: string,
+): Judgement {
+  if (intermediateDryRun?.outcome === "refused") {
+    const reason = `it drops ${dropped}, and the API server refuses it with ${dropped} too: ${intermediateDryRun.said}`;
+    return { verdict: "refused", reason };
+  }
+  const target = targetVersionOf(manifest) ?? "";
+  const storage = storageVersionOf(live);
+  return {
+    verdict: "two-steps",
+    reason: `this file makes ${target} the storage version and drops ${storage}, the storage version until now, in one step`,
+    steps: [
+      `apply this file with ${dropped} kept in spec.versions, storage: false`,
+      `migrate the objects to ${target}, which prunes storedVersions: ksvm migrate ${manifest.name}`,
+      "apply this file as it is",
+    ],
+    notes: intermediateDryRun?.outcome === "accepted" ? ["a dry run of the first step was accepted"] : [],
+  };
+}
+
+function refusalOf({ dryRun }: CheckFacts): Judgement | undefined {
+  if (dryRun.outcome === "accepted") {
+    return undefined;
+  }
+  return dryRun.outcome === "refused"
+    ? { verdict: "refused", reason: "the API server refuses it" }
+    : {
+        verdict: "unknown",
+        reason: "this user may not send a dry run of it, so it is not known whether it is accepted",
+      };
+}
+
+/** Objects that cannot be listed may be stored in any version that the file drops. */
+function doubtOf(manifest: CrdManifest, { live, objects }: CheckFacts): Judgement | undefined {
+  const removed = live === undefined ? [] : removedVersionsOf(manifest, live);
+  if (removed.length === 0 || objects?.problem === undefined || objects.unreadableIn !== undefined) {
+    return undefined;
+  }
+  const dropped = removed.map(({ name }) => name).join(", ");
+  return {
+    verdict: "unknown",
+    reason: `this file drops ${dropped}, and the objects cannot be listed: ${objects.problem}`,
+  };
+}
+
+function reasonToApply(manifest: CrdManifest, { live }: CheckFacts): string {
+  if (live === undefined) {
+    return "the cluster has no such CRD";
+  }
+  const removed = removedVersionsOf(manifest, live).map(({ name }) => name);
+  return removed.length === 0
+    ? "it keeps every version of the CRD"
+    : `it drops ${removed.join(", ")}, which storedVersions does not list`;
+}
+
+function blockedNotes(live: CustomResourceDefinition): readonly string[] {
+  const { action, note } = planCrd(live);
+  return action === "blocked" ? [`the migration cannot start now: ${note ?? "the CRD is frozen"}`] : [];
+}

@@ -1,0 +1,122 @@
+import { truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { PassThrough, Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import tap from "tap";
+import { worstOf } from "../../src/cli/render/exit-codes.ts";
+import { renderCheck } from "../../src/cli/render/render-check.ts";
+import { runProgram } from "../../src/cli/program.ts";
+import { checkCrd } from "../../src/plan/check.ts";
+import { crdWith } from "../api/crd-with.ts";
+import { fileWith, refusedFor } from "../plan/check-situation.ts";
+
+const NOBODY = ["--kubeconfig", "/nowhere"];
+
+async function check(args: readonly string[], stdin?: Readable): Promise<{ code: number; stderr: string }> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const said = text(stderr);
+  const { signal } = new AbortController();
+  const code = await runProgram(["check", ...args, ...NOBODY], { stdout, stderr, signal, ...(stdin && { stdin }) });
+  stderr.end();
+  return { code, stderr: await said };
+}
+
+await tap.test("check refuses files that it cannot read in one line, before it looks for a cluster", async (t) => {
+  const dir = t.testdir({
+    "empty.yaml": "",
+    "text.yaml": "kind: CustomResourceDefinition: x",
+    none: { "a.txt": "" },
+    other: { "a.yml": "kind: Role" },
+  });
+  const huge = join(dir, "huge.yaml");
+  writeFileSync(huge, "");
+  truncateSync(huge, 68_000_000);
+  const cases: readonly [args: readonly string[], code: number, stderr: RegExp][] = [
+    [[], 2, /^error: Cannot tell what to check: pass a file with -f, or - for stdin \[Usage\]\n$/],
+    [["-f", join(dir, "missing.yaml")], 1, /^error: Cannot read .*missing\.yaml: ENOENT.* \[ManifestInvalid\]\n$/],
+    [
+      ["-f", join(dir, "empty.yaml")],
+      1,
+      /^error: Cannot read .*empty\.yaml: no CustomResourceDefinition.* \[ManifestInvalid\]\n$/,
+    ],
+    [
+      ["-f", join(dir, "text.yaml")],
+      1,
+      /^error: Cannot read .*text\.yaml: a document is not valid YAML: .* \[ManifestInvalid\]\n$/,
+    ],
+    [
+      ["-f", join(dir, "none")],
+      1,
+      /^error: Cannot read .*none: the directory has no \.yaml, \.yml or \.json file \[ManifestInvalid\]\n$/,
+    ],
+    [
+      ["-f", join(dir, "other")],
+      1,
+      /^error: Cannot read .*a\.yml: no CustomResourceDefinition is in there, and 1 .* \[ManifestInvalid\]\n$/,
+    ],
+    [
+      ["-f", huge],
+      1,
+      /^error: Cannot read .*huge\.yaml: all files together are larger than 64 MiB \[ManifestInvalid\]\n$/,
+    ],
+    [["-f", "-"], 1, /^error: Cannot read stdin: there is none \[ManifestInvalid\]\n$/],
+    [["-f", "a", "extra"], 2, /too many arguments/],
+  ];
+  for (const [args, code, stderr] of cases) {
+    const end = await check(args);
+    t.match(end.stderr, stderr);
+    t.equal(end.code, code, args.join(" "));
+  }
+  function* endless(): Generator<Buffer> {
+    for (;;) yield Buffer.alloc(1_048_576, " ");
+  }
+  t.match(await check(["-f", "-"], Readable.from(endless())), {
+    code: 1,
+    stderr: /stdin: all files together are larger/,
+  });
+});
+
+await tap.test("check reads the cluster's address only once its files are read", async (t) => {
+  const dir = t.testdir({ "a.json": JSON.stringify(fileWith(["v1+"]).object) });
+  t.match(await check(["-f", dir, "-f", join(dir, "a.json")]), { code: 1, stderr: /is there twice/ });
+  t.match(await check(["-f", dir]), { code: 1, stderr: /\[KubeconfigInvalid\]\n$/ });
+});
+
+await tap.test(
+  "renderCheck() shows the verdicts as a table, and below it why, what the API server says and what to do",
+  (t) => {
+    const said = 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions';
+    const facts = { dryRun: refusedFor(said), failedInTree: [], live: crdWith(), objects: { count: 100_000 } };
+    const items = [
+      checkCrd(fileWith(["v2+"]), facts),
+      checkCrd(fileWith(["v1+"]), { dryRun: { outcome: "accepted" }, failedInTree: [] }),
+    ];
+    t.equal(
+      renderCheck({ items, ignored: 1 }, "table"),
+      `NAME                  VERDICT           STORAGE   STOREDVERSIONS   DROPPED   OBJECTS   REQUESTS   TIME
+widgets.example.com   needs-migration   v2        v1,v2            v1        100000    100200     ~10m
+widgets.example.com   applicable        -         -                -         -         -          -
+
+widgets.example.com: this file drops v1, and objects may be stored in it: storedVersions lists it
+  API server: status.storedVersions[0]: Invalid value: "v1": missing from spec.versions
+  1. migrate the objects, which prunes storedVersions: ksvm migrate widgets.example.com
+  2. apply this file
+
+1 object of other kinds ignored`,
+    );
+    t.match(JSON.parse(renderCheck({ items, ignored: 0 }, "json")), {
+      items: [{ verdict: "needs-migration" }, {}],
+      ignored: 0,
+    });
+    t.match(renderCheck({ items, ignored: 0 }, "yaml"), /^items:\n {2}- name: widgets\.example\.com\n/);
+    t.end();
+  },
+);
+
+await tap.test("worstOf() has what would fail above what is not known, and that above a migration", (t) => {
+  t.equal(worstOf([0, 4, 5, 1]), 5);
+  t.equal(worstOf([0, 4, 1]), 1);
+  t.equal(worstOf([3, 4, 0]), 4);
+  t.equal(worstOf([5, 130]), 130);
+  t.end();
+});
