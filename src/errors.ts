@@ -14,6 +14,7 @@ export const ERROR_CODES = [
   "RetryBudgetExceeded",
   "WatchFailed",
   "ResourceNotFound",
+  "ResourceAmbiguous",
   "ResourceNotMigratable",
   "AlreadyMigrating",
   "ForeignFreeze",

@@ -63,6 +63,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   StorageMigratingStuck: STUCK_GRACE_MS,
   // Proven by the CRD, which is read from etcd, and by discovery, which an API server that has just started fills.
   ResourceNotFound: DENIAL_PATIENCE_MS,
+  ResourceAmbiguous: DENIAL_PATIENCE_MS,
 
   ApiRequestFailed: FINAL,
   EncryptionUnknown: FINAL,

@@ -8,6 +8,8 @@ import type { Transport } from "./transport.ts";
 export interface ApiResource {
   readonly name: string;
   readonly kind: string;
+  readonly singularName?: string;
+  readonly shortNames?: readonly string[] | null;
   readonly namespaced: boolean;
   readonly verbs: readonly string[];
   /** Opaque; equal on two API servers that encode the resource alike. Absent where it cannot be told. */

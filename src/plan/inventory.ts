@@ -10,6 +10,7 @@ import { CRDS, type Resource } from "../kube/resources.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { discoverResources, findResource } from "../resources/served-resource.ts";
 import { Pacer } from "../retry/pacer.ts";
+import { findName } from "../resources/find-name.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
 import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
@@ -26,7 +27,7 @@ const COUNTS_IN_FLIGHT = 8;
 
 /**
  * Plans for the named resources.
- * @throws {KsvmError} ResourceNotFound for a name that does not exist.
+ * @throws {KsvmError} ResourceNotFound or ResourceAmbiguous, see {@link findName}.
  */
 export async function planNamed(
   client: ApiClient,
@@ -35,7 +36,8 @@ export async function planNamed(
 ): Promise<readonly CountedEntry[]> {
   const entries: PlanEntry[] = [];
   const { plan } = await builtInPlanner(client, options);
-  for (const name of names) {
+  for (const given of names) {
+    const name = await findName(client, given, options);
     const crd = await findCrd(client, name, options);
     entries.push(crd === undefined ? plan(await findResource(client, name, options)) : planCrd(crd));
   }

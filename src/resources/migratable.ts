@@ -48,7 +48,7 @@ export function isSubresource(name: string): boolean {
  * 1.30 and newer: the group `extensions`, which shared its resources with `apps` and `networking.k8s.io`, is no longer served
  * since 1.22. Equal hashes alone say nothing: an aggregated API server may show any plural and hash.
  */
-const SAME_OBJECTS: ReadonlyMap<string, string> = new Map([["events.events.k8s.io", "events"]]);
+export const SAME_OBJECTS: ReadonlyMap<string, string> = new Map([["events.events.k8s.io", "events"]]);
 
 /** Resources, each group of those that are the same objects once. */
 export interface Distinct<T> {

@@ -21,6 +21,10 @@ async function check(args: readonly string[], stdin?: Readable): Promise<{ code:
   return { code, stderr: await said };
 }
 
+function* endless(): Generator<Buffer> {
+  for (;;) yield Buffer.alloc(1_048_576, " ");
+}
+
 await tap.test("check refuses files that it cannot read in one line, before it looks for a cluster", async (t) => {
   const dir = t.testdir({
     "empty.yaml": "",
@@ -66,9 +70,6 @@ await tap.test("check refuses files that it cannot read in one line, before it l
     const end = await check(args);
     t.match(end.stderr, stderr);
     t.equal(end.code, code, args.join(" "));
-  }
-  function* endless(): Generator<Buffer> {
-    for (;;) yield Buffer.alloc(1_048_576, " ");
   }
   t.match(await check(["-f", "-"], Readable.from(endless())), {
     code: 1,

@@ -90,6 +90,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   CleanupFailed: "grace",
   StorageMigratingStuck: "minute",
   ResourceNotFound: "look",
+  ResourceAmbiguous: "look",
   ApiRequestFailed: "never",
   EncryptionUnknown: "never",
   FreezeNotProven: "never",

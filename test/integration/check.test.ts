@@ -12,7 +12,7 @@ import { Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, TestKind, versionsOf } from "./crd-fixture.ts";
 
 const HAS_IN_TREE = isAtLeast(35);
-const cluster = await Cluster.start(t, HAS_IN_TREE ? IN_TREE_APISERVER : {});
+const cluster = await Cluster.start(t, { ...(HAS_IN_TREE ? IN_TREE_APISERVER : {}), users: [{ name: "reader" }] });
 const { api } = cluster;
 
 const V1: CrdShape = { versions: ["v1"], storage: "v1" };
@@ -157,7 +157,7 @@ await t.test(
     t.same(await cluster.storedAs(lost), { v1: 1, v1alpha1: 3 });
 
     const repaired = lost.manifest({ storage: "v1", unserved: ["v1alpha1"] });
-    t.match(await check(fileOf(t, repaired)), { code: 0, entry: { notes: [/^it brings v1alpha1 back/, /./] } });
+    t.match(await check(fileOf(t, repaired)), { code: 0, entry: { notes: [/^it brings v1alpha1 back/] } });
     await apply(lost, repaired);
     await eventually(async () => (await listProblem(lost)) === "", "the objects can be read");
     t.equal((await cluster.migrate([lost.name, "--force"])).code, 0);

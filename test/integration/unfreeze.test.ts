@@ -183,14 +183,15 @@ await t.test("unfreeze needs no more than to get and patch the CRD", async (t) =
 });
 
 await t.test("unfreeze says in one line what it cannot find", async (t) => {
-  for (const name of ["nothing.example.com", "secrets"]) {
+  const problems = [
+    ["nothing.example.com", 'Cannot find "nothing.example.com": '],
+    ["secrets", 'Cannot unfreeze "secrets": no CustomResourceDefinition'],
+  ];
+  for (const [name = "", problem] of problems) {
     const { code, stdout, stderr } = await unfreeze(name);
     t.equal(code, 1);
     t.equal(stdout, "");
-    t.match(
-      stderr,
-      new RegExp(`^error: Cannot unfreeze "${name}": no CustomResourceDefinition .* \\[ResourceNotFound\\]\n$`),
-    );
+    t.match(stderr, new RegExp(`^error: ${problem}.* \\[ResourceNotFound\\]\n$`));
   }
   t.match(await unfreeze(), { code: 2, stderr: /missing required argument 'name'/ });
 });

@@ -8,6 +8,7 @@ import { Retrier } from "../../retry/retrier.ts";
 import { findUnfinished, setSuspend } from "../../suspend/set-suspend.ts";
 import { clearSuspendMark, readSuspendMark, setSuspendMark } from "../../suspend/suspend-mark.ts";
 import { connect } from "../shared/connect.ts";
+import { findFullName } from "../shared/full-names.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 import type { CliIo } from "../render/io.ts";
@@ -88,13 +89,28 @@ const NOTHING = "nothing was suspended";
 async function changeOne(context: Context, name: string | undefined, suspend: boolean): Promise<readonly string[]> {
   const { client, io, namespace, retrier } = context;
   const { signal } = io;
-  const lines = await changeEach(context, name, suspend);
+  const lines = await changeNamed(context, name, suspend);
   const unchanged = suspend ? `"${name}" is already suspended` : `"${name}" is not suspended by itself`;
   const mark = suspend ? undefined : await retrier.run(() => readSuspendMark(client, namespace, { signal }), signal);
   return [
     ...(lines.length > 0 ? lines : [unchanged]),
     ...(mark === undefined ? [] : ["all migrations remain suspended until you run: ksvm resume --all"]),
   ];
+}
+
+/** Where nothing is called so, the name may be one of a resource's other names. */
+async function changeNamed(context: Context, name: string | undefined, suspend: boolean): Promise<readonly string[]> {
+  try {
+    return await changeEach(context, name, suspend);
+  } catch (error) {
+    const isUnknown = error instanceof KsvmError && error.code === "ResourceNotFound" && name !== undefined;
+    const lookup = { ...context, signal: context.io.signal };
+    const resource = isUnknown ? await findFullName(lookup, name) : undefined;
+    if (resource === undefined || resource === name) {
+      throw error;
+    }
+    return await changeEach(context, resource, suspend);
+  }
 }
 
 async function changeEach(context: Context, name: string | undefined, suspend: boolean): Promise<readonly string[]> {

@@ -10,6 +10,7 @@ import { Retrier } from "../../retry/retrier.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
+import { fullNames, type NameLookup } from "../shared/full-names.ts";
 import { isControllerRunning } from "./find-controller.ts";
 import { Verifications } from "./verifications.ts";
 import { followMigration } from "./follow-migration.ts";
@@ -80,15 +81,25 @@ export const MIGRATE_COMMAND = defineCommand({
       }
       const session = { io, flags, format: flags.output, connection, logger, follows, seen };
       const codes = new Map<string, ExitCode>();
-      for (const name of flags.allStale ? await staleResources(connection.client, io) : [...new Set(names)]) {
+      const chosen = flags.allStale
+        ? { names: await staleResources(connection.client, io), code: EXIT.done }
+        : await fullNames(io, { ...lookupOf(session), format: flags.output }, names);
+      for (const name of chosen.names) {
         codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
       }
-      return worstOf([...codes.values(), await verifyDone(session, codes)]);
+      return worstOf([chosen.code, ...codes.values(), await verifyDone(session, codes)]);
     } finally {
       await connection.close();
     }
   },
 });
+
+function lookupOf({ connection: { client }, flags, logger }: MigrateSession): Omit<NameLookup, "signal"> {
+  const { maxIdleMs, webhookWaitMs } = flags;
+  const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for a resource");
+  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
+  return { client, retrier };
+}
 
 /** What `--verify` comes to. How the API servers encrypt is not looked at: no migration is about that. */
 async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, ExitCode>): Promise<ExitCode> {

@@ -5,6 +5,7 @@ import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/clus
 import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
+import { findFullName } from "../shared/full-names.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import { choice, toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
@@ -23,22 +24,28 @@ export const STATUS_COMMAND = defineCommand({
     watch: toggle({ short: "w", help: "keep showing changes until interrupted" }),
     output: choice(STATUS_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
   },
-  async run(io, flags, name) {
+  async run(io, flags, given) {
     const { signal } = io;
     const connection = await connect(flags, signal);
     const { client } = connection;
     const retrier = new Retrier({ clock: systemClock, random: Math.random });
+    let name = given;
+    const readAll = (): Promise<ClusterStatus> => retrier.run(() => readClusterStatus(client, { signal }), signal);
     const read = async (): Promise<ClusterStatus> => {
-      const status = await retrier.run(() => readClusterStatus(client, { signal }), signal);
+      const status = await readAll();
       return name === undefined ? status : statusOf(status, name);
     };
     try {
-      const status = await read();
+      let status = await read();
+      if (given !== undefined && isEmpty(status)) {
+        // It may be one of a resource's other names.
+        name = (await findFullName({ client, retrier, signal }, given)) ?? given;
+        status = await read();
+      }
       if (flags.watch) {
         return await watch(io, status, flags.output, read);
       }
-      const { freezes, leftOut = [], migrations } = status;
-      if (name !== undefined && migrations.length + freezes.length + leftOut.length === 0) {
+      if (name !== undefined && isEmpty(status)) {
         throw new KsvmError("ResourceNotFound", `Cannot find a migration or a freeze of "${name}"`);
       }
       io.stdout.write(`${printable(renderStatus(status, flags.output, systemClock.now()))}\n`);
@@ -48,6 +55,10 @@ export const STATUS_COMMAND = defineCommand({
     }
   },
 });
+
+function isEmpty({ freezes, leftOut = [], migrations }: ClusterStatus): boolean {
+  return migrations.length + freezes.length + leftOut.length === 0;
+}
 
 /** Shows what changes until it is interrupted, which is how it ends. */
 async function watch(

@@ -4,6 +4,7 @@ import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { confirm } from "../shared/confirm.ts";
 import { connect } from "../shared/connect.ts";
+import { fullNameOf } from "../shared/full-names.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { toggle } from "../flags/kinds.ts";
 import { oneName } from "../flags/operands.ts";
@@ -26,9 +27,9 @@ export const UNFREEZE_COMMAND = defineCommand({
     try {
       const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: PATIENCE_MS });
       const context = { client: connection.client, retrier, signal };
-      const findings = await inspectFreeze(context, name);
+      const findings = await inspectFreeze(context, await fullNameOf(context, name));
       if (isNothingToLift(findings)) {
-        stdout.write(lines([`"${name}" is not frozen: nothing to do`, ...findings.notes.map(noteOf)]));
+        stdout.write(lines([`"${findings.name}" is not frozen: nothing to do`, ...findings.notes.map(noteOf)]));
         return EXIT.done;
       }
       stderr.write(lines([...meaningOf(findings), ...findings.notes.map(noteOf)]));

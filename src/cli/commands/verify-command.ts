@@ -2,14 +2,16 @@ import { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
 import { SeenServers } from "../../apiservers/seen-servers.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import type { FlagTable } from "../flags/flag.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { toggle } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
 import { worstOf } from "../render/exit-codes.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
+import { fullNames } from "../shared/full-names.ts";
 import { loggerOf } from "../shared/logger-of.ts";
-import { everyResource, namedOnes } from "./reencrypt-command.ts";
+import { everyResource } from "./reencrypt-command.ts";
 import { REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { Verifications } from "./verifications.ts";
 
@@ -34,7 +36,9 @@ export const VERIFY_COMMAND = defineCommand({
     const logger = loggerOf(io, flags);
     const connection = await connect(flags, io.signal);
     try {
-      const { names, code } = flags.all ? await everyResource(io, connection, flags) : namedOnes(given);
+      const { names, code } = flags.all
+        ? await everyResource(io, connection, flags)
+        : await fullNames(io, { client: connection.client, retrier: retrierOf(flags), format: flags.output }, given);
       const verifications = new Verifications({
         io,
         format: flags.output,
@@ -54,3 +58,7 @@ export const VERIFY_COMMAND = defineCommand({
     }
   },
 });
+
+function retrierOf({ maxIdleMs, webhookWaitMs }: FlagsOf<typeof VERIFY_FLAGS>): Retrier {
+  return new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs });
+}

@@ -1,0 +1,66 @@
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import type { ApiClient } from "../../kube/client.ts";
+import { isForbidden } from "../../kube/failure.ts";
+import { findName } from "../../resources/find-name.ts";
+import type { Retrier } from "../../retry/retrier.ts";
+import type { RUN_FORMATS } from "../flags/run-flags.ts";
+import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
+import type { CliIo } from "../render/io.ts";
+import { exitCodeOf } from "../render/report-error.ts";
+import { createReporter } from "../render/reporter.ts";
+
+/** How names are looked up. */
+export interface NameLookup {
+  readonly client: ApiClient;
+  readonly retrier: Retrier;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * The full name of what a user names, see {@link findName}. A user who may not look it up is believed: the command names the rights that
+ * it needs.
+ * @throws as {@link findName}
+ */
+export async function fullNameOf({ client, retrier, signal }: NameLookup, given: string): Promise<string> {
+  try {
+    return await retrier.run(() => findName(client, given, { signal }), signal);
+  } catch (error) {
+    if (isForbidden(error)) {
+      return given;
+    }
+    throw error;
+  }
+}
+
+/** Like {@link fullNameOf}, `undefined` where no resource has the name. */
+export async function findFullName(lookup: NameLookup, given: string): Promise<string | undefined> {
+  try {
+    return await fullNameOf(lookup, given);
+  } catch (error) {
+    if (error instanceof KsvmError && error.code === "ResourceNotFound") {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+/** The names of several resources, each once, and the exit code of those that were reported as errors. */
+export async function fullNames(
+  io: CliIo,
+  { format, ...lookup }: Omit<NameLookup, "signal"> & { readonly format: (typeof RUN_FORMATS)[number] },
+  given: readonly string[],
+): Promise<{ readonly names: readonly string[]; readonly code: ExitCode }> {
+  const names = new Set<string>();
+  const codes: ExitCode[] = [EXIT.done];
+  for (const name of new Set(given)) {
+    try {
+      names.add(await fullNameOf({ ...lookup, signal: io.signal }, name));
+    } catch (error) {
+      const reporter = createReporter(io, name, { format, clock: systemClock });
+      reporter.error(error);
+      codes.push(exitCodeOf(error));
+    }
+  }
+  return { names: [...names], code: worstOf(codes) };
+}
