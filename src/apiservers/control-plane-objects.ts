@@ -1,7 +1,8 @@
-import type { Lease } from "../api/lease.ts";
+import { holderOf, type Lease } from "../api/lease.ts";
 import type { ObjectMeta } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { DoubtfulAnswer } from "../kube/errors.ts";
 import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 
@@ -33,6 +34,8 @@ export interface IdentityLease extends LiveLease {
   readonly isOver: boolean;
   /** How long a renewal counts, in milliseconds. */
   readonly durationMs: number;
+  /** The process that holds it; empty where the Lease does not tell. */
+  readonly holder: string;
 }
 
 /** No more of the metadata is certain than what a Lease is listed by. */
@@ -57,7 +60,7 @@ export const IDENTITY_NAMESPACE = "kube-system";
 const LEASES_PATH = `/apis/coordination.k8s.io/v1/namespaces/${IDENTITY_NAMESPACE}/leases`;
 /** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26), and its value. */
 export const IDENTITY_LABEL = { name: "apiserver.kubernetes.io/identity", value: "kube-apiserver" };
-const IDENTITY_SELECTOR = `${IDENTITY_LABEL.name}=${IDENTITY_LABEL.value}`;
+export const IDENTITY_SELECTOR = `${IDENTITY_LABEL.name}=${IDENTITY_LABEL.value}`;
 const HOST_LABEL = "kubernetes.io/hostname";
 const SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const DEFAULT_LEASE_SECONDS = 3_600;
@@ -71,16 +74,43 @@ export async function identityLeases(
   clock: Clock,
   signal: AbortSignal,
 ): Promise<readonly IdentityLease[] | undefined> {
-  const query = { labelSelector: IDENTITY_SELECTOR };
-  const answer = await unlessForbidden(() =>
-    client.transport.request<ListAnswer<ListedLease>>({ method: "GET", path: LEASES_PATH, query, signal }),
-  );
-  if (answer === undefined) {
-    return undefined;
+  return (await unlessForbidden(() => readLeases(client, clock, signal)))?.leases;
+}
+
+/** All identity Leases, and the resourceVersion from which a watch tells of what follows. */
+export interface IdentityLeaseList {
+  readonly leases: readonly IdentityLease[];
+  readonly resourceVersion: string;
+}
+
+/**
+ * The same, for a watch to go on from.
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list, or has no resourceVersion.
+ */
+export async function listIdentityLeases(
+  client: ApiClient,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<IdentityLeaseList> {
+  const { leases, resourceVersion = "" } = await readLeases(client, clock, signal);
+  if (resourceVersion === "") {
+    throw new DoubtfulAnswer(`Cannot list ${LEASES_PATH}: the answer has no resourceVersion`);
   }
-  const serverNow = answer.serverTime ?? clock.now();
-  const clocks = { serverNow, localNow: clock.now() };
-  return allItemsOf(answer.body, LEASES_PATH).map((lease) => identityLeaseOf(lease, clocks));
+  return { leases, resourceVersion };
+}
+
+async function readLeases(
+  { transport }: ApiClient,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<Pick<IdentityLeaseList, "leases"> & Partial<IdentityLeaseList>> {
+  const query = { labelSelector: IDENTITY_SELECTOR };
+  const request = { method: "GET", path: LEASES_PATH, query, signal } as const;
+  const { body, serverTime } = await transport.request<ListAnswer<ListedLease>>(request);
+  const clocks = { serverNow: serverTime ?? clock.now(), localNow: clock.now() };
+  const leases = allItemsOf(body, LEASES_PATH).map((lease) => identityLeaseOf(lease, clocks));
+  const { resourceVersion } = body?.metadata ?? {};
+  return { leases, ...(resourceVersion === undefined ? {} : { resourceVersion }) };
 }
 
 /**
@@ -113,6 +143,7 @@ function identityLeaseOf(
     createdAt: Date.parse(creationTimestamp),
     renewedMsAgo: serverNow - renewedAt,
     durationMs,
+    holder: holderOf({ spec }),
     isOver: Number.isNaN(renewedAt) || renewedAt + durationMs <= Math.min(serverNow, localNow),
     ...(host === undefined ? {} : { host }),
     ...(renewTime === undefined ? {} : { renewTime }),

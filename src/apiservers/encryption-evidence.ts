@@ -11,11 +11,13 @@ import { type Agreement, agreementOf, type Answered, type Disagreement, unheardO
 import { EncryptionMetrics } from "./encryption-metrics.ts";
 import type { ApiServerEvent } from "./events.ts";
 import { readMetrics } from "./metric-lines.ts";
+import type { Arrivals } from "./server-arrivals.ts";
 import type { SeenChange } from "./settle.ts";
 
 /** What looking at the encryption of API servers takes of a run. */
 export interface EncryptionContext extends CallContext {
   readonly clock: Clock;
+  readonly arrivals: Arrivals;
   /** Finds every API server that may live; throws MissingApiServer where one of them cannot be asked. */
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
   readonly emit: (event: ApiServerEvent | WarningEvent) => void;
@@ -28,6 +30,8 @@ export interface EncryptionFound {
   /** The digest of their EncryptionConfiguration; {@link ASSUMED} where a user says that it is the same on all. */
   readonly configHash: string;
   /** As in {@link Agreement}. */
+  readonly agreement: string;
+  /** The same, and with every API server that came or went another one: it may have encrypted otherwise. For this process alone. */
   readonly fingerprint: string;
   /**
    * A write encrypted otherwise may have been under way then. The last look; where a wait for late writes came to its end and
@@ -39,12 +43,15 @@ export interface EncryptionFound {
 /** The same, and who the API servers were. */
 export interface EncryptionLook extends EncryptionFound {
   readonly apiServers: ApiServers;
+  /** What `count` of the {@link Arrivals} was before they were looked for. */
+  readonly arrivals: number;
 }
 
 /** In place of the digest of a configuration of which there is no evidence. */
 export const ASSUMED = "assumed";
 /** In place of it where every API server works and none of them shows one. */
 export const NONE_SHOWN = "none shown";
+const ASSUMED_ALIKE: Agreement = { configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false };
 const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKms: false };
 
 /** The metrics of an API server with thousands of resources may take so long, over a slow network, in milliseconds. */
@@ -111,26 +118,29 @@ export class EncryptionEvidence {
    * @throws {MissingApiServer} where one of them cannot be asked.
    */
   async look(context: EncryptionContext, what: string): Promise<EncryptionLook> {
-    const { clock, emit, findApiServers, options, signal } = context;
     if (this.#options.isAssumed) {
-      const found = this.#note({ configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false }, clock);
-      return { ...found, apiServers: await findApiServers(signal) };
+      const arrivals = context.arrivals.count;
+      const found = this.#note(ASSUMED_ALIKE, arrivals, context.clock);
+      return { ...found, apiServers: await context.findApiServers(context.signal), arrivals };
     }
-    const { expectedConfig } = this.#options;
+    return await this.#lookUntilAlike(context, what);
+  }
+
+  async #lookUntilAlike(context: EncryptionContext, what: string): Promise<EncryptionLook> {
+    const { clock, emit, findApiServers, options, signal } = context;
     const deadline = clock.monotonic() + options.convergenceTimeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
     for (;;) {
       await pace.turn(signal);
+      const arrivals = context.arrivals.count;
       const apiServers = await findApiServers(signal);
       const answers = await answersOf(context, apiServers);
-      const agreement = this.#isNone(answers)
-        ? NONE
-        : agreementOf(answers, { identities: apiServers.identities ?? [], configHash: expectedConfig });
+      const agreement = this.#agreementOf(apiServers, answers);
       if ("configHash" in agreement) {
-        if (this.#agreed?.fingerprint !== agreement.fingerprint) {
+        if (this.#agreed?.fingerprint !== fingerprintAfter(agreement, arrivals)) {
           await tell(context, agreement, { apiServers, answers });
         }
-        return { ...this.#note(agreement, clock), apiServers };
+        return { ...this.#note(agreement, arrivals, clock), apiServers, arrivals };
       }
       this.#agreed = undefined;
       if (isHopeless(answers) || clock.monotonic() >= deadline) {
@@ -140,20 +150,32 @@ export class EncryptionEvidence {
     }
   }
 
+  #agreementOf({ identities = [] }: ApiServers, answers: readonly Answered[]): Agreement | Disagreement {
+    const { expectedConfig } = this.#options;
+    return this.#isNone(answers) ? NONE : agreementOf(answers, { identities, configHash: expectedConfig });
+  }
+
   /** Whether it is enough that no API server at all shows a configuration, and none does. */
   #isNone(answers: readonly Answered[]): boolean {
     const { expectedConfig, isOptional = false } = this.#options;
     return isOptional && expectedConfig === undefined && isHopeless(answers);
   }
 
-  #note({ configHash, fingerprint, hasKms }: Agreement, clock: Clock): EncryptionFound {
+  #note(agreement: Agreement, arrivals: number, clock: Clock): EncryptionFound {
+    const { configHash, hasKms } = agreement;
+    const fingerprint = fingerprintAfter(agreement, arrivals);
     this.#isSettled &&= this.#agreed?.fingerprint === fingerprint;
     if (this.#agreed === undefined || !this.#isSettled) {
       const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
-      this.#agreed = { configHash, fingerprint, since: { at: undefined, seenAt } };
+      const since = { at: undefined, seenAt };
+      this.#agreed = { configHash, agreement: agreement.fingerprint, fingerprint, since };
     }
     return this.#agreed;
   }
+}
+
+function fingerprintAfter({ fingerprint }: Agreement, arrivals: number): string {
+  return `${fingerprint} ${arrivals}`;
 }
 
 /** Where no API server tells, none of them is just being restarted to tell. */
@@ -166,8 +188,8 @@ async function tell(
   agreement: Agreement,
   { answers, apiServers }: { readonly apiServers: ApiServers; readonly answers: readonly Answered[] },
 ): Promise<void> {
-  if (agreement !== NONE) {
-    const { configHash: configuration } = agreement;
+  const { configHash: configuration } = agreement;
+  if (configuration !== NONE_SHOWN) {
     context.emit({ type: "encryptingAlike", configuration, apiServers: serversOf(apiServers) });
     await warnOfUnnamed(context, apiServers, answers);
   }

@@ -1,6 +1,7 @@
 import { type Clock, wallOffsetOf } from "../clock.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
+import { ServerArrivals } from "./server-arrivals.ts";
 
 /**
  * What a process saw of the API servers of its cluster. There is one for a whole process, made where it starts, since a run
@@ -9,6 +10,7 @@ import { LeaseSightings } from "./lease-sightings.ts";
  */
 export class SeenServers {
   readonly sightings = new LeaseSightings();
+  readonly arrivals: ServerArrivals;
   readonly #clock: Clock;
   /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
@@ -17,6 +19,7 @@ export class SeenServers {
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.arrivals = new ServerArrivals(clock);
     this.#wallOffset = wallOffsetOf(clock);
   }
 

@@ -2,7 +2,7 @@ import { DoubtfulAnswer } from "./errors.ts";
 
 /** An answer to a list, which a proxy may have given: only {@link itemsOf} says whether it is one. */
 export interface ListAnswer<T> {
-  readonly metadata?: { readonly continue?: string } | null;
+  readonly metadata?: { readonly continue?: string; readonly resourceVersion?: string } | null;
   readonly items?: readonly T[] | null;
 }
 

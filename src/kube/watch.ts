@@ -21,8 +21,10 @@ export type WatchEvent<T> =
 export interface WatchOptions {
   /** The one object to watch. @default all objects of the resource, over all namespaces */
   readonly name?: string;
-  /** The namespace of that object. @default none: it is cluster-scoped */
+  /** The namespace of that object, or of all that are watched. @default none: it is cluster-scoped, or all namespaces */
   readonly namespace?: string;
+  /** Only objects whose labels match. @default all */
+  readonly labelSelector?: string;
   /** Such as {@link ACCEPT_METADATA}. @default whole objects */
   readonly accept?: string;
   /** Changes after this resourceVersion are delivered; where it is empty, the objects as they are now come first. */
@@ -39,6 +41,8 @@ export interface WatchOptions {
    * lists everything from time to time, whatever the API server has kept from it. @default 900000 (15 minutes)
    */
   readonly relistMs?: number;
+  /** Seconds after which the API server ends the watch, which is then opened again. @default 290 */
+  readonly timeoutSeconds?: number;
   /** Called each time that the API server has begun to answer: it allows the watch, and tells of every change from here on. */
   readonly onOpen?: () => void;
   /**
@@ -137,8 +141,9 @@ async function* openWatch<T extends KubeObject>(
       watch: true,
       allowWatchBookmarks: true,
       fieldSelector: options.name === undefined ? undefined : `metadata.name=${options.name}`,
+      labelSelector: options.labelSelector,
       resourceVersion: options.resourceVersion,
-      timeoutSeconds: WATCH_TIMEOUT_SECONDS,
+      timeoutSeconds: options.timeoutSeconds ?? WATCH_TIMEOUT_SECONDS,
     },
     signal: options.signal,
   });

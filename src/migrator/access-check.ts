@@ -1,5 +1,6 @@
 import { KsvmError } from "../errors.ts";
 import { METRICS_PATH } from "../apiservers/metric-lines.ts";
+import { WATCH_IDENTITIES } from "../apiservers/server-arrivals.ts";
 import { type Access, describeAccess, isAllowed, type PathAccess } from "../kube/access.ts";
 import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import { type GuardedCrd, type GuardIdentity, WEBHOOK_GUARD } from "../freeze/guard.ts";
@@ -51,6 +52,11 @@ export function accessForRewrite(
 /** What the evidence of how API servers encrypt takes. */
 export function accessForEncryption({ encryption }: Pick<RunContext, "encryption">): readonly PathAccess[] {
   return encryption?.readsMetrics === true ? [{ verb: "get", path: METRICS_PATH }] : [];
+}
+
+/** What seeing takes which API servers come and go. Where a user names them, a run can do without. */
+export function accessForArrivals({ areServersNamed }: Pick<RunContext, "areServersNamed">): readonly Access[] {
+  return areServersNamed === true ? [] : WATCH_IDENTITIES;
 }
 
 /** What of this the user may not do. */

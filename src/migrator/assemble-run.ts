@@ -41,7 +41,7 @@ export interface RunEnvironment {
 /** What differs from run to run. */
 export type RunParts = Omit<
   RunContext,
-  "client" | "findApiServers" | "clock" | "retrier" | "budget" | "pacer" | "options"
+  "client" | "findApiServers" | "arrivals" | "areServersNamed" | "clock" | "retrier" | "budget" | "pacer" | "options"
 > &
   Pick<MigrationOptions, "dryRun" | "force"> & {
     /** Told how many requests the run may have under way, whenever that changes. @default none */
@@ -89,6 +89,8 @@ export function assembleRun(
     client,
     clock,
     retrier,
+    arrivals: shared.seen.arrivals,
+    areServersNamed: shared.apiserverEndpoints !== undefined,
     findApiServers: (signal) => finder.findAll(options.settleMs, signal),
     pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait }),
     options: { ...options, dryRun, force },

@@ -18,6 +18,8 @@ import { ownApiOf } from "./own-api.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
+import type { Arrivals } from "../apiservers/server-arrivals.ts";
+import type { SeenChange } from "../apiservers/settle.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import {
@@ -86,9 +88,10 @@ export class BuiltInEvidence {
       newestJoin: apiServers.newestJoin,
       lagged: lagged || silent || apiServers.silent === true,
       wallOffset,
-      ...(encryption === undefined ? {} : { earlier: encryption.since }),
+      earlier: newestOf(encryption?.since, this.#context.arrivals),
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
+    this.#assertNoneCame(foundation);
     if (encryption !== undefined) {
       this.#context.encryption?.settled(encryption.fingerprint);
     }
@@ -104,35 +107,51 @@ export class BuiltInEvidence {
    * @throws as {@link prove}.
    */
   async repeat(): Promise<void> {
+    await this.#context.arrivals.catchUp(this.#context);
     const { foundation, lagged } = await this.#look(0);
     const lag = lagged ? "an API server fell behind" : undefined;
     const change =
       lag ?? (this.#atStart === undefined ? "nothing was proven" : changeBetween(this.#atStart, foundation));
     if (change !== undefined) {
-      const text = `Cannot call "${resourceNameOf(this.#resource)}" migrated: ${change} during the run; run again`;
-      throw new StartAgain("NotConverged", text);
+      throw this.#startAgain(change);
     }
   }
 
+  /** One that came while late writes were waited for is noticed before everything is rewritten. That is no proof yet. */
+  #assertNoneCame({ arrivals }: Foundation): void {
+    const { count, newest } = this.#context.arrivals;
+    if (count !== arrivals) {
+      throw this.#startAgain(newest);
+    }
+  }
+
+  #startAgain(change: string): StartAgain {
+    const text = `Cannot call "${resourceNameOf(this.#resource)}" migrated: ${change} during the run; run again`;
+    return new StartAgain("NotConverged", text);
+  }
+
   async #look(spreadMs: number): Promise<Looked> {
-    const { apiServers, encryption } = await this.#begin();
+    const { apiServers, arrivals, encryption } = await this.#begin();
     const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
     const storageVersion = await this.#agreedStorageVersion(hash, apiServers);
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
     // After the hash: what the same processes show at the end, they have shown all the time.
     const restarts = await this.#restarts.look(this.#context, apiServers);
-    const shown = { hash, storageVersion, ...crd, encryption: encryption?.fingerprint ?? "" };
-    const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, ...shown };
+    const shown = { hash, storageVersion, ...crd, encryption: encryption?.agreement ?? "" };
+    const came = { arrivals, newestArrival: this.#context.arrivals.newest };
+    const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, ...came, ...shown };
     return { ...asked, apiServers, encryption, foundation };
   }
 
-  async #begin(): Promise<Pick<Looked, "apiServers" | "encryption">> {
-    const { encryption, findApiServers, signal } = this.#context;
+  /** What came and went is counted before the API servers are looked for: none of them is missed in between. */
+  async #begin(): Promise<Pick<Looked, "apiServers" | "encryption"> & Pick<Foundation, "arrivals">> {
+    const { arrivals, encryption, findApiServers, signal } = this.#context;
     if (encryption === undefined) {
-      return { apiServers: await findApiServers(signal), encryption };
+      const { count } = arrivals;
+      return { apiServers: await findApiServers(signal), arrivals: count, encryption };
     }
     const found = await encryption.look(this.#context, `"${resourceNameOf(this.#resource)}"`);
-    return { apiServers: found.apiServers, encryption: found };
+    return { apiServers: found.apiServers, arrivals: found.arrivals, encryption: found };
   }
 
   /** Read also where the API servers are named by the user: it tells whether one of those restarted. */
@@ -244,6 +263,13 @@ export class BuiltInEvidence {
       ? { crd: "", ownApi: "" }
       : { crd: specKeyOf(crd.metadata), ownApi: await ownApiOf(this.#context, crd) };
   }
+}
+
+/** What late writes are waited for from: the newer of both. */
+function newestOf(since: SeenChange | undefined, { changedAt }: Pick<Arrivals, "changedAt">): SeenChange | undefined {
+  return changedAt === undefined || (since !== undefined && since.seenAt >= changedAt)
+    ? since
+    : { at: undefined, seenAt: changedAt };
 }
 
 /** Why a StorageVersion does not say what discovery shows; `undefined` where it does. */

@@ -14,6 +14,12 @@ export interface Foundation {
    * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go
    */
   readonly leases: string;
+  /**
+   * How many API servers came and went so far, by `Arrivals`, and the newest of them in words: one that joined and left between
+   * two looks shows in nothing else.
+   */
+  readonly arrivals: number;
+  readonly newestArrival: string;
   /** How many restarts of API servers the run has seen so far, by `ServerRestarts`. */
   readonly restarts: number;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
@@ -29,6 +35,7 @@ export function changeBetween(before: Foundation, after: Foundation): string | u
   const changes: readonly (readonly [keyof Foundation, string])[] = [
     ["apiServers", "the set of API servers changed"],
     ["restarts", "an API server restarted"],
+    ["arrivals", after.newestArrival],
     ["encryption", "an API server read another encryption configuration, or uses another key"],
     ["leases", "an API server joined, left or restarted"],
     ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],

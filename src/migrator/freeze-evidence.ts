@@ -25,6 +25,8 @@ export class FreezeEvidence {
   readonly #onDifference: () => Promise<void>;
   #atStart = "";
   #ownApi = "";
+  /** How many API servers had come and gone before the first look. */
+  #arrivals: number | undefined;
   #wallOffset: number | undefined;
 
   /**
@@ -56,8 +58,9 @@ export class FreezeEvidence {
    * @throws {KsvmError} FreezeNotProven or NotConverged, naming the API server.
    */
   async prove(): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
-    const { client, clock, emit, findApiServers, options, signal } = this.#context;
+    const { arrivals, client, clock, emit, findApiServers, options, signal } = this.#context;
     this.#wallOffset = wallOffsetOf(clock);
+    this.#arrivals ??= arrivals.count;
     const apiServers = await findApiServers(signal);
     // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
     // with those of convergence.
@@ -112,6 +115,7 @@ export class FreezeEvidence {
    *   that a list may have shown objects of another API server.
    */
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
+    await this.#assertNoneCame();
     const { apiServers } = await this.prove();
     const crd = await readCrd();
     const { lagged, failed } = await this.#converge(apiServers, crd, 0);
@@ -125,6 +129,17 @@ export class FreezeEvidence {
       const isSameSet = this.#atStart.startsWith(fingerprintOf(apiServers));
       const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
       throw this.#startAgain(isBehind ? "an API server fell behind" : changed);
+    }
+  }
+
+  /** Where a restart matters, so does an API server that joined and left: it may have encrypted otherwise. */
+  async #assertNoneCame(): Promise<void> {
+    const { arrivals } = this.#context;
+    if (this.#restarts !== undefined) {
+      await arrivals.catchUp(this.#context);
+      if (arrivals.count !== this.#arrivals) {
+        throw this.#startAgain(arrivals.newest);
+      }
     }
   }
 

@@ -25,12 +25,12 @@ export interface KeptCheckpoint {
 export type KeptExpectation = Pick<KeptCheckpoint, "purpose" | "resource" | "foundation" | "settleMs">;
 
 /**
- * What a run rests on, as text. Restarts are counted by each process for itself, so they are left out: the encryption has when the
+ * What a run rests on, as text. Restarts, and what came and went, are counted by each process for itself, so they are left out: the encryption has when the
  * process of every API server started.
  */
 export function digestOfFoundation(foundation: Foundation): string {
   const fields = Object.entries(foundation)
-    .filter(([name]) => name !== "restarts")
+    .filter(([name]) => !["restarts", "arrivals", "newestArrival"].includes(name))
     .toSorted(([a], [b]) => a.localeCompare(b));
   return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
 }

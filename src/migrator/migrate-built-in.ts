@@ -1,5 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
-import { accessForEncryption, accessForRewrite, assertAccess } from "./access-check.ts";
+import { accessForArrivals, accessForEncryption, accessForRewrite, assertAccess } from "./access-check.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
@@ -13,6 +13,7 @@ import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { takeLease } from "./take-lease.ts";
+import { watchingArrivals } from "./watch-arrivals.ts";
 import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
@@ -60,14 +61,17 @@ export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWo
   const { crdName, resource } = unfrozen;
   const name = resourceNameOf(resource);
   const access = accessForRewrite(resource, context.options.leaseNamespace);
+  const crd = crdName === undefined ? [] : [SEE_API_SERVICES];
   await assertAccess(context, name, {
-    wanted: [...access, ...(crdName === undefined ? [] : [SEE_API_SERVICES]), ...accessForEncryption(context)],
+    wanted: [...access, ...crd, ...accessForEncryption(context), ...accessForArrivals(context)],
   });
-  const cleanup = new Cleanup(context);
-  return cleanup.after(async () => {
-    const lease = await takeLease(context, name);
-    deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
-    return runAttempts({ ...unfrozen, context, lease });
+  return watchingArrivals(context, (watched) => {
+    const cleanup = new Cleanup(watched);
+    return cleanup.after(async () => {
+      const lease = await takeLease(watched, name);
+      deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
+      return runAttempts({ ...unfrozen, context: watched, lease });
+    });
   });
 }
 

@@ -16,6 +16,7 @@ import { runUntilDone } from "./run-until-done.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { takeLease } from "./take-lease.ts";
+import { watchingArrivals } from "./watch-arrivals.ts";
 import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
@@ -49,13 +50,21 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
         return nothingToDo(current);
       }
       assertNotForeign(current, lease.key);
-      const result = await runCrd({ context, lease, guarded });
+      const result = await runForcedOrNot({ context, lease, guarded });
       keepCheckpoint = result.outcome === "incomplete";
       return result;
     });
   return work().catch((error: unknown) => {
     throw explainUnseenGuard(error, crdName, chosen.missing);
   });
+}
+
+/** What an API server writes that joins and leaves is in the storage version of a frozen CRD; its key may be another one. */
+function runForcedOrNot(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Promise<MigrationResult> {
+  const { context } = parts;
+  return context.options.force
+    ? watchingArrivals(context, (watched) => runCrd({ ...parts, context: watched }))
+    : runCrd(parts);
 }
 
 function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Promise<MigrationResult> {

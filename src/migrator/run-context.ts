@@ -2,6 +2,7 @@ import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
+import type { Arrivals } from "../apiservers/server-arrivals.ts";
 import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
@@ -35,6 +36,10 @@ export interface RunContext {
   readonly client: ApiClient;
   /** Finds every API server that may live; throws MissingApiServer where one of them cannot be asked. */
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
+  /** Which of them came and went in between, while that is watched. */
+  readonly arrivals: Arrivals;
+  /** Whether a user named them: then they need not be found. @default false */
+  readonly areServersNamed?: boolean;
   readonly clock: Clock;
   readonly retrier: Retrier;
   /** The budget of the run that `retrier` keeps to: it is told how far the run is. @default none */

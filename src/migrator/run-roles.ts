@@ -1,8 +1,8 @@
 import { WEBHOOK_NAME } from "../api/names.ts";
-import { IDENTITY_NAMESPACE } from "../apiservers/control-plane-objects.ts";
 import type { GuardChoice, GuardedCrd } from "../freeze/guard.ts";
 import { policyGuardOf } from "../freeze/guard-install.ts";
 import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
+import { WATCH_IDENTITIES } from "../apiservers/server-arrivals.ts";
 import type { Access } from "../kube/access.ts";
 import { CRDS, LEASES, STORAGE_VERSIONS } from "../kube/resources.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
@@ -146,12 +146,7 @@ function accessToWebhook(guard: GuardChoice): readonly Access[] {
 /** Who the API servers are: each has to show the storage version. */
 function accessToApiServers(): readonly Access[] {
   const slices = { group: "discovery.k8s.io", resource: "endpointslices" };
-  return [
-    { verb: "list", resource: LEASES, namespace: IDENTITY_NAMESPACE },
-    // Without it `ksvm reencrypt` begins at the first object after it was killed.
-    { verb: "watch", resource: LEASES, namespace: IDENTITY_NAMESPACE },
-    { verb: "list", resource: slices, namespace: ENDPOINTS_NAMESPACE },
-  ];
+  return [...WATCH_IDENTITIES, { verb: "list", resource: slices, namespace: ENDPOINTS_NAMESPACE }];
 }
 
 /** Rules for what is wanted, one for each resource and the verbs and names that go together. */

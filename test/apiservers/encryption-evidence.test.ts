@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import tap from "tap";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
 import { type EncryptionContext, EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
@@ -43,6 +44,7 @@ function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf
     mode === "sampled" ? { mode, server: "https://lb", open, ...identities } : { mode: "each", clients, ...identities };
   const context: EncryptionContext = {
     client,
+    arrivals: UNSEEN_ARRIVALS,
     retrier: new Retrier({ clock, random: () => 0.5 }),
     clock,
     emit: (event) => void events.push(event),
@@ -52,6 +54,18 @@ function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf
   };
   return { clock, context, events };
 }
+
+await tap.test("EncryptionEvidence believes no earlier look where an API server joined and left since", async (t) => {
+  const { clock, context } = setting(() => metricsOf("lease-b", NEW));
+  const evidence = new EncryptionEvidence({ isAssumed: false });
+  const first = await evidence.look(context, "secrets");
+  evidence.settled(first.fingerprint);
+  clock.advance(100_000);
+  const second = await evidence.look({ ...context, arrivals: { ...UNSEEN_ARRIVALS, count: 1 } }, "secrets");
+  t.not(second.fingerprint, first.fingerprint);
+  t.equal(second.configHash, first.configHash);
+  t.equal(second.since.seenAt, clock.monotonic(), "late writes are waited for again");
+});
 
 await tap.test("EncryptionEvidence has late writes waited for once, as long as nothing changes", async (t) => {
   let config = NEW;

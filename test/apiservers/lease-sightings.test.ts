@@ -15,6 +15,7 @@ const lease = (name: string, renewedAt: number, given: Partial<IdentityLease> = 
   renewedMsAgo: 2 * HOUR,
   durationMs: HOUR,
   isOver: true,
+  holder: "",
   ...given,
 });
 

@@ -5,7 +5,7 @@ import tap from "tap";
 
 import type { KubeObject } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import { ACCEPT_METADATA, CRDS } from "../../src/kube/resources.ts";
+import { ACCEPT_METADATA, CRDS, LEASES } from "../../src/kube/resources.ts";
 import { type WatchEvent, watchObject } from "../../src/kube/watch.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { type LocalServer, sendStatus, startServer } from "./local-server.ts";
@@ -86,6 +86,19 @@ await tap.test(
     t.equal(request?.headers.accept, ACCEPT_METADATA);
   },
 );
+
+await tap.test("watchObject() asks for a part of a namespace, for as long as it is told", async (t) => {
+  const server = await serverWith(t, (response) => response.write(line("ADDED", "11")));
+  const abort = new AbortController();
+  const options = { namespace: "kube-system", labelSelector: "a=b", timeoutSeconds: 3, resourceVersion: "10" };
+  for await (const _ of watchObject<KubeObject>(server.transport(), LEASES, { ...options, signal: abort.signal })) {
+    abort.abort(new Error("seen enough"));
+  }
+  const [request] = server.seen;
+  t.equal(request?.path, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases");
+  t.equal(request?.query.get("labelSelector"), "a=b");
+  t.equal(request?.query.get("timeoutSeconds"), "3");
+});
 
 await tap.test("watchObject() resumes from the last resourceVersion when the connection is cut", async (t) => {
   const server = await serverWith(

@@ -9,6 +9,7 @@ import { changeBetween, type Foundation } from "../../src/migrator/foundation.ts
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
+import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { StartAgain } from "../../src/retry/start-again.ts";
 import { type StorageVersionFacts, withoutEntriesOf } from "../../src/apiservers/storage-version-facts.ts";
@@ -18,6 +19,8 @@ const FOUNDATION: Foundation = {
   apiServers: "each https://a 0",
   leases: "a@1",
   restarts: 0,
+  arrivals: 1,
+  newestArrival: "",
   hash: "h1",
   storageVersion: "u/1",
   crd: "c/1",
@@ -29,6 +32,7 @@ for (const [field, said] of [
   ["apiServers", /the set of API servers changed/],
   ["leases", /an API server joined, left or restarted/],
   ["restarts", /an API server restarted/],
+  ["arrivals", /the API server of identity Lease b left/],
   ["hash", /the storageVersionHash changed from "h1" to "other"/],
   ["storageVersion", /another encoding in the StorageVersion/],
   ["crd", /the CRD changed/],
@@ -36,8 +40,9 @@ for (const [field, said] of [
   ["encryption", /another encryption configuration/],
 ] as const) {
   await tap.test(`changeBetween() names ${field} where it is another one`, (t) => {
-    const other = field === "restarts" ? 1 : "other";
-    t.match(changeBetween(FOUNDATION, { ...FOUNDATION, [field]: other }), said);
+    const other = field === "restarts" || field === "arrivals" ? 9 : "other";
+    const newestArrival = "the API server of identity Lease b left";
+    t.match(changeBetween(FOUNDATION, { ...FOUNDATION, newestArrival, [field]: other }), said);
     t.equal(changeBetween(FOUNDATION, { ...FOUNDATION }), undefined);
     t.end();
   });
@@ -84,6 +89,7 @@ function setting(
   shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string },
   clock = new FakeClock(),
   encryption?: (apiServers: ApiServers) => EncryptionFound,
+  arrivals = UNSEEN_ARRIVALS,
 ) {
   const events: MigrationEvent[] = [];
   const clientOf = (server: string, hashAt: (ms: number) => string): ApiClient => {
@@ -102,11 +108,15 @@ function setting(
   const clients = [clientOf("https://a", shown.a), clientOf("https://b", shown.b)];
   const apiServers: ApiServers = { mode: "each", clients };
   const context = {
+    arrivals,
     client: clients[0],
     clock,
     emit: (event: MigrationEvent) => events.push(event),
     ...(encryption && {
-      encryption: { look: async () => ({ ...encryption(apiServers), apiServers }), settled: () => undefined },
+      encryption: {
+        look: async () => ({ ...encryption(apiServers), apiServers, arrivals: 0 }),
+        settled: () => undefined,
+      },
     }),
     findApiServers: async () => apiServers,
     options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
@@ -132,7 +142,7 @@ await tap.test("BuiltInEvidence has late writes waited for after machines were s
 await tap.test(
   "BuiltInEvidence has late writes waited for since the API servers encrypt alike, and no longer",
   async (t) => {
-    const found = { configHash: "c", fingerprint: "f", since: { at: undefined, seenAt: 0 } };
+    const found = { configHash: "c", agreement: "f", fingerprint: "f", since: { at: undefined, seenAt: 0 } };
     const alike = { a: () => "h1", b: () => "h1" };
     const first = setting(alike, new FakeClock(), () => found);
     await first.evidence.prove();
@@ -145,15 +155,70 @@ await tap.test(
   },
 );
 
+/** As of a watch that a test has tell what it wants. */
+function arrivalsThat(catchUp: () => void) {
+  const newest = "the API server of identity Lease b left";
+  return { ...UNSEEN_ARRIVALS, newest, catchUp: async () => catchUp() } as {
+    -readonly [K in keyof Arrivals]: Arrivals[K];
+  };
+}
+
+await tap.test("BuiltInEvidence begins again where an API server joined and left between its two looks", async (t) => {
+  let left = 0;
+  const arrivals = arrivalsThat(() => (arrivals.count += left));
+  const { evidence } = setting({ a: () => "h1", b: () => "h1" }, new FakeClock(), undefined, arrivals);
+  await evidence.prove();
+  await evidence.repeat();
+  left = 1;
+  const text =
+    'Cannot call "deployments.apps" migrated: the API server of identity Lease b left during the run; run again';
+  await t.rejects(evidence.repeat(), new StartAgain("NotConverged", text));
+});
+
+await tap.test("BuiltInEvidence begins again at once where one joined while late writes were waited for", async (t) => {
+  const arrivals = arrivalsThat(() => undefined);
+  const clock = new FakeClock();
+  arrivals.changedAt = 0;
+  const { evidence } = setting(
+    {
+      a: () => "h1",
+      b: () => {
+        if (clock.monotonic() > 0) setImmediate(() => arrivals.count++);
+        return "h1";
+      },
+    },
+    clock,
+    undefined,
+    arrivals,
+  );
+  await t.rejects(evidence.prove(), { name: "StartAgain", message: /identity Lease b left/ });
+});
+
+await tap.test("BuiltInEvidence has late writes of an API server waited for that left", async (t) => {
+  const arrivals = arrivalsThat(() => undefined);
+  const clock = new FakeClock();
+  clock.advance(5_000);
+  arrivals.changedAt = 4_000;
+  const alike = { a: () => "h1", b: () => "h1" };
+  const { evidence } = setting(alike, clock, undefined, arrivals);
+  await evidence.prove();
+  t.ok(clock.monotonic() >= 6_000, `${clock.monotonic()} ms`);
+  const later = new FakeClock();
+  later.advance(60_000);
+  await setting(alike, later, undefined, arrivals).evidence.prove();
+  t.ok(later.monotonic() < 61_000, "once");
+});
+
 await tap.test("BuiltInEvidence begins again where the API servers encrypt otherwise at the end", async (t) => {
-  let fingerprint = "before";
+  let agreement = "before";
   const { evidence } = setting({ a: () => "h1", b: () => "h1" }, new FakeClock(), () => ({
     configHash: "c",
-    fingerprint,
+    agreement,
+    fingerprint: agreement,
     since: { at: undefined, seenAt: 0 },
   }));
   t.equal((await evidence.prove()).encryption, "before");
-  fingerprint = "after";
+  agreement = "after";
   await t.rejects(evidence.repeat(), { name: "StartAgain", message: /another encryption configuration/ });
 });
 

@@ -1,4 +1,5 @@
 import tap, { type Test } from "tap";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { type FreezeOwner, formatOwner } from "../../src/api/owner.ts";
 import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
@@ -119,6 +120,7 @@ async function runUntilTakenOver(t: Test, next: (server: ObjectServer) => void) 
   const options = { client, clock, retrier, namespace: "kube-system", name: "ksvm-migrate.widgets", signal };
   const lease = await RunLease.acquire({ ...options, identity: "run-a" });
   const context = {
+    arrivals: UNSEEN_ARRIVALS,
     client,
     clock,
     retrier,

@@ -1,4 +1,6 @@
 import tap from "tap";
+import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
@@ -28,6 +30,7 @@ function evidenceWith(
   request: (request: ApiRequest) => Promise<unknown>,
   clock = new FakeClock(),
   onDifference = async (): Promise<void> => undefined,
+  given: { readonly arrivals?: Arrivals; readonly restarts?: ServerRestarts | undefined } = {},
 ) {
   const budget = new RunBudget();
   const seen: { differences: number; apiServices: readonly object[] } = { differences: 0, apiServices: [] };
@@ -39,6 +42,7 @@ function evidenceWith(
   const client = new ApiClient(transport as unknown as Transport);
   const apiServers: ApiServers = { mode: "each", clients: [client], identities: ["a"] };
   const context = {
+    arrivals: given.arrivals ?? UNSEEN_ARRIVALS,
     budget,
     client,
     clock,
@@ -54,7 +58,7 @@ function evidenceWith(
     signal: new AbortController().signal,
   } as unknown as RunContext;
   const proof = { crdName: "widgets.example.com", guard: { kind: "webhook", name: "guard" } as const };
-  const evidence = new FreezeEvidence(context, proof, undefined, () => {
+  const evidence = new FreezeEvidence(context, proof, given.restarts, () => {
     seen.differences++;
     return onDifference();
   });
@@ -244,6 +248,30 @@ await tap.test("FreezeEvidence takes failed requests for no other storage versio
 });
 
 const apiServiceAt = (resourceVersion: string) => [{ metadata: { name: "v2.example.com", uid: "u", resourceVersion } }];
+
+await tap.test(
+  "FreezeEvidence of a forced run begins again where an API server joined and left in between",
+  async (t) => {
+    for (const restarts of [undefined, new ServerRestarts()]) {
+      const clock = new FakeClock();
+      const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+      const left = { ...UNSEEN_ARRIVALS, newest: "the API server of identity Lease b left" };
+      const arrivals = { ...left, count: 0, catchUp: async () => void arrivals.count++ };
+      const { evidence } = evidenceWith(
+        async (request) => ({ status: 200, body: answerTo(request, "2026-01-01T00:00:00Z"), serverTime: clock.now() }),
+        clock,
+        undefined,
+        { arrivals, restarts },
+      );
+      const { apiServers } = await evidence.prove();
+      await evidence.settle(apiServers, false, crd);
+      const repeated = evidence.repeat(async () => crd);
+      await (restarts === undefined
+        ? repeated
+        : t.rejects(repeated, { name: "StartAgain", message: /identity Lease b left during the run/ }));
+    }
+  },
+);
 
 await tap.test("FreezeEvidence begins again where an APIService of the group changed during the run", async (t) => {
   const clock = new FakeClock();

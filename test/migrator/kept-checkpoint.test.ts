@@ -16,6 +16,8 @@ const FOUNDATION: Foundation = {
   storageVersion: "",
   leases: "a@1",
   restarts: 0,
+  arrivals: 1,
+  newestArrival: "",
   crd: "uid/1",
   ownApi: "",
   encryption: "e1",
@@ -56,10 +58,11 @@ await t.test("differenceFrom() names whatever is not as the killed run had it", 
   t.match(differenceFrom(KEPT, { ...KEPT, settleMs: 70_000 }), /waited for late writes for a shorter time/);
   t.match(differenceFrom(KEPT, { ...KEPT, purpose: "other" }), /belongs to another run/);
   t.match(differenceFrom(KEPT, { ...KEPT, resource: "configmaps" }), /belongs to another run/);
-  for (const field of Object.keys(FOUNDATION).filter((name) => name !== "restarts")) {
+  const counted = new Set(["restarts", "arrivals", "newestArrival"]);
+  for (const field of Object.keys(FOUNDATION).filter((name) => !counted.has(name))) {
     const foundation = digestOfFoundation({ ...FOUNDATION, [field]: "other" });
     t.match(differenceFrom(KEPT, { ...KEPT, foundation }), /encrypts otherwise/, field);
   }
-  const foundation = digestOfFoundation({ ...FOUNDATION, restarts: 3 });
-  t.equal(differenceFrom(KEPT, { ...KEPT, foundation }), undefined, "each process counts restarts for itself");
+  const foundation = digestOfFoundation({ ...FOUNDATION, restarts: 3, arrivals: 5, newestArrival: "one left" });
+  t.equal(differenceFrom(KEPT, { ...KEPT, foundation }), undefined, "each process counts these for itself");
 });

@@ -1,4 +1,5 @@
 import tap from "tap";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
@@ -16,6 +17,7 @@ const request = ({ path }: ApiRequest): Promise<never> =>
 await tap.test("migrate() gives its place up where it cannot find out what the resource is", async (t) => {
   const clock = new FakeClock();
   const context = {
+    arrivals: UNSEEN_ARRIVALS,
     client: new ApiClient({ server: "https://stand-in", request } as unknown as Transport),
     clock,
     options: { dryRun: false },

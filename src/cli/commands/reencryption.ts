@@ -4,6 +4,7 @@ import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
+import { watchingArrivals } from "../../migrator/watch-arrivals.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { type REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
@@ -47,7 +48,13 @@ export class Reencryption {
   }
 
   /** @returns the exit code */
-  async run(names: readonly string[]): Promise<ExitCode> {
+  run(names: readonly string[]): Promise<ExitCode> {
+    const { connection, seen } = this.#session;
+    // Until the last look: one that joins between two resources may write to one that is done.
+    return seen.arrivals.during(connection.client, () => this.#runAll(names));
+  }
+
+  async #runAll(names: readonly string[]): Promise<ExitCode> {
     let code: ExitCode = EXIT.done;
     let encryption: string | undefined;
     if (names.length === 1) {
@@ -150,8 +157,11 @@ export class Reencryption {
 
   #lookAgain(report: ResourceReport): Promise<{ readonly configHash: string; readonly fingerprint: string }> {
     return withRun(this.#session, report, this.#run(), async (context) => {
-      await waitForApiServers(context);
-      return await this.#session.encryption.look(context, EVERY_RESOURCE);
+      return await watchingArrivals(context, async (watched) => {
+        await waitForApiServers(watched);
+        await watched.arrivals.catchUp(watched);
+        return await this.#session.encryption.look(watched, EVERY_RESOURCE);
+      });
     });
   }
 

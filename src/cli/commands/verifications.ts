@@ -27,7 +27,12 @@ export class Verifications {
   }
 
   /** @returns the exit code */
-  async run(names: readonly string[]): Promise<ExitCode> {
+  run(names: readonly string[]): Promise<ExitCode> {
+    const { connection, seen } = this.#session;
+    return seen.arrivals.during(connection.client, () => this.#verifyAll(names));
+  }
+
+  async #verifyAll(names: readonly string[]): Promise<ExitCode> {
     const { signal } = this.#session.io;
     const codes: ExitCode[] = [];
     for (const name of names) {

@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import tap from "tap";
+import { UNSEEN_ARRIVALS } from "../../../src/apiservers/server-arrivals.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
 import { ApiError } from "../../../src/kube/errors.ts";
 import type { ApiRequest } from "../../../src/kube/api-request.ts";
@@ -59,6 +60,7 @@ await tap.test(
     const clock = new FakeClock();
     const { client } = new StampingServer();
     const context = {
+      arrivals: UNSEEN_ARRIVALS,
       client,
       clock,
       retrier: new Retrier({ clock, random: () => 0.5 }),

@@ -9,8 +9,9 @@ import type { EtcdEntry } from "./timeline.ts";
 import type { WatchSink } from "./types.ts";
 import { assertFilled } from "./watch-cache-fill.ts";
 
-/** API servers send a bookmark about once a minute. */
+/** API servers send a bookmark about once a minute, and one shortly before they end a watch. */
 const BOOKMARK_MS = 60_000;
+const BEFORE_END_MS = 2_000;
 
 /** @throws {Refusal} where a watch is refused before it is open */
 export async function assertWatchable(context: ServerContext, request: ListRequest): Promise<void> {
@@ -51,7 +52,7 @@ export class OpenWatch {
     this.#isMetadata = isMetadata;
     this.#hasBookmarks = query.get("allowWatchBookmarks") === "true";
     this.#endsAt = now + Number(query.get("timeoutSeconds") ?? 1_800) * 1_000;
-    this.#bookmarkAt = now + BOOKMARK_MS;
+    this.#bookmarkAt = this.#nextBookmark(now);
   }
 
   /** Tells what came since the resourceVersion that was asked for; all that is there, where none was. */
@@ -97,7 +98,7 @@ export class OpenWatch {
 
   /** Tells how far the watch is. @param more fields of its metadata */
   bookmark(more = ""): void {
-    this.#bookmarkAt = this.#context.clock.now() + BOOKMARK_MS;
+    this.#bookmarkAt = this.#nextBookmark(this.#context.clock.now());
     if (!this.#hasBookmarks || this.#isEnded) return;
     const { apiVersion, kind } = this.kind;
     const type = this.#isMetadata
@@ -106,6 +107,11 @@ export class OpenWatch {
     const revision = Math.max(this.#revision, this.#context.cache.revision);
     const line = `{"type":"BOOKMARK","object":{${type},"metadata":{${more}"resourceVersion":"${revision}"}}}`;
     this.#inOrder(() => this.#sink.event(line));
+  }
+
+  #nextBookmark(now: number): number {
+    const beforeEnd = this.#endsAt - BEFORE_END_MS;
+    return now < beforeEnd ? Math.min(now + BOOKMARK_MS, beforeEnd) : now + BOOKMARK_MS;
   }
 
   /** Ends the watch from the side of the API server. */

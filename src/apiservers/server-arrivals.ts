@@ -1,0 +1,258 @@
+import { holderOf, type Lease } from "../api/lease.ts";
+import { compareResourceVersions, isNewer } from "../api/resource-version.ts";
+import type { Clock } from "../clock.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import type { Access } from "../kube/access.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { isForbidden } from "../kube/failure.ts";
+import { LEASES } from "../kube/resources.ts";
+import { watchObject } from "../kube/watch.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import { StartAgain } from "../retry/start-again.ts";
+import { ArrivalLog, type ShownLease } from "./arrival-log.ts";
+import { IDENTITY_NAMESPACE, IDENTITY_SELECTOR, listIdentityLeases } from "./control-plane-objects.ts";
+
+/** What watching identity Leases takes. */
+export const WATCH_IDENTITIES: readonly Access[] = ["list", "watch"].map((verb) => ({
+  verb,
+  resource: LEASES,
+  namespace: IDENTITY_NAMESPACE,
+}));
+
+/** Which API servers came and went, for what rests on having seen all of them. */
+export interface Arrivals {
+  /** How many changes are known so far, at the least. Where it is the same before one look and after a later one, there was none. */
+  readonly count: number;
+  /** The newest of them, in words. */
+  readonly newest: string;
+  /** When the newest came, on the monotonic clock, in milliseconds; `undefined` where there was none. */
+  readonly changedAt: number | undefined;
+  /**
+   * Waits until `count` has every change up to now.
+   * @throws {StartAgain} where the watch does not get there; {KsvmError} Forbidden where this user may not watch.
+   */
+  catchUp(context: Pick<CallContext, "client" | "signal">): Promise<void>;
+  /** Watches while `work` is done. Work that is done at the same time, or within other work, shares one watch. */
+  during<T>(client: ApiClient, work: () => Promise<T>): Promise<T>;
+}
+
+/** Where a user says which API servers there are, and may not watch them. */
+export const UNSEEN_ARRIVALS: Arrivals = {
+  count: 0,
+  newest: "",
+  changedAt: undefined,
+  catchUp: async () => undefined,
+  during: (_, work) => work(),
+};
+
+/** An identity Lease is renewed every 10 s, and each renewal tells how far the watch is: so this is enough, in milliseconds. */
+const CATCH_UP_MS = 45_000;
+/**
+ * The API server sends a bookmark two seconds before it ends a watch, which tells how far that one is. In seconds.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go
+ */
+const SHORT_WATCH_SECONDS = 3;
+const PACE = { minMs: 1_000, maxMs: 10_000 };
+/** So many lists may fail before the work begins without one: it cannot end well then, and says why. */
+const FIRST_TRIES = 3;
+
+interface Watching {
+  readonly end: AbortController;
+  readonly begun: Promise<void>;
+  readonly ended: Promise<void>;
+}
+
+/**
+ * Watches the identity Leases. An API server that joins, writes and leaves between two looks of a run is seen by nothing else: what
+ * it wrote, in an old version or with an old key, is beyond the watermark. One for a whole process, as what one run shows may
+ * have to hold until the last one has ended.
+ */
+export class ServerArrivals implements Arrivals {
+  readonly #clock: Clock;
+  readonly #log = new ArrivalLog();
+  /** Every change up to this resourceVersion is in the log; empty before the first list. */
+  #seen = "";
+  #changedAt: number | undefined;
+  #failure: unknown;
+  #users = 0;
+  #watching: Watching | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get count(): number {
+    return this.#log.count;
+  }
+
+  get newest(): string {
+    return this.#log.newest;
+  }
+
+  get changedAt(): number | undefined {
+    return this.#changedAt;
+  }
+
+  async during<T>(client: ApiClient, work: () => Promise<T>): Promise<T> {
+    this.#users++;
+    this.#watching ??= this.#start(client);
+    const { begun, end, ended } = this.#watching;
+    try {
+      await begun;
+      return await work();
+    } finally {
+      this.#users--;
+      if (this.#users === 0) {
+        this.#watching = undefined;
+        this.#seen = "";
+        end.abort();
+        await ended;
+      }
+    }
+  }
+
+  async catchUp({ client, signal }: Pick<CallContext, "client" | "signal">): Promise<void> {
+    const within = AbortSignal.any([signal, this.#clock.timeout(CATCH_UP_MS)]);
+    const pace = new LoopPace({ clock: this.#clock, ...PACE });
+    let upTo: string | undefined;
+    while (upTo === undefined || !this.#isUpTo(upTo)) {
+      try {
+        await pace.turn(within);
+        upTo ??= (await listIdentityLeases(client, this.#clock, within)).resourceVersion;
+        await this.#readUpTo(client, upTo, within);
+      } catch (error) {
+        signal.throwIfAborted();
+        if (within.aborted) {
+          throw this.#lags();
+        }
+        // An API server that just started knows no roles yet, so also a refusal has to last.
+        this.#failure = error;
+      }
+    }
+  }
+
+  #isUpTo(resourceVersion: string): boolean {
+    const order = compareResourceVersions(this.#seen, resourceVersion);
+    return order !== undefined && order >= 0;
+  }
+
+  #lags(): KsvmError {
+    const cause = this.#failure;
+    const begin = "Cannot tell whether an API server joined and left during the run";
+    if (isForbidden(cause)) {
+      const missing =
+        'this user may not list and watch leases.coordination.k8s.io in namespace "kube-system"; grant that';
+      return new KsvmError("Forbidden", `${begin}: ${missing}`, { cause });
+    }
+    const why = cause === undefined ? "" : `; it fails: ${messageOf(cause)}`;
+    return new StartAgain("WatchFailed", `${begin}: the watch of the identity Leases lags behind${why}`, { cause });
+  }
+
+  /** Opens one more watch for a moment: the next renewal, which would tell how far the other one is, may be 10 s away. */
+  async #readUpTo(client: ApiClient, resourceVersion: string, signal: AbortSignal): Promise<void> {
+    const isEnough = (): boolean => this.#isUpTo(resourceVersion);
+    if (this.#seen !== "" && !isEnough()) {
+      await this.#read(client, { signal, timeoutSeconds: SHORT_WATCH_SECONDS }, isEnough);
+    }
+  }
+
+  #start(client: ApiClient): Watching {
+    const end = new AbortController();
+    const { promise: begun, resolve } = Promise.withResolvers<void>();
+    return { end, begun, ended: this.#watch(client, end.signal, resolve) };
+  }
+
+  async #watch(client: ApiClient, signal: AbortSignal, onBegun: () => void): Promise<void> {
+    const pace = new LoopPace({ clock: this.#clock, ...PACE });
+    let isMissed = false;
+    for (let tries = 1; !signal.aborted; tries++) {
+      try {
+        await pace.turn(signal);
+        if (this.#seen === "") {
+          await this.#list(client, signal, isMissed);
+          pace.reset();
+          onBegun();
+        }
+        if ((await this.#read(client, { signal }, () => false)) === "gap") {
+          [this.#seen, isMissed] = ["", true];
+        }
+      } catch (error) {
+        // Nothing is missed: it goes on from where it was, and catchUp() waits until it got there.
+        this.#failure = error;
+      }
+      if (tries >= FIRST_TRIES) {
+        onBegun();
+      }
+    }
+    onBegun();
+  }
+
+  async #list(client: ApiClient, signal: AbortSignal, isMissed: boolean): Promise<void> {
+    const { leases, resourceVersion } = await listIdentityLeases(client, this.#clock, signal);
+    this.#log.listed(leases);
+    this.#seen = resourceVersion;
+    if (isMissed) {
+      this.#changedAt = this.#clock.monotonic();
+    }
+  }
+
+  /** Reads until that is enough, until the signal is aborted, or until changes may have been missed. */
+  async #read(
+    { transport }: ApiClient,
+    options: { readonly signal: AbortSignal; readonly timeoutSeconds?: number },
+    isEnough: () => boolean,
+  ): Promise<"gap" | undefined> {
+    const events = watchObject<Lease>(transport, LEASES, {
+      ...options,
+      namespace: IDENTITY_NAMESPACE,
+      labelSelector: IDENTITY_SELECTOR,
+      resourceVersion: this.#seen,
+      clock: this.#clock,
+      // What was missed would not show in a list: an API server that joined may be gone again.
+      relistMs: Number.POSITIVE_INFINITY,
+      onOpen: () => (this.#failure = undefined),
+      onFailure: (error) => (this.#failure = error),
+    });
+    for await (const event of events) {
+      if (event.type === "GAP") {
+        return "gap";
+      }
+      if (event.type === "BOOKMARK") {
+        this.#advance(event.resourceVersion);
+      } else {
+        this.#told(event.type, event.object);
+      }
+      if (isEnough()) {
+        return undefined;
+      }
+    }
+    return undefined;
+  }
+
+  #told(type: "ADDED" | "MODIFIED" | "DELETED", lease: Lease): void {
+    const before = this.#log.count;
+    this.#log.told({ type, lease: shownOf(lease) });
+    if (this.#log.count > before) {
+      this.#changedAt = this.#clock.monotonic();
+    }
+    this.#advance(lease.metadata.resourceVersion);
+  }
+
+  /** Of two watches the one that is further counts: both have told of everything up to where they are. */
+  #advance(resourceVersion: string): void {
+    if (this.#seen !== "" && isNewer(resourceVersion, this.#seen)) {
+      this.#seen = resourceVersion;
+    }
+  }
+}
+
+function shownOf({ metadata, spec }: Lease): ShownLease {
+  return {
+    name: metadata.name,
+    uid: metadata.uid,
+    holder: holderOf(spec === undefined ? undefined : { spec }),
+    renewTime: spec?.renewTime,
+  };
+}

@@ -1,0 +1,89 @@
+import tap from "tap";
+import { ArrivalLog, type ListedLease } from "../../src/apiservers/arrival-log.ts";
+
+const lease = (name: string, given: Partial<ListedLease> = {}): ListedLease => ({
+  name,
+  uid: `uid of ${name}`,
+  holder: `${name}_1`,
+  renewTime: "2026-01-01T00:00:00.000000Z",
+  isOver: false,
+  ...given,
+});
+const LATER = "2026-01-01T00:00:10.000000Z";
+
+/** Two API servers that live, and one that is gone for an hour. */
+function listed() {
+  const log = new ArrivalLog();
+  log.listed([lease("a"), lease("b"), lease("gone", { isOver: true })]);
+  return { log, before: log.count };
+}
+
+for (const { title, events, changes, said } of [
+  {
+    title: "counts nothing while API servers renew their Leases",
+    events: [{ type: "MODIFIED", lease: lease("a", { renewTime: LATER }) }],
+    changes: 0,
+    said: /not watched/,
+  },
+  {
+    title: "counts one that joined, and once more that it left",
+    events: [
+      { type: "ADDED", lease: lease("c") },
+      { type: "MODIFIED", lease: lease("c", { renewTime: LATER }) },
+      { type: "DELETED", lease: lease("c") },
+    ],
+    changes: 2,
+    said: /^the API server of identity Lease c left$/,
+  },
+  {
+    title: "counts an event once that two watches tell",
+    events: [
+      { type: "ADDED", lease: lease("c") },
+      { type: "ADDED", lease: lease("c") },
+    ],
+    changes: 1,
+    said: /^the API server of identity Lease c joined$/,
+  },
+  {
+    title: "counts one that restarted under its own name",
+    events: [
+      { type: "DELETED", lease: lease("a") },
+      { type: "ADDED", lease: lease("a", { uid: "another" }) },
+    ],
+    changes: 2,
+    said: /^the API server of identity Lease a joined$/,
+  },
+  {
+    title: "counts another API server that holds a Lease",
+    events: [{ type: "MODIFIED", lease: lease("a", { holder: "a_2", renewTime: LATER }) }],
+    changes: 1,
+    said: /^another API server took identity Lease a over$/,
+  },
+  {
+    title: "counts one that renews a Lease which had expired",
+    events: [{ type: "MODIFIED", lease: lease("gone", { renewTime: LATER }) }],
+    changes: 1,
+    said: /^the API server of identity Lease gone, which had expired, lives$/,
+  },
+  {
+    title: "counts no change of an expired Lease that is not renewed",
+    events: [{ type: "MODIFIED", lease: lease("gone") }],
+    changes: 0,
+    said: /not watched/,
+  },
+] as const) {
+  await tap.test(`ArrivalLog ${title}`, (t) => {
+    const { log, before } = listed();
+    for (const event of events) log.told(event);
+    t.equal(log.count - before, changes);
+    t.match(log.newest, said);
+    t.end();
+  });
+}
+
+await tap.test("ArrivalLog counts a list as a change: what joined and left before it is not known", (t) => {
+  const { log, before } = listed();
+  log.listed([lease("a"), lease("b"), lease("gone", { isOver: true })]);
+  t.equal(log.count, before + 1);
+  t.end();
+});

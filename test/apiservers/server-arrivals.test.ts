@@ -1,0 +1,144 @@
+import { PassThrough, type Readable } from "node:stream";
+import tap from "tap";
+import { type Clock, systemClock } from "../../src/clock.ts";
+import { ServerArrivals } from "../../src/apiservers/server-arrivals.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+
+type Query = Readonly<Record<string, unknown>>;
+
+/** An API server whose watches say what a test has them say: a real one cannot be made to lag, or to forget, at a given moment. */
+class Stand {
+  revision = 10;
+  lists = 0;
+  readonly opened: Query[] = [];
+  /** The watches that are open; the first one is the long one. */
+  readonly watches: PassThrough[] = [];
+  refusal: ApiError | undefined;
+  /** Whether a short watch tells at once how far it is. */
+  isPrompt = true;
+
+  get client(): ApiClient {
+    const request = async () => {
+      this.lists++;
+      const items = [{ metadata: { name: "a", uid: "u" }, spec: { holderIdentity: "a_1" } }];
+      return { status: 200, body: { metadata: { resourceVersion: String(this.revision) }, items } };
+    };
+    return { transport: { server: "https://a", request, stream: this.#stream } } as unknown as ApiClient;
+  }
+
+  readonly #stream = async ({ query, signal }: { query: Query; signal: AbortSignal }): Promise<Readable> => {
+    if (this.refusal !== undefined) throw this.refusal;
+    this.opened.push(query);
+    const watch = new PassThrough();
+    signal.addEventListener("abort", () => watch.destroy(new Error("aborted")));
+    this.watches.push(watch);
+    if (query["timeoutSeconds"] === 3 && this.isPrompt) this.tell(watch, "BOOKMARK", "", this.revision);
+    return watch;
+  };
+
+  tell(watch: PassThrough | undefined, type: string, name: string, revision: number): void {
+    const metadata = { name, uid: `uid of ${name}`, resourceVersion: String(revision) };
+    watch?.write(`${JSON.stringify({ type, object: { metadata, spec: { holderIdentity: `${name}_1` } } })}\n`);
+  }
+}
+
+/** The clock of this machine, on which the time to catch up is over soon. */
+const IMPATIENT: Clock = { ...systemClock, timeout: () => AbortSignal.timeout(1_500) };
+
+function setting(clock: Clock = systemClock) {
+  const stand = new Stand();
+  const { client } = stand;
+  return {
+    stand,
+    client,
+    arrivals: new ServerArrivals(clock),
+    context: { client, signal: new AbortController().signal },
+  };
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await systemClock.sleep(5);
+}
+
+await tap.test(
+  "ServerArrivals watches the identity Leases from the list on, with one watch for all work",
+  async (t) => {
+    const { arrivals, client, stand } = setting();
+    await arrivals.during(client, async () => {
+      await arrivals.during(client, () => until(() => stand.watches.length === 1));
+      t.match(stand.opened, [
+        {
+          resourceVersion: "10",
+          labelSelector: "apiserver.kubernetes.io/identity=kube-apiserver",
+          allowWatchBookmarks: true,
+        },
+      ]);
+      t.equal(stand.watches[0]?.destroyed, false, "the outer work goes on");
+    });
+    t.equal(stand.watches[0]?.destroyed, true, "it ends with the work");
+    t.equal(stand.lists, 1);
+  },
+);
+
+await tap.test("catchUp() reads what the watch has not told yet, and counts what came in between", async (t) => {
+  const { arrivals, client, context, stand } = setting();
+  await arrivals.during(client, async () => {
+    const before = arrivals.count;
+    await arrivals.catchUp(context);
+    t.equal(arrivals.count, before, "nothing came");
+    stand.revision = 20;
+    stand.isPrompt = false;
+    const caughtUp = arrivals.catchUp(context);
+    await until(() => stand.watches.length === 2);
+    const [, short] = stand.watches;
+    t.match(stand.opened[1], { resourceVersion: "10", timeoutSeconds: 3 });
+    stand.tell(short, "ADDED", "b", 12);
+    stand.tell(short, "DELETED", "b", 15);
+    stand.tell(short, "BOOKMARK", "", 20);
+    await caughtUp;
+    t.equal(arrivals.count, before + 2);
+    t.match(arrivals.newest, /identity Lease b left/);
+    t.type(arrivals.changedAt, "number");
+  });
+});
+
+await tap.test("catchUp() fails where no watch gets to what a list shows", async (t) => {
+  const { arrivals, client, context, stand } = setting(IMPATIENT);
+  stand.isPrompt = false;
+  await arrivals.during(client, async () => {
+    stand.revision = 20;
+    await t.rejects(arrivals.catchUp(context), { code: "WatchFailed", name: "StartAgain", message: /lags behind/ });
+  });
+});
+
+await tap.test("catchUp() names the right to watch where it is missing", async (t) => {
+  const { arrivals, client, context, stand } = setting(IMPATIENT);
+  const answer = {
+    kind: "Status",
+    reason: "Forbidden",
+    message: `leases.coordination.k8s.io is forbidden: User "a" cannot watch resource "leases" in API group "coordination.k8s.io" in the namespace "kube-system"`,
+    code: 403,
+  } as const;
+  stand.refusal = new ApiError("WATCH leases", 403, { answer });
+  await arrivals.during(client, async () => {
+    stand.revision = 20;
+    await t.rejects(arrivals.catchUp(context), { code: "Forbidden", message: /may not list and watch leases/ });
+  });
+});
+
+await tap.test("ServerArrivals counts a watch that went on too late as a change", async (t) => {
+  const { arrivals, client, context, stand } = setting();
+  await arrivals.during(client, async () => {
+    const before = arrivals.count;
+    await until(() => stand.watches.length === 1);
+    stand.revision = 900;
+    const expired = { kind: "Status", code: 410, reason: "Expired", message: "too old resource version" };
+    stand.watches[0]?.write(`${JSON.stringify({ type: "ERROR", object: expired })}\n`);
+    await until(() => stand.watches.length === 2);
+    await arrivals.catchUp(context);
+    t.equal(arrivals.count, before + 1);
+    t.match(arrivals.newest, /not watched for a while/);
+    t.match(stand.opened[1], { resourceVersion: "900" });
+  });
+});
