@@ -42,7 +42,13 @@ function bind(user: string, name: string): Promise<unknown> {
 /** Starts a slow run of a user whose right to patch the objects is taken away once the run rewrites them. */
 async function startRefusedRun(kind: TestKind, user: (typeof USERS)[number]) {
   const all = ["*"];
-  const groups = ["apiextensions.k8s.io", "admissionregistration.k8s.io", "coordination.k8s.io", "discovery.k8s.io"];
+  const groups = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+  ];
   await grant(user, `${user}-rest`, [
     { apiGroups: groups, resources: all, verbs: all },
     { apiGroups: [GROUP], resources: [kind.plural], verbs: ["list"] },
@@ -51,7 +57,7 @@ async function startRefusedRun(kind: TestKind, user: (typeof USERS)[number]) {
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);
   const kubeconfig = cluster.controlPlane.kubeconfigFor(user);
   const ended = cluster.migrate([kind.name, ...SLOW_FLAGS, "--kubeconfig", kubeconfig]);
-  await untilRewriting(cluster, kind);
+  await untilRewriting(cluster, kind, { ended });
   await api.delete(BINDINGS, { name: `${user}-patch` });
   const own = cluster.clientFor(user);
   const touch = { type: MERGE_PATCH, body: {} };
