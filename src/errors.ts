@@ -37,6 +37,7 @@ export const ERROR_CODES = [
   "StorageMigratingStuck",
   "OutputFailed",
   "ListenFailed",
+  "WaitTimedOut",
   "NodeUnsupported",
   "Interrupted",
   "Internal",

@@ -78,6 +78,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   ClocksDisagree: FINAL,
   OutputFailed: FINAL,
   ListenFailed: FINAL,
+  WaitTimedOut: FINAL,
   NodeUnsupported: FINAL,
   Usage: FINAL,
   Interrupted: FINAL,

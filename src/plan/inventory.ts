@@ -25,6 +25,23 @@ export interface CountedEntry extends PlanEntry {
 const CRD_PAGE_SIZE = 40;
 const COUNTS_IN_FLIGHT = 8;
 
+/** What of a plan is wanted. */
+export interface PlanSelection {
+  /** Only what a migration has work with, or would have if it were not blocked. @default false */
+  readonly stale?: boolean;
+  /** Only CRDs, so that no built-in resource is looked for. @default false */
+  readonly crdsOnly?: boolean;
+}
+
+function isSelected({ action, type }: PlanEntry, { crdsOnly = false, stale = false }: PlanSelection): boolean {
+  return (!stale || isStale(action)) && (!crdsOnly || type === "CustomResourceDefinition");
+}
+
+/** Whether objects may be stored in another version than they are to be. Nothing is known of `unknown`. */
+export function isStale(action: PlanEntry["action"]): boolean {
+  return action === "migrate" || action === "blocked";
+}
+
 /**
  * Plans for the named resources.
  * @throws {KsvmError} ResourceNotFound or ResourceAmbiguous, see {@link findName}.
@@ -32,7 +49,7 @@ const COUNTS_IN_FLIGHT = 8;
 export async function planNamed(
   client: ApiClient,
   names: readonly string[],
-  options: CallOptions = {},
+  options: CallOptions & PlanSelection = {},
 ): Promise<readonly CountedEntry[]> {
   const entries: PlanEntry[] = [];
   const { plan } = await builtInPlanner(client, options);
@@ -41,7 +58,11 @@ export async function planNamed(
     const crd = await findCrd(client, name, options);
     entries.push(crd === undefined ? plan(await findResource(client, name, options)) : planCrd(crd));
   }
-  return countAll(client, entries, options);
+  return countAll(
+    client,
+    entries.filter((entry) => isSelected(entry, options)),
+    options,
+  );
 }
 
 /**
@@ -51,10 +72,17 @@ export async function planNamed(
 export async function planCluster(
   client: ApiClient,
   onUnavailable: (groupVersion: string, reason: string) => void,
-  options: CallOptions = {},
+  options: CallOptions & PlanSelection = {},
 ): Promise<readonly CountedEntry[]> {
-  const { entries } = await planAll(client, onUnavailable, options);
-  return countAll(client, entries, options);
+  const entries =
+    options.crdsOnly === true
+      ? await planCrds(client, options)
+      : (await planAll(client, onUnavailable, options)).entries;
+  return countAll(
+    client,
+    entries.filter((entry) => isSelected(entry, options)),
+    options,
+  );
 }
 
 /** Plans for everything. */

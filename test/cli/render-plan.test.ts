@@ -32,11 +32,32 @@ await tap.test("renderPlan() as a table has a row for each resource", (t) => {
   t.equal(
     renderPlan(ENTRIES, "table"),
     [
-      "NAME                  STORAGE   STOREDVERSIONS   OBJECTS   ACTION    REMOVABLE",
-      "widgets.example.com   v2        v1,v2            5000      migrate   v1",
-      "secrets               -         -                ?         unknown   -",
+      "NAME                  STORAGE   STOREDVERSIONS   OBJECTS   ACTION    REMOVABLE   REASON",
+      "widgets.example.com   v2        v1,v2            5000      migrate   v1          -",
+      "secrets               -         -                ?         unknown   -           objects cannot be listed: no",
     ].join("\n"),
   );
+  t.notMatch(renderPlan(ENTRIES.slice(0, 1), "table"), /REASON/, "only where there is one");
+  t.end();
+});
+
+await tap.test("renderPlan() as a table says why a resource is blocked, unknown or not counted", (t) => {
+  const [widgets, secrets] = ENTRIES as [CountedEntry, CountedEntry];
+  const { note: _, ...unknown } = { ...secrets, objects: 3 };
+  const { objects: _objects, ...uncounted } = widgets;
+  const rows = renderPlan(
+    [
+      { ...widgets, action: "blocked", note: "frozen by another owner" },
+      unknown,
+      { ...uncounted, note: "why" },
+      { ...widgets, note: "frozen by a" },
+    ],
+    "table",
+  ).split("\n");
+  t.match(rows[1], /blocked .*frozen by another owner$/);
+  t.match(rows[2], /unknown .*no StorageState shows how its objects are stored$/);
+  t.match(rows[3], /\? +migrate .*why$/);
+  t.match(rows[4], /migrate +v1 +-$/);
   t.end();
 });
 

@@ -106,6 +106,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   ClocksDisagree: "never",
   OutputFailed: "never",
   ListenFailed: "never",
+  WaitTimedOut: "never",
   NodeUnsupported: "never",
   Usage: "never",
   Interrupted: "never",

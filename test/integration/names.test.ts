@@ -47,6 +47,21 @@ await t.test("commands take the names that kubectl takes", async (t) => {
   t.match(unknown.stderr, `Cannot find a migration or a freeze of "${kind.name}" [ResourceNotFound]`);
 });
 
+await t.test("plan --stale and --crds-only show what they are for", async (t) => {
+  const [stale, unserved] = [new TestKind("stale"), new TestKind("unserved")];
+  await cluster.createStale(stale, 1);
+  await cluster.createStale(unserved, 1);
+  await cluster.setVersions(unserved, { storage: "v1", unserved: ["v1", "v1alpha1"] });
+  const crds = await planned("--crds-only");
+  t.ok([kind.name, stale.name, unserved.name].every((name) => crds.includes(name)));
+  t.notOk(crds.includes("secrets"));
+  t.same((await planned("--stale")).toSorted(), [stale.name, unserved.name].toSorted());
+  await eventually(async () => (await planned(stale.plural)).length === 1, "discovery shows the resource");
+  t.same(await planned("--stale", kind.plural, stale.plural), [stale.name]);
+  const { stdout } = await cluster.ksvm(["plan", "--stale"]);
+  t.match(stdout, new RegExp(`${unserved.name} .* blocked +- +no version is served\\n`));
+});
+
 await t.test(
   "a name that no resource has is an error with the names that are similar, and the others are migrated",
   async (t) => {

@@ -145,7 +145,7 @@ async function staleResources(client: ApiClient, { stdout, stderr, signal }: Cli
 function leftOutText(unknown: readonly string[], hasStorageStates: boolean): string {
   return hasStorageStates
     ? `${unknown.length} built-in resources are left out, because the StorageStates do not show how they are stored: ` +
-        `${unknown.join(", ")}; for the reasons, run ksvm plan -o wide`
+        `${unknown.join(", ")}; for the reasons, run ksvm plan`
     : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
 }
 

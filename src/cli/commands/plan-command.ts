@@ -2,7 +2,7 @@ import { planCluster, planNamed } from "../../plan/inventory.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
-import { choice } from "../flags/kinds.ts";
+import { choice, toggle } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
 import { PLAN_FORMATS, renderPlan } from "../render/render-plan.ts";
 import { oneLine, printable } from "../render/printable.ts";
@@ -13,6 +13,8 @@ export const PLAN_COMMAND = defineCommand({
   description: "Show what migrations would do, without changing anything.",
   operands: anyNames("plural.group of a CRD or a built-in resource; all resources if no name is given"),
   flags: {
+    stale: toggle({ help: "only resources with the action migrate or blocked" }),
+    "crds-only": toggle({ help: "only CRDs" }),
     output: choice(PLAN_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
   },
   async run(io, flags, names) {
@@ -23,8 +25,10 @@ export const PLAN_COMMAND = defineCommand({
         io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
       };
       const { client } = connection;
+      const { crdsOnly, stale } = flags;
+      const options = { signal, crdsOnly, stale };
       const entries =
-        names.length === 0 ? await planCluster(client, warn, { signal }) : await planNamed(client, names, { signal });
+        names.length === 0 ? await planCluster(client, warn, options) : await planNamed(client, names, options);
       io.stdout.write(`${printable(renderPlan(entries, flags.output))}\n`);
       return EXIT.done;
     } finally {

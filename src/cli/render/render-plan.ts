@@ -15,7 +15,7 @@ export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat)
     case "yaml":
       return stringify({ items: entries }).trimEnd();
     case "table":
-      return renderTable([TABLE_HEADER, ...entries.map(tableRow)]);
+      return shortTable(entries);
     case "wide":
       return renderTable([
         [...TABLE_HEADER, "KIND", "SERVED", "NOTE"],
@@ -23,13 +23,31 @@ export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat)
           ...tableRow(entry),
           entry.kind,
           entry.servedVersions.join(",") || "-",
-          entry.note ?? "-",
+          entry.note ?? reasonOf(entry) ?? "-",
         ]),
       ]);
   }
 }
 
 const TABLE_HEADER = ["NAME", "STORAGE", "STOREDVERSIONS", "OBJECTS", "ACTION", "REMOVABLE"];
+
+/** With the reason where a row calls for one. */
+function shortTable(entries: readonly CountedEntry[]): string {
+  const reasons = entries.map(reasonOf);
+  if (reasons.every((reason) => reason === undefined)) {
+    return renderTable([TABLE_HEADER, ...entries.map(tableRow)]);
+  }
+  const rows = entries.map((entry, index) => [...tableRow(entry), reasons[index] ?? "-"]);
+  return renderTable([[...TABLE_HEADER, "REASON"], ...rows]);
+}
+
+/** Why a migration is blocked, nothing is known, or the objects are not counted; `undefined` for any other resource. */
+function reasonOf({ action, note, objects }: CountedEntry): string | undefined {
+  if (action === "unknown") {
+    return note ?? "no StorageState shows how its objects are stored";
+  }
+  return action === "blocked" || objects === undefined ? (note ?? "its objects cannot be listed") : undefined;
+}
 
 function tableRow(entry: CountedEntry): readonly string[] {
   return [

@@ -1,0 +1,150 @@
+import { isFinal } from "../../api/migration.ts";
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/cluster-status.ts";
+import { crdVerdictOf, migrationsVerdictOf, type WaitVerdict } from "../../plan/wait-verdict.ts";
+import { findCrd } from "../../resources/read-crd.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { duration } from "../flags/kinds.ts";
+import { anyNames } from "../flags/operands.ts";
+import { durationText } from "../flags/parsers.ts";
+import { EXIT, type ExitCode } from "../render/exit-codes.ts";
+import type { CliIo } from "../render/io.ts";
+import { oneLine } from "../render/printable.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { findFullName, type NameLookup } from "../shared/full-names.ts";
+
+const POLL_MS = 2_000;
+const DEFAULT_TIMEOUT_MS = 1_800_000;
+
+const EXIT_CODES = { failed: EXIT.failed, incomplete: EXIT.incomplete } as const;
+
+/** What is waited for, and how far it is. */
+interface Awaited {
+  readonly name: string;
+  readonly look: (status: ClusterStatus) => Promise<WaitVerdict>;
+}
+
+/** `ksvm wait`: waits until migrations have ended, and ends with the first that failed. */
+export const WAIT_COMMAND = defineCommand({
+  path: "wait",
+  description: "Wait until resources are migrated; end at once if a migration failed.",
+  operands: anyNames("a resource or a migration; every migration under way if no name is given"),
+  flags: {
+    timeout: duration({ default: DEFAULT_TIMEOUT_MS, help: "maximum time to wait; 0 means no limit" }),
+  },
+  async run(io, { timeoutMs, ...flags }, names) {
+    const limit = timeoutMs > 0 ? systemClock.timeout(timeoutMs) : new AbortController().signal;
+    const signal = AbortSignal.any([io.signal, limit]);
+    const left = new Set<string>();
+    const connection = await connect(flags, io.signal);
+    try {
+      const { client } = connection;
+      const lookup = { client, retrier: new Retrier({ clock: systemClock, random: Math.random }), signal };
+      return await waitForAll({ io, left, lookup }, names);
+    } catch (error) {
+      io.signal.throwIfAborted();
+      if (limit.aborted) {
+        const what = left.size === 0 ? "the state of any migration" : `the end of ${[...left].join(", ")}`;
+        throw new KsvmError("WaitTimedOut", `Cannot see ${what} within ${durationText(timeoutMs)}`, { cause: error });
+      }
+      throw error;
+    } finally {
+      await connection.close();
+    }
+  },
+});
+
+interface WaitContext {
+  readonly io: CliIo;
+  readonly lookup: NameLookup;
+  /** The names of what is not done. */
+  readonly left: Set<string>;
+}
+
+async function waitForAll(context: WaitContext, names: readonly string[]): Promise<ExitCode> {
+  const { io, left, lookup } = context;
+  const { client, retrier, signal } = lookup;
+  const read = (): Promise<ClusterStatus> => retrier.run(() => readClusterStatus(client, { signal }), signal);
+  let status = await read();
+  const awaited = new Map<string, Awaited>();
+  for (const given of new Set(names.length === 0 ? unfinishedIn(status) : names)) {
+    const one = await awaitedFor(lookup, given, status);
+    awaited.set(one.name, one);
+    left.add(one.name);
+  }
+  if (left.size === 0) {
+    io.stdout.write("no migration is under way\n");
+  }
+  const tell = tellOn(io);
+  for (; left.size > 0; status = await read()) {
+    const failed = await lookAtAll(context, [...awaited.values()], { status, tell });
+    if (failed !== undefined) {
+      return EXIT_CODES[failed];
+    }
+    await (left.size > 0 ? systemClock.sleep(POLL_MS, signal) : undefined);
+  }
+  return EXIT.done;
+}
+
+type Tell = (name: string, verdict: WaitVerdict) => void;
+
+/** Takes what is done out of what is left. @returns the state of the first that failed */
+async function lookAtAll(
+  { left }: WaitContext,
+  awaited: readonly Awaited[],
+  { status, tell }: { readonly status: ClusterStatus; readonly tell: Tell },
+): Promise<"failed" | "incomplete" | undefined> {
+  for (const { look, name } of awaited.filter((one) => left.has(one.name))) {
+    const verdict = await look(status);
+    tell(name, verdict);
+    if (verdict.state === "failed" || verdict.state === "incomplete") {
+      return verdict.state;
+    }
+    if (verdict.state === "done") {
+      left.delete(name);
+    }
+  }
+  return undefined;
+}
+
+/** Shows what is new: what is waited for on stderr, what ended on stdout. */
+function tellOn({ stderr, stdout }: CliIo): Tell {
+  const told = new Map<string, string>();
+  return (name, { state, text }) => {
+    if (told.get(name) !== text) {
+      told.set(name, text);
+      const stream = state === "pending" ? stderr : stdout;
+      stream.write(`${oneLine(`${name}: ${state === "pending" ? "waiting" : state}: ${text}`)}\n`);
+    }
+  };
+}
+
+/** Resources: a migration that has ended may be deleted at any time. */
+function unfinishedIn({ migrations }: ClusterStatus): readonly string[] {
+  return migrations.filter(({ state }) => !isFinal(state)).map(({ resource }) => resource);
+}
+
+/** @throws {KsvmError} ResourceNotFound where no resource and no migration has the name. */
+async function awaitedFor(lookup: NameLookup, given: string, status: ClusterStatus): Promise<Awaited> {
+  const { client, retrier, signal } = lookup;
+  const isMigration = status.migrations.some(({ name }) => name === given);
+  const resource = isMigration ? undefined : await findFullName(lookup, given);
+  const readCrd = (name: string): ReturnType<typeof findCrd> =>
+    retrier.run(() => findCrd(client, name, { signal }), signal);
+  if (resource !== undefined && (await readCrd(resource)) !== undefined) {
+    const look = async (now: ClusterStatus): Promise<WaitVerdict> =>
+      crdVerdictOf({ crd: await readCrd(resource), migrations: ofResource(now, resource) });
+    return { name: resource, look };
+  }
+  const name = resource ?? given;
+  if (statusOf(status, name).migrations.length === 0) {
+    throw new KsvmError("ResourceNotFound", `Cannot wait for "${given}": no CRD and no migration has this name`);
+  }
+  return { name, look: async (now) => migrationsVerdictOf(statusOf(now, name).migrations) };
+}
+
+function ofResource({ migrations }: ClusterStatus, resource: string): ClusterStatus["migrations"] {
+  return migrations.filter((line) => line.resource === resource);
+}

@@ -1,0 +1,80 @@
+import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { isFinal } from "../api/migration.ts";
+import { freezeOwnerOf } from "../api/owner.ts";
+import { lastVersionsChangeOf } from "../apiservers/settle.ts";
+import type { MigrationLine } from "./cluster-status.ts";
+
+/** How far what is waited for is. */
+export interface WaitVerdict {
+  /** `incomplete` has failed for some objects, `failed` as a whole. */
+  readonly state: "done" | "pending" | "failed" | "incomplete";
+  /** Why, in words. */
+  readonly text: string;
+}
+
+/** What a CRD is waited for: that nothing is left to migrate, whichever migrator does it. */
+export interface AwaitedCrd {
+  /** `undefined` where it is gone. */
+  readonly crd: CustomResourceDefinition | undefined;
+  /** Every migration of it. */
+  readonly migrations: readonly MigrationLine[];
+}
+
+/**
+ * Decides about a CRD. That storedVersions is the storage version alone is what counts, and not what a migration says of itself,
+ * but for Kubernetes' own migrator: it prunes storedVersions also where it failed.
+ */
+export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
+  if (crd === undefined) {
+    return { state: "failed", text: "the CRD was deleted" };
+  }
+  const unfinished = migrations.find(({ state }) => !isFinal(state));
+  if (unfinished !== undefined) {
+    return { state: "pending", text: lineText(unfinished) };
+  }
+  const last = newestOf(migrations.filter((line) => isOf(line, crd)));
+  if (last?.state === "Failed" && (last.controller === "in-tree" || !isClean(crd))) {
+    return failureOf(last);
+  }
+  return isClean(crd)
+    ? { state: "done", text: `storedVersions is ${storageVersionOf(crd)} alone` }
+    : { state: "pending", text: staleText(crd) };
+}
+
+function staleText(crd: CustomResourceDefinition): string {
+  const owner = freezeOwnerOf(crd);
+  const now = owner === undefined ? "no migration is under way" : `${owner.identity} migrates it`;
+  return `storedVersions is ${storedVersionsOf(crd).join(",") || "empty"}, and ${now}`;
+}
+
+/** Decides about migrations by what they say: of one name, or of a built-in resource. At least one is expected. */
+export function migrationsVerdictOf(migrations: readonly MigrationLine[]): WaitVerdict {
+  const unfinished = migrations.find(({ state }) => !isFinal(state));
+  const last = newestOf(migrations);
+  if (last === undefined) {
+    return { state: "failed", text: "the migration was deleted" };
+  }
+  if (unfinished !== undefined) {
+    return { state: "pending", text: lineText(unfinished) };
+  }
+  return last.state === "Failed" ? failureOf(last) : { state: "done", text: lineText(last) };
+}
+
+function failureOf(line: MigrationLine): WaitVerdict {
+  return { state: (line.counts?.failed ?? 0) > 0 ? "incomplete" : "failed", text: lineText(line) };
+}
+
+/** One from before the last change of the versions has nothing to say about them. */
+function isOf({ created = "" }: MigrationLine, crd: CustomResourceDefinition): boolean {
+  const changedAt = lastVersionsChangeOf(crd);
+  return changedAt === undefined || Date.parse(created) >= changedAt;
+}
+
+function newestOf(migrations: readonly MigrationLine[]): MigrationLine | undefined {
+  return migrations.toSorted((a, b) => (a.created ?? "").localeCompare(b.created ?? "")).at(-1);
+}
+
+function lineText({ message, name, progress, state }: MigrationLine): string {
+  const parts = [`migrations/${name} is ${state}`, ...(progress === undefined ? [] : [progress])];
+  return `${parts.join(" ")}${message === undefined ? "" : `: ${message}`}`;
+}

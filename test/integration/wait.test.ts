@@ -1,0 +1,81 @@
+import t from "tap";
+import { MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { installCrds } from "./install-crds.ts";
+import { startSlowRun } from "./slow-run.ts";
+
+const cluster = await Cluster.start(t);
+await installCrds(cluster);
+
+async function createMigration(resource: object): Promise<string> {
+  const { metadata } = await cluster.api.create<{ metadata: { name: string } }>(MIGRATIONS, {
+    apiVersion: "migration.k8s.io/v1alpha1",
+    kind: "StorageVersionMigration",
+    metadata: { generateName: "m-" },
+    spec: { resource },
+  });
+  return metadata.name;
+}
+
+async function setCondition(name: string, condition: object): Promise<void> {
+  const body = { status: { conditions: [{ status: "True", ...condition }] } };
+  await cluster.api.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { subresource: "status" });
+}
+
+await t.test("wait says that nothing is under way, and what it cannot find", async (t) => {
+  t.match(await cluster.ksvm(["wait"]), { code: 0, stdout: "no migration is under way\n" });
+  t.match(await cluster.ksvm(["wait", "nothing.example.com"]), {
+    code: 1,
+    stderr: /nothing\.example\.com.*\[ResourceNotFound\]\n$/,
+  });
+  t.match(await cluster.ksvm(["wait", "secrets"]), {
+    code: 1,
+    stderr: /no CRD and no migration has this name \[ResourceNotFound\]\n$/,
+  });
+});
+
+await t.test("wait ends once a CRD is migrated, by a run that no object of the API stands for", async (t) => {
+  const kind = new TestKind("waited");
+  const run = await startSlowRun(cluster, kind);
+  const { code, stdout, stderr } = await cluster.ksvm(["wait", kind.plural]);
+  t.equal(code, 0);
+  t.equal(stdout, `${kind.name}: done: storedVersions is v1 alone\n`);
+  t.match(stderr, new RegExp(`^${kind.name}: waiting: storedVersions is v1alpha1,v1, and .* migrates it\\n`));
+  t.same(await cluster.storedAs(kind), { v1: 100 }, "no object is left");
+  t.equal((await run.ended).code, 0);
+});
+
+await t.test("wait ends with the time, and says what is left; negative control of done", async (t) => {
+  const kind = new TestKind("stale");
+  await cluster.createStale(kind, 1);
+  t.match(await cluster.ksvm(["wait", kind.name, "--timeout", "5s"]), {
+    code: 1,
+    stdout: "",
+    stderr: new RegExp(`error: Cannot see the end of ${kind.name} within 5s \\[WaitTimedOut\\]\n$`),
+  });
+  t.same(await cluster.storedAs(kind), { v1alpha1: 1 });
+});
+
+await t.test("wait ends at once where a migration fails, and says why", async (t) => {
+  const [failing, other] = [new TestKind("failing"), new TestKind("other")];
+  await cluster.createStale(failing, 1);
+  await cluster.createStale(other, 1);
+  const name = await createMigration({ group: "example.com", version: "v1", resource: failing.plural });
+  await setCondition(name, { type: "Running" });
+  const waiting = cluster.ksvm(["wait", other.name, failing.name]);
+  await setCondition(name, { type: "Failed", reason: "FreezeLifted", message: "because" });
+  const { code, stdout } = await waiting;
+  t.equal(code, 1);
+  t.equal(stdout, `${failing.name}: failed: migrations/${name} is Failed: FreezeLifted: because\n`);
+  await cluster.api.delete(MIGRATIONS, { name });
+});
+
+await t.test("wait without names waits for what is under way, of built-in resources too", async (t) => {
+  const name = await createMigration({ version: "v1", resource: "secrets" });
+  await setCondition(name, { type: "Running" });
+  const waiting = cluster.spawnKsvm(t, ["wait"]);
+  await eventually(async () => waiting.stderr.includes("is Running"), "it waits");
+  await setCondition(name, { type: "Succeeded" });
+  t.match(await waiting.ended, { code: 0, stdout: `secrets: done: migrations/${name} is Succeeded\n` });
+});

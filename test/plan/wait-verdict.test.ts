@@ -1,0 +1,98 @@
+import tap from "tap";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { formatOwner } from "../../src/api/owner.ts";
+import type { MigrationLine } from "../../src/plan/cluster-status.ts";
+import { crdVerdictOf, migrationsVerdictOf } from "../../src/plan/wait-verdict.ts";
+import { crdWith } from "../api/crd-with.ts";
+
+const VERSIONS = { "f:spec": { "f:versions": {} } };
+const CHANGED_AT = "2026-01-02T00:00:00Z";
+const metadata = {
+  creationTimestamp: "2026-01-01T00:00:00Z",
+  managedFields: [{ manager: "a", time: CHANGED_AT, fieldsV1: VERSIONS }],
+};
+const stale = crdWith({ metadata });
+const OWNER = formatOwner({ lease: "kube-system/a", identity: "host_1", since: CHANGED_AT });
+const frozen = crdWith({
+  metadata: { ...metadata, annotations: { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: OWNER } },
+});
+const clean = crdWith({ metadata, storedVersions: ["v2"] });
+
+function line(state: MigrationLine["state"], more: Partial<MigrationLine> = {}): MigrationLine {
+  const created = "2026-01-03T00:00:00Z";
+  return { name: "m", resource: "widgets.example.com", controller: "ksvm", state, created, ...more };
+}
+
+const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], state: string, text: RegExp][] = [
+  ["done where storedVersions is clean", { crd: clean, migrations: [] }, "done", /storedVersions is v2 alone/],
+  [
+    "pending where nobody migrates yet",
+    { crd: stale, migrations: [] },
+    "pending",
+    /v1,v2, and no migration is under way/,
+  ],
+  [
+    "pending while a migration is not finished, also where storedVersions is clean",
+    { crd: clean, migrations: [line("Succeeded"), line("Waiting", { message: "why" })] },
+    "pending",
+    /^migrations\/m is Waiting: why$/,
+  ],
+  ["pending while a run is at work", { crd: frozen, migrations: [] }, "pending", /, and host_1 migrates it$/],
+  ["not done because a migration says so", { crd: stale, migrations: [line("Succeeded")] }, "pending", /v1,v2/],
+  [
+    "failed where the newest one failed",
+    { crd: stale, migrations: [line("Failed", { message: "why" })] },
+    "failed",
+    /Failed: why$/,
+  ],
+  [
+    "incomplete where objects failed",
+    { crd: stale, migrations: [line("Failed", { counts: { migrated: 1, skipped: 0, failed: 2 } })] },
+    "incomplete",
+    /Failed/,
+  ],
+  [
+    "pending where the failure is from before the last change of the versions",
+    { crd: stale, migrations: [line("Failed", { created: "2026-01-01T12:00:00Z" })] },
+    "pending",
+    /no migration is under way/,
+  ],
+  [
+    "pending where a newer one than the failed one ended, and storedVersions is stale again",
+    { crd: stale, migrations: [line("Failed"), line("Succeeded", { created: "2026-01-04T00:00:00Z" })] },
+    "pending",
+    /no migration is under way/,
+  ],
+  [
+    "done where another run cleaned up after a failed one",
+    { crd: clean, migrations: [line("Failed")] },
+    "done",
+    /v2 alone/,
+  ],
+  [
+    "failed where Kubernetes' own migrator failed, although it pruned",
+    { crd: clean, migrations: [line("Failed", { controller: "in-tree" })] },
+    "failed",
+    /Failed/,
+  ],
+  ["failed where the CRD is gone", { crd: undefined, migrations: [] }, "failed", /deleted/],
+];
+
+for (const [name, given, state, text] of cases) {
+  await tap.test(`crdVerdictOf() is ${name}`, (t) => {
+    t.match(crdVerdictOf(given), { state, text });
+    t.end();
+  });
+}
+
+await tap.test("migrationsVerdictOf() goes by the newest of several, once all have ended", (t) => {
+  const older = { created: "2026-01-01T00:00:00Z" };
+  t.match(migrationsVerdictOf([line("Succeeded"), line("Failed", older)]), { state: "done" });
+  t.match(migrationsVerdictOf([line("Succeeded", older), line("Failed")]), { state: "failed" });
+  t.match(migrationsVerdictOf([line("Succeeded"), line("Running", { ...older, progress: "1/2" })]), {
+    state: "pending",
+    text: "migrations/m is Running 1/2",
+  });
+  t.match(migrationsVerdictOf([]), { state: "failed", text: /deleted/ });
+  t.end();
+});
