@@ -23,6 +23,7 @@ export const ERROR_CODES = [
   "NotConverged",
   "ApiServerMissing",
   "EncryptionUnknown",
+  "AggregatedApi",
   "ClockJumps",
   "FreezeLifted",
   "StorageVersionChanged",

@@ -7,6 +7,11 @@ export interface ApiService {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] | null };
 }
 
+/** The name of the one APIService of a group and version, which the API server insists on. */
+export function apiServiceNameOf(group: string, version: string): string {
+  return `${version}.${group}`;
+}
+
 /**
  * Whether requests for its group and version go to an aggregated API server. One without a service is of the API server that was asked, or of
  * a CRD; where there is no APIService at all they are served as those.

@@ -144,7 +144,7 @@ export class EncryptionEvidence {
       }
       this.#agreed = undefined;
       if (isHopeless(answers) || clock.monotonic() >= deadline) {
-        throw errorOf(agreement, what);
+        throw errorOf(agreement, what, this.#options);
       }
       emit({ type: "lagging", server: agreement.server, reason: agreement.reason });
     }
@@ -258,12 +258,20 @@ async function answerOf({ clock, signal }: EncryptionContext, { transport }: Api
   return { server, shown: metrics.result(), isAbsent: metrics.isAbsent };
 }
 
-function errorOf({ server, reason, isUntold }: Disagreement, what: string): KsvmError {
+function errorOf(
+  { server, reason, isUntold }: Disagreement,
+  what: string,
+  { isOptional = false }: EncryptionEvidenceOptions,
+): KsvmError {
+  // What only looks on cannot assume anything: that would show nothing.
+  const orAssume = isOptional
+    ? ""
+    : ", or pass --assume-config-rolled-out if you are sure that every API server uses the new one";
   return isUntold
     ? new KsvmError(
         "EncryptionUnknown",
         `Cannot tell which key ${what} has: ${server} does not show which encryption configuration it uses: ${reason}; ` +
-          "see docs/reencryption.md, or pass --assume-config-rolled-out if you are sure that every API server uses the new one",
+          `see docs/reencryption.md${orAssume}`,
       )
     : new KsvmError(
         "NotConverged",

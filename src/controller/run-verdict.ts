@@ -67,6 +67,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
 
   ApiRequestFailed: FINAL,
   EncryptionUnknown: FINAL,
+  AggregatedApi: FINAL,
   ServerUnsupported: FINAL,
   ResourceNotMigratable: FINAL,
   FreezeLifted: FINAL,

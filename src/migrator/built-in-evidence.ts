@@ -14,7 +14,7 @@ import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
-import { ownApiOf } from "./own-api.ts";
+import { ownApiOf, ownStorageOf } from "./own-api.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
@@ -253,10 +253,10 @@ export class BuiltInEvidence {
   }
 
   async #crdState(): Promise<Pick<Foundation, "crd" | "ownApi">> {
-    const { client, retrier, signal } = this.#context;
+    const { client, encryption, retrier, signal } = this.#context;
     const name = this.#crdName;
     if (name === undefined) {
-      return { crd: "", ownApi: "" };
+      return { crd: "", ownApi: encryption === undefined ? "" : await ownStorageOf(this.#context, this.#resource) };
     }
     const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
     return crd === undefined

@@ -24,7 +24,7 @@ export interface Foundation {
   readonly restarts: number;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
-  /** The APIServices of that CRD, by `ownApiOf()`; empty for a built-in one. */
+  /** The APIServices of that CRD, by `ownApiOf()`, or that of a built-in resource where its encryption is looked at; else empty. */
   readonly ownApi: string;
   /** How the API servers encrypt, where that is looked at, as the `fingerprint` of `EncryptionEvidence`; else empty. */
   readonly encryption: string;

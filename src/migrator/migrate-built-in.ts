@@ -6,7 +6,7 @@ import { Cleanup } from "../retry/cleanup.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
-import { SEE_API_SERVICES } from "./own-api.ts";
+import { ownStorageOf, SEE_API_SERVICES } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import type { Fence } from "../kube/transport.ts";
 import { deferRelease, type RunLease } from "../lease/run-lease.ts";
@@ -61,10 +61,19 @@ export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWo
   const { crdName, resource } = unfrozen;
   const name = resourceNameOf(resource);
   const access = accessForRewrite(resource, context.options.leaseNamespace);
-  const crd = crdName === undefined ? [] : [SEE_API_SERVICES];
+  const isOwnMatter = crdName !== undefined || context.encryption !== undefined;
   await assertAccess(context, name, {
-    wanted: [...access, ...crd, ...accessForEncryption(context), ...accessForArrivals(context)],
+    wanted: [
+      ...access,
+      ...(isOwnMatter ? [SEE_API_SERVICES] : []),
+      ...accessForEncryption(context),
+      ...accessForArrivals(context),
+    ],
   });
+  if (crdName === undefined && context.encryption !== undefined) {
+    // Before API servers are waited for, of which none stores it.
+    await ownStorageOf(context, resource);
+  }
   return watchingArrivals(context, (watched) => {
     const cleanup = new Cleanup(watched);
     return cleanup.after(async () => {

@@ -6,6 +6,7 @@ import { WATCH_IDENTITIES } from "../apiservers/server-arrivals.ts";
 import type { Access } from "../kube/access.ts";
 import { CRDS, LEASES, STORAGE_VERSIONS } from "../kube/resources.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
+import { SEE_API_SERVICES } from "./own-api.ts";
 import { accessForFreeze, accessForRewrite, SEE_THE_WEBHOOK } from "./access-check.ts";
 
 /** One rule of rbac.authorization.k8s.io/v1. */
@@ -114,7 +115,8 @@ function accessOfRun(name: string, options: Pick<RunRoleOptions, "guard" | "leas
   }
   const { group, resource } = resourceOf(name);
   const storageVersion = `${group === "" ? "core" : group}.${resource}`;
-  return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, inTree];
+  // `ksvm reencrypt` and `ksvm verify` leave an aggregated API server alone: it has a storage of its own.
+  return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, SEE_API_SERVICES, inTree];
 }
 
 /** What a run on a resource cannot do without, by its name alone: which guard there is may not be known. */

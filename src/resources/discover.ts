@@ -129,7 +129,7 @@ function discoveryOf(
 
 function skippedOf({ group, isDown, reason, version }: Failure): SkippedResource {
   const why = isDown ? "its API server does not answer discovery" : "discovery cannot be read";
-  return { resource: `*.${nameOf({ group, version })}`, reason: `${why}: ${reason}`, group };
+  return { resource: `*.${nameOf({ group, version })}`, reason: `${why}: ${reason}`, group, mayBeStored: true };
 }
 
 function nameOf({ group, version }: GroupVersion): string {

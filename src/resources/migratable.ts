@@ -20,6 +20,8 @@ export interface SkippedResource {
   readonly reason: string;
   /** Where it stands for a version of a group of which nothing could be read: the group, empty for the core group. */
   readonly group?: string;
+  /** Whether objects of it may be in a storage, which none of the resources that are kept stands for. @default false */
+  readonly mayBeStored?: true;
 }
 
 /** Which resources are to be migrated. */
@@ -30,8 +32,10 @@ export interface Selection {
 
 interface Candidate {
   readonly resource: ServedResource;
-  readonly problem: string | undefined;
+  readonly problem: Problem | undefined;
 }
+
+type Problem = Pick<SkippedResource, "reason" | "mayBeStored">;
 
 /** The verbs without which objects cannot be rewritten, of those that a resource lacks. */
 export function missingVerbs({ verbs }: Pick<ApiResource, "verbs">): readonly string[] {
@@ -98,7 +102,7 @@ export function selectMigratable(versions: readonly DiscoveredVersion[]): Select
     if (problem === undefined) {
       candidates.push(resource);
     } else {
-      skipped.push({ resource: name, reason: problem });
+      skipped.push({ resource: name, ...problem });
     }
   }
   const { kept, shared } = withoutShared(candidates, ({ storageVersionHash = "" }) => storageVersionHash);
@@ -125,16 +129,22 @@ function candidatesOf(versions: readonly DiscoveredVersion[]): ReadonlyMap<strin
   return found;
 }
 
-function problemOf(entry: ApiResource): string | undefined {
+function problemOf(entry: ApiResource): Problem | undefined {
   const { name, storageVersionHash } = entry;
   if (isSubresource(name)) {
-    return "is a subresource";
+    return { reason: "is a subresource" };
   }
   const missing = missingVerbs(entry);
   if (missing.length > 0) {
-    return `cannot be migrated: its API server does not offer ${missing.join(" and ")}`;
+    const reason = `cannot be migrated: its API server does not offer ${missing.join(" and ")}`;
+    return { reason, ...(isKept(entry) ? { mayBeStored: true } : {}) };
   }
-  return storageVersionHash === undefined || storageVersionHash === ""
-    ? "its API server gives no storageVersionHash, as those behind an APIService; create a migration by hand if it needs one"
-    : undefined;
+  const reason =
+    "its API server gives no storageVersionHash, as those behind an APIService; create a migration by hand if it needs one";
+  return storageVersionHash === undefined || storageVersionHash === "" ? { reason, mayBeStored: true } : undefined;
+}
+
+/** A review is created and not kept, and what is only read may be made up for each answer. */
+function isKept({ verbs }: ApiResource): boolean {
+  return verbs.includes("create") && (verbs.includes("get") || verbs.includes("list"));
 }

@@ -1,10 +1,11 @@
+import { type ApiService, apiServiceNameOf, isAggregated } from "../api/api-service.ts";
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { listProjected } from "../kube/list-projected.ts";
-import { CRDS } from "../kube/resources.ts";
+import { API_SERVICES, CRDS } from "../kube/resources.ts";
 import { crdProjection } from "./crd-projection.ts";
 import { type DiscoverContext, discoverMigratable } from "./discover.ts";
-import type { SkippedResource } from "./migratable.ts";
+import type { ServedResource, SkippedResource } from "./migratable.ts";
 
 /** Every resource whose objects are in etcd. */
 export interface StoredResources {
@@ -29,13 +30,28 @@ export async function storedResources(context: DiscoverContext): Promise<StoredR
   const list = { limit: CRD_PAGE_SIZE, projection: crdProjection({ name: "all" }), signal };
   const { items } = await retrier.run(() => listProjected(client.transport, CRDS, list), signal);
   const crds = items.map((crd) => (crd as CustomResourceDefinition).metadata.name);
+  const apiServices = await retrier.run(() => client.list<ApiService>(API_SERVICES, { signal }), signal);
   const { migratable, skipped, unread } = await discoverMigratable(context);
-  const names = [...new Set([...migratable.map(resourceNameOf), ...crds])];
-  const leftOut = skipped.filter(({ resource, reason }) => !names.includes(resource) && mayBeStored(reason));
+  const { aggregated, own } = partedBy(apiServices.filter(isAggregated), migratable);
+  // That of a CRD counts, whoever serves its group: its objects are in etcd, and its run says why they cannot be rewritten.
+  const names = [...new Set([...own, ...crds])];
+  const reason = "an aggregated API server stores it, and encrypts it by a configuration of its own";
+  const leftOut = [
+    ...aggregated.map((resource) => ({ resource, reason })),
+    ...skipped.filter(({ mayBeStored = false }) => mayBeStored),
+  ].filter(({ resource }) => !names.includes(resource));
   return { names, leftOut, unread };
 }
 
-/** A subresource, what no client can list, and a second name of the same objects are no storage of their own. */
-function mayBeStored(reason: string): boolean {
-  return !/^(?:is a subresource|cannot be migrated|shares its storage)/.test(reason);
+/** The names of those that aggregated API servers serve, and of all others. */
+function partedBy(
+  apiServices: readonly ApiService[],
+  resources: readonly ServedResource[],
+): { readonly aggregated: readonly string[]; readonly own: readonly string[] } {
+  const handedOver = new Set(apiServices.map(({ metadata }) => metadata.name));
+  const isOthers = ({ group, version }: ServedResource): boolean => handedOver.has(apiServiceNameOf(group, version));
+  return {
+    aggregated: resources.filter(isOthers).map(resourceNameOf),
+    own: resources.filter((resource) => !isOthers(resource)).map(resourceNameOf),
+  };
 }

@@ -55,6 +55,18 @@ function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf
   return { clock, context, events };
 }
 
+const none = (): string => "process_start_time_seconds 1\n";
+
+await tap.test("EncryptionEvidence names --assume-config-rolled-out only where a command has it", async (t) => {
+  const look = async (isOptional: boolean): Promise<unknown> => {
+    const { context } = setting(none, { a: none });
+    const evidence = new EncryptionEvidence({ isAssumed: false, expectedConfig: NEW, isOptional });
+    return evidence.look(context, "secrets").catch((error: unknown) => error);
+  };
+  t.match(await look(false), { code: "EncryptionUnknown", message: /or pass --assume-config-rolled-out/ });
+  t.match(await look(true), { code: "EncryptionUnknown", message: /see docs\/reencryption\.md$/ });
+});
+
 await tap.test("EncryptionEvidence believes no earlier look where an API server joined and left since", async (t) => {
   const { clock, context } = setting(() => metricsOf("lease-b", NEW));
   const evidence = new EncryptionEvidence({ isAssumed: false });

@@ -93,6 +93,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   ResourceAmbiguous: "look",
   ApiRequestFailed: "never",
   EncryptionUnknown: "never",
+  AggregatedApi: "never",
   FreezeNotProven: "never",
   NotConverged: "never",
   ServerUnsupported: "never",

@@ -1,9 +1,10 @@
 import t from "tap";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { EncryptedObjects, optionsOf, restartWith } from "./encrypted-objects.ts";
+import { EncryptedObjects, optionsOf, restartWith, shownConfig } from "./encrypted-objects.ts";
 import { objectWebhook } from "./object-webhook.ts";
 
 const OBJECTS = 8;
@@ -174,6 +175,46 @@ await t.test("reencrypt --verify writes through each API server, and so finds on
   await restartWith(cluster, ["key1", "key0"], { indexes: [1] });
   t.equal((await verify([name])).code, 3, "it left them with the old key, which is why they are named");
   t.same((await objects.keysOfEach()).get(name), { [storedWith("key1")]: OBJECTS });
+});
+
+await t.test("verify with --expect-config shows something of that configuration alone", async (t) => {
+  await restartWith(cluster, ["key1", "key0"]);
+  const shown = await shownConfig(cluster, 0);
+  const rewritten = await cluster.ksvm([
+    "reencrypt",
+    "--settle",
+    "1s",
+    "--apiserver-endpoints",
+    `${first},${second}`,
+    "secrets",
+  ]);
+  t.equal(rewritten.code, 0, rewritten.stderr);
+  const meant = await verify(["--expect-config", shown, "secrets"]);
+  t.equal(meant.code, 0, meant.stdout + meant.stderr);
+  t.match(meant.stdout, `encryption configuration ${shown}`);
+  const before = await objects.stored();
+  const other = await verify(["--expect-config", "a".repeat(64), "--convergence-timeout", "3s", "secrets"]);
+  t.equal(other.code, 1, other.stdout);
+  t.match(other.stderr, /which is not sha256:a{64} of --expect-config.*\[NotConverged\]/);
+  t.notMatch(other.stdout, "objects current");
+  t.same(await objects.stored(), before);
+});
+
+await t.test("reencrypt --verify that is interrupted verifies nothing more", async (t) => {
+  for (const when of [/secrets: re-encrypted/, /secrets: \d+ objects current/]) {
+    const stop = new AbortController();
+    const onStdout = (text: string): void => {
+      if (when.test(text)) {
+        stop.abort(new Interruption("SIGINT"));
+      }
+    };
+    const flags = ["--settle", "1s", "--apiserver-endpoints", `${first},${second}`, "--verify"];
+    const run = await cluster.ksvm(["reencrypt", ...flags, "secrets", "configmaps"], { signal: stop.signal, onStdout });
+    t.ok(stop.signal.aborted, run.stdout);
+    t.equal(run.code, 130, run.stdout);
+    t.notMatch(run.stdout, /configmaps: \d+ objects current/);
+    t.notMatch(run.stdout, /verified: all/);
+  }
 });
 
 await t.test("verify needs either names or --all: wrong usage", async (t) => {

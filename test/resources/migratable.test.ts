@@ -32,6 +32,24 @@ await tap.test("selectMigratable() takes each resource once, in the preferred ve
   t.match(selection.migratable[0], { kind: "Kind", storageVersionHash: "hash-of-pods" });
 });
 
+await tap.test("selectMigratable() says of what it leaves out whether it may be stored", async (t) => {
+  const { skipped } = selectMigratable([
+    version("", "v1", entry("pods"), entry("pods/status")),
+    version("authentication.k8s.io", "v1", entry("tokenreviews", { verbs: ["create"] })),
+    version("metrics.k8s.io", "v1beta1", entry("nodes", { verbs: ["get", "list"] })),
+    version("other.example.com", "v1", entry("plain", { storageVersionHash: "" })),
+    version("other.example.com", "v1", entry("fixed", { verbs: ["create", "get", "list"] })),
+  ]);
+  const stored = skipped.map(({ mayBeStored = false, resource }) => [resource, mayBeStored]);
+  t.same(Object.fromEntries(stored), {
+    "pods/status": false,
+    "tokenreviews.authentication.k8s.io": false,
+    "nodes.metrics.k8s.io": false,
+    "plain.other.example.com": true,
+    "fixed.other.example.com": true,
+  });
+});
+
 await tap.test("selectMigratable() takes a version in which a resource can be migrated", async (t) => {
   const readOnly = entry("widgets", { verbs: ["get", "list"] });
   const selection = selectMigratable([

@@ -41,7 +41,9 @@ export const REENCRYPT_COMMAND = defineCommand({
     const logger = loggerOf(io, flags);
     const connection = await connect(flags, io.signal);
     try {
-      const { names, code } = flags.all ? await everyResource(io, connection, flags) : namedOnes(given);
+      const { names, code } = flags.all
+        ? await everyResource(io, connection, { ...flags, risk: "need the old key" })
+        : namedOnes(given);
       const { assumeConfigRolledOut: isAssumed, expectConfig: expectedConfig } = flags;
       const encryption = new EncryptionEvidence({ isAssumed, expectedConfig });
       const work = new Reencryption({
@@ -72,11 +74,19 @@ export function namedOnes(given: readonly string[]): Chosen {
   return { names: [...new Set(given)], code: EXIT.done };
 }
 
+/** How every resource is looked for. */
+export interface EveryResourceOptions {
+  readonly maxIdleMs: number;
+  readonly webhookWaitMs: number;
+  /** What objects of a group may do that cannot be read, for a warning. */
+  readonly risk: string;
+}
+
 /** Every stored resource. Says which are left out, and why. */
 export async function everyResource(
   { signal, stderr }: CliIo,
   { client }: Connection,
-  { maxIdleMs, webhookWaitMs }: { readonly maxIdleMs: number; readonly webhookWaitMs: number },
+  { maxIdleMs, risk, webhookWaitMs }: EveryResourceOptions,
 ): Promise<Chosen> {
   const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs });
   const { leftOut, names, unread } = await storedResources({ client, clock: systemClock, retrier, signal });
@@ -84,9 +94,7 @@ export async function everyResource(
     stderr.write(`note: ${oneLine(`${resource} is left out: ${reason}`)}\n`);
   }
   for (const { resource, reason } of unread) {
-    stderr.write(
-      `warning: ${oneLine(`${resource} is left out, and may have objects that need the old key: ${reason}`)}\n`,
-    );
+    stderr.write(`warning: ${oneLine(`${resource} is left out, and may have objects that ${risk}: ${reason}`)}\n`);
   }
   return { names, code: unread.length > 0 ? EXIT.incomplete : EXIT.done };
 }

@@ -37,7 +37,7 @@ export const VERIFY_COMMAND = defineCommand({
     const connection = await connect(flags, io.signal);
     try {
       const { names, code } = flags.all
-        ? await everyResource(io, connection, flags)
+        ? await everyResource(io, connection, { ...flags, risk: "are not current" })
         : await fullNames(io, { client: connection.client, retrier: retrierOf(flags), format: flags.output }, given);
       const verifications = new Verifications({
         io,
