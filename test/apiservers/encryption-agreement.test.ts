@@ -1,5 +1,6 @@
 import tap from "tap";
 import { agreementOf, type Answered, serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
+import { EncryptionMetrics } from "../../src/apiservers/encryption-metrics.ts";
 import type { ShownEncryption } from "../../src/apiservers/encryption-metrics.ts";
 
 function answer(server: string, fields: Partial<ShownEncryption> = {}): Answered {
@@ -43,7 +44,51 @@ await tap.test("agreementOf() compares the keys of each KMS v2 plugin that both 
     server: "b (lease-b)",
     reason: /KMS plugin "vault" uses key k1, which is not k2 of a/,
   });
-  t.match(agreementOf([a, answer("b", keyed(["vault", "k2"], ["gone", "k0"]))], LEASES), { hasKms: true });
+  const same = answer("b", keyed(["vault", "k2"]));
+  t.match(agreementOf([a, same], LEASES), { hasKms: true });
+});
+
+await tap.test("agreementOf() names the API server that does not show the key of a KMS v2 plugin", async (t) => {
+  const [a, b] = [answer("a", keyed(["vault", "k2"])), answer("b")];
+  const reason =
+    'it does not show which key its KMS plugin "vault" uses, and a (lease-a) does: see whether that plugin answers there; ' +
+    "where no configuration names it any more, restart a (lease-a)";
+  for (const answers of [
+    [a, b],
+    [b, a],
+  ]) {
+    t.same(agreementOf(answers, LEASES), { server: "b (lease-b)", reason, isUntold: true });
+  }
+  const more = answer("b", keyed(["vault", "k2"], ["gone", "k0"]));
+  t.match(agreementOf([a, more], LEASES), { server: "a (lease-a)", reason: /plugin "gone".*restart b \(lease-b\)$/ });
+});
+
+const hash = (digit: string): string => `sha256:${digit.repeat(64)}`;
+
+const metricsOf = (server: string, ...more: readonly string[]): Answered => {
+  const metrics = new EncryptionMetrics();
+  const lines = [
+    "process_start_time_seconds 1.76e+09",
+    `apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="${serverIdHashOf(`lease-${server}`)}",hash="${hash("c")}"} 1`,
+    ...more,
+  ];
+  for (const line of lines) metrics.add(line);
+  return { server, shown: metrics.result() };
+};
+const keyOf = (server: string, key: string, at: string): string =>
+  "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds" +
+  `{apiserver_id_hash="${serverIdHashOf(`lease-${server}`)}",key_id_hash="${hash(key)}",provider_name="vault"} ${at}`;
+
+await tap.test("agreementOf() reads that off metrics as API servers write them", async (t) => {
+  const [first, second] = [keyOf("a", "1", "1.7639e+09"), keyOf("a", "2", "1.763900061e+09")];
+  const a = metricsOf("a", first, second);
+  t.match(agreementOf([a, metricsOf("b")], LEASES), {
+    server: "b (lease-b)",
+    reason: /plugin "vault"/,
+    isUntold: true,
+  });
+  t.match(agreementOf([a, metricsOf("b", keyOf("b", "1", "1.7639e+09"))], LEASES), { isUntold: false });
+  t.match(agreementOf([a, metricsOf("b", keyOf("b", "2", "1.7639e+09"))], LEASES), { hasKms: true });
 });
 
 await tap.test("agreementOf() finds nothing without an answer of every identity Lease", async (t) => {
