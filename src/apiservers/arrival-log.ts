@@ -73,3 +73,13 @@ export class ArrivalLog {
 function keyOf({ name, uid }: ShownLease): string {
   return `${name}@${uid}`;
 }
+
+/**
+ * Whether an event shows that an API server came, went or took a Lease over. For events of before the list: what joined and left by
+ * then is not on it.
+ * @param standing the Leases of a list that is newer than the event
+ */
+export function isArrival({ lease, type }: LeaseEvent, standing: readonly ShownLease[]): boolean {
+  const listed = standing.find((one) => keyOf(one) === keyOf(lease));
+  return type !== "MODIFIED" || listed?.holder !== lease.holder;
+}

@@ -43,10 +43,6 @@ interface ListedLease extends Pick<Lease, "spec"> {
   readonly metadata: Pick<ObjectMeta, "name"> & Partial<ObjectMeta>;
 }
 
-interface RevisionOf {
-  readonly metadata?: { readonly resourceVersion?: string };
-}
-
 interface EndpointSlice {
   readonly endpoints?: readonly {
     readonly addresses: readonly string[];
@@ -58,9 +54,8 @@ interface EndpointSlice {
 /** The namespace of these Leases. */
 export const IDENTITY_NAMESPACE = "kube-system";
 const LEASES_PATH = `/apis/coordination.k8s.io/v1/namespaces/${IDENTITY_NAMESPACE}/leases`;
-/** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26), and its value. */
-export const IDENTITY_LABEL = { name: "apiserver.kubernetes.io/identity", value: "kube-apiserver" };
-export const IDENTITY_SELECTOR = `${IDENTITY_LABEL.name}=${IDENTITY_LABEL.value}`;
+/** The label of these Leases (feature gate APIServerIdentity, on by default since Kubernetes 1.26). */
+export const IDENTITY_SELECTOR = "apiserver.kubernetes.io/identity=kube-apiserver";
 const HOST_LABEL = "kubernetes.io/hostname";
 const SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const DEFAULT_LEASE_SECONDS = 3_600;
@@ -111,21 +106,6 @@ async function readLeases(
   const leases = allItemsOf(body, LEASES_PATH).map((lease) => identityLeaseOf(lease, clocks));
   const { resourceVersion } = body?.metadata ?? {};
   return { leases, ...(resourceVersion === undefined ? {} : { resourceVersion }) };
-}
-
-/**
- * The resourceVersion of the identity Leases as they are now; `undefined` where the user may not read them.
- * @throws as {@link identityLeases}.
- */
-export async function identityRevision(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
-  const query = { labelSelector: IDENTITY_SELECTOR };
-  const request = { method: "GET", path: LEASES_PATH, query, signal } as const;
-  const answer = await unlessForbidden(() => client.transport.request<ListAnswer<unknown> & RevisionOf>(request));
-  if (answer === undefined) {
-    return undefined;
-  }
-  allItemsOf(answer.body, LEASES_PATH);
-  return answer.body.metadata?.resourceVersion ?? "";
 }
 
 function identityLeaseOf(

@@ -11,7 +11,7 @@ import { type Agreement, agreementOf, type Answered, type Disagreement, unheardO
 import { EncryptionMetrics } from "./encryption-metrics.ts";
 import type { ApiServerEvent } from "./events.ts";
 import { readMetrics } from "./metric-lines.ts";
-import type { Arrivals } from "./server-arrivals.ts";
+import type { Arrivals } from "./arrivals.ts";
 import type { SeenChange } from "./settle.ts";
 
 /** What looking at the encryption of API servers takes of a run. */

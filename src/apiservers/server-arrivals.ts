@@ -6,11 +6,12 @@ import type { Access } from "../kube/access.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { LEASES } from "../kube/resources.ts";
-import { watchObject } from "../kube/watch.ts";
+import { watchObject, type WatchOptions } from "../kube/watch.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { StartAgain } from "../retry/start-again.ts";
-import { ArrivalLog, type ShownLease } from "./arrival-log.ts";
+import type { Arrivals } from "./arrivals.ts";
+import { ArrivalLog, isArrival, type ShownLease } from "./arrival-log.ts";
 import { IDENTITY_NAMESPACE, IDENTITY_SELECTOR, listIdentityLeases } from "./control-plane-objects.ts";
 
 /** What watching identity Leases takes. */
@@ -19,32 +20,6 @@ export const WATCH_IDENTITIES: readonly Access[] = ["list", "watch"].map((verb) 
   resource: LEASES,
   namespace: IDENTITY_NAMESPACE,
 }));
-
-/** Which API servers came and went, for what rests on having seen all of them. */
-export interface Arrivals {
-  /** How many changes are known so far, at the least. Where it is the same before one look and after a later one, there was none. */
-  readonly count: number;
-  /** The newest of them, in words. */
-  readonly newest: string;
-  /** When the newest came, on the monotonic clock, in milliseconds; `undefined` where there was none. */
-  readonly changedAt: number | undefined;
-  /**
-   * Waits until `count` has every change up to now.
-   * @throws {StartAgain} where the watch does not get there; {KsvmError} Forbidden where this user may not watch.
-   */
-  catchUp(context: Pick<CallContext, "client" | "signal">): Promise<void>;
-  /** Watches while `work` is done. Work that is done at the same time, or within other work, shares one watch. */
-  during<T>(client: ApiClient, work: () => Promise<T>): Promise<T>;
-}
-
-/** Where a user says which API servers there are, and may not watch them. */
-export const UNSEEN_ARRIVALS: Arrivals = {
-  count: 0,
-  newest: "",
-  changedAt: undefined,
-  catchUp: async () => undefined,
-  during: (_, work) => work(),
-};
 
 /** An identity Lease is renewed every 10 s, and each renewal tells how far the watch is: so this is enough, in milliseconds. */
 const CATCH_UP_MS = 45_000;
@@ -57,6 +32,11 @@ const SHORT_WATCH_SECONDS = 3;
 const PACE = { minMs: 1_000, maxMs: 10_000 };
 /** So many lists may fail before the work begins without one: it cannot end well then, and says why. */
 const FIRST_TRIES = 3;
+
+interface WatchFrom extends Pick<WatchOptions, "signal" | "timeoutSeconds" | "onOpen" | "onFailure"> {
+  /** The resourceVersion after which events are told. */
+  readonly from: string;
+}
 
 interface Watching {
   readonly end: AbortController;
@@ -95,6 +75,37 @@ export class ServerArrivals implements Arrivals {
     return this.#changedAt;
   }
 
+  get seenTo(): string {
+    return this.#seen;
+  }
+
+  async wasQuietSince({ client, signal }: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean> {
+    const within = AbortSignal.any([signal, this.#clock.timeout(CATCH_UP_MS)]);
+    try {
+      const { leases, resourceVersion } = await listIdentityLeases(client, this.#clock, within);
+      for await (const event of this.#events(client, {
+        from: seenTo,
+        signal: within,
+        timeoutSeconds: SHORT_WATCH_SECONDS,
+      })) {
+        if (event.type === "GAP") {
+          return false;
+        }
+        const isBookmark = event.type === "BOOKMARK";
+        if (!isBookmark && isArrival({ type: event.type, lease: shownOf(event.object) }, leases)) {
+          return false;
+        }
+        if (isUpTo(isBookmark ? event.resourceVersion : event.object.metadata.resourceVersion, resourceVersion)) {
+          return true;
+        }
+      }
+    } catch {
+      // Whatever the reason: nothing shows it.
+    }
+    signal.throwIfAborted();
+    return false;
+  }
+
   async during<T>(client: ApiClient, work: () => Promise<T>): Promise<T> {
     this.#users++;
     this.#watching ??= this.#start(client);
@@ -117,7 +128,7 @@ export class ServerArrivals implements Arrivals {
     const within = AbortSignal.any([signal, this.#clock.timeout(CATCH_UP_MS)]);
     const pace = new LoopPace({ clock: this.#clock, ...PACE });
     let upTo: string | undefined;
-    while (upTo === undefined || !this.#isUpTo(upTo)) {
+    while (upTo === undefined || !isUpTo(this.#seen, upTo)) {
       try {
         await pace.turn(within);
         upTo ??= (await listIdentityLeases(client, this.#clock, within)).resourceVersion;
@@ -131,11 +142,6 @@ export class ServerArrivals implements Arrivals {
         this.#failure = error;
       }
     }
-  }
-
-  #isUpTo(resourceVersion: string): boolean {
-    const order = compareResourceVersions(this.#seen, resourceVersion);
-    return order !== undefined && order >= 0;
   }
 
   #lags(): KsvmError {
@@ -152,7 +158,7 @@ export class ServerArrivals implements Arrivals {
 
   /** Opens one more watch for a moment: the next renewal, which would tell how far the other one is, may be 10 s away. */
   async #readUpTo(client: ApiClient, resourceVersion: string, signal: AbortSignal): Promise<void> {
-    const isEnough = (): boolean => this.#isUpTo(resourceVersion);
+    const isEnough = (): boolean => isUpTo(this.#seen, resourceVersion);
     if (this.#seen !== "" && !isEnough()) {
       await this.#read(client, { signal, timeoutSeconds: SHORT_WATCH_SECONDS }, isEnough);
     }
@@ -200,22 +206,15 @@ export class ServerArrivals implements Arrivals {
 
   /** Reads until that is enough, until the signal is aborted, or until changes may have been missed. */
   async #read(
-    { transport }: ApiClient,
+    client: ApiClient,
     options: { readonly signal: AbortSignal; readonly timeoutSeconds?: number },
     isEnough: () => boolean,
   ): Promise<"gap" | undefined> {
-    const events = watchObject<Lease>(transport, LEASES, {
-      ...options,
-      namespace: IDENTITY_NAMESPACE,
-      labelSelector: IDENTITY_SELECTOR,
-      resourceVersion: this.#seen,
-      clock: this.#clock,
-      // What was missed would not show in a list: an API server that joined may be gone again.
-      relistMs: Number.POSITIVE_INFINITY,
+    const health = {
       onOpen: () => (this.#failure = undefined),
-      onFailure: (error) => (this.#failure = error),
-    });
-    for await (const event of events) {
+      onFailure: (error: unknown) => (this.#failure = error),
+    };
+    for await (const event of this.#events(client, { ...options, ...health, from: this.#seen })) {
       if (event.type === "GAP") {
         return "gap";
       }
@@ -229,6 +228,18 @@ export class ServerArrivals implements Arrivals {
       }
     }
     return undefined;
+  }
+
+  #events({ transport }: ApiClient, { from, ...options }: WatchFrom): ReturnType<typeof watchObject<Lease>> {
+    return watchObject<Lease>(transport, LEASES, {
+      ...options,
+      namespace: IDENTITY_NAMESPACE,
+      labelSelector: IDENTITY_SELECTOR,
+      resourceVersion: from,
+      clock: this.#clock,
+      // What was missed would not show in a list: an API server that joined may be gone again.
+      relistMs: Number.POSITIVE_INFINITY,
+    });
   }
 
   #told(type: "ADDED" | "MODIFIED" | "DELETED", lease: Lease): void {
@@ -246,6 +257,11 @@ export class ServerArrivals implements Arrivals {
       this.#seen = resourceVersion;
     }
   }
+}
+
+function isUpTo(seen: string, resourceVersion: string): boolean {
+  const order = compareResourceVersions(seen, resourceVersion);
+  return order !== undefined && order >= 0;
 }
 
 function shownOf({ metadata, spec }: Lease): ShownLease {

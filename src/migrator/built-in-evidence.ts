@@ -18,7 +18,7 @@ import { ownApiOf, ownStorageOf } from "./own-api.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
-import type { Arrivals } from "../apiservers/server-arrivals.ts";
+import type { Arrivals } from "../apiservers/arrivals.ts";
 import type { SeenChange } from "../apiservers/settle.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";

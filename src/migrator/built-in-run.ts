@@ -43,7 +43,7 @@ export class BuiltInRun {
   #context: RunContext | undefined;
   /** `undefined` until the first attempt, and where nothing is kept. */
   #kept: KeptProgress | undefined;
-  #isBegun = false;
+  #keepsNothing = false;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
   constructor(resource: ServedResource, crdName: string | undefined) {
@@ -58,7 +58,7 @@ export class BuiltInRun {
    */
   async attempt(context: RunContext, _fence: Fence, lease: RunLease): Promise<MigrationResult> {
     const resource = this.#resource;
-    await this.#begin(context, lease);
+    this.#begin(context, lease);
     const evidence = new BuiltInEvidence(context, {
       resource,
       crdName: this.#crdName,
@@ -67,12 +67,11 @@ export class BuiltInRun {
     const foundation = await evidence.prove();
     if ((evidence.apiServers?.ignored ?? []).length > 0) {
       // That an API server is gone is what the user of this process says, and nothing that another one could prove.
-      await this.#keepNothing();
+      [this.#kept, this.#keepsNothing] = [undefined, true];
     }
     const start = await this.#startOf(context, foundation);
     const isResumed = await this.#rewrite(context, foundation, start);
     await evidence.repeat();
-    this.#kept?.assertQuiet();
     const configuration = context.encryption?.found?.configHash;
     return {
       resource: resourceNameOf(resource),
@@ -84,14 +83,12 @@ export class BuiltInRun {
     };
   }
 
-  /** From before the first look on, nothing may go unseen. */
-  async #begin(context: RunContext, lease: RunLease): Promise<void> {
+  /** Nothing is kept where nothing proves how API servers encrypt. */
+  #begin(context: RunContext, lease: RunLease): void {
     this.#context = context;
-    if (!this.#isBegun) {
-      this.#kept = await KeptProgress.begin(context, lease, this.#resource);
-      this.#isBegun = true;
+    if (context.encryption?.readsMetrics === true && !this.#keepsNothing) {
+      this.#kept ??= new KeptProgress(lease, this.#resource);
     }
-    await this.#kept?.beginAttempt();
   }
 
   /** Has the next attempt begin at the first object, in this process and any other: what this one rested on did not last. */
@@ -102,31 +99,20 @@ export class BuiltInRun {
     }
   }
 
-  /** To be called when the run is over. */
-  async end(): Promise<void> {
-    await this.#kept?.stop();
-  }
-
   async #startOf(context: RunContext, foundation: Foundation): Promise<Start> {
     const left = this.#left;
-    if (left !== undefined && this.#kept?.hasChanged !== true && !changeBetween(left.foundation, foundation)) {
+    if (left !== undefined && !changeBetween(left.foundation, foundation)) {
       // What an attempt did after its last page is looked at again, and counted then.
       return { resume: left.point, tally: new Tally(left.tally), position: left.position };
     }
     this.#left = undefined;
     const earlier = await this.#kept?.earlier(context, foundation);
     if (earlier === undefined) {
-      this.#kept?.startOver();
       return { tally: new Tally() };
     }
     const { progress, ...resume } = earlier;
     const position = new ListPosition(progress?.position);
     return { resume, tally: Tally.after(progress?.counts), position, isEarlier: true };
-  }
-
-  async #keepNothing(): Promise<void> {
-    await this.#kept?.stop();
-    this.#kept = undefined;
   }
 
   /** @returns whether it went on from where another process stood */

@@ -25,8 +25,8 @@ export interface KeptCheckpoint {
 export type KeptExpectation = Pick<KeptCheckpoint, "purpose" | "resource" | "foundation" | "settleMs">;
 
 /**
- * What a run rests on, as text. Restarts, and what came and went, are counted by each process for itself, so they are left out: the encryption has when the
- * process of every API server started.
+ * What a run rests on, as text. Restarts, and what came and went, are counted by each process for itself, so they are left out: the
+ * encryption has when the process of every API server started.
  */
 export function digestOfFoundation(foundation: Foundation): string {
   const fields = Object.entries(foundation)

@@ -28,12 +28,7 @@ export async function migrateBuiltIn(
   resource: ServedResource,
   crdName?: string,
 ): Promise<MigrationResult> {
-  const work = new BuiltInRun(resource, crdName);
-  try {
-    return await withoutFreeze(context, { resource, crdName, work });
-  } finally {
-    await work.end();
-  }
+  return await withoutFreeze(context, { resource, crdName, work: new BuiltInRun(resource, crdName) });
 }
 
 /** What is done to a resource that is not frozen. */

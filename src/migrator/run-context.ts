@@ -2,7 +2,7 @@ import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
-import type { Arrivals } from "../apiservers/server-arrivals.ts";
+import type { Arrivals } from "../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";

@@ -1,4 +1,5 @@
-import { UNSEEN_ARRIVALS, WATCH_IDENTITIES } from "../apiservers/server-arrivals.ts";
+import { UNSEEN_ARRIVALS } from "../apiservers/arrivals.ts";
+import { WATCH_IDENTITIES } from "../apiservers/server-arrivals.ts";
 import { missingOf, textOfMissing } from "./access-check.ts";
 import type { RunContext } from "./run-context.ts";
 

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import tap from "tap";
-import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
 import { type EncryptionContext, EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";

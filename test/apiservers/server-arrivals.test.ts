@@ -21,7 +21,7 @@ class Stand {
   get client(): ApiClient {
     const request = async () => {
       this.lists++;
-      const items = [{ metadata: { name: "a", uid: "u" }, spec: { holderIdentity: "a_1" } }];
+      const items = [{ metadata: { name: "a", uid: "uid of a" }, spec: { holderIdentity: "a_1" } }];
       return { status: 200, body: { metadata: { resourceVersion: String(this.revision) }, items } };
     };
     return { transport: { server: "https://a", request, stream: this.#stream } } as unknown as ApiClient;
@@ -141,4 +141,71 @@ await tap.test("ServerArrivals counts a watch that went on too late as a change"
     t.match(arrivals.newest, /not watched for a while/);
     t.match(stand.opened[1], { resourceVersion: "900" });
   });
+});
+
+await tap.test("wasQuietSince() reads what came since another process saw everything", async (t) => {
+  const cases: readonly (readonly [
+    title: string,
+    events: readonly (readonly [string, string, number])[],
+    quiet: boolean,
+  ])[] = [
+    ["nothing came", [["BOOKMARK", "", 20]], true],
+    ["a Lease was renewed", [["MODIFIED", "a", 20]], true],
+    [
+      "an API server joined and left",
+      [
+        ["ADDED", "b", 12],
+        ["DELETED", "b", 15],
+        ["BOOKMARK", "", 20],
+      ],
+      false,
+    ],
+    [
+      "one left that had joined before",
+      [
+        ["DELETED", "b", 15],
+        ["BOOKMARK", "", 20],
+      ],
+      false,
+    ],
+    [
+      "one renewed its Lease, and left",
+      [
+        ["MODIFIED", "b", 15],
+        ["DELETED", "b", 16],
+        ["BOOKMARK", "", 20],
+      ],
+      false,
+    ],
+  ];
+  for (const [title, events, expected] of cases) {
+    const { arrivals, context, stand } = setting(IMPATIENT);
+    stand.revision = 20;
+    stand.isPrompt = false;
+    const isQuiet = arrivals.wasQuietSince(context, "10");
+    await until(() => stand.watches.length === 1);
+    t.match(stand.opened[0], { resourceVersion: "10" }, title);
+    for (const event of events) stand.tell(stand.watches[0], ...event);
+    t.equal(await isQuiet, expected, title);
+  }
+});
+
+await tap.test("wasQuietSince() knows nothing where the API server keeps no events so far back", async (t) => {
+  const { arrivals, context, stand } = setting();
+  const isQuiet = arrivals.wasQuietSince(context, "10");
+  stand.isPrompt = false;
+  await until(() => stand.watches.length === 1);
+  const gone = { kind: "Status", status: "Failure", reason: "Expired", code: 410 };
+  stand.watches[0]?.write(`${JSON.stringify({ type: "ERROR", object: gone })}\n`);
+  t.notOk(await isQuiet);
+});
+
+await tap.test("wasQuietSince() believes no watch that does not get to now", async (t) => {
+  const { arrivals, context, stand } = setting(IMPATIENT);
+  stand.revision = 20;
+  stand.isPrompt = false;
+  const isQuiet = arrivals.wasQuietSince(context, "10");
+  await until(() => stand.watches.length === 1);
+  stand.tell(stand.watches[0], "BOOKMARK", "", 19);
+  t.notOk(await isQuiet);
 });

@@ -9,7 +9,7 @@ import { changeBetween, type Foundation } from "../../src/migrator/foundation.ts
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
-import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { StartAgain } from "../../src/retry/start-again.ts";
 import { type StorageVersionFacts, withoutEntriesOf } from "../../src/apiservers/storage-version-facts.ts";

@@ -1,5 +1,5 @@
 import tap, { type Test } from "tap";
-import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { type FreezeOwner, formatOwner } from "../../src/api/owner.ts";
 import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";

@@ -3,7 +3,7 @@ import tap from "tap";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
-import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { BuiltInEvidence } from "../../src/migrator/built-in-evidence.ts";

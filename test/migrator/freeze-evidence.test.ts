@@ -1,5 +1,5 @@
 import tap from "tap";
-import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";

@@ -1,5 +1,5 @@
 import tap from "tap";
-import { UNSEEN_ARRIVALS } from "../../src/apiservers/server-arrivals.ts";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";

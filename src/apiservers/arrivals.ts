@@ -1,0 +1,37 @@
+import type { ApiClient } from "../kube/client.ts";
+import type { CallContext } from "../retry/call-context.ts";
+
+/** Which API servers came and went, for what rests on having seen all of them. */
+export interface Arrivals {
+  /** How many changes are known so far, at the least. Where it is the same before one look and after a later one, there was none. */
+  readonly count: number;
+  /** The newest of them, in words. */
+  readonly newest: string;
+  /** When the newest came, on the monotonic clock, in milliseconds; `undefined` where there was none. */
+  readonly changedAt: number | undefined;
+  /** The resourceVersion up to which `count` has every change; empty while nothing is watched, and where that had a gap. */
+  readonly seenTo: string;
+  /**
+   * Whether no API server came or went between a `seenTo` of another process and now, by the events that API servers keep; `false`
+   * where they do not show that.
+   */
+  wasQuietSince(context: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean>;
+  /**
+   * Waits until `count` has every change up to now.
+   * @throws {StartAgain} where the watch does not get there; {KsvmError} Forbidden where this user may not watch.
+   */
+  catchUp(context: Pick<CallContext, "client" | "signal">): Promise<void>;
+  /** Watches while `work` is done. Work that is done at the same time, or within other work, shares one watch. */
+  during<T>(client: ApiClient, work: () => Promise<T>): Promise<T>;
+}
+
+/** Where a user says which API servers there are, and may not watch them. */
+export const UNSEEN_ARRIVALS: Arrivals = {
+  count: 0,
+  newest: "",
+  changedAt: undefined,
+  seenTo: "",
+  wasQuietSince: async () => false,
+  catchUp: async () => undefined,
+  during: (_, work) => work(),
+};
