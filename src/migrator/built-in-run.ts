@@ -58,7 +58,7 @@ export class BuiltInRun {
    */
   async attempt(context: RunContext, _fence: Fence, lease: RunLease): Promise<MigrationResult> {
     const resource = this.#resource;
-    this.#begin(context, lease);
+    await this.#begin(context, lease);
     const evidence = new BuiltInEvidence(context, {
       resource,
       crdName: this.#crdName,
@@ -84,10 +84,12 @@ export class BuiltInRun {
   }
 
   /** Nothing is kept where nothing proves how API servers encrypt. */
-  #begin(context: RunContext, lease: RunLease): void {
+  async #begin(context: RunContext, lease: RunLease): Promise<void> {
     this.#context = context;
-    if (context.encryption?.readsMetrics === true && !this.#keepsNothing) {
-      this.#kept ??= new KeptProgress(lease, this.#resource);
+    const isKept = context.encryption?.readsMetrics === true && !this.#keepsNothing;
+    if (isKept && this.#kept === undefined) {
+      this.#kept = new KeptProgress(lease, this.#resource);
+      await this.#kept.lookBack(context);
     }
   }
 

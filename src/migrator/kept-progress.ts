@@ -33,11 +33,26 @@ export class KeptProgress {
   readonly #lease: RunLease;
   readonly #resource: string;
   #earlier: KeptCheckpoint | undefined;
+  /** Whether none joined or left until this run began, and how many had come and gone then. */
+  #before = { isQuiet: false, arrivals: 0 };
 
   constructor(lease: RunLease, resource: ServedResource) {
     this.#lease = lease;
     this.#resource = resourceNameOf(resource);
     this.#earlier = parseKept(lease.checkpoint);
+  }
+
+  /**
+   * Looks at what came since the killed run. To be called before anything is waited for: API servers keep events for about a
+   * minute, and late writes are waited for longer than that.
+   */
+  async lookBack(context: RunContext): Promise<void> {
+    if (this.#earlier !== undefined) {
+      // Counted first: what comes from here on is counted.
+      const { count: arrivals } = context.arrivals;
+      const isQuiet = await context.arrivals.wasQuietSince(context, this.#earlier.quietUpTo);
+      this.#before = { isQuiet, arrivals };
+    }
   }
 
   /**
@@ -52,7 +67,7 @@ export class KeptProgress {
     }
     const reason =
       differenceFrom(earlier, this.#expected(context, foundation)) ??
-      ((await context.arrivals.wasQuietSince(context, earlier.quietUpTo))
+      ((await this.#isQuietStill(context))
         ? undefined
         : "nothing proves any more that no API server joined and left since");
     if (reason !== undefined) {
@@ -85,6 +100,15 @@ export class KeptProgress {
   async forget(context: RunContext): Promise<void> {
     this.#earlier = undefined;
     await this.#lease.voidCheckpoint(context);
+  }
+
+  async #isQuietStill(context: RunContext): Promise<boolean> {
+    const { arrivals, isQuiet } = this.#before;
+    if (!isQuiet) {
+      return false;
+    }
+    await context.arrivals.catchUp(context);
+    return context.arrivals.count === arrivals;
   }
 
   #expected({ options, purpose }: RunContext, foundation: Foundation): KeptExpectation {
