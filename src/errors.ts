@@ -24,6 +24,7 @@ export const ERROR_CODES = [
   "ApiServerMissing",
   "EncryptionUnknown",
   "AggregatedApi",
+  "AnnotationInvalid",
   "ClockJumps",
   "FreezeLifted",
   "StorageVersionChanged",

@@ -46,6 +46,12 @@ export const MANAGED_BY = "ksvm";
 /** On a StorageVersionMigration, with the value `true`: objects of a CRD that is clean are rewritten all the same. */
 export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";
 
+/**
+ * On a StorageVersionMigration, with the value `true` or the digest of an EncryptionConfiguration: every object is written again
+ * with evidence that all API servers encrypt alike. src/api/reencryption.ts reads it.
+ */
+export const REENCRYPT_ANNOTATION = "ksvm.sigs.k8s.io/reencrypt";
+
 /** On the Lease SUSPEND_LEASE (src/api/migration.ts): all migrations are suspended, whatever its value. */
 export const SUSPEND_ALL_ANNOTATION = "ksvm.sigs.k8s.io/suspend-all";
 

@@ -1,4 +1,4 @@
-import { KsvmError, messageOf } from "../errors.ts";
+import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { Clock } from "../clock.ts";
 import type { CallContext } from "../retry/call-context.ts";
@@ -8,7 +8,9 @@ import { type ApiServers, serversOf } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { identityLeases } from "./control-plane-objects.ts";
 import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
+import { encryptionErrorOf } from "./encryption-errors.ts";
 import { EncryptionMetrics } from "./encryption-metrics.ts";
+import type { RecentFailure } from "./recent-failure.ts";
 import type { ApiServerEvent } from "./events.ts";
 import { readMetrics } from "./metric-lines.ts";
 import type { Arrivals } from "./arrivals.ts";
@@ -47,6 +49,12 @@ export interface EncryptionLook extends EncryptionFound {
   readonly arrivals: number;
 }
 
+/** What kind of a look it is. */
+export interface LookOptions {
+  /** Whether it confirms an earlier one, after which objects were written. @default false */
+  readonly isRepeated?: boolean;
+}
+
 /** In place of the digest of a configuration of which there is no evidence. */
 export const ASSUMED = "assumed";
 /** In place of it where every API server works and none of them shows one. */
@@ -77,6 +85,10 @@ export interface EncryptionEvidenceOptions {
   readonly expectedConfig?: string | undefined;
   /** Is content where no API server at all shows a configuration, and none is expected. @default false */
   readonly isOptional?: boolean;
+  /** A first look waits for no API server that differs: who looks tries again, later each time. @default false */
+  readonly isUnattended?: boolean;
+  /** The last failure of those that mean the same configuration. @default none of others is known */
+  readonly recent?: RecentFailure;
 }
 
 /**
@@ -114,21 +126,36 @@ export class EncryptionEvidence {
    * Waits until every API server shows that it encrypts as all others do. They are looked for again each time: an API server
    * that restarts to read a new configuration is another one then.
    * @param what what is re-encrypted, for messages
-   * @throws {KsvmError} EncryptionUnknown where one of them does not tell; NotConverged, naming the one that differs.
+   * @throws {KsvmError} EncryptionUnknown where one of them does not tell; {EncryptionDiffers}, naming the one that differs.
    * @throws {MissingApiServer} where one of them cannot be asked.
    */
-  async look(context: EncryptionContext, what: string): Promise<EncryptionLook> {
-    if (this.#options.isAssumed) {
+  async look(
+    context: EncryptionContext,
+    what: string,
+    { isRepeated = false }: LookOptions = {},
+  ): Promise<EncryptionLook> {
+    const { clock, options } = context;
+    const { isAssumed, isUnattended = false } = this.#options;
+    if (isAssumed) {
       const arrivals = context.arrivals.count;
-      const found = this.#note(ASSUMED_ALIKE, arrivals, context.clock);
+      const found = this.#note(ASSUMED_ALIKE, arrivals, clock);
       return { ...found, apiServers: await context.findApiServers(context.signal), arrivals };
     }
-    return await this.#lookUntilAlike(context, what);
+    // Nothing was written before the first look, so that its place is better given to others.
+    const endsAtOnce = isUnattended && !isRepeated;
+    const look = endsAtOnce
+      ? (this.#options.recent?.recall(clock) ?? (await this.#lookUntilAlike(context, 0)))
+      : await this.#lookUntilAlike(context, options.convergenceTimeoutMs);
+    if ("apiServers" in look) {
+      return look;
+    }
+    throw encryptionErrorOf(look, what, this.#options);
   }
 
-  async #lookUntilAlike(context: EncryptionContext, what: string): Promise<EncryptionLook> {
-    const { clock, emit, findApiServers, options, signal } = context;
-    const deadline = clock.monotonic() + options.convergenceTimeoutMs;
+  /** Looks again and again, for so many milliseconds. @returns what differs where the last look found that */
+  async #lookUntilAlike(context: EncryptionContext, timeoutMs: number): Promise<EncryptionLook | Disagreement> {
+    const { clock, emit, findApiServers, signal } = context;
+    const deadline = clock.monotonic() + timeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
     for (;;) {
       await pace.turn(signal);
@@ -144,7 +171,8 @@ export class EncryptionEvidence {
       }
       this.#agreed = undefined;
       if (isHopeless(answers) || clock.monotonic() >= deadline) {
-        throw errorOf(agreement, what, this.#options);
+        this.#options.recent?.note(agreement, clock);
+        return agreement;
       }
       emit({ type: "lagging", server: agreement.server, reason: agreement.reason });
     }
@@ -256,26 +284,4 @@ async function answerOf({ clock, signal }: EncryptionContext, { transport }: Api
     return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
   }
   return { server, shown: metrics.result(), isAbsent: metrics.isAbsent };
-}
-
-function errorOf(
-  { server, reason, isUntold }: Disagreement,
-  what: string,
-  { isOptional = false }: EncryptionEvidenceOptions,
-): KsvmError {
-  // What only looks on cannot assume anything: that would show nothing.
-  const orAssume = isOptional
-    ? ""
-    : ", or pass --assume-config-rolled-out if you are sure that every API server uses the new one";
-  return isUntold
-    ? new KsvmError(
-        "EncryptionUnknown",
-        `Cannot tell which key ${what} has: ${server} does not show which encryption configuration it uses: ${reason}; ` +
-          `see docs/reencryption.md${orAssume}`,
-      )
-    : new KsvmError(
-        "NotConverged",
-        `Cannot tell which key ${what} has: the API servers do not encrypt alike: ${server}: ${reason}; have it read the new ` +
-          "configuration, and run again",
-      );
 }

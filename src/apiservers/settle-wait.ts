@@ -8,7 +8,7 @@ import type { ApiResponse } from "../kube/api-request.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type Clock, wallOffsetOf } from "../clock.ts";
-import type { ApiServerEvent } from "./events.ts";
+import type { ApiServerEvent, WriteConcern } from "./events.ts";
 import { lastVersionsChangeOf, type SeenChange, settleRemainingMs } from "./settle.ts";
 
 /** What settling takes of a run. */
@@ -35,6 +35,8 @@ export interface SettleOptions {
   readonly wallOffset?: number | undefined;
   /** A change that this process saw before, such as one of the encryption of the API servers. @default none */
   readonly earlier?: SeenChange | undefined;
+  /** What a late write may have been done by. @default "version" */
+  readonly concern?: WriteConcern;
   /** Milliseconds for which a freeze may still be held where the clock keeps jumping. @default no freeze is held */
   readonly freezeMs?: number | undefined;
 }
@@ -120,6 +122,7 @@ class Settling {
 
   async untilSettled(): Promise<void> {
     const { clock, emit, options: settings } = this.#context;
+    const concern = this.#options.concern === undefined ? {} : { concern: this.#options.concern };
     for (let first = true; ; first = false) {
       const { crds, serverNow } = await this.#read();
       if (first && this.#options.lagged) {
@@ -139,7 +142,7 @@ class Settling {
       if (remainingMs === 0) {
         return;
       }
-      emit({ type: "settling", remainingMs });
+      emit({ type: "settling", remainingMs, ...concern });
       await this.#sleep(remainingMs);
     }
   }

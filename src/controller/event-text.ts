@@ -1,3 +1,4 @@
+import { wordsFor } from "../apiservers/concern-words.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { EventText } from "./event-recorder.ts";
@@ -9,7 +10,15 @@ export function eventTextOf(event: MigrationEvent): EventText | undefined {
     case "frozen":
       return normal("Frozen", `froze the storage version at "${event.storageVersion}"`);
     case "converged":
-      return normal("Converged", `every API server shows the storage version: ${event.apiServers.join(", ")}`);
+      return normal(
+        "Converged",
+        `every API server shows ${wordsFor(event.concern).shown}: ${event.apiServers.join(", ")}`,
+      );
+    case "encryptingAlike":
+      return normal(
+        "EncryptingAlike",
+        `every API server encrypts with configuration ${event.configuration}: ${event.apiServers.join(", ")}`,
+      );
     case "pruned":
       return normal("Pruned", `pruned storedVersions to [${event.storedVersions.join(",")}]`);
     case "unfrozen":

@@ -9,6 +9,7 @@ import {
   type StorageVersionMigration,
 } from "../api/migration.ts";
 import { PRIORITY_ANNOTATION } from "../api/names.ts";
+import { asksForReencryption } from "../api/reencryption.ts";
 import { SortedSet } from "../sorted-set.ts";
 
 /** What the controller keeps of a migration. */
@@ -22,6 +23,8 @@ export interface QueuedMigration {
   /** Whether its own `spec.suspend` is true. */
   readonly isSuspended: boolean;
   readonly isLowPriority: boolean;
+  /** Whether it is to re-encrypt, so that it freezes nothing. */
+  readonly isReencryption: boolean;
   /** RFC 3339. */
   readonly created: string;
   readonly conditions: readonly MigrationCondition[];
@@ -40,6 +43,7 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     state: stateOf(migration),
     isSuspended: isSuspended(migration),
     isLowPriority: annotations?.[PRIORITY_ANNOTATION] === "low",
+    isReencryption: asksForReencryption(annotations),
     created: creationTimestamp,
     // What a migration that is over says is of no interest here, and its failures may be long.
     conditions: isFinished(migration) ? [] : conditions,
@@ -145,7 +149,8 @@ export class MigrationQueue {
    */
   takesFreezeOver(resource: string): boolean {
     // Those that ran come first.
-    return this.heldBy(resource) === undefined && this.#due.get(resource)?.first?.state === "Running";
+    const first = this.#due.get(resource)?.first;
+    return this.heldBy(resource) === undefined && first?.state === "Running" && !first.isReencryption;
   }
 
   #update(resource = "", before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {

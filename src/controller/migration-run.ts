@@ -1,8 +1,11 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { isSuspended, resourceNameOf } from "../api/migration.ts";
-import { FORCE_ANNOTATION } from "../api/names.ts";
+import { FORCE_ANNOTATION, REENCRYPT_ANNOTATION } from "../api/names.ts";
+import { type ReencryptionWish, reencryptionWishOf } from "../api/reencryption.ts";
 import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { besideInTree } from "../migrator/beside-in-tree.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
@@ -104,14 +107,7 @@ export class MigrationRun {
   async #attempt(): Promise<Phase | undefined> {
     const { clock, logger, record, recorder, signal } = this.#options;
     try {
-      const patient = this.#options.retrier.with({ ...LOOK_PATIENCE, isPlaceWanted: this.#options.isSlotWanted });
-      const context = { ...this.#options, beforehand: patient };
-      const result = await besideInTree(context, this.#resource, async (running) => {
-        await this.#status.enter({ type: "Running" });
-        return this.#migrate(running);
-      });
-      logger.info({ outcome: result.outcome, counts: result.counts }, "A migration ended");
-      await this.#status.finish(phaseAfter(result), result);
+      await this.#runOnce();
       return undefined;
     } catch (error) {
       signal.throwIfAborted();
@@ -133,7 +129,32 @@ export class MigrationRun {
     }
   }
 
-  async #migrate(signal: AbortSignal): Promise<MigrationResult> {
+  async #runOnce(): Promise<void> {
+    const { logger, record } = this.#options;
+    const patient = this.#options.retrier.with({ ...LOOK_PATIENCE, isPlaceWanted: this.#options.isSlotWanted });
+    const context = { ...this.#options, beforehand: patient };
+    const wish = reencryptionWishOf(record.migration.metadata.annotations);
+    const result = await besideInTree(context, this.#resource, async (running) => {
+      await this.#status.enter({ type: "Running" });
+      return this.#migrate(running, wish);
+    });
+    logger.info({ outcome: result.outcome, counts: result.counts }, "A migration ended");
+    await this.#status.finish(phaseAfter(result), { result, confirm: () => this.#assertStillWanted(wish) });
+  }
+
+  /**
+   * To be checked with the write that says how it ended: a user who asks for re-encryption while it runs must not read that it
+   * succeeded.
+   */
+  #assertStillWanted(wish: ReencryptionWish | undefined): void {
+    const { metadata } = this.#options.record.migration;
+    if (!isDeepStrictEqual(reencryptionWishOf(metadata.annotations), wish)) {
+      const text = `its annotation ${REENCRYPT_ANNOTATION} was changed during the run; it begins again`;
+      throw new KsvmError("Conflict", `Cannot end StorageVersionMigration "${metadata.name}": ${text}`);
+    }
+  }
+
+  async #migrate(signal: AbortSignal, reencryption: ReencryptionWish | undefined): Promise<MigrationResult> {
     const { identity, openRun, record } = this.#options;
     this.#runs++;
     // The run before this one may have ended in the middle of a wait.
@@ -144,6 +165,7 @@ export class MigrationRun {
     const force = record.migration.metadata.annotations?.[FORCE_ANNOTATION] === "true";
     const run = openRun({
       force,
+      reencryption,
       resource: this.#resource,
       // Of its own for every run, so that one never takes another's Lease for its own.
       identity: `${identity}/${record.migration.metadata.uid}/${this.#runs}`,

@@ -79,18 +79,27 @@ export function progressOf(counts: Readonly<Counts>): Pick<MigrationStatus, "cou
 
 /** The phase that a run ends in, where no error ended it. */
 export function phaseAfter(result: MigrationResult): Phase {
+  const { encryption } = result;
   switch (result.outcome) {
-    case "incomplete":
+    case "incomplete": {
+      const left = encryption === undefined ? "storedVersions was not pruned" : "the old key is still needed";
       return {
         type: "Failed",
         reason: "ObjectsNotMigrated",
-        message: `${result.counts?.failed ?? 0} objects could not be migrated; storedVersions was not pruned`,
+        message: `${result.counts?.failed ?? 0} objects could not be migrated; ${left}`,
       };
+    }
     case "nothing-to-do":
       return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
     case "migrated":
     case "dry-run":
-      return { type: "Succeeded", reason: "Migrated" };
+      return encryption === undefined
+        ? { type: "Succeeded", reason: "Migrated" }
+        : {
+            type: "Succeeded",
+            reason: "Reencrypted",
+            message: `every object is encrypted by configuration ${encryption}`,
+          };
   }
 }
 

@@ -1,3 +1,4 @@
+import type { ReencryptionWish } from "../api/reencryption.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
 import {
   type AssembledRun,
@@ -7,13 +8,16 @@ import {
   type RunSettings,
 } from "../migrator/assemble-run.ts";
 import type { RunContext } from "../migrator/run-context.ts";
+import { UnattendedEvidence } from "./unattended-evidence.ts";
 import { type Stall, StallWatch } from "./stall-watch.ts";
 
 /** What a migration adds to a run. */
-export type MigrationParts = Omit<RunParts, "dryRun" | "onLimit"> &
+export type MigrationParts = Omit<RunParts, "dryRun" | "encryption" | "onLimit"> &
   Required<Pick<RunContext, "onPageDone">> & {
     /** `plural.group` */
     readonly resource: string;
+    /** What to re-encrypt with: every object is written again, and nothing is frozen or pruned. @default it does not re-encrypt */
+    readonly reencryption?: ReencryptionWish | undefined;
   };
 
 /** A run that can be begun, and shows what it waits for. */
@@ -34,17 +38,20 @@ export interface RunFactoryOptions extends RunSettings, RunEnvironment {
 /** The runs of the installed system: as those of `ksvm migrate`, with an eye on what stalls them. */
 export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
   const { client, clock } = shared;
-  return ({ resource, ...parts }) => {
+  const evidence = new UnattendedEvidence();
+  return ({ resource, reencryption, ...parts }) => {
     const stalls = new StallWatch(clock);
     const pending = new PendingRequests(clock);
     const onRetry = (error: unknown, delayMs: number): void => {
       stalls.failed(error, delayMs);
       shared.onRetry?.(error, delayMs);
     };
+    const options = reencryption === undefined ? shared.options : { ...shared.options, crdMode: "rewrite" as const };
     const run = assembleRun(
-      { ...shared, onRetry },
+      { ...shared, options, onRetry },
       {
         ...parts,
+        ...(reencryption === undefined ? {} : { encryption: evidence.for(reencryption), force: true }),
         dryRun: false,
         emit: (event) => {
           stalls.event(event);

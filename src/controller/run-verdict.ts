@@ -1,3 +1,4 @@
+import { EncryptionDiffers } from "../apiservers/encryption-errors.ts";
 import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { type FailureKind, failureKindOf } from "../kube/failure.ts";
@@ -58,6 +59,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   VersionNotServed: GRACE_MS,
   PruneFailed: GRACE_MS,
   CleanupFailed: GRACE_MS,
+  // Until all API servers were restarted with an EncryptionConfiguration.
+  EncryptionUnknown: GRACE_MS,
   // A time service may have ended correcting the clock by then. Each attempt freezes the CRD for most of its time.
   ClockJumps: GRACE_MS,
   StorageMigratingStuck: STUCK_GRACE_MS,
@@ -66,8 +69,8 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   ResourceAmbiguous: DENIAL_PATIENCE_MS,
 
   ApiRequestFailed: FINAL,
-  EncryptionUnknown: FINAL,
   AggregatedApi: FINAL,
+  AnnotationInvalid: FINAL,
   ServerUnsupported: FINAL,
   ResourceNotMigratable: FINAL,
   FreezeLifted: FINAL,
@@ -107,6 +110,9 @@ export function verdictOf(error: unknown): Verdict {
   const message = messageOf(error);
   if (error instanceof InTreeAtWork) {
     return { reason: "InTreeMigration", message, waitMs: WAITS };
+  }
+  if (error instanceof EncryptionDiffers) {
+    return { reason: error.code, message, waitMs: WAITS };
   }
   return { reason: error instanceof KsvmError ? error.code : "Internal", message, waitMs: waitMsOf(error) };
 }

@@ -16,6 +16,13 @@ export interface StatusWriterOptions {
   readonly recorder: EventRecorder;
 }
 
+/** What else is known of the end of a migration. */
+interface Ending {
+  readonly result?: MigrationResult;
+  /** Throws where the migration, as it was read last, must not end so. */
+  readonly confirm?: () => void;
+}
+
 /** Writes the status of one migration while it is carried out. Every method throws as {@link MigrationRecord.update}. */
 export class StatusWriter {
   readonly #options: StatusWriterOptions;
@@ -56,21 +63,27 @@ export class StatusWriter {
     await this.#options.record.update((before) => ({ ...before, ...progress, ...more }));
   }
 
-  /** Shows how the migration ended, and records an Event of it. */
-  async finish(phase: Phase, result?: MigrationResult): Promise<void> {
+  /**
+   * Shows how the migration ended, and records an Event of it.
+   * @throws what `confirm` throws, which is called before each try to write that: nothing is shown then.
+   */
+  async finish(phase: Phase, { result, confirm }: Ending = {}): Promise<void> {
     const { logger, record, recorder } = this.#options;
     const now = this.#time();
     const report = result === undefined ? {} : reportIn(result);
     try {
       await record.saveToken(undefined);
-      await record.update((before) => ({
-        ...before,
-        ...report,
-        // One that ends before it began shows no place in the queue, either.
-        queuePosition: null,
-        completionTime: before.completionTime ?? now,
-        conditions: conditionsIn(phase, before.conditions ?? [], now),
-      }));
+      await record.update((before) => {
+        confirm?.();
+        return {
+          ...before,
+          ...report,
+          // One that ends before it began shows no place in the queue, either.
+          queuePosition: null,
+          completionTime: before.completionTime ?? now,
+          conditions: conditionsIn(phase, before.conditions ?? [], now),
+        };
+      });
     } catch (error) {
       if (error instanceof MigrationOver) {
         const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };

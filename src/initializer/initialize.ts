@@ -1,49 +1,22 @@
 import type { ObjectMeta, OwnerReference, PartialObjectMetadata } from "../api/meta.ts";
-import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
-import { parseMigration } from "../api/parse-migration.ts";
+import { resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
 import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
-import type { Clock } from "../clock.ts";
+import { reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.ts";
 import { KsvmError } from "../errors.ts";
-import { type ApiClient, isConflict, type KubeObject } from "../kube/client.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { listProjected } from "../kube/list-projected.ts";
+import type { KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
 import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { manifestOf } from "../migrations/manifest.ts";
-import type { Retrier } from "../retry/retrier.ts";
-import { CONFLICT_PACE, MAX_CONFLICTS } from "../freeze/freeze.ts";
-import { discoverMigratable } from "../resources/discover.ts";
+import { discoverMigratable, type Discovery } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
+import { crdNames } from "../resources/stored-resources.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
+import { replaceEarlier } from "./earlier-migrations.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
+import { CRD_POLL_MS, CRD_TIMEOUT_MS, type InitContext, whenServed } from "./when-served.ts";
 
 const FIELD_MANAGER = "ksvm-init";
-const PAGE_SIZE = 100;
-/** What is read of the migrations that are there. */
-const PRESENT_FIELDS: Projection = {
-  fields: {
-    metadata: {
-      fields: { name: "all", uid: "all", resourceVersion: "all", labels: { fields: { [CREATED_BY_LABEL]: "all" } } },
-    },
-    spec: { fields: { resource: "all", suspend: "all" } },
-    status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
-  },
-};
-/** How long a CRD may take to be served, or to be gone. */
-const CRD_TIMEOUT_MS = 60_000;
-const CRD_POLL_MS = 200;
 const NOT_OWNED = "a ClusterRole owns it and goes with it, and the API server refuses to change that";
-
-/** What {@link initialize} needs. */
-export interface InitContext {
-  readonly client: ApiClient;
-  readonly retrier: Retrier;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-  /** As in {@link DiscoverContext}. */
-  readonly discoveryPatienceMs?: number;
-}
 
 /** What a user may choose. */
 export interface InitOptions {
@@ -51,6 +24,8 @@ export interface InitOptions {
   readonly namespace: string;
   /** Removes other migrators instead of refusing. */
   readonly replace: boolean;
+  /** Has every stored resource re-encrypted. @default what is due is migrated */
+  readonly reencryption?: ReencryptionWish | undefined;
 }
 
 /** What was done. Field names are those of `ksvm init -o json`. */
@@ -81,19 +56,50 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   }
   // It asks again, maybe another API server, which does not serve them yet.
   const { refused } = await whenServed(context, () => ownMigrationsByCrd(context));
-  const { migratable, skipped, unread } = await discoverMigratable(context);
+  return { replaced, crds, ...(await renew(context, options, refused)) };
+}
+
+/** @param refused migrations whose owner cannot be changed */
+async function renew(
+  context: InitContext,
+  { reencryption }: InitOptions,
+  refused: readonly string[],
+): Promise<Omit<InitResult, "crds" | "replaced">> {
+  const { migratable, skipped, unread } = await discover(context, reencryption !== undefined);
   const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
   const renewed = new Set(migratable.map(resourceNameOf));
-  const { deleted, stopped } = await replaceEarlier(context, { renewed, unknownGroups });
-  const owner = await findOwner(context);
+  const { deleted, left } = await replaceEarlier(context, { renewed, unknownGroups, reencryption });
+  const annotations = reencryption === undefined ? {} : reencryptAnnotation(reencryption);
+  const metadata = { annotations, ownerReferences: [await findOwner(context)] };
   const migrations: InitResult["migrations"][number][] = [];
-  for (const resource of migratable.filter((one) => !stopped.has(resourceNameOf(one)))) {
-    const name = await createMigration(context, resource, owner);
+  for (const resource of migratable.filter((one) => !left.has(resourceNameOf(one)))) {
+    const name = await createMigration(context, resource, metadata);
     migrations.push({ name, resource: resourceNameOf(resource), version: resource.version });
   }
-  const kept = [...stopped].map((resource) => ({ resource, reason: "its migration is suspended" }));
+  const kept = [...left].map(([resource, reason]) => ({ resource, reason }));
   const notOwned = refused.map((name) => ({ resource: `migrations/${name}`, reason: NOT_OWNED }));
-  return { replaced, crds, deleted, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
+  return { deleted, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
+}
+
+/** Re-encryption leaves no stored object out: the API server shows no storageVersionHash where the storage version is not served. */
+async function discover(
+  context: InitContext,
+  everyStored: boolean,
+): Promise<Omit<Discovery, "migratable"> & { readonly migratable: readonly Resource[] }> {
+  const discovery = await discoverMigratable(context);
+  if (!everyStored) {
+    return discovery;
+  }
+  const found = new Set(discovery.migratable.map(resourceNameOf));
+  const others = (await crdNames(context)).filter((name) => !found.has(name));
+  const migratable = [...discovery.migratable, ...others.map(resourceOfCrd)];
+  return { ...discovery, migratable, skipped: discovery.skipped.filter(({ resource }) => !others.includes(resource)) };
+}
+
+/** The version is a hint that another one may take the place of. */
+function resourceOfCrd(name: string): Resource {
+  const [resource = "", ...group] = name.split(".");
+  return { group: group.join("."), version: "", resource };
 }
 
 async function replaceOthers(
@@ -144,24 +150,6 @@ async function findCrdToStay(
   }
 }
 
-/**
- * Sends a request about objects of the CRDs until it is served: an API server serves them some time after it took the
- * CRD, and each one in its own time.
- */
-async function whenServed<T>({ clock, retrier, signal }: InitContext, send: () => Promise<T>): Promise<T> {
-  const deadline = clock.monotonic() + CRD_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return await retrier.run(send, signal);
-    } catch (error) {
-      if (failureKindOf(error) !== "unserved" || clock.monotonic() >= deadline) {
-        throw error;
-      }
-    }
-    await clock.sleep(CRD_POLL_MS, signal);
-  }
-}
-
 async function findOwner({ client, retrier, signal }: InitContext): Promise<OwnerReference> {
   const ref = { name: resourceNameOf(MIGRATIONS) };
   return crdOwnerOf(
@@ -169,99 +157,14 @@ async function findOwner({ client, retrier, signal }: InitContext): Promise<Owne
   );
 }
 
-/** What is there when the initializer begins. */
-interface Present {
-  /** Migrations of an earlier one, to be replaced. */
-  readonly earlier: readonly ObjectMeta[];
-  /** Resources with a migration that a user stopped: neither is it deleted, nor does its resource get another one that runs. */
-  readonly stopped: ReadonlySet<string>;
-}
-
-interface Discovered {
-  /** Names of the resources that get a migration. */
-  readonly renewed: ReadonlySet<string>;
-  /** Those with resources that could not be read, so that no migration would take the place of an earlier one. */
-  readonly unknownGroups: ReadonlySet<string>;
-}
-
-async function readMigrations(context: InitContext, discovered: Discovered): Promise<Present> {
-  const { client, signal } = context;
-  const read = async (): Promise<Present> => {
-    const earlier: ObjectMeta[] = [];
-    const stopped = new Set<string>();
-    const list = { limit: PAGE_SIZE, projection: PRESENT_FIELDS, signal };
-    for (const item of (await listProjected(client.transport, MIGRATIONS, list)).items) {
-      const { object } = parseMigration(item);
-      const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);
-      if (isStopped) {
-        stopped.add(resourceNameOf(object.spec.resource));
-      } else if (object !== undefined && isReplaced(object, discovered)) {
-        earlier.push(object.metadata);
-      }
-    }
-    return { earlier, stopped };
-  };
-  return whenServed(context, read);
-}
-
-function isReplaced(
-  { metadata, spec: { resource } }: StorageVersionMigration,
-  { renewed, unknownGroups }: Discovered,
-): boolean {
-  const isOurs = metadata.labels?.[CREATED_BY_LABEL] === CREATED_BY_INIT;
-  return isOurs && (renewed.has(resourceNameOf(resource)) || !unknownGroups.has(resource.group ?? ""));
-}
-
-/**
- * Deletes the migrations of an earlier initializer. One that was written since it was read is read again: a user may have stopped it.
- * @throws {KsvmError} Conflict where other clients write them again and again.
- */
-async function replaceEarlier(
-  context: InitContext,
-  discovered: Discovered,
-): Promise<Pick<Present, "stopped"> & { readonly deleted: number }> {
-  const pace = context.retrier.pace(CONFLICT_PACE);
-  let deleted = 0;
-  for (let rounds = 0; rounds <= MAX_CONFLICTS; rounds++) {
-    await pace.turn(context.signal);
-    const { earlier, stopped } = await readMigrations(context, discovered);
-    let left = earlier.length;
-    for (const migration of earlier) {
-      left -= (await deleteMigration(context, migration)) ? 1 : 0;
-    }
-    deleted += earlier.length - left;
-    if (left === 0) {
-      return { deleted, stopped };
-    }
-  }
-  const text = "Cannot initialize: other clients write the migrations of an earlier init again and again";
-  throw new KsvmError("Conflict", text);
-}
-
-/** @returns whether it is gone; where not, another client wrote it in between, or deleted it and created it again */
-async function deleteMigration(context: InitContext, migration: ObjectMeta): Promise<boolean> {
-  const { client, signal } = context;
-  const { name, resourceVersion, uid } = migration;
-  const options = { preconditions: { uid, resourceVersion }, signal };
-  try {
-    // Another API server than the one that listed it may answer, which does not serve them yet.
-    await whenServed(context, () => client.delete(MIGRATIONS, { name }, options));
-    return true;
-  } catch (error) {
-    if (!isConflict(error)) {
-      throw error;
-    }
-    return false;
-  }
-}
-
-async function createMigration(context: InitContext, resource: Resource, owner: OwnerReference): Promise<string> {
-  const migration = manifestOf(resource, {
-    labels: { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_INIT },
-    ownerReferences: [owner],
-  });
+async function createMigration(
+  { client, signal, ...context }: InitContext,
+  resource: Resource,
+  metadata: Pick<ObjectMeta, "annotations" | "ownerReferences">,
+): Promise<string> {
+  const labels = { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_INIT };
+  const migration = manifestOf(resource, { ...metadata, labels });
   // Where an answer is lost, a second one is created: it waits for the first, and then finds nothing to do.
-  const { client, signal } = context;
   const create = (): Promise<StorageVersionMigration> => client.create(MIGRATIONS, migration, { signal });
-  return (await whenServed(context, create)).metadata.name;
+  return (await whenServed({ client, signal, ...context }, create)).metadata.name;
 }

@@ -82,12 +82,14 @@ export class BuiltInEvidence {
     const { client, clock, emit, options } = this.#context;
     const wallOffset = wallOffsetOf(clock);
     const { apiServers, encryption, foundation, lagged, silent } = await this.#look(options.settleMs);
-    emit({ type: "converged", apiServers: serversOf(apiServers) });
+    const concern = encryption === undefined ? {} : { concern: "key" as const };
+    emit({ type: "converged", apiServers: serversOf(apiServers), ...concern });
     await settle(this.#context, {
       apiServers: apiServers.clients ?? [client],
       newestJoin: apiServers.newestJoin,
       lagged: lagged || silent || apiServers.silent === true,
       wallOffset,
+      ...concern,
       earlier: newestOf(encryption?.since, this.#context.arrivals),
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
@@ -150,7 +152,9 @@ export class BuiltInEvidence {
       const { count } = arrivals;
       return { apiServers: await findApiServers(signal), arrivals: count, encryption };
     }
-    const found = await encryption.look(this.#context, `"${resourceNameOf(this.#resource)}"`);
+    const found = await encryption.look(this.#context, `"${resourceNameOf(this.#resource)}"`, {
+      isRepeated: this.#atStart !== undefined,
+    });
     return { apiServers: found.apiServers, arrivals: found.arrivals, encryption: found };
   }
 

@@ -27,9 +27,7 @@ const CRD_PAGE_SIZE = 40;
  */
 export async function storedResources(context: DiscoverContext): Promise<StoredResources> {
   const { client, retrier, signal } = context;
-  const list = { limit: CRD_PAGE_SIZE, projection: crdProjection({ name: "all" }), signal };
-  const { items } = await retrier.run(() => listProjected(client.transport, CRDS, list), signal);
-  const crds = items.map((crd) => (crd as CustomResourceDefinition).metadata.name);
+  const crds = await crdNames(context);
   const apiServices = await retrier.run(() => client.list<ApiService>(API_SERVICES, { signal }), signal);
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const { aggregated, own } = partedBy(apiServices.filter(isAggregated), migratable);
@@ -54,4 +52,18 @@ function partedBy(
     aggregated: resources.filter(isOthers).map(resourceNameOf),
     own: resources.filter((resource) => !isOthers(resource)).map(resourceNameOf),
   };
+}
+
+/**
+ * The names of all CRDs.
+ * @throws {ApiError | TransportError}
+ */
+export async function crdNames({
+  client,
+  retrier,
+  signal,
+}: Pick<DiscoverContext, "client" | "retrier" | "signal">): Promise<readonly string[]> {
+  const list = { limit: CRD_PAGE_SIZE, projection: crdProjection({ name: "all" }), signal };
+  const { items } = await retrier.run(() => listProjected(client.transport, CRDS, list), signal);
+  return items.map((crd) => (crd as CustomResourceDefinition).metadata.name);
 }

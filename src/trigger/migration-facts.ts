@@ -14,6 +14,7 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
 import { resourceNameOf } from "../api/migration.ts";
+import { asksForReencryption } from "../api/reencryption.ts";
 
 /** What the trigger keeps of a StorageVersionMigration. */
 export interface MigrationFacts {
@@ -27,6 +28,8 @@ export interface MigrationFacts {
   readonly state: MigrationState;
   /** Whether a user stopped it, or all migrations are stopped: it is not begun until that is taken back. */
   readonly isSuspended: boolean;
+  /** Whether it is to re-encrypt: it is its user's, whatever the trigger finds. */
+  readonly isReencryption: boolean;
   /** Of the Failed condition, such as `FreezeLifted`. */
   readonly reason?: string;
   /** Milliseconds since the Unix epoch; NaN where it cannot be told. */
@@ -59,6 +62,7 @@ export function migrationFactsOf(migration: StorageVersionMigration): MigrationF
     isOurs: labels[CREATED_BY_LABEL] === CREATED_BY_TRIGGER,
     state,
     isSuspended: isStopped(migration),
+    isReencryption: asksForReencryption(metadata.annotations),
     createdAt,
     endedAt: Number.isNaN(endedAt) ? createdAt : endedAt,
     ...optional("reason", ended?.reason),

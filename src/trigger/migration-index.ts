@@ -16,9 +16,13 @@ export class MigrationIndex {
     this.#onChange = onChange;
   }
 
-  /** The migrations of a resource. */
+  /**
+   * The migrations of a resource, without those that re-encrypt: the trigger neither deletes one nor takes it for its own, so
+   * that none that proves nothing of the key ever stands in its place.
+   */
   of(resourceName: string): readonly MigrationFacts[] {
-    return [...(this.#byResource.get(resourceName)?.values() ?? [])];
+    const all = [...(this.#byResource.get(resourceName)?.values() ?? [])];
+    return all.filter(({ isReencryption }) => !isReencryption);
   }
 
   /** Takes in what the API server answered to a write, ahead of the feed. */
@@ -125,6 +129,7 @@ function isOfInterest(before: MigrationFacts | undefined, after: MigrationFacts 
     after === undefined ||
     before.state !== after.state ||
     before.hash !== after.hash ||
-    before.isSuspended !== after.isSuspended
+    before.isSuspended !== after.isSuspended ||
+    before.isReencryption !== after.isReencryption
   );
 }

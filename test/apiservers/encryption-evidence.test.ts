@@ -4,6 +4,7 @@ import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
 import { type EncryptionContext, EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
+import { RecentFailure } from "../../src/apiservers/recent-failure.ts";
 import type { WarningEvent } from "../../src/retry/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { ApiServerEvent } from "../../src/apiservers/events.ts";
@@ -194,5 +195,54 @@ await tap.test(
       all.events.map(({ type }) => type),
       ["encryptingAlike"],
     );
+  },
+);
+
+await tap.test(
+  "EncryptionEvidence of a controller waits for no API server before the first write, and at the end it does",
+  async (t) => {
+    let isOdd = true;
+    let asked = 0;
+    const b = (ms: number): string => {
+      asked++;
+      return metricsOf("lease-b", isOdd && ms < 20_000 ? OLD : NEW);
+    };
+    const { clock, context, events } = setting(b);
+    const options = { isAssumed: false, isUnattended: true, recent: new RecentFailure() };
+    const evidence = new EncryptionEvidence(options);
+    const differs = {
+      name: "EncryptionDiffers",
+      code: "NotConverged",
+      message: /^Cannot tell which key "x" has: .*lease-b.* of https:\/\/a \(lease-a\)$/,
+    };
+    await t.rejects(evidence.look(context, '"x"'), differs);
+    t.equal(asked, 1);
+    t.same(events, [], "it does not wait in its place");
+    await t.rejects(new EncryptionEvidence(options).look(context, '"y"'), {
+      code: "NotConverged",
+      message: /which key "y" has/,
+    });
+    t.equal(asked, 1, "other migrations that look right after it ask no API server");
+    clock.advance(5_000);
+    await t.rejects(evidence.look(context, '"x"'), differs);
+    t.equal(asked, 2, "and later they do");
+    isOdd = false;
+    clock.advance(5_000);
+    t.match(await evidence.look(context, '"x"'), { configHash: NEW });
+    isOdd = true;
+    t.match(await evidence.look(context, '"x"', { isRepeated: true }), { configHash: NEW });
+    t.ok(clock.monotonic() >= 20_000, "what was written is not given up at once");
+  },
+);
+
+await tap.test(
+  "EncryptionEvidence of a controller says nothing of flags where an API server does not tell",
+  async (t) => {
+    const { context } = setting(forbidden);
+    const evidence = new EncryptionEvidence({ isAssumed: false, isUnattended: true });
+    await t.rejects(evidence.look(context, "x"), {
+      code: "EncryptionUnknown",
+      message: /cannot be read.*see docs\/reencryption\.md$/,
+    });
   },
 );

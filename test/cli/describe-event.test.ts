@@ -33,6 +33,14 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
   [{ type: "lagging", server: "https://a", reason: "old hash" }, "waiting for https://a: old hash"],
   [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
   [
+    { type: "converged", apiServers: ["https://a"], concern: "key" },
+    "every API server shows the same storage version (https://a)",
+  ],
+  [
+    { type: "settling", remainingMs: 7_000, concern: "key" },
+    "waiting 7s for in-flight writes with an old key or in an old version to finish",
+  ],
+  [
     { type: "encryptingAlike", configuration: "sha256:ab", apiServers: ["https://a"] },
     "every API server encrypts with configuration sha256:ab (https://a)",
   ],

@@ -7,7 +7,7 @@ import type { Transport } from "../../src/kube/transport.ts";
 import { groupList } from "../kube/local-server.ts";
 
 type Body = {
-  readonly metadata?: { readonly resourceVersion?: string; readonly annotations?: object };
+  readonly metadata?: { readonly resourceVersion?: string; readonly annotations?: Readonly<Record<string, string>> };
   readonly spec?: object;
   readonly status?: object;
 };
@@ -46,12 +46,20 @@ export class ApiStandIn {
     this.client = new ApiClient(transport as unknown as Transport);
   }
 
-  add(name: string, fields: { readonly created: string; readonly suspend?: boolean }): void {
-    const metadata = { name, uid: `uid-${name}`, resourceVersion: this.#next(), creationTimestamp: fields.created };
+  add(
+    name: string,
+    fields: {
+      readonly created: string;
+      readonly suspend?: boolean;
+      readonly annotations?: Readonly<Record<string, string>>;
+    },
+  ): void {
+    const about = { name, uid: `uid-${name}`, resourceVersion: this.#next(), creationTimestamp: fields.created };
+    const metadata = { ...about, ...(fields.annotations === undefined ? {} : { annotations: fields.annotations }) };
     const resource = { group: "example.com", version: "v1", resource: `${name}s` };
     const spec = { resource, ...(fields.suspend === undefined ? {} : { suspend: fields.suspend }) };
-    const about = { apiVersion: "migration.k8s.io/v1alpha1", kind: "StorageVersionMigration" };
-    this.#store("ADDED", { ...about, metadata, spec });
+    const type = { apiVersion: "migration.k8s.io/v1alpha1", kind: "StorageVersionMigration" };
+    this.#store("ADDED", { ...type, metadata, spec });
   }
 
   get(name: string): StorageVersionMigration {

@@ -12,7 +12,13 @@ const NOW = "2026-01-01T00:00:00Z";
 const CONTEXT = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW };
 
 function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
-  const common = { state: "Pending", isSuspended: false, isLowPriority: false, conditions: [] } as const;
+  const common = {
+    state: "Pending",
+    isSuspended: false,
+    isLowPriority: false,
+    isReencryption: false,
+    conditions: [],
+  } as const;
   return { name, uid: name, resourceVersion: "1", resource: `${name}s.b`, created: NOW, ...common, ...fields };
 }
 

@@ -5,7 +5,13 @@ import { inOrder, MigrationQueue, type QueuedMigration, queuedOf } from "../../s
 import { randomFrom } from "../chaos/random.ts";
 
 function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
-  const common = { state: "Pending", isSuspended: false, isLowPriority: false, conditions: [] } as const;
+  const common = {
+    state: "Pending",
+    isSuspended: false,
+    isLowPriority: false,
+    isReencryption: false,
+    conditions: [],
+  } as const;
   const created = "2026-01-01T00:00:00Z";
   return { name, uid: name, resourceVersion: "1", resource: `${name}s.example.com`, created, ...common, ...fields };
 }
@@ -70,6 +76,7 @@ await tap.test(
     const { resource } = ran;
     t.ok(takesFreezeOver([ran], resource));
     t.notOk(takesFreezeOver([ran], "other"));
+    t.notOk(takesFreezeOver([{ ...ran, isReencryption: true }], resource), "it freezes nothing");
     t.notOk(takesFreezeOver([queued("pending", { resource })], resource), "it freezes again");
     t.notOk(takesFreezeOver([queued("waits", { resource, state: "Waiting" })], resource));
     const suspended = queued("suspended", { resource, state: "Suspended", isSuspended: true });
@@ -167,6 +174,7 @@ await tap.test("queuedOf() reads a migration", async (t) => {
     state: "Pending",
     isSuspended: true,
     isLowPriority: true,
+    isReencryption: false,
     created: "2026-01-01T00:00:00Z",
     conditions: [],
   };

@@ -1,6 +1,7 @@
 import pino from "pino";
 import tap, { type Test } from "tap";
 import { stateOf } from "../../src/api/migration.ts";
+import { REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
 import { EventRecorder } from "../../src/controller/event-recorder.ts";
 import { MigrationRecord } from "../../src/controller/migration-record.ts";
 import { MigrationRun } from "../../src/controller/migration-run.ts";
@@ -29,12 +30,22 @@ const forbidden = new KsvmError("Forbidden", "Cannot migrate: this user may not 
 /** What stands for the engine of a run. It gets the number of the attempt, from 1 on. */
 type Engine = (parts: MigrationParts, attempt: number) => Promise<never>;
 
+interface RunSetting {
+  readonly pulse?: Pulse;
+  readonly clock?: ManualClock;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
 /** A migration that is carried out by an engine of the test's, of which only the end is of interest. */
-async function startRun(t: Test, engine: Engine, pulse: Pulse = NO_PULSE, clock = new ManualClock()) {
+async function startRun(
+  t: Test,
+  engine: Engine,
+  { pulse = NO_PULSE, clock = new ManualClock(), annotations = {} }: RunSetting = {},
+) {
   const forever = { maxIdleMs: Number.POSITIVE_INFINITY, webhookWaitMs: Number.POSITIVE_INFINITY };
   const retrier = new Retrier({ clock, random: () => 0, ...forever });
   const api = new ApiStandIn();
-  api.add("m", { created: "2026-01-01T00:00:00Z" });
+  api.add("m", { created: "2026-01-01T00:00:00Z", annotations });
   const { client } = api;
   const attempts: number[] = [];
   const openRun = (parts: MigrationParts): OpenedRun => {
@@ -235,8 +246,7 @@ await tap.test(
         }
         return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
       },
-      loop,
-      clock,
+      { pulse: loop, clock },
     );
     for (let hours = 0; hours < 24; hours += 2) {
       await clock.advance(120 * MINUTE_MS);
@@ -259,4 +269,11 @@ await tap.test("MigrationRun leaves a watermark out of the status that its CRD d
   });
   await run.clock.advance(1_000);
   t.same(seen, [undefined, 1_024]);
+});
+
+await tap.test("MigrationRun fails one whose wish to re-encrypt cannot be read, and begins no run", async (t) => {
+  const run = await startRun(t, () => Promise.reject(forbidden), { annotations: { [REENCRYPT_ANNOTATION]: "yes" } });
+  await run.clock.advance(1_000);
+  t.match(run.api.get("m").status?.conditions?.at(-1), { type: "Failed", reason: "AnnotationInvalid" });
+  t.same(run.attempts, []);
 });

@@ -110,3 +110,26 @@ await tap.test("conditionsIn() and reportIn() cut long texts, and say so", async
   >[0]);
   t.equal(report.failures?.[0]?.reason.length, 1_024);
 });
+
+await tap.test(
+  "phaseAfter() says which configuration re-encrypted objects have, and that failed ones need the old key",
+  async (t) => {
+    const tally = new Tally();
+    const result = {
+      resource: "r",
+      encryption: "sha256:1",
+      counts: tally.counts,
+      failures: [],
+      changedObjects: [],
+    } as const;
+    t.same(phaseAfter({ ...result, outcome: "migrated" }), {
+      type: "Succeeded",
+      reason: "Reencrypted",
+      message: "every object is encrypted by configuration sha256:1",
+    });
+    t.match(phaseAfter({ ...result, outcome: "incomplete" }), {
+      type: "Failed",
+      message: "0 objects could not be migrated; the old key is still needed",
+    });
+  },
+);

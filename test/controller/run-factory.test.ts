@@ -11,8 +11,8 @@ const { signal } = new AbortController();
 const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
 
 /** What makes the runs of one leadership: the API servers are named, so no run asks one which there are. */
-function leadership(clock: ManualClock, seen: SeenServers) {
-  const openRun = runFactory({
+function factory(clock: ManualClock, seen: SeenServers) {
+  return runFactory({
     client: new ApiClient(new Transport(config)),
     clock,
     seen,
@@ -32,6 +32,10 @@ function leadership(clock: ManualClock, seen: SeenServers) {
     maxIdleMs: 900_000,
     webhookWaitMs: 900_000,
   });
+}
+
+function leadership(clock: ManualClock, seen: SeenServers) {
+  const openRun = factory(clock, seen);
   /** Whether a late write must be waited for, as a run finds that begins now. */
   return async (): Promise<boolean | undefined> => {
     const run = openRun({
@@ -100,3 +104,20 @@ await tap.test(
     t.equal(await isSilent(), true, "negative control: further than that");
   },
 );
+
+await tap.test("a run that re-encrypts freezes nothing, and waits for late writes by itself", async (t) => {
+  const clock = new ManualClock();
+  const open = factory(clock, new SeenServers(clock));
+  const parts = { resource: "widgets.example.com", identity: "test", purpose: "test", force: false, signal };
+  const contextOf = async (reencryption?: { readonly expectedConfig?: string }) => {
+    const run = open({ ...parts, reencryption, emit: () => undefined, onPageDone: () => Promise.resolve() });
+    await run.close();
+    return run.context;
+  };
+  const [plain, any, again] = await Promise.all([undefined, {}, {}].map(contextOf));
+  t.match(plain?.options, { crdMode: "manage", force: false });
+  t.equal(plain?.encryption, undefined);
+  t.match(any?.options, { crdMode: "rewrite", force: true });
+  t.ok(any?.encryption?.readsMetrics);
+  t.not(any?.encryption, again?.encryption);
+});

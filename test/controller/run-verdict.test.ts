@@ -1,3 +1,4 @@
+import { encryptionErrorOf } from "../../src/apiservers/encryption-errors.ts";
 import tap from "tap";
 import { Failing, phaseAfterError, verdictOf } from "../../src/controller/run-verdict.ts";
 import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
@@ -88,12 +89,13 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   VersionNotServed: "grace",
   PruneFailed: "grace",
   CleanupFailed: "grace",
+  EncryptionUnknown: "grace",
   StorageMigratingStuck: "minute",
   ResourceNotFound: "look",
   ResourceAmbiguous: "look",
   ApiRequestFailed: "never",
-  EncryptionUnknown: "never",
   AggregatedApi: "never",
+  AnnotationInvalid: "never",
   FreezeNotProven: "never",
   NotConverged: "never",
   ServerUnsupported: "never",
@@ -229,3 +231,17 @@ await tap.test("Failing begins to count again once the migration got further", a
   failing.failed(new KsvmError("PruneFailed", "y"), 32 * MINUTE_MS);
   t.match(failing.failed(error, 57 * MINUTE_MS), { phase: { type: "Waiting" } }, "each kind comes for the first time");
 });
+
+await tap.test(
+  "verdictOf() has a migration wait for API servers that do not encrypt alike for as long as it takes",
+  async (t) => {
+    const error = encryptionErrorOf({ server: "https://b", reason: "it is late", isUntold: false }, '"x"', {
+      isUnattended: true,
+    });
+    t.match(verdictOf(error), {
+      reason: "NotConverged",
+      message: /https:\/\/b: it is late$/,
+      waitMs: Number.POSITIVE_INFINITY,
+    });
+  },
+);

@@ -1,6 +1,6 @@
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { HASH_ANNOTATION } from "../../src/api/names.ts";
+import { HASH_ANNOTATION, REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
 import { MigrationIndex } from "../../src/trigger/migration-index.ts";
 
 function migrationAt(
@@ -61,3 +61,18 @@ await tap.test("MigrationIndex takes no change that is older than what it knows"
   t.same(index.of("a.b"), []);
   t.same(changed, ["a.b", "a.b"], "it came and it went");
 });
+
+await tap.test(
+  "MigrationIndex keeps migrations that re-encrypt from the trigger, so that it neither deletes nor adopts one",
+  async (t) => {
+    const changed: string[] = [];
+    const index = new MigrationIndex((name) => changed.push(name));
+    index.apply({ type: "listed", migrations: [migrationAt("1", "Running", { [REENCRYPT_ANNOTATION]: "true" })] });
+    t.same(index.of("a.b"), []);
+    index.apply({ type: "changed", migration: migrationAt("2", "Running", { [REENCRYPT_ANNOTATION]: "false" }) });
+    t.equal(index.of("a.b").length, 1);
+    index.apply({ type: "changed", migration: migrationAt("3", "Running", { [REENCRYPT_ANNOTATION]: "no digest" }) });
+    t.same(index.of("a.b"), [], "nor one that asks for it in a way that cannot be read");
+    t.equal(changed.length, 3, "the trigger looks again each time");
+  },
+);

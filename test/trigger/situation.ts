@@ -84,6 +84,7 @@ export function migration(
     resourceName: "deployments.apps",
     isOurs: true,
     isSuspended: false,
+    isReencryption: false,
     state,
     createdAt: NOW - 2 * MINUTE,
     endedAt: NOW,

@@ -1,11 +1,14 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
+import type { ReencryptionWish } from "../../api/reencryption.ts";
 import { systemClock } from "../../clock.ts";
 import { initialize, type InitResult } from "../../initializer/initialize.ts";
 import { Retrier } from "../../retry/retrier.ts";
+import { KsvmError } from "../../errors.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
-import { choice, toggle, value } from "../flags/kinds.ts";
+import { choice, optional, toggle, value } from "../flags/kinds.ts";
+import { parseDigest } from "../flags/reencrypt-flags.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
 import { printable } from "../render/printable.ts";
@@ -16,6 +19,17 @@ export const INIT_COMMAND = defineCommand({
   description: "Install the CRDs of migration.k8s.io and create one migration for each resource of the cluster.",
   operands: NO_OPERANDS,
   flags: {
+    force: toggle({
+      help:
+        "have the controller write every object of every stored resource again, with evidence that all API servers encrypt " +
+        "alike, as after a rotation of the encryption key",
+    }),
+    "expect-config": optional(parseDigest, {
+      placeholder: "sha256",
+      help:
+        "with --force: digest of the new EncryptionConfiguration, as sha256sum prints it; each migration waits until every API " +
+        "server uses that one. If not set, any configuration that all of them use counts, also an old one",
+    }),
     replace: toggle({ help: "remove another active migrator or trigger instead of failing" }),
     namespace: value(anyText, {
       placeholder: "namespace",
@@ -26,11 +40,19 @@ export const INIT_COMMAND = defineCommand({
   },
   async run(io, flags) {
     const { signal, stdout } = io;
+    const { expectConfig: expectedConfig, force } = flags;
+    if (expectedConfig !== undefined && !force) {
+      throw new KsvmError(
+        "Usage",
+        "Cannot expect a configuration of migrations that do not re-encrypt: pass --force as well",
+      );
+    }
+    const reencryption = force ? wishFor(expectedConfig) : undefined;
     const connection = await connect(flags, signal);
     try {
       const retrier = new Retrier({ clock: systemClock, random: Math.random });
       const context = { client: connection.client, retrier, clock: systemClock, signal };
-      const result = await initialize(context, flags);
+      const result = await initialize(context, { ...flags, reencryption });
       const text = flags.output === "json" ? JSON.stringify(result, undefined, 2) : describeInit(result).join("\n");
       stdout.write(`${printable(text)}\n`);
       // Otherwise a Job would report success, and nothing would run it again.
@@ -40,6 +62,10 @@ export const INIT_COMMAND = defineCommand({
     }
   },
 });
+
+function wishFor(expectedConfig: string | undefined): ReencryptionWish {
+  return expectedConfig === undefined ? {} : { expectedConfig };
+}
 
 /** The result in plain words. Subresources are only counted: there are more of them than of everything else. */
 export function describeInit(done: InitResult): readonly string[] {
@@ -52,7 +78,10 @@ export function describeInit(done: InitResult): readonly string[] {
       .filter((entry) => !isSubresource(entry))
       .map(({ resource, reason }) => `left out "${resource}": ${reason}`),
     `left out ${skipped.filter(isSubresource).length} subresources`,
-    ...migrations.map(({ name, resource, version }) => `created migration "${name}" of "${resource}" (${version})`),
+    ...migrations.map(
+      ({ name, resource, version }) =>
+        `created migration "${name}" of "${resource}"${version === "" ? "" : ` (${version})`}`,
+    ),
     `created ${migrations.length} migrations; to see their progress: ksvm status -w`,
     ...unread.map(({ resource, reason }) => `not done: "${resource}": ${reason}; run ksvm init again`),
   ];

@@ -1,3 +1,4 @@
+import { configDigestOf } from "../../api/reencryption.ts";
 import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
 import { DEFAULT_GUARD } from "../../freeze/guard.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
@@ -11,15 +12,13 @@ import { anyText } from "./parsers.ts";
 import { RUN_OUTPUT_FLAG, VERIFY_FLAG } from "./run-flags.ts";
 import { runSettingsOf } from "./run-settings.ts";
 
-const DIGEST = /^(?:sha256:)?([0-9a-f]{64})$/;
-
 /** @returns as API servers show it */
-function parseDigest(text: string): string {
-  const [, digest] = DIGEST.exec(text) ?? [];
+export function parseDigest(text: string): string {
+  const digest = configDigestOf(text);
   if (digest === undefined) {
     throw new InvalidValue("a SHA-256 digest of 64 hexadecimal digits");
   }
-  return `sha256:${digest}`;
+  return digest;
 }
 
 /**

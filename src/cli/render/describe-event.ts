@@ -1,3 +1,4 @@
+import { wordsFor } from "../../apiservers/concern-words.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
 import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
@@ -15,10 +16,12 @@ const DESCRIBERS: Describers = {
     `froze the storage version at "${storageVersion}", guarded by ${guard.kind} "${guard.name}"`,
   proven: ({ apiServers }) => `proved the freeze on ${apiServers.join(", ")}`,
   lagging: ({ server, reason }) => `waiting for ${server}: ${reason}`,
-  converged: ({ apiServers }) => `every API server shows the storage version (${apiServers.join(", ")})`,
+  converged: ({ apiServers, concern }) =>
+    `every API server shows ${wordsFor(concern).shown} (${apiServers.join(", ")})`,
   encryptingAlike: ({ configuration, apiServers }) =>
     `every API server encrypts with configuration ${configuration} (${apiServers.join(", ")})`,
-  settling: ({ remainingMs }) => `waiting ${seconds(remainingMs)} for in-flight writes in the old version to finish`,
+  settling: ({ concern, remainingMs }) =>
+    `waiting ${seconds(remainingMs)} for in-flight writes ${wordsFor(concern).late} to finish`,
   resumed: ({ watermark }) => `resuming an earlier run at resourceVersion ${watermark}`,
   tokenRefused: ({ status, startsOver }) =>
     `the API server refused the continue token (${status}); ` +

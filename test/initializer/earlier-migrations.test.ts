@@ -1,0 +1,81 @@
+import { Readable } from "node:stream";
+import tap from "tap";
+import { REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
+import { replaceEarlier } from "../../src/initializer/earlier-migrations.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+interface Given {
+  readonly by?: string;
+  readonly suspend?: boolean;
+  readonly ended?: boolean;
+  readonly reencrypt?: string;
+}
+
+function migrationOf(resource: string, { by = "init", suspend = false, ended = false, reencrypt }: Given) {
+  const annotations = reencrypt === undefined ? {} : { [REENCRYPT_ANNOTATION]: reencrypt };
+  return {
+    metadata: {
+      name: `${resource}-1`,
+      uid: resource,
+      resourceVersion: "1",
+      labels: { "ksvm.sigs.k8s.io/created-by": by },
+      annotations,
+    },
+    spec: { resource: { version: "v1", resource }, suspend },
+    status: { conditions: ended ? [{ type: "Succeeded", status: "True" }] : [] },
+  };
+}
+
+/** A stand-in: what is left in place is decided by what one list shows. */
+async function replaced(given: Readonly<Record<string, Given>>, reencryption?: object) {
+  const items = Object.entries(given).map(([resource, of]) => migrationOf(resource, of));
+  const deleted: string[] = [];
+  const client = {
+    transport: {
+      read: async (_: object, parse: (body: Readable) => Promise<unknown>) => {
+        const list = { kind: "List", metadata: { resourceVersion: "1" }, items };
+        return { body: await parse(Readable.from([Buffer.from(JSON.stringify(list))])) };
+      },
+    },
+    delete: async (_: object, { name }: { name: string }) => void deleted.push(name.slice(0, -2)),
+  } as unknown as ApiClient;
+  const clock = new FakeClock();
+  const context = { client, clock, retrier: new Retrier({ clock, random: () => 0.5 }), signal: AbortSignal.any([]) };
+  const renewed = new Set(Object.keys(given).filter((name) => name !== "gone"));
+  const { left } = await replaceEarlier(context, { renewed, unknownGroups: new Set(), reencryption });
+  return { deleted, left: Object.fromEntries(left) };
+}
+
+const GIVEN = {
+  plain: {},
+  wanted: { reencrypt: "true" },
+  unreadable: { reencrypt: "yes" },
+  done: { reencrypt: "true", ended: true },
+  theirs: { reencrypt: "true", by: "user" },
+  stopped: { suspend: true },
+  held: { suspend: true, reencrypt: "true" },
+  gone: { reencrypt: "true" },
+};
+
+await tap.test(
+  "initialize() leaves a migration that re-encrypts in place, unless it is to re-encrypt again",
+  async (t) => {
+    const plain = await replaced(GIVEN);
+    t.same(plain.deleted, ["plain", "done", "gone"]);
+    t.same(plain.left, {
+      wanted: "its migration re-encrypts it",
+      unreadable: "its migration re-encrypts it",
+      stopped: "its migration is suspended",
+      held: "its migration is suspended",
+    });
+    const forced = await replaced(GIVEN, {});
+    t.same(forced.deleted, ["plain", "wanted", "unreadable", "done", "gone"], "what a user created or stopped stays");
+    t.same(
+      forced.left,
+      { held: "its migration is suspended" },
+      "one that re-encrypts waits behind one that was stopped",
+    );
+  },
+);
