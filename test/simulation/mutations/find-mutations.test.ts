@@ -36,6 +36,14 @@ await tap.test(
   },
 );
 
+await tap.test("a mutation that the environment names is compared with the code as it is", async (t) => {
+  const [name] = QUICK;
+  process.env["MUTATION"] = name;
+  t.teardown(() => void delete process.env["MUTATION"]);
+  const [result] = await findMutations([mutationNamed(name)], { workers: 1, seeds: SEEDS });
+  t.not(result?.found, undefined);
+});
+
 await tap.test("a mutation is played for as many seeds as it states, and not found where nothing breaks", async (t) => {
   const mutation = { ...mutationNamed("what is pruned is not read back"), withinSeeds: 2 };
   t.match(await findMutations([mutation], { workers: 1 }), [{ mutation, seeds: 2, found: undefined }]);

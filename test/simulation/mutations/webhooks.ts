@@ -6,6 +6,7 @@ const ROTATION_PLAN = "certs/rotation-plan.ts";
 const REPAIR = "webhook/object-repair.ts";
 const WRITER = "webhook/object-writer.ts";
 const INITIALIZE = "initializer/initialize.ts";
+const EARLIER = "initializer/earlier-migrations.ts";
 
 /** What is wrong about guards, the webhook, its certificates, and the initializer. */
 export const WEBHOOKS: readonly Mutation[] = [
@@ -245,16 +246,22 @@ export const WEBHOOKS: readonly Mutation[] = [
   {
     name: "init deletes the migrations of others",
     withinSeeds: 10,
-    edits: [{ file: INITIALIZE, from: "return isOurs && (renewed", to: "return (isOurs || renewed" }],
+    edits: [
+      {
+        file: EARLIER,
+        from: "return isKnown && isOurs(migration) && !isStopped(migration);",
+        to: "return isKnown && !isStopped(migration);",
+      },
+    ],
   },
   {
     name: "init deletes a migration that a user stopped",
     withinSeeds: 2300,
     edits: [
       {
-        file: INITIALIZE,
-        from: "const isStopped = object !== undefined && isSuspended(object) && !isFinished(object);",
-        to: "const isStopped = object !== undefined && isSuspended(object) && isFinished(object);",
+        file: EARLIER,
+        from: "return isSuspended(migration) && !isFinished(migration);",
+        to: "return isSuspended(migration) && isFinished(migration);",
       },
     ],
   },
@@ -263,7 +270,7 @@ export const WEBHOOKS: readonly Mutation[] = [
     withinSeeds: 10,
     edits: [
       {
-        file: INITIALIZE,
+        file: EARLIER,
         from: "await whenServed(context, () => client.delete(MIGRATIONS, { name }, options));",
         to: "void client; void name; void options; void signal;",
       },

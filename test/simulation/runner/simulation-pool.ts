@@ -9,5 +9,6 @@ export function simulationPool(
 ): WorkerPool<PlayTask, Played> {
   const { workers, hangSeconds = 60, mutation } = options;
   const module = fileURLToPath(new URL("play-worker.ts", import.meta.url));
-  return new WorkerPool({ module, workers, hangSeconds, env: mutation === undefined ? {} : { MUTATION: mutation } });
+  // Also where there is none: `make MUTATION=…` hands its variables on, and what is whole would be played with the mutation.
+  return new WorkerPool({ module, workers, hangSeconds, env: { MUTATION: mutation } });
 }

@@ -14,7 +14,7 @@ export interface PoolOptions {
   /** A worker that has more memory than this is replaced. @default 1 GiB */
   readonly maxBytes?: number;
   /** Environment variables beside those of this process. */
-  readonly env?: Readonly<Record<string, string>>;
+  readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
 /** What became of a task. */
