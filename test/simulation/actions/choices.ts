@@ -35,6 +35,11 @@ export function hasController({ programs }: Pick<Limits, "programs">): boolean {
   return programs.some(({ run }) => run === "controller");
 }
 
+/** Whether something in a world looks after migrations: controllers, or `ksvm init`. */
+export function hasMigrations({ programs }: Pick<Limits, "programs">): boolean {
+  return programs.some(({ run }) => run === "controller" || run === "init");
+}
+
 /** A slot of an API server. */
 export function serverOf(random: Random, { servers }: Limits): number {
   return Math.floor(random() * servers);

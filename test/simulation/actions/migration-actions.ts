@@ -14,7 +14,7 @@ import { GROUP } from "../world/kinds.ts";
 import type { Answered } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
-import { hasController, kindOf, lastingOf } from "./choices.ts";
+import { hasController, hasMigrations, kindOf, lastingOf } from "./choices.ts";
 
 const PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 
@@ -27,7 +27,7 @@ export const createMigrations = sort<{
 }>({
   name: "createMigrations",
   weight: 3,
-  suits: hasController,
+  suits: hasMigrations,
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
     count: oneOf(random, [1, 1, 2, 3]),

@@ -245,7 +245,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init deletes the migrations of others",
-    withinSeeds: 10,
+    withinSeeds: 50,
     edits: [
       {
         file: EARLIER,
