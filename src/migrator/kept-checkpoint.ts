@@ -35,7 +35,10 @@ export function digestOfFoundation(foundation: Foundation): string {
   return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
 }
 
-/** The text of a checkpoint, with a digest over its fields: one that was written or changed by hand is not believed. */
+/**
+ * The text of a checkpoint, with a digest over its fields: one that is cut or was edited by mistake is not believed. It proves no
+ * author: who may write the Lease of a run is trusted, see docs/decisions/0015-resume-with-proof.md.
+ */
 export function formatKept(checkpoint: KeptCheckpoint): string {
   const fields = fieldsOf(checkpoint);
   return JSON.stringify({ ...fields, digest: digestOf(fields) });

@@ -166,7 +166,14 @@ class Collector {
   }
 
   result(): ReceivedBody {
-    const release = (): void => this.discard();
+    let isReleased = false;
+    // Given back twice, a buffer would be handed out twice.
+    const release = (): void => {
+      if (!isReleased) {
+        isReleased = true;
+        this.discard();
+      }
+    };
     if (this.length <= this.#limit) {
       return { bytes: this.#buffer.subarray(0, this.length), release };
     }

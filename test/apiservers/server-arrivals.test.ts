@@ -21,7 +21,12 @@ class Stand {
   get client(): ApiClient {
     const request = async () => {
       this.lists++;
-      const items = [{ metadata: { name: "a", uid: "uid of a" }, spec: { holderIdentity: "a_1" } }];
+      const items = [
+        {
+          metadata: { name: "a", uid: "uid of a" },
+          spec: { holderIdentity: "a_1", renewTime: new Date().toISOString(), leaseDurationSeconds: 3_600 },
+        },
+      ];
       return { status: 200, body: { metadata: { resourceVersion: String(this.revision) }, items } };
     };
     return { transport: { server: "https://a", request, stream: this.#stream } } as unknown as ApiClient;
