@@ -179,8 +179,8 @@ export class ServerArrivals implements Arrivals {
         if (this.#seen === "") {
           await this.#list(client, signal, isMissed);
           pace.reset();
-          onBegun();
         }
+        onBegun();
         if ((await this.#read(client, { signal }, () => false)) === "gap") {
           [this.#seen, isMissed] = ["", true];
         }
@@ -197,6 +197,8 @@ export class ServerArrivals implements Arrivals {
 
   async #list(client: ApiClient, signal: AbortSignal, isMissed: boolean): Promise<void> {
     const { leases, resourceVersion } = await listIdentityLeases(client, this.#clock, signal);
+    // The work that this watch was for has ended, and another watch may have begun.
+    signal.throwIfAborted();
     this.#log.listed(leases);
     this.#seen = resourceVersion;
     if (isMissed) {

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Foundation } from "./foundation.ts";
+import { formatDigested, parseDigested } from "./rewrite/digested-text.ts";
 import { type EarlierProgress, type EarlierRun, progressIn } from "./rewrite/checkpoint.ts";
 
 /** Where a run of `ksvm reencrypt` stands, as its Lease keeps it after every page. */
@@ -40,24 +41,12 @@ export function digestOfFoundation(foundation: Foundation): string {
  * author: who may write the Lease of a run is trusted, see docs/decisions/0015-resume-with-proof.md.
  */
 export function formatKept(checkpoint: KeptCheckpoint): string {
-  const fields = fieldsOf(checkpoint);
-  return JSON.stringify({ ...fields, digest: digestOf(fields) });
+  return formatDigested(fieldsOf(checkpoint));
 }
 
 /** `undefined` where it is no whole one, or the one of another kind of run. */
 export function parseKept(text: string | undefined): KeptCheckpoint | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text ?? "");
-  } catch {
-    return undefined;
-  }
-  if (typeof parsed !== "object" || parsed === null) {
-    return undefined;
-  }
-  const fields = fieldsOf(parsed as KeptCheckpoint);
-  // The digest covers exactly what formatKept() writes, so what matches it has the right shape.
-  return (parsed as { readonly digest?: unknown }).digest === digestOf(fields) ? fields : undefined;
+  return parseDigested(text, fieldsOf);
 }
 
 /** Why a run may not go on from a checkpoint, in words; `undefined` where all that can be compared is the same. */
@@ -93,8 +82,4 @@ function fieldsOf(kept: KeptCheckpoint): KeptCheckpoint {
     ...(continueToken === undefined ? {} : { continueToken }),
     ...(progress === undefined ? {} : { progress }),
   };
-}
-
-function digestOf(fields: KeptCheckpoint): string {
-  return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
 }

@@ -31,7 +31,7 @@ export async function storedResources(context: DiscoverContext): Promise<StoredR
   const apiServices = await retrier.run(() => client.list<ApiService>(API_SERVICES, { signal }), signal);
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const { aggregated, own } = partedBy(apiServices.filter(isAggregated), migratable);
-  // That of a CRD counts, whoever serves its group: its objects are in etcd, and its run says why they cannot be rewritten.
+  // A CRD counts even if an aggregated API server serves its group: its objects are in etcd, and its run says why it cannot rewrite them.
   const names = [...new Set([...own, ...crds])];
   const reason = "an aggregated API server stores it, and encrypts it by a configuration of its own";
   const leftOut = [

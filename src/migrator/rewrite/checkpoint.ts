@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import type { CustomResourceDefinition } from "../../api/crd.ts";
 import { storageVersionOf } from "../../api/crd.ts";
 import type { Counts } from "./counts.ts";
+import { formatDigested, parseDigested } from "./digested-text.ts";
 import type { ListPositionState } from "./list-position.ts";
 
 /**
@@ -69,8 +69,7 @@ export function checkpointOwnerOf(run: {
  * token put in by hand would leave objects out, and so would a watermark that is too low.
  */
 export function formatCheckpoint(checkpoint: Checkpoint): string {
-  const fields = fieldsOf(checkpoint);
-  return JSON.stringify({ ...fields, digest: digestOf(fields) });
+  return formatDigested(fieldsOf(checkpoint));
 }
 
 /**
@@ -82,7 +81,7 @@ export function resumePointOf(
   crd: CustomResourceDefinition,
   expected: ResumeExpectation,
 ): EarlierRun | undefined {
-  const checkpoint = parseCheckpoint(text);
+  const checkpoint = parseDigested(text, fieldsOf);
   const matches =
     checkpoint?.crdUid === crd.metadata.uid &&
     checkpoint.migration === expected.migration &&
@@ -105,21 +104,6 @@ export function earlierProgressOf(
   position: ListPositionState,
 ): EarlierProgress {
   return { counts: { current, gone, newer: newer + migrated }, position };
-}
-
-function parseCheckpoint(text: string | undefined): Checkpoint | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text ?? "");
-  } catch {
-    return undefined;
-  }
-  if (typeof parsed !== "object" || parsed === null) {
-    return undefined;
-  }
-  const { digest, ...fields } = parsed as Checkpoint & { readonly digest?: unknown };
-  // The digest covers exactly what formatCheckpoint() writes, so what matches it has the right shape.
-  return digest === digestOf(fieldsOf(fields)) ? fieldsOf(fields) : undefined;
 }
 
 function fieldsOf(checkpoint: Checkpoint): Checkpoint {
@@ -158,8 +142,4 @@ function isCount(value: unknown): value is number {
 
 function isName(value: unknown): value is string | undefined {
   return value === undefined || typeof value === "string";
-}
-
-function digestOf(fields: Checkpoint): string {
-  return createHash("sha256").update(JSON.stringify(fields)).digest("hex");
 }

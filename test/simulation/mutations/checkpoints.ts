@@ -23,9 +23,9 @@ export const CHECKPOINTS: readonly Mutation[] = [
     withinSeeds: 1_000,
     edits: [
       {
-        file: CHECKPOINT,
-        from: "return digest === digestOf(fieldsOf(fields)) ? fieldsOf(fields) : undefined;",
-        to: "void digest; return fieldsOf(fields);",
+        file: "migrator/rewrite/digested-text.ts",
+        from: "return (parsed as { readonly digest?: unknown }).digest === digestOf(fields) ? fields : undefined;",
+        to: "return fields;",
       },
     ],
   },
