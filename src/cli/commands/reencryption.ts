@@ -57,7 +57,7 @@ export class Reencryption {
   async #runAll(names: readonly string[]): Promise<ExitCode> {
     let code: ExitCode = EXIT.done;
     let encryption: string | undefined;
-    if (names.length === 1) {
+    if (names.length <= 1) {
       await this.#round(names);
     } else {
       [code, encryption] = await this.#rounds(names);

@@ -1,0 +1,81 @@
+import { systemClock } from "../../clock.ts";
+import { KsvmError } from "../../errors.ts";
+import { storedResources } from "../../resources/stored-resources.ts";
+import { Retrier } from "../../retry/retrier.ts";
+import { EXIT, type ExitCode } from "../render/exit-codes.ts";
+import type { CliIo } from "../render/io.ts";
+import { oneLine } from "../render/printable.ts";
+import { fullNames, type NameLookup } from "./full-names.ts";
+import type { RUN_FORMATS } from "../flags/run-flags.ts";
+import type { Connection } from "./connect.ts";
+
+/** The flags that say which resources a command is about, and how they are looked for. */
+export interface ChoiceFlags {
+  readonly all: boolean;
+  readonly output: (typeof RUN_FORMATS)[number];
+  readonly maxIdleMs: number;
+  readonly webhookWaitMs: number;
+}
+
+/** What a command does with its resources, for messages. */
+export interface ChoiceWords {
+  /** As in "Cannot tell what to …". */
+  readonly verb: string;
+  /** What objects of a group may do that cannot be read. */
+  readonly risk: string;
+}
+
+/** The resources that a command is about. */
+export interface Chosen {
+  readonly names: readonly string[];
+  /** What finding them comes to by itself. */
+  readonly code: ExitCode;
+}
+
+/**
+ * Checks that a user either names resources or asks for all of them.
+ * @throws {KsvmError} Usage
+ */
+export function requireOneChoice(
+  { all }: Pick<ChoiceFlags, "all">,
+  given: readonly string[],
+  { verb }: ChoiceWords,
+): void {
+  if (all === given.length > 0) {
+    throw new KsvmError("Usage", `Cannot tell what to ${verb}: name resources, or pass --all without names`);
+  }
+}
+
+/**
+ * Finds the resources that a user names as {@link fullNames} takes them, or every stored one.
+ * @throws {ApiError | TransportError}
+ */
+export function chooseResources(
+  io: CliIo,
+  { client }: Connection,
+  {
+    flags,
+    given,
+    words,
+  }: { readonly flags: ChoiceFlags; readonly given: readonly string[]; readonly words: ChoiceWords },
+): Promise<Chosen> {
+  const { all, maxIdleMs, output: format, webhookWaitMs } = flags;
+  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs });
+  return all ? everyResource(io, { client, retrier }, words) : fullNames(io, { client, retrier, format }, given);
+}
+
+/** Every stored resource. Says which are left out, and why. */
+async function everyResource(
+  { signal, stderr }: CliIo,
+  { client, retrier }: Omit<NameLookup, "signal">,
+  { risk }: ChoiceWords,
+): Promise<Chosen> {
+  const { leftOut, names, unread } = await storedResources({ client, clock: systemClock, retrier, signal });
+  for (const { resource, reason } of leftOut) {
+    stderr.write(`note: ${oneLine(`${resource} is left out: ${reason}`)}\n`);
+  }
+  for (const { resource, reason } of unread) {
+    stderr.write(`warning: ${oneLine(`${resource} is left out, and may have objects that ${risk}: ${reason}`)}\n`);
+  }
+  return { names, code: unread.length > 0 ? EXIT.incomplete : EXIT.done };
+}
