@@ -7,6 +7,7 @@ export interface CrdVersion {
   readonly served: boolean;
   readonly storage: boolean;
   readonly deprecated?: boolean;
+  readonly subresources?: { readonly status?: object; readonly [field: string]: unknown } | null;
   readonly [field: string]: unknown;
 }
 
@@ -88,6 +89,13 @@ export function requestVersionOf(crd: CustomResourceDefinition): string | undefi
   const served = servedVersionsOf(crd);
   const storage = storageVersionOf(crd);
   return served.includes(storage) ? storage : served[0];
+}
+
+/** Whether objects have a status subresource in the version that requests go to. */
+export function hasStatusSubresource(crd: CustomResourceDefinition): boolean {
+  const requested = requestVersionOf(crd);
+  const version = crd.spec.versions.find(({ name }) => name === requested);
+  return version?.subresources?.status !== undefined;
 }
 
 /**

@@ -9,7 +9,7 @@ import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { isForbidden } from "../kube/failure.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { SEE_API_SERVICES } from "./own-api.ts";
-import type { RunContext } from "./run-context.ts";
+import type { MigrationOptions, RunContext } from "./run-context.ts";
 
 /** To choose a guard by whether the webhook is installed. */
 export const SEE_THE_WEBHOOK: Access = { verb: "get", resource: WEBHOOK_CONFIGURATIONS, name: WEBHOOK_GUARD.name };
@@ -35,15 +35,24 @@ export function accessForPolicy({ name }: GuardIdentity): readonly Access[] {
   ]);
 }
 
+/** What writing objects as they are takes. */
+export function accessForWrites(
+  resource: Pick<Resource, "group" | "resource">,
+  subresource: MigrationOptions["subresource"],
+): Access {
+  return { verb: "patch", resource, ...(subresource === undefined ? {} : { subresource }) };
+}
+
 /** What a run on any resource does. */
 export function accessForRewrite(
   resource: Pick<Resource, "group" | "resource">,
-  leaseNamespace: string,
+  { leaseNamespace, subresource }: Pick<MigrationOptions, "leaseNamespace" | "subresource">,
 ): readonly Access[] {
   const lease = { resource: LEASES, namespace: leaseNamespace };
   const name = leaseNameOf(resourceNameOf(resource));
   return [
-    ...["list", "patch"].map((verb) => ({ verb, resource })),
+    { verb: "list", resource },
+    accessForWrites(resource, subresource),
     { ...lease, verb: "create" },
     ...["get", "patch", "delete"].map((verb) => ({ ...lease, verb, name })),
   ];

@@ -166,6 +166,7 @@ export class CrdRun {
       otherVersions: servedVersionsOf(crd).filter((version) => version !== resource.version),
       pageSize: options.pageSize,
       dryRun: false,
+      subresource: options.subresource,
       resume,
       tally,
       position: left?.position ?? new ListPosition(progress?.position),

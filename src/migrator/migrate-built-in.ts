@@ -55,7 +55,7 @@ export interface UnfrozenWork<T> {
 export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
   const { crdName, resource } = unfrozen;
   const name = resourceNameOf(resource);
-  const access = accessForRewrite(resource, context.options.leaseNamespace);
+  const access = accessForRewrite(resource, context.options);
   const isOwnMatter = crdName !== undefined || context.encryption !== undefined;
   await assertAccess(context, name, {
     wanted: [

@@ -30,12 +30,13 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   if (!isDue(context, crd) && !(await hasLeftovers(context, crd))) {
     return nothingToDo(crd);
   }
-  const { guard: choice, leaseNamespace } = context.options;
+  const { guard: choice, leaseNamespace, subresource } = context.options;
   const { name: crdName } = crd.metadata;
   const chosen = await chooseGuard(context, crdName, choice);
   const guarded: GuardedCrd = { crdName, guard: chosen.guard };
-  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), leaseNamespace)];
-  const unseen = chosen.missing.length > 0 ? accessNeededFor(crdName, { guard: "webhook", leaseNamespace }) : [];
+  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), context.options)];
+  const unseen =
+    chosen.missing.length > 0 ? accessNeededFor(crdName, { guard: "webhook", leaseNamespace, subresource }) : [];
   await assertAccess(context, crdName, { wanted: [...wanted, ...unseen], besides: chosen.missing });
   const cleanup = new Cleanup(context);
   const work = (): Promise<MigrationResult> =>

@@ -3,7 +3,7 @@ import type { ServedResource } from "../resources/migratable.ts";
 import { findResource } from "../resources/served-resource.ts";
 import type { Access } from "../kube/access.ts";
 import { CRDS } from "../kube/resources.ts";
-import { namingAllMissing } from "./access-check.ts";
+import { accessForWrites, namingAllMissing } from "./access-check.ts";
 import { guardToName } from "./choose-guard.ts";
 import { accessNeededFor } from "./run-roles.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
@@ -12,6 +12,7 @@ import { findCrd } from "../resources/read-crd.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
+import { assertOfCrd, withStatusOf } from "./through-status.ts";
 
 /**
  * Migrates one resource, or tries it by a dry-run.
@@ -27,23 +28,24 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
     retrier.run(() => findCrd(client, name, { signal }), signal);
   const crd = await namingAllMissing(context, { name, wanted: () => neededBy(context, name), work });
   if (crd === undefined) {
+    assertOfCrd(options, name);
     const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
   }
+  const run = withStatusOf(context, crd);
   const resource = (): ServedResource => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
   if (options.dryRun) {
-    return options.force || !isClean(crd) ? dryRun(context, resource()) : nothingToDo(crd);
+    return options.force || !isClean(crd) ? dryRun(run, resource()) : nothingToDo(crd);
   }
-  return options.crdMode === "rewrite"
-    ? migrateBuiltIn(context, resource(), crd.metadata.name)
-    : migrateCrd(context, crd);
+  return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd.metadata.name) : migrateCrd(run, crd);
 }
 
 /** What a run on the resource of this name cannot do without. */
 export async function neededBy(context: RunContext, name: string): Promise<readonly Access[]> {
   const { options } = context;
   const [resource = "", ...group] = name.split(".");
-  const tried = ["list", "patch"].map((verb) => ({ verb, resource: { group: group.join("."), resource } }));
+  const target = { group: group.join("."), resource };
+  const tried = [{ verb: "list", resource: target }, accessForWrites(target, options.subresource)];
   return options.dryRun || options.crdMode === "rewrite"
     ? [{ verb: "get", resource: CRDS, name }, ...tried]
     : accessNeededFor(name, { ...options, guard: await guardToName(context, options.guard) });

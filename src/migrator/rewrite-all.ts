@@ -37,6 +37,7 @@ export async function rewriteAll(
     otherVersions: [],
     pageSize: context.options.pageSize,
     dryRun: context.options.dryRun,
+    subresource: context.options.subresource,
     resume,
     ...(rewrite === undefined ? {} : { rewrite }),
     position,

@@ -29,6 +29,8 @@ export interface MigrationOptions {
   /** The namespace of the run's Lease. */
   readonly leaseNamespace: string;
   readonly crdMode: CrdMode;
+  /** What objects are written through. @default the objects themselves */
+  readonly subresource?: "status" | undefined;
 }
 
 /** What every part of a run is handed. */
@@ -50,6 +52,8 @@ export interface RunContext {
   /** Names the migration that this run is a part of; a later run with the same purpose may resume its checkpoint. */
   readonly purpose: string;
   readonly options: MigrationOptions;
+  /** What a user could do about objects whose spec is rejected. @default nothing is known */
+  readonly adviceOnRejection?: string | undefined;
   /** What tells how the API servers encrypt, where the run is to re-encrypt. @default that is not looked at */
   readonly encryption?: EncryptionEvidence | undefined;
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */

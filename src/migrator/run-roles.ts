@@ -32,6 +32,8 @@ export interface RunRoleOptions {
   readonly name: string;
   readonly guard: GuardChoice;
   readonly leaseNamespace: string;
+  /** What the runs write objects through. @default the objects themselves */
+  readonly subresource?: "status" | undefined;
 }
 
 /** Where the EndpointSlice of the API servers is. */
@@ -70,8 +72,8 @@ const BUILT_IN_GROUPS: ReadonlySet<string> = new Set([
  * @param names `plural.group` each
  */
 export function rolesForRuns(names: readonly string[], options: RunRoleOptions): readonly RoleObject[] {
-  const { guard, leaseNamespace, name } = options;
-  const wanted = names.flatMap((one) => accessOfRun(one, { guard, leaseNamespace }));
+  const { name, ...wantedOf } = options;
+  const wanted = names.flatMap((one) => accessOfRun(one, wantedOf));
   const inNamespaces = new Map<string, Access[]>();
   for (const access of [...wanted, ...accessToApiServers()].filter(({ namespace }) => namespace !== undefined)) {
     const { namespace = "" } = access;
@@ -107,7 +109,7 @@ function isSweep({ resource, verb }: Access): boolean {
 }
 
 /** What a run takes into account where it may read it. */
-function accessOfRun(name: string, options: Pick<RunRoleOptions, "guard" | "leaseNamespace">): readonly Access[] {
+function accessOfRun(name: string, options: Omit<RunRoleOptions, "name">): readonly Access[] {
   const inTree: Access = { verb: "list", resource: { group: IN_TREE_GROUP, resource: "storageversionmigrations" } };
   const needed = accessNeededFor(name, options);
   if (isCustom(name)) {
@@ -122,11 +124,11 @@ function accessOfRun(name: string, options: Pick<RunRoleOptions, "guard" | "leas
 /** What a run on a resource cannot do without, by its name alone: which guard there is may not be known. */
 export function accessNeededFor(
   name: string,
-  { guard, leaseNamespace }: Pick<RunRoleOptions, "guard" | "leaseNamespace">,
+  { guard, leaseNamespace, subresource }: Omit<RunRoleOptions, "name">,
 ): readonly Access[] {
   // Beside what it checks: whether another run on this resource lives.
   const lease: Access = { verb: "list", resource: LEASES, namespace: leaseNamespace, name: leaseNameOf(name) };
-  const rewrite = [...accessForRewrite(resourceOf(name), leaseNamespace), lease];
+  const rewrite = [...accessForRewrite(resourceOf(name), { leaseNamespace, subresource }), lease];
   if (isCustom(name)) {
     return [...rewrite, ...guardsOf(name, guard).flatMap(accessForFreeze), ...accessToWebhook(guard)];
   }

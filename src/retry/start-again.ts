@@ -5,7 +5,12 @@ import type { ObjectIdentity } from "../kube/listed-object.ts";
 /** The request that an attempt got stuck on, so that a probe can repeat exactly that. */
 export type StuckRequest =
   | { readonly kind: "list"; readonly limit: number; readonly continueToken: string | undefined }
-  | { readonly kind: "write"; readonly object: ObjectIdentity; readonly patchType: string }
+  | {
+      readonly kind: "write";
+      readonly object: ObjectIdentity;
+      readonly patchType: string;
+      readonly subresource?: "status" | undefined;
+    }
   /** A write of the run's own Lease, by the `namespace/name` of it: nothing else is written before one arrives. */
   | { readonly kind: "lease"; readonly lease: string };
 

@@ -35,6 +35,8 @@ await t.test("ksvm migrate creates a StorageVersionMigration and follows it wher
   await eventually(async () => replica.isLeading(), "a replica leads");
   const kind = new TestKind("follow");
   await cluster.createStale(kind, 60);
+  const refused = await cluster.ksvm(["migrate", kind.name, "--via=status"]);
+  t.match(refused, { code: 2, stderr: /migrate with --via=status: only this process does that; pass --standalone/ });
   const run = await cluster.ksvm(["migrate", kind.name, "-o", "json"]);
   t.equal(run.code, 0, run.stderr);
   const lines = run.stdout

@@ -1,7 +1,7 @@
 import t from "tap";
-import type { ObjectMeta } from "../../src/api/meta.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
+import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -10,20 +10,12 @@ import { parallel } from "./parallel.ts";
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 
-interface WholeObject {
-  readonly metadata: ObjectMeta;
-}
-
 /** Takes all managedFields off an object, as one has that was created before Kubernetes 1.18. */
 async function forgetManagers(resource: Resource, name: string): Promise<void> {
   const body = { metadata: { managedFields: [{}] } };
   const ref = { name, namespace: "default" };
   const { metadata } = await api.patch<WholeObject>(resource, ref, { type: MERGE_PATCH, body });
   t.same(metadata.managedFields ?? [], []);
-}
-
-function asTheUserSees({ metadata, ...rest }: WholeObject): object {
-  return { ...rest, metadata: { ...metadata, resourceVersion: "" } };
 }
 
 const CASES = [

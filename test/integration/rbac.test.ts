@@ -70,6 +70,20 @@ await t.test("ksvm rbac prints roles for another namespace of the Lease", async 
   await prunedBy(t, kind, ["--kubeconfig", kubeconfig, ...lease]);
 });
 
+await t.test("ksvm rbac prints roles for migrations through the status subresource", async (t) => {
+  const kind = new TestKind("via");
+  await cluster.createStale(kind, 10, { statusSubresource: true });
+  const kubeconfig = await accountFor("via-status", [kind.name], ["--via", "status"]);
+  const normal = await cluster.migrate([kind.name, "--kubeconfig", kubeconfig]);
+  t.match(
+    normal,
+    { code: 1, stderr: new RegExp(`may not patch ${kind.name.replaceAll(".", "\\.")}`) },
+    "and for no others",
+  );
+  t.same(await cluster.storedAs(kind), { v1alpha1: 10 });
+  await prunedBy(t, kind, ["--via", "status", "--kubeconfig", kubeconfig]);
+});
+
 await t.test(
   "ksvm migrate rewrites a built-in resource under exactly the roles that ksvm rbac prints for it",
   async (t) => {

@@ -18,7 +18,7 @@ import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { toggle, value } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
-import { RUN_OUTPUT_FLAG, VERIFY_FLAG } from "../flags/run-flags.ts";
+import { RUN_OUTPUT_FLAG, VERIFY_FLAG, VIA_FLAG } from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
@@ -37,6 +37,7 @@ const MIGRATE_FLAGS = {
   "dry-run": toggle({ help: "send every write as a server-side dry run; change nothing" }),
   standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),
   force: toggle({ help: "rewrite the objects of a CRD that is already clean" }),
+  ...VIA_FLAG,
   ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
@@ -101,6 +102,10 @@ function lookupOf({ connection: { client }, flags, logger }: MigrateSession): Om
   return { client, retrier };
 }
 
+function wayOf({ leaseNamespace, via }: MigrateFlags): Pick<MigrateFlags, "leaseNamespace" | "via"> {
+  return { leaseNamespace, via };
+}
+
 /** What `--verify` comes to. How the API servers encrypt is not looked at: no migration is about that. */
 async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, ExitCode>): Promise<ExitCode> {
   const { flags, io } = session;
@@ -108,11 +113,14 @@ async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, Ex
   if (!flags.verify || done.length === 0 || io.signal.aborted) {
     return EXIT.done;
   }
-  const settings = runSettingsOf(flags, { crdMode: "rewrite", leaseNamespace: flags.leaseNamespace });
+  const settings = runSettingsOf(flags, { ...wayOf(flags), crdMode: "rewrite" });
   return await new Verifications({ ...session, settings }).run(done);
 }
 
-/** Whether a controller in the cluster migrates. A dry run changes nothing, so it runs from here in any case. */
+/**
+ * Whether a controller in the cluster migrates. A dry run changes nothing, so it runs from here in any case.
+ * @throws {KsvmError} Usage where one does, and this user wants what only a person should ask for, who looks at the result.
+ */
 async function isFollowing(
   { signal }: CliIo,
   { flags, connection, logger }: Pick<MigrateSession, "flags" | "connection" | "logger">,
@@ -123,7 +131,14 @@ async function isFollowing(
   const { maxIdleMs, webhookWaitMs } = flags;
   const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for a controller");
   const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
-  return isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
+  const isRunning = await isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
+  if (isRunning && flags.via !== "resource") {
+    throw new KsvmError(
+      "Usage",
+      `Cannot have the controller in the cluster migrate with --via=${flags.via}: only this process does that; pass --standalone`,
+    );
+  }
+  return isRunning;
 }
 
 async function staleResources(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
@@ -170,9 +185,9 @@ function followOne(
 
 function runOne(session: MigrateSession, report: ResourceReport, name: string): Promise<MigrationResult> {
   const { flags, io } = session;
-  const { dryRun, force, leaseNamespace, webhookWaitMs } = flags;
+  const { dryRun, force, webhookWaitMs } = flags;
   const run = {
-    settings: runSettingsOf(flags, { crdMode: "manage", leaseNamespace }),
+    settings: runSettingsOf(flags, { ...wayOf(flags), crdMode: "manage" }),
     dryRun,
     force,
     purpose: "ksvm migrate",

@@ -6,6 +6,7 @@ import { rolesForRuns, type RoleObject, rulesForController } from "../../migrato
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagTable } from "../flags/flag.ts";
 import { choice, optional, value } from "../flags/kinds.ts";
+import { VIA_FLAG, type WriteVia } from "../flags/run-flags.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText, parseServiceAccount } from "../flags/parsers.ts";
 import { EXIT } from "../render/exit-codes.ts";
@@ -28,6 +29,7 @@ const RBAC_FLAGS = {
     default: DEFAULT_LEASE_NAMESPACE,
     help: "the --lease-namespace of the migrations",
   }),
+  ...VIA_FLAG,
   output: choice(["roles", "component"], {
     short: "o",
     placeholder: "format",
@@ -62,10 +64,14 @@ function rolesOf(
   names: readonly string[],
   {
     serviceAccount,
+    via,
     ...options
-  }: Parameters<typeof rolesForRuns>[1] & { readonly serviceAccount?: Subject | undefined },
+  }: Parameters<typeof rolesForRuns>[1] & {
+    readonly serviceAccount?: Subject | undefined;
+    readonly via: WriteVia;
+  },
 ): readonly object[] {
-  const roles = rolesForRuns(names, options);
+  const roles = rolesForRuns(names, { ...options, ...(via === "status" ? { subresource: via } : {}) });
   return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
 }
 

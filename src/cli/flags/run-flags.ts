@@ -14,6 +14,22 @@ export const RUN_OUTPUT_FLAG = {
   }),
 } satisfies FlagTable;
 
+/** What objects can be written through. */
+const WRITE_VIAS = ["resource", "status"] as const;
+/** One of {@link WRITE_VIAS}. */
+export type WriteVia = (typeof WRITE_VIAS)[number];
+
+/** `--via`, for commands that migrate CRDs, and for their roles. */
+export const VIA_FLAG = {
+  via: choice(WRITE_VIAS, {
+    placeholder: "path",
+    default: "resource",
+    help:
+      "what objects are written through; status is the status subresource, for objects whose spec is rejected by validation or " +
+      "admission that does not apply to it",
+  }),
+} satisfies FlagTable;
+
 /** `--verify`, for commands that rewrite. */
 export const VERIFY_FLAG = {
   verify: toggle({

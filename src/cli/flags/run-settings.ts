@@ -2,11 +2,20 @@ import type { CrdMode } from "../../api/migration.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
 import type { FlagsOf } from "./flag.ts";
 import type { MIGRATION_FLAGS } from "./migration-flags.ts";
+import type { WriteVia } from "./run-flags.ts";
+
+/** What a command decides about its runs, beside their flags. */
+interface RunWay {
+  readonly crdMode: CrdMode;
+  readonly leaseNamespace: string;
+  /** What objects are written through. @default "resource" */
+  readonly via?: WriteVia;
+}
 
 /** What the flags of a command that carries out migrations say of its runs. */
 export function runSettingsOf(
   flags: FlagsOf<typeof MIGRATION_FLAGS>,
-  { crdMode, leaseNamespace }: { readonly crdMode: CrdMode; readonly leaseNamespace: string },
+  { crdMode, leaseNamespace, via = "resource" }: RunWay,
 ): RunSettings {
   const { convergenceTimeoutMs, guard, maxFreezeIdleMs, pageSize, proofTimeoutMs, settleMs } = flags;
   return {
@@ -19,6 +28,7 @@ export function runSettingsOf(
       pageSize,
       proofTimeoutMs,
       settleMs,
+      ...(via === "status" ? { subresource: via } : {}),
     },
     maxInFlight: flags.maxInFlight,
     maxQps: flags.maxQps,

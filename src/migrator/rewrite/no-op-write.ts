@@ -10,6 +10,8 @@ import type { Transport } from "../../kube/transport.ts";
 export interface NoOpWriteOptions {
   /** @default a server-side apply that owns no field */
   readonly patchType?: string;
+  /** Writes through this subresource in place of the object itself. @default the object itself */
+  readonly subresource?: "status" | undefined;
   /** @default false */
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
@@ -18,6 +20,9 @@ export interface NoOpWriteOptions {
 /**
  * Writes one object as it is, with its uid and resourceVersion as preconditions, so that it can neither create an object
  * nor undo another client's write. The API server stores it again exactly where it is stored in another encoding.
+ *
+ * Through the status subresource an API server looks at the resourceVersion alone: there the uid of the answer says which
+ * object was written.
  * @returns the object as it is now stored
  * @throws {ApiError | TransportError}
  */
@@ -28,10 +33,12 @@ export async function noOpWrite(
   options: NoOpWriteOptions,
 ): Promise<ListedObject> {
   const { name, namespace, uid, resourceVersion } = object;
+  const { subresource } = options;
+  const path = objectPath(resource, object);
   const scope = namespace === undefined ? {} : { namespace };
   const request: ApiRequest = {
     method: "PATCH",
-    path: objectPath(resource, object),
+    path: subresource === undefined ? path : `${path}/${subresource}`,
     query: { fieldManager: REWRITE_FIELD_MANAGER, dryRun: options.dryRun === true ? "All" : undefined },
     body: {
       apiVersion: apiVersionOf(resource.group, resource.version),

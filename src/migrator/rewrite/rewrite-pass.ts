@@ -32,6 +32,10 @@ export interface RewritePassOptions {
   readonly otherVersions: readonly string[];
   readonly pageSize: number;
   readonly dryRun: boolean;
+  /** See {@link RewriteContext}. */
+  readonly subresource?: "status" | undefined;
+  /** The same. */
+  readonly adviceOnRejection?: string | undefined;
   readonly resume?: ResumePoint | undefined;
   /** Goes on with what it counts, where `resume` is believed; begins at nothing else. */
   readonly tally: Tally;

@@ -1,12 +1,13 @@
 import { isNewer } from "../../api/resource-version.ts";
 import type { Clock } from "../../clock.ts";
-import { KsvmError, messageOf } from "../../errors.ts";
-import { ApiError } from "../../kube/errors.ts";
-import { failedWebhookOf, failureKindOf, isInvalidGroupVersion } from "../../kube/failure.ts";
+import { KsvmError } from "../../errors.ts";
+import { DoubtfulAnswer } from "../../kube/errors.ts";
+import { failureKindOf, isInvalidGroupVersion } from "../../kube/failure.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../kube/resources.ts";
 import type { Transport } from "../../kube/transport.ts";
 import { backoffMs } from "../../retry/backoff.ts";
+import { isAboutValues, isOfTheObject, reasonOf } from "./failure-reason.ts";
 import { noOpWrite } from "./no-op-write.ts";
 import { type ObjectState, readObjectState } from "./object-state.ts";
 import { namedObjectOf } from "../../kube/named-object.ts";
@@ -41,6 +42,10 @@ export interface RewriteContext {
   readonly watermark: string;
   /** How a write is sent. @default as {@link noOpWrite} */
   readonly write?: typeof noOpWrite;
+  /** What the objects are written through. @default the objects themselves */
+  readonly subresource?: "status" | undefined;
+  /** What a user could do about an object whose spec is rejected. @default nothing is known */
+  readonly adviceOnRejection?: string | undefined;
   /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */
   readonly dryRun: boolean;
   readonly signal: AbortSignal;
@@ -96,7 +101,8 @@ class Rewrite {
 
   /** The write that is tried, for a probe to repeat. */
   get request(): StuckRequest {
-    return { kind: "write", object: this.#object, patchType: this.#patchType };
+    const { subresource } = this.#context;
+    return { kind: "write", object: this.#object, patchType: this.#patchType, subresource };
   }
 
   /** One attempt; `undefined` where another is due. */
@@ -106,6 +112,12 @@ class Rewrite {
       written = await this.#patch();
     } catch (error) {
       return this.#afterFailure(error);
+    }
+    if (this.#context.subresource !== undefined && written.uid !== this.#object.uid) {
+      // Through the status subresource a uid is no precondition.
+      return this.#look(
+        new DoubtfulAnswer(`the answer to the write is of another object, with the uid ${written.uid}`),
+      );
     }
     const changed = this.#hasChanged(written);
     // A dry-run never moves the resourceVersion.
@@ -126,8 +138,8 @@ class Rewrite {
   }
 
   #patch(): Promise<ListedObject> {
-    const { resource, kind, pacer, transport, signal, dryRun, write = noOpWrite } = this.#context;
-    const options = { patchType: this.#patchType, dryRun, signal };
+    const { resource, kind, pacer, transport, signal, dryRun, subresource, write = noOpWrite } = this.#context;
+    const options = { patchType: this.#patchType, subresource, dryRun, signal };
     return pacer.observe(() => write(transport, { ...resource, kind }, this.#object, options));
   }
 
@@ -274,23 +286,12 @@ class Rewrite {
       this.#patchType = MERGE_PATCH;
       return undefined;
     }
-    return { kind: "failed", reason: reasonOf(error) };
+    const { adviceOnRejection } = this.#context;
+    const advice = adviceOnRejection !== undefined && isAboutValues(error) ? `; ${adviceOnRejection}` : "";
+    return { kind: "failed", reason: `${reasonOf(error)}${advice}` };
   }
 }
 
 function patchTypeFor({ hasManagedFields }: ListedObject): string {
   return hasManagedFields ? APPLY_PATCH : MERGE_PATCH;
-}
-
-/**
- * A plain 500 may come from the object itself; 429, 502 to 504, broken connections, a webhook that is down and an etcd
- * that is in trouble do not.
- */
-function isOfTheObject(error: unknown): boolean {
-  const isPlain = error instanceof ApiError && error.status === 500 && failedWebhookOf(error) === undefined;
-  return isPlain && !error.said.includes("etcdserver: ");
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof ApiError ? error.said.replaceAll(/\s*\n\s*/g, " ") : messageOf(error);
 }

@@ -53,8 +53,8 @@ async function repeat(
 ): Promise<void> {
   const target = { ...probed.resource, kind: probed.kind };
   if (stuckOn?.kind === "write") {
-    const { object, patchType } = stuckOn;
-    await noOpWrite(client.transport, target, object, { patchType, dryRun: true, signal });
+    const { object, patchType, subresource } = stuckOn;
+    await noOpWrite(client.transport, target, object, { patchType, subresource, dryRun: true, signal });
     return;
   }
   const { limit = 1, continueToken } = stuckOn ?? {};

@@ -74,6 +74,8 @@ interface Answers {
   /** @default METADATA */
   readonly metadata?: ListedObject;
   readonly dryRun?: boolean;
+  readonly subresource?: "status";
+  readonly adviceOnRejection?: string;
   /** Whether other objects get through all the while. @default true */
   readonly othersProgress?: boolean;
   readonly limiter?: Limiter;
@@ -119,6 +121,8 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     kind: "Widget",
     watermark: WATERMARK,
     dryRun: answers.dryRun ?? false,
+    subresource: answers.subresource,
+    adviceOnRejection: answers.adviceOnRejection,
     signal: new AbortController().signal,
   };
   const outcome = rewriteObject(context, answers.metadata ?? METADATA);
@@ -544,3 +548,41 @@ await tap.test("rewriteObject() names the object whose write it tries again", as
   t.match(await outcome, { kind: "migrated" });
   t.same(retried, [{ namespace: "ns", name: "a" }]);
 });
+
+// Through the status subresource an API server does not look at the uid: the answer shows which object was written.
+const OF_ANOTHER = { uid: "uid-b", resourceVersion: "90" };
+
+await tap.test("rewriteObject() through the status takes an answer of another object for no proof", async (t) => {
+  const later = await rewrite(t, {
+    subresource: "status",
+    patch: [object({ uid: "uid-b", resourceVersion: "101" })],
+    list: [listed({ uid: "uid-b", resourceVersion: "101" })],
+  });
+  t.same(await later.outcome, { kind: "gone" }, "a list shows that its name has another object, written since");
+  t.equal(later.server.seen[0]?.path, `${PATH}/status`);
+
+  const patch = [object(OF_ANOTHER), object({ ...OF_ANOTHER, resourceVersion: "101" })];
+  const older = await rewrite(t, { subresource: "status", patch, list: [listed(OF_ANOTHER)] });
+  t.match(await older.outcome, { kind: "migrated" }, "one that is not shown to be newer is written itself");
+  const [, , again] = older.server.seen;
+  t.match(again?.body, { metadata: OF_ANOTHER });
+
+  const doubtful = await rewrite(t, { subresource: "status", patch: [object(OF_ANOTHER)], list: [listed({})] });
+  t.match(await doubtful.outcome, { kind: "failed", reason: /the answer to the write is of another object/ });
+});
+
+await tap.test(
+  "rewriteObject() says what can be done about values that are rejected, and about nothing else",
+  async (t) => {
+    const adviceOnRejection = "try another way";
+    const reasonOf = async (answer: Answer): Promise<unknown> => {
+      const outcome = await (await rewrite(t, { adviceOnRejection, patch: [answer], list: [listed({})] })).outcome;
+      return outcome.kind === "failed" ? outcome.reason : outcome;
+    };
+    t.equal(await reasonOf(status(422, { message: "spec.size: too large" })), "spec.size: too large; try another way");
+    const denial = 'admission webhook "a.b" denied the request: no';
+    t.equal(await reasonOf(status(403, { message: denial })), `${denial}; try another way`);
+    t.equal(await reasonOf(status(413, { message: "too large for etcd" })), "too large for etcd");
+    t.equal(await reasonOf(FORBIDDEN), FORBIDDEN_MESSAGE);
+  },
+);
