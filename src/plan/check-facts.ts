@@ -20,6 +20,11 @@ import type { CrdManifest } from "./crd-manifests.ts";
 import { countObjects } from "./inventory.ts";
 import { intermediateOf } from "./version-changes.ts";
 
+/**
+ * How long a check tries, in milliseconds: a pipeline waits for the answer. A conversion webhook that is down keeps the objects
+ * from being listed; most of them are not up within a check.
+ */
+export const CHECK_PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 5_000 } as const;
 /** Dry runs own fields under this name in the answer; nothing is stored. */
 const FIELD_MANAGER = "ksvm-check";
 /** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */

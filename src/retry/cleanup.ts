@@ -29,6 +29,9 @@ export interface CleanupPatience {
   readonly interrupted: AbortSignal;
 }
 
+/** Milliseconds for undoing what a process did that no controller sweeps after: only it lifts its freeze. */
+export const ONE_SHOT_CLEANUP_MS = 3_600_000;
+
 /** Milliseconds for undoing everything after an interruption, so that an API server that is gone does not hold Ctrl-C up. */
 const INTERRUPTED_MS = 30_000;
 /** Between two tries of a step. Each has retried by itself before. */

@@ -1,7 +1,7 @@
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import type { CheckVerdict } from "../../plan/check-types.ts";
-import { checkManifests } from "../../plan/check-facts.ts";
+import { CHECK_PATIENCE, checkManifests } from "../../plan/check-facts.ts";
 import { readManifests } from "../../plan/crd-manifests.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { choice, repeated } from "../flags/kinds.ts";
@@ -13,11 +13,6 @@ import { CHECK_FORMATS, renderCheck } from "../render/render-check.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { readManifestFiles } from "../shared/read-manifest-files.ts";
-
-/** Milliseconds: a pipeline waits for the answer. */
-const PATIENCE_MS = 30_000;
-/** A conversion webhook that is down keeps the objects from being listed; most of them are not up within a check. */
-const WEBHOOK_PATIENCE_MS = 5_000;
 
 const EXIT_CODES: Readonly<Record<CheckVerdict, ExitCode>> = {
   applicable: EXIT.done,
@@ -48,8 +43,7 @@ export const CHECK_COMMAND = defineCommand({
     const { crds, others } = readManifests(await readManifestFiles(paths, io));
     const connection = await connect(flags, io.signal);
     try {
-      const patience = { maxIdleMs: PATIENCE_MS, webhookWaitMs: WEBHOOK_PATIENCE_MS };
-      const retrier = new Retrier({ clock: systemClock, random: Math.random, ...patience });
+      const retrier = new Retrier({ clock: systemClock, random: Math.random, ...CHECK_PATIENCE });
       const items = await checkManifests({ client: connection.client, retrier, signal: io.signal }, crds);
       io.stdout.write(`${printable(renderCheck({ items, ignored: others }, output))}\n`);
       return worstOf(items.map(({ verdict }) => EXIT_CODES[verdict]));

@@ -6,6 +6,7 @@ import { planAll } from "../../plan/inventory.ts";
 import { migrate } from "../../migrator/migrate.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
+import { ONE_SHOT_CLEANUP_MS } from "../../retry/cleanup.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import { defineCommand } from "../shared/command.ts";
@@ -38,6 +39,9 @@ const MIGRATE_FLAGS = {
   standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),
   force: toggle({ help: "rewrite the objects of a CRD that is already clean" }),
   ...VIA_FLAG,
+  "ignore-not-found": toggle({
+    help: "a named resource that the cluster does not have is no error, as before the first install",
+  }),
   ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
@@ -49,9 +53,6 @@ const MIGRATE_FLAGS = {
 } satisfies FlagTable;
 
 type MigrateFlags = FlagsOf<typeof MIGRATE_FLAGS>;
-
-/** Only this process lifts its freeze: it keeps trying for an hour while the API server is down. */
-const CLEANUP_PATIENCE_MS = 3_600_000;
 
 interface MigrateSession extends RunSession {
   readonly flags: MigrateFlags;
@@ -84,7 +85,11 @@ export const MIGRATE_COMMAND = defineCommand({
       const codes = new Map<string, ExitCode>();
       const chosen = flags.allStale
         ? { names: await staleResources(connection.client, io), code: EXIT.done }
-        : await fullNames(io, { ...lookupOf(session), format: flags.output }, names);
+        : await fullNames(
+            io,
+            { ...lookupOf(session), format: flags.output, ignoreNotFound: flags.ignoreNotFound },
+            names,
+          );
       for (const name of chosen.names) {
         codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
       }
@@ -191,7 +196,7 @@ function runOne(session: MigrateSession, report: ResourceReport, name: string): 
     dryRun,
     force,
     purpose: "ksvm migrate",
-    cleanupPatience: { ms: CLEANUP_PATIENCE_MS, interrupted: io.signal },
+    cleanupPatience: { ms: ONE_SHOT_CLEANUP_MS, interrupted: io.signal },
   };
   // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.
   return withRun(session, report, run, (context) =>

@@ -7,7 +7,7 @@ import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
 import { fullNames, type NameLookup } from "./full-names.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
-import type { Connection } from "./connect.ts";
+import type { Connection } from "../../kube/connection.ts";
 
 /** The flags that say which resources a command is about, and how they are looked for. */
 export interface ChoiceFlags {

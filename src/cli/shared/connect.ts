@@ -1,29 +1,15 @@
 import { isatty } from "node:tty";
-import { systemClock } from "../../clock.ts";
-import { ApiClient } from "../../kube/client.ts";
 import { loadKubeConfig } from "../../kube/connect/config.ts";
-import { assertSupportedServer } from "../../kube/discovery.ts";
-import { failureKindOf } from "../../kube/failure.ts";
-import { type RequestObserver, Transport } from "../../kube/transport.ts";
+import { type Connection, connectTo } from "../../kube/connection.ts";
+import type { RequestObserver } from "../../kube/transport.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 
-/** A connection to a cluster that this program can work with. */
-export interface Connection {
-  readonly client: ApiClient;
-  close(): Promise<void>;
-}
-
-/** How long the first answer may take, in milliseconds. An API server that is there answers /version at once. */
-const FIRST_ANSWER_TIMEOUT_MS = 15_000;
 const STDIN = 0;
-const FIRST_ANSWER_TRIES = 5;
-const FIRST_ANSWER_PAUSE_MS = 100;
-const QUICK_MS = 2_000;
 
 /**
- * Connects, and makes sure that the API server answers and is not too old.
- * @param observer told of every request after that
- * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
+ * Connects to the cluster that the flags and the environment name.
+ * @param observer told of every request
+ * @throws {KsvmError} as `connectTo()`.
  */
 export async function connect(
   flags: ConnectionFlags,
@@ -31,36 +17,5 @@ export async function connect(
   observer?: RequestObserver,
 ): Promise<Connection> {
   const environment = { variables: process.env, isTerminal: isatty(STDIN) };
-  const config = loadKubeConfig({ ...flags, environment });
-  const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
-  try {
-    await first.authenticate(signal);
-    await firstAnswer(first, signal);
-  } finally {
-    await first.close();
-  }
-  const transport = new Transport(config, { observer });
-  return { client: new ApiClient(transport), close: () => transport.close() };
-}
-
-/**
- * Tries again after a quick failure: a single broken connection does not mean that the API server is down, and a 404 may be
- * the word of a proxy that has no API server behind it at that moment.
- */
-async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<void> {
-  for (let tries = 1; ; tries++) {
-    const startedAt = systemClock.monotonic();
-    try {
-      await assertSupportedServer(transport, { signal });
-      return;
-    } catch (error) {
-      const wasQuick = systemClock.monotonic() - startedAt < QUICK_MS;
-      const kind = failureKindOf(error);
-      const mayPass = kind === "transient" || kind === "unserved";
-      if (!mayPass || !wasQuick || tries === FIRST_ANSWER_TRIES) {
-        throw error;
-      }
-      await systemClock.sleep(FIRST_ANSWER_PAUSE_MS * tries, signal);
-    }
-  }
+  return await connectTo(loadKubeConfig({ ...flags, environment }), signal, observer);
 }

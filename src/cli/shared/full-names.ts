@@ -45,10 +45,17 @@ export async function findFullName(lookup: NameLookup, given: string): Promise<s
   }
 }
 
+/** How {@link fullNames} looks names up, and shows what it does not find. */
+export interface NamesLookup extends Omit<NameLookup, "signal"> {
+  readonly format: (typeof RUN_FORMATS)[number];
+  /** Whether a resource that the cluster does not have is no error. @default false */
+  readonly ignoreNotFound?: boolean;
+}
+
 /** The names of several resources, each once, and the exit code of those that were reported as errors. */
 export async function fullNames(
   io: CliIo,
-  { format, ...lookup }: Omit<NameLookup, "signal"> & { readonly format: (typeof RUN_FORMATS)[number] },
+  { format, ignoreNotFound = false, ...lookup }: NamesLookup,
   given: readonly string[],
 ): Promise<{ readonly names: readonly string[]; readonly code: ExitCode }> {
   const names = new Set<string>();
@@ -58,6 +65,10 @@ export async function fullNames(
       names.add(await fullNameOf({ ...lookup, signal: io.signal }, name));
     } catch (error) {
       const reporter = createReporter(io, name, { format, clock: systemClock });
+      if (ignoreNotFound && error instanceof KsvmError && error.code === "ResourceNotFound") {
+        reporter.note("nothing to do: the cluster has no such resource");
+        continue;
+      }
       reporter.error(error);
       codes.push(exitCodeOf(error));
     }

@@ -3,6 +3,7 @@ import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { SeenServers } from "../../apiservers/seen-servers.ts";
 import { systemClock } from "../../clock.ts";
+import type { Connection } from "../../kube/connection.ts";
 import { assembleRun, type RunParts, type RunSettings } from "../../migrator/assemble-run.ts";
 import type { RunContext } from "../../migrator/run-context.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
@@ -10,7 +11,6 @@ import type { ExitCode } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { exitCodeOf } from "../render/report-error.ts";
 import { createReporter, type Reporter } from "../render/reporter.ts";
-import type { Connection } from "./connect.ts";
 
 /** What all runs of one command share. */
 export interface RunSession {

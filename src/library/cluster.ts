@@ -1,0 +1,41 @@
+import type { KubeConfig } from "@kubernetes/client-node";
+import type { ApiClient } from "../kube/client.ts";
+import { loadKubeConfig } from "../kube/connect/config.ts";
+import { connectTo } from "../kube/connection.ts";
+
+/** Which cluster, and until when. */
+export interface ClusterOptions {
+  /** A configuration that the caller has loaded. It wins over the other fields. */
+  readonly kubeConfig?: KubeConfig;
+  /** The path of a kubeconfig. @default what kubectl takes in this `environment`: `KUBECONFIG`, `~/.kube/config`, the service account of the pod */
+  readonly kubeconfig?: string;
+  /** A context of that kubeconfig. @default its current context */
+  readonly context?: string;
+  /** For `KUBECONFIG`, `HOME`, proxies and exec plugins: usually `process.env`. The library reads no variable by itself. @default none */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Ends the work when it is aborted; a migration lifts its freeze first. @default never */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Works with a connection that ends with the work.
+ * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported; whatever `work` throws.
+ */
+export async function withCluster<T>(
+  { kubeConfig, environment = {}, kubeconfig, context, signal = new AbortController().signal }: ClusterOptions,
+  work: (client: ApiClient, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const config =
+    kubeConfig ??
+    loadKubeConfig({
+      environment: { variables: environment, isTerminal: false },
+      ...(kubeconfig === undefined ? {} : { kubeconfig }),
+      ...(context === undefined ? {} : { context }),
+    });
+  const connection = await connectTo(config, signal);
+  try {
+    return await work(connection.client, signal);
+  } finally {
+    await connection.close();
+  }
+}

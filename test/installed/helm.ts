@@ -1,0 +1,33 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseAllDocuments } from "yaml";
+import type { NewObject } from "../../src/kube/client.ts";
+import { buildOnce, CACHE_DIR, goBuild } from "../control-plane/binaries.ts";
+import { RunningProgram } from "../processes/program.ts";
+
+const GO_FOLDER = join(import.meta.dirname, "helm");
+
+/**
+ * Builds helm, once per version, into .cache/control-plane/helm.
+ * @returns the absolute path of the program
+ * @throws {Error} where Go cannot build it
+ */
+export async function ensureHelm(): Promise<string> {
+  const [, version = ""] = /helm\.sh\/helm\/v4 (v\S+)/.exec(readFileSync(join(GO_FOLDER, "go.mod"), "utf8")) ?? [];
+  const program = join(CACHE_DIR, "helm", `${version}-${process.platform}-${process.arch}`, "helm");
+  if (!existsSync(program)) {
+    const args = ["-mod=readonly", "-p", "2", "-ldflags", "-s -w"];
+    await buildOnce(program, (unfinished) =>
+      goBuild("helm", [...args, "-o", unfinished, "helm.sh/helm/v4/cmd/helm"], GO_FOLDER),
+    );
+  }
+  return program;
+}
+
+/** What `helm template` makes of a chart. @param folder absolute */
+export async function helmTemplate(program: string, folder: string, namespace: string): Promise<readonly NewObject[]> {
+  const args = ["template", "release", folder, "--namespace", namespace];
+  const { code, stdout, stderr } = await new RunningProgram(program, args, { timeoutMs: 120_000 }).ended;
+  if (code !== 0) throw new Error(`Cannot render "${folder}": ${stderr}`);
+  return parseAllDocuments(stdout).map((document) => document.toJS() as NewObject);
+}
