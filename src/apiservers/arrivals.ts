@@ -25,6 +25,12 @@ export interface Arrivals {
   during<T>(client: ApiClient, work: () => Promise<T>): Promise<T>;
 }
 
+/** What a run that has ended rests on: that is proven once `arrivals` has caught up and its count is still this one. */
+export interface CountedArrivals {
+  readonly arrivals: Arrivals;
+  readonly count: number;
+}
+
 /** Where a user says which API servers there are, and may not watch them. */
 export const UNSEEN_ARRIVALS: Arrivals = {
   count: 0,

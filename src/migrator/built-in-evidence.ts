@@ -103,13 +103,17 @@ export class BuiltInEvidence {
   }
 
   /**
-   * Looks at all of it once more, right before the resource is called migrated.
+   * Looks at all of it once more, right before the resource is called migrated. Where `onRested` is given, the caller waits until it is
+   * known which API servers came and went.
    * @throws {StartAgain} where an API server joined, left, fell behind or encodes otherwise: it may have written an
    *   older version in between.
    * @throws as {@link prove}.
    */
   async repeat(): Promise<void> {
-    await this.#context.arrivals.catchUp(this.#context);
+    const { arrivals, onRested } = this.#context;
+    if (onRested === undefined) {
+      await arrivals.catchUp(this.#context);
+    }
     const { foundation, lagged } = await this.#look(0);
     const lag = lagged ? "an API server fell behind" : undefined;
     const change =
@@ -117,6 +121,7 @@ export class BuiltInEvidence {
     if (change !== undefined) {
       throw this.#startAgain(change);
     }
+    onRested?.({ arrivals, count: foundation.arrivals });
   }
 
   /** One that came while late writes were waited for is noticed before everything is rewritten. That is no proof yet. */

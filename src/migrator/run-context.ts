@@ -2,7 +2,7 @@ import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
-import type { Arrivals } from "../apiservers/arrivals.ts";
+import type { Arrivals, CountedArrivals } from "../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
@@ -65,6 +65,11 @@ export interface RunContext {
   readonly awaitTurn?: () => Promise<void>;
   /** Told of every page that is done, and waited for; an error of it ends the run. @default none */
   readonly onPageDone?: (point: ResumePoint) => Promise<void>;
+  /**
+   * Told what the result of a run without a freeze rests on. The caller sees to it then that no API server came or went until after
+   * the last write, and believes the result only after that. @default the run waits for that itself
+   */
+  readonly onRested?: (rested: CountedArrivals) => void;
   /** Told of every object that is done. It must not throw. @default none */
   readonly onAdvance?: (advance: Advance) => void;
   /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */

@@ -1,3 +1,5 @@
+import { ArrivalProofs } from "../../apiservers/arrival-proofs.ts";
+import type { CountedArrivals } from "../../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
 import { waitForApiServers } from "../../apiservers/missing-api-server.ts";
 import { systemClock } from "../../clock.ts";
@@ -28,6 +30,8 @@ interface Done {
   readonly result: MigrationResult;
   /** How the API servers encrypted when it ended. */
   readonly fingerprint: string;
+  /** Shows the result, once it is proven. */
+  readonly show: () => void;
 }
 
 /** How often all resources are looked at again because the API servers changed their encryption in between. */
@@ -35,16 +39,20 @@ const MAX_ROUNDS = 5;
 const EVERY_RESOURCE = "every resource";
 
 /**
- * Re-encrypts resources, one after the other. What was rewritten before the API servers changed their encryption once more
+ * Re-encrypts resources, one after the other. While it is waited for the proof that no API server came or went until the end of
+ * one, the next one is rewritten already; its result is told after that proof. What was rewritten before the API servers changed their encryption once more
  * may be encrypted with the former key: so all of them are compared at the end, and those are rewritten again.
  */
 export class Reencryption {
   readonly #session: ReencryptionSession;
   readonly #done = new Map<string, Done>();
   readonly #codes = new Map<string, ExitCode>();
+  readonly #proofs: ArrivalProofs;
 
   constructor(session: ReencryptionSession) {
     this.#session = session;
+    const { connection, io } = session;
+    this.#proofs = new ArrivalProofs({ client: connection.client, signal: io.signal });
   }
 
   /** @returns the exit code */
@@ -58,7 +66,7 @@ export class Reencryption {
     let code: ExitCode = EXIT.done;
     let encryption: string | undefined;
     if (names.length <= 1) {
-      await this.#round(names);
+      await this.#round(names, false);
     } else {
       [code, encryption] = await this.#rounds(names);
       this.#summarize({
@@ -103,13 +111,17 @@ export class Reencryption {
     const code = await reportOn(this.#session, EVERY_RESOURCE, async (report) => {
       let due = names;
       for (let round = 1; round <= MAX_ROUNDS; round++) {
-        await this.#round(due);
+        await this.#round(due, true);
         if (this.#done.size === 0 || this.#session.io.signal.aborted) {
           return this.#session.io.signal.aborted ? EXIT.interrupted : EXIT.done;
         }
         const { configHash, fingerprint } = await this.#lookAgain(report);
         due = [...this.#done].filter(([, done]) => done.fingerprint !== fingerprint).map(([name]) => name);
         if (due.length === 0) {
+          await this.#proofs.ended();
+          for (const { show } of this.#done.values()) {
+            show();
+          }
           encryption = configHash;
           isAgreed = true;
           return EXIT.done;
@@ -124,6 +136,7 @@ export class Reencryption {
         "Cannot re-encrypt every resource: the API servers keep changing their encryption",
       );
     });
+    await this.#proofs.ended();
     if (!isAgreed) {
       // Without the last look it is not known whether all that is done has one and the same key.
       this.#done.clear();
@@ -131,26 +144,36 @@ export class Reencryption {
     return [code, encryption];
   }
 
-  async #round(names: readonly string[]): Promise<void> {
+  /** @param isLookedAgain whether it is looked once more after the last one */
+  async #round(names: readonly string[], isLookedAgain: boolean): Promise<void> {
     for (const name of names) {
       const { aborted } = this.#session.io.signal;
-      this.#codes.set(name, aborted ? EXIT.interrupted : await this.#reencrypt(name));
+      this.#codes.set(name, aborted ? EXIT.interrupted : await this.#reencrypt(name, isLookedAgain));
     }
   }
 
-  #reencrypt(name: string): Promise<ExitCode> {
+  #reencrypt(name: string, isLookedAgain: boolean): Promise<ExitCode> {
     const { encryption, flags } = this.#session;
     return reportOn(this.#session, name, async (report) => {
-      const result = await withRun(this.#session, report, this.#run(), (context) =>
+      let rested: CountedArrivals | undefined;
+      const onRested = (counted: CountedArrivals): void => void (rested = counted);
+      const run = { ...this.#run(), ...(isLookedAgain ? { onRested } : {}) };
+      const result = await withRun(this.#session, report, run, (context) =>
         migrateBesideInTree(context, name, flags.webhookWaitMs),
       );
       report.log.debug({ result }, "Run ended");
-      report.reporter.result(result);
+      const show = once(() => report.reporter.result(result));
       const fingerprint = encryption.found?.fingerprint;
       if (result.outcome === "incomplete" || fingerprint === undefined) {
+        show();
         return EXIT.incomplete;
       }
-      this.#done.set(name, { result, fingerprint });
+      this.#done.set(name, { result, fingerprint, show });
+      if (rested === undefined) {
+        show();
+      } else {
+        this.#proofs.add(rested, show);
+      }
       return EXIT.done;
     });
   }
@@ -178,4 +201,14 @@ export class Reencryption {
         : oneLine(describeSummary(summary));
     io.stdout.write(`${text}\n`);
   }
+}
+
+function once(work: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) {
+      isDone = true;
+      work();
+    }
+  };
 }

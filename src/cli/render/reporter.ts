@@ -144,28 +144,41 @@ function lineReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   });
 }
 
+interface Bar {
+  readonly update: ReturnType<typeof createLogUpdate>;
+  latest: string;
+}
+
+/** A terminal has one: the result of one resource may come while another one is at work. */
+const BARS = new WeakMap<CliIo["stdout"], Bar>();
+
+function barOn(stdout: CliIo["stdout"]): Bar {
+  const bar = BARS.get(stdout) ?? { update: createLogUpdate(stdout, { showCursor: true }), latest: "" };
+  BARS.set(stdout, bar);
+  return bar;
+}
+
 function barReporter(io: CliIo, resource: string, clock: Clock): Reporter {
-  const bar = createLogUpdate(io.stdout, { showCursor: true });
+  const bar = barOn(io.stdout);
   const isDue = throttle(clock, BAR_INTERVAL_MS);
-  let latest = "";
   return textReporter(io, resource, clock, {
     line: (text) => {
-      bar.clear();
+      bar.update.clear();
       io.stdout.write(`${oneLine(text)}\n`);
-      if (latest !== "") {
-        bar(latest);
+      if (bar.latest !== "") {
+        bar.update(bar.latest);
       }
     },
     progress: (counts, elapsedMs) => {
-      latest = progressLine(counts, elapsedMs, BAR_WIDTH);
+      bar.latest = progressLine(counts, elapsedMs, BAR_WIDTH);
       if (isDue()) {
-        bar(latest);
+        bar.update(bar.latest);
       }
     },
     end: () => {
-      bar.clear();
-      latest = "";
-      bar.done();
+      bar.update.clear();
+      bar.latest = "";
+      bar.update.done();
     },
   });
 }

@@ -28,7 +28,10 @@ export interface ResourceReport {
 }
 
 /** What a command decides about its runs. */
-export type ResourceRun = Pick<RunParts, "cleanupPatience" | "dryRun" | "encryption" | "force" | "purpose"> & {
+export type ResourceRun = Pick<
+  RunParts,
+  "cleanupPatience" | "dryRun" | "encryption" | "force" | "onRested" | "purpose"
+> & {
   readonly settings: RunSettings;
 };
 
