@@ -1,5 +1,5 @@
 import { WEBHOOK_NAME } from "../api/names.ts";
-import type { GuardChoice, GuardedCrd } from "../freeze/guard.ts";
+import { DEFAULT_GUARD, type GuardChoice, type GuardedCrd } from "../freeze/guard.ts";
 import { policyGuardOf } from "../freeze/guard-install.ts";
 import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
 import { WATCH_IDENTITIES } from "../apiservers/server-arrivals.ts";
@@ -38,6 +38,8 @@ export interface RunRoleOptions {
 
 /** Where the EndpointSlice of the API servers is. */
 const ENDPOINTS_NAMESPACE = "default";
+/** What RBAC takes for any resource of any group. */
+const EVERY_RESOURCE = "*.*";
 const RBAC_VERSION = "rbac.authorization.k8s.io/v1";
 
 /**
@@ -72,8 +74,27 @@ const BUILT_IN_GROUPS: ReadonlySet<string> = new Set([
  * @param names `plural.group` each
  */
 export function rolesForRuns(names: readonly string[], options: RunRoleOptions): readonly RoleObject[] {
-  const { name, ...wantedOf } = options;
-  const wanted = names.flatMap((one) => accessOfRun(one, wantedOf));
+  return rolesWith(
+    names.flatMap((one) => accessOfRun(one, options)),
+    options,
+  );
+}
+
+/**
+ * The roles under which `ksvm reencrypt --all` and `ksvm verify --all` write every object there is. Which resources there are is known
+ * in the cluster alone, so no right is limited to names.
+ */
+export function rolesForEveryResource(options: Omit<RunRoleOptions, "guard">): readonly RoleObject[] {
+  // A run that freezes nothing, on a resource of any name: its rights without the names that follow from it.
+  const wanted = accessOfRun(EVERY_RESOURCE, { ...options, guard: DEFAULT_GUARD });
+  return rolesWith(
+    wanted.map(({ name: _name, ...access }) => access),
+    options,
+  );
+}
+
+/** @param wanted what the runs do, beside finding the API servers */
+function rolesWith(wanted: readonly Access[], { name }: Pick<RunRoleOptions, "name">): readonly RoleObject[] {
   const inNamespaces = new Map<string, Access[]>();
   for (const access of [...wanted, ...accessToApiServers()].filter(({ namespace }) => namespace !== undefined)) {
     const { namespace = "" } = access;

@@ -1,11 +1,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t, { type Test } from "tap";
-import { parseAllDocuments } from "yaml";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { systemClock } from "../../src/clock.ts";
-import type { NewObject } from "../../src/kube/client.ts";
 import { MIGRATIONS } from "../../src/kube/resources.ts";
 import { rolesForRuns } from "../../src/migrator/run-roles.ts";
 import { discoverMigratable } from "../../src/resources/discover.ts";
@@ -17,6 +15,7 @@ import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { applyAll, NAMESPACE, overlayOf, startAsServiceAccount } from "./installation.ts";
 import { render } from "./kubectl.ts";
+import { accountFor } from "./rbac-account.ts";
 import { freePort, spawnController, untilReady } from "./replica.ts";
 
 const CONFIG_MAPS = { group: "", version: "v1", resource: "configmaps" };
@@ -26,20 +25,6 @@ const cluster = await Cluster.start(t, {
   encryptionConfig: encryptionConfig(["key0", IDENTITY], ["configmaps"]),
 });
 const { api } = cluster;
-
-/** A ServiceAccount with what `ksvm rbac` prints for these resources, and nothing else. @returns its kubeconfig */
-async function accountFor(account: string, names: readonly string[], flags: readonly string[] = []): Promise<string> {
-  const binding = ["--name", account, "--service-account", `${NAMESPACE}/${account}`];
-  const printed = await cluster.ksvm(["rbac", ...names, ...binding, ...flags]);
-  if (printed.code !== 0) throw new Error(printed.stderr);
-  const metadata = { name: account, namespace: NAMESPACE };
-  await applyAll(api, [
-    { apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } },
-    { apiVersion: "v1", kind: "ServiceAccount", metadata },
-    ...parseAllDocuments(printed.stdout).map((document) => document.toJS() as NewObject),
-  ]);
-  return startAsServiceAccount(cluster, account);
-}
 
 async function prunedBy(t: Test, kind: TestKind, args: readonly string[]): Promise<void> {
   const run = await cluster.migrate([kind.name, ...args]);
@@ -54,7 +39,7 @@ await t.test("ksvm migrate migrates a CRD under exactly the roles that ksvm rbac
   const [kind, other] = [new TestKind("mine"), new TestKind("other")];
   await cluster.createStale(kind, 10);
   await cluster.createStale(other, 10);
-  const kubeconfig = await accountFor("one-crd", [kind.name]);
+  const kubeconfig = await accountFor(cluster, "one-crd", [kind.name]);
   await prunedBy(t, kind, ["--kubeconfig", kubeconfig]);
   const refused = await cluster.migrate([other.name, "--kubeconfig", kubeconfig]);
   t.equal(refused.code, 1);
@@ -66,14 +51,14 @@ await t.test("ksvm rbac prints roles for another namespace of the Lease", async 
   const kind = new TestKind("elsewhere");
   await cluster.createStale(kind, 10);
   const lease = ["--lease-namespace", NAMESPACE];
-  const kubeconfig = await accountFor("elsewhere", [kind.name], lease);
+  const kubeconfig = await accountFor(cluster, "elsewhere", [kind.name, ...lease]);
   await prunedBy(t, kind, ["--kubeconfig", kubeconfig, ...lease]);
 });
 
 await t.test("ksvm rbac prints roles for migrations through the status subresource", async (t) => {
   const kind = new TestKind("via");
   await cluster.createStale(kind, 10, { statusSubresource: true });
-  const kubeconfig = await accountFor("via-status", [kind.name], ["--via", "status"]);
+  const kubeconfig = await accountFor(cluster, "via-status", [kind.name, "--via", "status"]);
   const normal = await cluster.migrate([kind.name, "--kubeconfig", kubeconfig]);
   t.match(
     normal,
@@ -91,7 +76,7 @@ await t.test(
       { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "default" } },
     ]);
     const names = ["configmaps", "deployments.apps", "roles.rbac.authorization.k8s.io"];
-    const kubeconfig = await accountFor("built-in", names);
+    const kubeconfig = await accountFor(cluster, "built-in", names);
     const run = await cluster.migrate([...names, "--kubeconfig", kubeconfig]);
     t.equal(run.code, 0, run.stdout + run.stderr);
     t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "nothing was refused");
@@ -101,16 +86,17 @@ await t.test(
 );
 
 await t.test(
-  "ksvm reencrypt works under exactly the roles that ksvm rbac prints for the resources",
+  "ksvm reencrypt and ksvm verify work under exactly the roles that ksvm rbac prints for the resources",
   { skip: unlessAtLeast(34, "API servers show which encryption configuration they use") },
   async (t) => {
     const kind = new TestKind("secret");
     await cluster.createCrd(kind, { storage: "v1" });
     await cluster.createObjects(kind.resource("v1"), kind.objects(10, "v1"));
     const names = ["configmaps", kind.name];
-    const kubeconfig = await accountFor("reencrypt", names);
-    const run = await cluster.ksvm(["reencrypt", "--settle", "1s", ...names, "--kubeconfig", kubeconfig]);
+    const kubeconfig = await accountFor(cluster, "reencrypt", names);
+    const run = await cluster.ksvm(["reencrypt", "--verify", "--settle", "1s", ...names, "--kubeconfig", kubeconfig]);
     t.equal(run.code, 0, run.stdout + run.stderr);
+    t.match(run.stdout, /verified: all objects of 2 of 2 resources are current/);
     t.notMatch(run.stdout + run.stderr, /forbidden|may not list|sampled|warning/i, "nothing was refused");
   },
 );

@@ -2,10 +2,16 @@ import { stringify } from "yaml";
 import { KsvmError } from "../../errors.ts";
 import { DEFAULT_GUARD, GUARD_CHOICES } from "../../freeze/guard.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
-import { rolesForRuns, type RoleObject, rulesForController } from "../../migrator/run-roles.ts";
+import {
+  rolesForEveryResource,
+  rolesForRuns,
+  type RoleObject,
+  rulesForController,
+  type RunRoleOptions,
+} from "../../migrator/run-roles.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagTable } from "../flags/flag.ts";
-import { choice, optional, value } from "../flags/kinds.ts";
+import { choice, optional, toggle, value } from "../flags/kinds.ts";
 import { VIA_FLAG, type WriteVia } from "../flags/run-flags.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText, parseServiceAccount } from "../flags/parsers.ts";
@@ -14,6 +20,11 @@ import { printable } from "../render/printable.ts";
 import { defineCommand } from "../shared/command.ts";
 
 const RBAC_FLAGS = {
+  all: toggle({
+    help:
+      "print the roles of ksvm reencrypt --all and ksvm verify --all. Their holder can read and change every object of the " +
+      "cluster, every Secret and role included",
+  }),
   name: value(anyText, { placeholder: "name", default: "ksvm-migrate", help: "name of the roles" }),
   "service-account": optional(parseServiceAccount, {
     placeholder: "namespace/name",
@@ -45,10 +56,13 @@ export const RBAC_COMMAND = defineCommand({
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: RBAC_FLAGS,
   run: async (io, flags, given) => {
-    if (given.length === 0) {
-      throw new KsvmError("Usage", "Cannot print roles: name the resources to migrate");
+    if (flags.all === given.length > 0) {
+      throw new KsvmError("Usage", "Cannot print roles: name the resources, or pass --all without names");
     }
-    const names = [...new Set(parseResources(given.join(",")))];
+    if (flags.all && flags.output === "component") {
+      throw new KsvmError("Usage", "Cannot limit an installation to every resource: deploy/base has those rights");
+    }
+    const names = flags.all ? [] : [...new Set(parseResources(given.join(",")))];
     const documents = flags.output === "component" ? [componentOf(names)] : rolesOf(names, flags);
     io.stdout.write(printable(documents.map((document) => stringify(document)).join("---\n")));
     return EXIT.done;
@@ -63,15 +77,18 @@ interface Subject {
 function rolesOf(
   names: readonly string[],
   {
+    all,
     serviceAccount,
     via,
     ...options
-  }: Parameters<typeof rolesForRuns>[1] & {
+  }: RunRoleOptions & {
+    readonly all: boolean;
     readonly serviceAccount?: Subject | undefined;
     readonly via: WriteVia;
   },
 ): readonly object[] {
-  const roles = rolesForRuns(names, { ...options, ...(via === "status" ? { subresource: via } : {}) });
+  const subresource = via === "status" ? { subresource: via } : {};
+  const roles = all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource });
   return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
 }
 

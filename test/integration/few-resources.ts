@@ -1,0 +1,18 @@
+import { optionsOf } from "./encrypted-objects.ts";
+
+/** Groups that an API server does without: each resource costs a command with `--all` some seconds. */
+const NOT_SERVED = [
+  "apps/v1",
+  "autoscaling/v1",
+  "autoscaling/v2",
+  "batch/v1",
+  "certificates.k8s.io/v1",
+  "policy/v1",
+  "resource.k8s.io/v1",
+];
+
+/** The options of an API server that serves few resources, and encrypts Secrets and ConfigMaps. */
+export function withFewResources(keys: readonly string[]) {
+  const extraArgs = [`--runtime-config=${NOT_SERVED.map((groupVersion) => `${groupVersion}=false`).join(",")}`];
+  return { ...optionsOf(0, keys, { resources: ["secrets", "configmaps"] }), extraArgs };
+}
