@@ -47,6 +47,8 @@ export interface Expected {
   readonly identities: readonly string[];
   /** The digest of the configuration that a user means. @default any, if all of them use it */
   readonly configHash?: string | undefined;
+  /** Where the user wrote that digest, for messages. @default `--expect-config` */
+  readonly namedBy?: string | undefined;
 }
 
 interface Told {
@@ -83,7 +85,10 @@ function nameOf({ server, shown }: Told, { identities }: Expected): string {
   return identity === undefined ? server : `${server} (${identity})`;
 }
 
-function differenceAmong([first, ...others]: readonly Told[], { configHash }: Expected): Disagreement | undefined {
+function differenceAmong(
+  [first, ...others]: readonly Told[],
+  { configHash, namedBy = "--expect-config" }: Expected,
+): Disagreement | undefined {
   if (first === undefined) {
     return undefined;
   }
@@ -98,7 +103,7 @@ function differenceAmong([first, ...others]: readonly Told[], { configHash }: Ex
     ? undefined
     : {
         server: first.server,
-        reason: `it uses encryption configuration ${found}, which is not ${configHash} of --expect-config`,
+        reason: `it uses encryption configuration ${found}, which is not ${configHash} of ${namedBy}`,
         isUntold: false,
       };
 }

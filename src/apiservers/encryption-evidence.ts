@@ -1,18 +1,16 @@
-import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
+import { REENCRYPT_ANNOTATION } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { WarningEvent } from "../retry/events.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { type ApiServers, serversOf } from "./api-servers.ts";
-import { SAMPLES } from "./ask-all.ts";
 import { identityLeases } from "./control-plane-objects.ts";
 import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
+import { answersOf } from "./encryption-answers.ts";
 import { encryptionErrorOf } from "./encryption-errors.ts";
-import { EncryptionMetrics } from "./encryption-metrics.ts";
+import { KmsV1 } from "./kms-v1.ts";
 import type { RecentFailure } from "./recent-failure.ts";
 import type { ApiServerEvent } from "./events.ts";
-import { readMetrics } from "./metric-lines.ts";
 import type { Arrivals } from "./arrivals.ts";
 import type { SeenChange } from "./settle.ts";
 
@@ -53,6 +51,8 @@ export interface EncryptionLook extends EncryptionFound {
 export interface LookOptions {
   /** Whether it confirms an earlier one, after which objects were written. @default false */
   readonly isRepeated?: boolean;
+  /** `plural.group` of what is re-encrypted. @default no resource by itself */
+  readonly resource?: string;
 }
 
 /** In place of the digest of a configuration of which there is no evidence. */
@@ -62,12 +62,7 @@ export const NONE_SHOWN = "none shown";
 const ASSUMED_ALIKE: Agreement = { configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false };
 const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKms: false };
 
-/** The metrics of an API server with thousands of resources may take so long, over a slow network, in milliseconds. */
-const READ_TIMEOUT_MS = 60_000;
 const PACE = { minMs: 1_000, maxMs: 5_000 };
-const SAMPLES_AT_ONCE = 4;
-/** Of three API servers behind a load balancer that chooses at random, one is missed so once in ten million times. */
-const MAX_SAMPLES = 40;
 
 /**
  * An API server names a new key of a KMS v2 plugin before it encrypts with it. Where the plugin does not encrypt with the new
@@ -99,9 +94,11 @@ export class EncryptionEvidence {
   readonly #options: EncryptionEvidenceOptions;
   #agreed: EncryptionFound | undefined;
   #isSettled = false;
+  readonly #kmsV1: KmsV1;
 
   constructor(options: EncryptionEvidenceOptions) {
     this.#options = options;
+    this.#kmsV1 = new KmsV1(options);
   }
 
   /** Whether /metrics are read. */
@@ -126,13 +123,13 @@ export class EncryptionEvidence {
    * Waits until every API server shows that it encrypts as all others do. They are looked for again each time: an API server
    * that restarts to read a new configuration is another one then.
    * @param what what is re-encrypted, for messages
-   * @throws {KsvmError} EncryptionUnknown where one of them does not tell; {EncryptionDiffers}, naming the one that differs.
+   * @throws {KsvmError} EncryptionUnknown where one of them does not tell, or a KMS v1 plugin encrypts; {EncryptionDiffers}, naming the one that differs.
    * @throws {MissingApiServer} where one of them cannot be asked.
    */
   async look(
     context: EncryptionContext,
     what: string,
-    { isRepeated = false }: LookOptions = {},
+    { isRepeated = false, resource }: LookOptions = {},
   ): Promise<EncryptionLook> {
     const { clock, options } = context;
     const { isAssumed, isUnattended = false } = this.#options;
@@ -147,13 +144,26 @@ export class EncryptionEvidence {
       ? (this.#options.recent?.recall(clock) ?? (await this.#lookUntilAlike(context, 0)))
       : await this.#lookUntilAlike(context, options.convergenceTimeoutMs);
     if ("apiServers" in look) {
+      this.#kmsV1.note({ resource, answers: look.answers, isRepeated }, context.emit);
       return look;
     }
     throw encryptionErrorOf(look, what, this.#options);
   }
 
+  /**
+   * Checks, after the last look, that the key of a resource is one that API servers show.
+   * @param rewritten how many objects were written again since the first look
+   * @throws {KsvmError} EncryptionUnknown where a KMS v1 plugin encrypts.
+   */
+  assertKeyIsShown(resource: string, rewritten: number): void {
+    this.#kmsV1.assertNoneEncrypts(resource, rewritten);
+  }
+
   /** Looks again and again, for so many milliseconds. @returns what differs where the last look found that */
-  async #lookUntilAlike(context: EncryptionContext, timeoutMs: number): Promise<EncryptionLook | Disagreement> {
+  async #lookUntilAlike(
+    context: EncryptionContext,
+    timeoutMs: number,
+  ): Promise<(EncryptionLook & { readonly answers: readonly Answered[] }) | Disagreement> {
     const { clock, emit, findApiServers, signal } = context;
     const deadline = clock.monotonic() + timeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
@@ -167,7 +177,7 @@ export class EncryptionEvidence {
         if (this.#agreed?.fingerprint !== fingerprintAfter(agreement, arrivals)) {
           await tell(context, agreement, { apiServers, answers });
         }
-        return { ...this.#note(agreement, arrivals, clock), apiServers, arrivals };
+        return { ...this.#note(agreement, arrivals, clock), answers, apiServers, arrivals };
       }
       this.#agreed = undefined;
       if (isHopeless(answers) || clock.monotonic() >= deadline) {
@@ -179,8 +189,9 @@ export class EncryptionEvidence {
   }
 
   #agreementOf({ identities = [] }: ApiServers, answers: readonly Answered[]): Agreement | Disagreement {
-    const { expectedConfig } = this.#options;
-    return this.#isNone(answers) ? NONE : agreementOf(answers, { identities, configHash: expectedConfig });
+    const { expectedConfig, isUnattended = false } = this.#options;
+    const namedBy = isUnattended ? `the annotation ${REENCRYPT_ANNOTATION}` : undefined;
+    return this.#isNone(answers) ? NONE : agreementOf(answers, { identities, configHash: expectedConfig, namedBy });
   }
 
   /** Whether it is enough that no API server at all shows a configuration, and none does. */
@@ -239,49 +250,4 @@ async function warnOfUnnamed(
     const text = `no API server of --apiserver-endpoints is that of the identity Lease ${unheard.join(", ")}`;
     emit({ type: "warning", message: `${text}: if that one lives, it may write with another key` });
   }
-}
-
-async function answersOf(context: EncryptionContext, apiServers: ApiServers): Promise<readonly Answered[]> {
-  if (apiServers.mode === "each") {
-    return await Promise.all(apiServers.clients.map((client) => answerOf(context, client)));
-  }
-  return await sampledAnswers(context, apiServers);
-}
-
-/** One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard. */
-async function sampledAnswers(
-  context: EncryptionContext,
-  { identities = [], open }: Extract<ApiServers, { mode: "sampled" }>,
-): Promise<readonly Answered[]> {
-  const answers: Answered[] = [];
-  const isEnough = (): boolean =>
-    answers.length >= MAX_SAMPLES ||
-    ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0);
-  do {
-    answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
-  } while (!isEnough() && answers.every(({ isAbsent, shown }) => isAbsent === true || typeof shown !== "string"));
-  return answers;
-}
-
-async function answerOnNew(context: EncryptionContext, open: () => ApiClient): Promise<Answered> {
-  const client = open();
-  try {
-    return await answerOf(context, client);
-  } finally {
-    await client.transport.close();
-  }
-}
-
-/** An API server that does not answer does not tell: it is asked again. */
-async function answerOf({ clock, signal }: EncryptionContext, { transport }: ApiClient): Promise<Answered> {
-  const { server } = transport;
-  const metrics = new EncryptionMetrics();
-  try {
-    const within = AbortSignal.any([signal, clock.timeout(READ_TIMEOUT_MS)]);
-    await readMetrics(transport, within, (line) => metrics.add(line));
-  } catch (error) {
-    signal.throwIfAborted();
-    return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
-  }
-  return { server, shown: metrics.result(), isAbsent: metrics.isAbsent };
 }

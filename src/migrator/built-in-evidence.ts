@@ -157,9 +157,9 @@ export class BuiltInEvidence {
       const { count } = arrivals;
       return { apiServers: await findApiServers(signal), arrivals: count, encryption };
     }
-    const found = await encryption.look(this.#context, `"${resourceNameOf(this.#resource)}"`, {
-      isRepeated: this.#atStart !== undefined,
-    });
+    const resource = resourceNameOf(this.#resource);
+    const isRepeated = this.#atStart !== undefined;
+    const found = await encryption.look(this.#context, `"${resource}"`, { isRepeated, resource });
     return { apiServers: found.apiServers, arrivals: found.arrivals, encryption: found };
   }
 

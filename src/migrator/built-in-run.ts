@@ -72,6 +72,9 @@ export class BuiltInRun {
     const start = await this.#startOf(context, foundation);
     const isResumed = await this.#rewrite(context, foundation, start);
     await evidence.repeat();
+    // Where objects were rejected, it is not called re-encrypted anyway, and they are named.
+    const { failed, migrated, newer } = start.tally.counts;
+    context.encryption?.assertKeyIsShown(resourceNameOf(resource), failed + migrated + newer);
     const configuration = context.encryption?.found?.configHash;
     return {
       resource: resourceNameOf(resource),

@@ -15,9 +15,7 @@ export const IDENTITY = "identity";
  * https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/
  */
 export function encryptionConfig(keys: readonly string[], resources: readonly string[] = ENCRYPTED): string {
-  const named = keys
-    .filter((name) => name !== IDENTITY)
-    .map((name) => ({ name, secret: createHash("sha256").update(name).digest("base64") }));
+  const named = keys.filter((name) => name !== IDENTITY).map(keyOf);
   const [aescbc, identity] = [named.length === 0 ? [] : [{ aescbc: { keys: named } }], { identity: {} }];
   const withIdentity = keys[0] === IDENTITY ? [identity, ...aescbc] : [...aescbc, identity];
   return JSON.stringify({
@@ -38,19 +36,39 @@ export function storedWith(key: string): string {
  * API servers on one machine use one and the same configuration and each its own plugin, as two machines do.
  */
 export function kmsConfig(provider: string, resources: readonly string[] = ENCRYPTED): string {
-  const endpoint = `unix:///proc/self/cwd/${KMS_SOCKET}`;
   return JSON.stringify({
     apiVersion: "apiserver.config.k8s.io/v1",
     kind: "EncryptionConfiguration",
     // Without `identity`: what the plugin cannot decrypt cannot be read.
-    resources: [{ resources, providers: [{ kms: { apiVersion: "v2", name: provider, endpoint, timeout: "10s" } }] }],
+    resources: [
+      { resources, providers: [{ kms: { apiVersion: "v2", name: provider, endpoint: KMS_ENDPOINT, timeout: "10s" } }] },
+    ],
+  });
+}
+
+/**
+ * The text of an EncryptionConfiguration with a KMS v1 plugin, as {@link kmsConfig}.
+ * @param key encrypts in the place of the plugin, which decrypts what it had encrypted. @default the plugin encrypts
+ */
+export function kmsV1Config(provider: string, resources: readonly string[], key?: string): string {
+  const kms = { apiVersion: "v1", name: provider, endpoint: KMS_ENDPOINT, cachesize: 10, timeout: "10s" };
+  const aescbc = key === undefined ? [] : [{ aescbc: { keys: [keyOf(key)] } }];
+  return JSON.stringify({
+    apiVersion: "apiserver.config.k8s.io/v1",
+    kind: "EncryptionConfiguration",
+    resources: [{ resources, providers: [...aescbc, { kms }] }],
   });
 }
 
 /** The name of the socket in the working directory of an API server. */
 export const KMS_SOCKET = "kms.sock";
+const KMS_ENDPOINT = `unix:///proc/self/cwd/${KMS_SOCKET}`;
 
 /** As {@link storedWith}, with the key of a KMS v2 plugin. */
 export function storedWithKms(provider: string, keyId: string): string {
   return `k8s:enc:kms:v2:${provider}:${keyId}`;
+}
+
+function keyOf(name: string): { readonly name: string; readonly secret: string } {
+  return { name, secret: createHash("sha256").update(name).digest("base64") };
 }

@@ -1,18 +1,6 @@
-import { rmSync } from "node:fs";
-import { join } from "node:path";
-import {
-  type handleUnaryCall,
-  loadPackageDefinition,
-  type sendUnaryData,
-  Server,
-  ServerCredentials,
-  type ServiceClientConstructor,
-  status,
-} from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
+import type { handleUnaryCall } from "@grpc/grpc-js";
 import { KeyRing } from "./key-ring.ts";
-
-const PROTO = join(import.meta.dirname, "kms-v2.proto");
+import { answerWith, PluginServer } from "./plugin-server.ts";
 
 interface EncryptRequest {
   readonly plaintext: Buffer;
@@ -31,26 +19,19 @@ interface DecryptRequest {
  */
 export class KmsPlugin {
   readonly keys: KeyRing;
-  readonly #server: Server;
-  readonly #socket: string;
+  #server: PluginServer | undefined;
   #statusCalls = 0;
   #decryptions = 0;
 
-  private constructor(socket: string, keys: KeyRing) {
-    this.#socket = socket;
+  private constructor(keys: KeyRing) {
     this.keys = keys;
-    this.#server = new Server();
-    this.#server.addService(serviceOf(), {
-      Status: this.#status,
-      Encrypt: this.#encrypt,
-      Decrypt: this.#decrypt,
-    });
   }
 
   /** @param socket the path of the Unix socket, at most 107 bytes */
   static async start(socket: string, keyId: string): Promise<KmsPlugin> {
-    const plugin = new KmsPlugin(socket, new KeyRing(keyId));
-    await plugin.#listen();
+    const plugin = new KmsPlugin(new KeyRing(keyId));
+    const methods = { Status: plugin.#status, Encrypt: plugin.#encrypt, Decrypt: plugin.#decrypt };
+    plugin.#server = await PluginServer.start(socket, { file: "kms-v2.proto", name: "v2" }, methods);
     return plugin;
   }
 
@@ -66,16 +47,7 @@ export class KmsPlugin {
 
   /** Ends it at once, with all connections. */
   stop(): void {
-    this.#server.forceShutdown();
-    rmSync(this.#socket, { force: true });
-  }
-
-  #listen(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#server.bindAsync(`unix:${this.#socket}`, ServerCredentials.createInsecure(), (error) =>
-        error === null ? resolve() : reject(error),
-      );
-    });
+    this.#server?.stop();
   }
 
   readonly #status: handleUnaryCall<object, object> = (_call, answer) => {
@@ -92,18 +64,4 @@ export class KmsPlugin {
     this.#decryptions++;
     answerWith(answer, () => ({ plaintext: this.keys.decrypt(request.keyId, request.ciphertext) }));
   };
-}
-
-function answerWith(answer: sendUnaryData<object>, decide: () => object): void {
-  try {
-    answer(null, decide());
-  } catch (error) {
-    answer({ code: status.INVALID_ARGUMENT, details: (error as Error).message });
-  }
-}
-
-function serviceOf(): ServiceClientConstructor["service"] {
-  const loaded = loadPackageDefinition(loadSync(PROTO));
-  const { KeyManagementService } = loaded["v2"] as unknown as { KeyManagementService: ServiceClientConstructor };
-  return KeyManagementService.service;
 }

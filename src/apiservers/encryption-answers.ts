@@ -1,0 +1,66 @@
+import type { Clock } from "../clock.ts";
+import { messageOf } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { ApiServers } from "./api-servers.ts";
+import { SAMPLES } from "./ask-all.ts";
+import { type Answered, unheardOf } from "./encryption-agreement.ts";
+import { EncryptionMetrics } from "./encryption-metrics.ts";
+import { readMetrics } from "./metric-lines.ts";
+
+/** What asking takes. */
+export interface AskContext {
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** The metrics of an API server with thousands of resources may take so long, over a slow network, in milliseconds. */
+const READ_TIMEOUT_MS = 60_000;
+const SAMPLES_AT_ONCE = 4;
+/** Of three API servers behind a load balancer that chooses at random, one is missed so once in ten million times. */
+const MAX_SAMPLES = 40;
+
+/** How each of the API servers says that it encrypts. */
+export async function answersOf(context: AskContext, apiServers: ApiServers): Promise<readonly Answered[]> {
+  if (apiServers.mode === "each") {
+    return await Promise.all(apiServers.clients.map((client) => answerOf(context, client)));
+  }
+  return await sampledAnswers(context, apiServers);
+}
+
+/** One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard. */
+async function sampledAnswers(
+  context: AskContext,
+  { identities = [], open }: Extract<ApiServers, { mode: "sampled" }>,
+): Promise<readonly Answered[]> {
+  const answers: Answered[] = [];
+  const isEnough = (): boolean =>
+    answers.length >= MAX_SAMPLES ||
+    ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0);
+  do {
+    answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
+  } while (!isEnough() && answers.every(({ isAbsent, shown }) => isAbsent === true || typeof shown !== "string"));
+  return answers;
+}
+
+async function answerOnNew(context: AskContext, open: () => ApiClient): Promise<Answered> {
+  const client = open();
+  try {
+    return await answerOf(context, client);
+  } finally {
+    await client.transport.close();
+  }
+}
+
+/** An API server that does not answer does not tell: it is asked again. */
+async function answerOf({ clock, signal }: AskContext, { transport }: ApiClient): Promise<Answered> {
+  const { server } = transport;
+  const metrics = new EncryptionMetrics();
+  try {
+    const within = AbortSignal.any([signal, clock.timeout(READ_TIMEOUT_MS)]);
+    await readMetrics(transport, within, (line) => metrics.add(line));
+  } catch (error) {
+    signal.throwIfAborted();
+    return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
+  }
+  return { server, shown: metrics.result(), isAbsent: metrics.isAbsent };
+}
