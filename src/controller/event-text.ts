@@ -2,6 +2,7 @@ import { wordsFor } from "../apiservers/concern-words.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { EventText } from "./event-recorder.ts";
+import { withProgramOfFlags } from "./flag-words.ts";
 import type { Phase } from "./migration-status.ts";
 
 /** What an event of a run tells those who look at the migration; `undefined` where nothing. */
@@ -24,7 +25,7 @@ export function eventTextOf(event: MigrationEvent): EventText | undefined {
     case "unfrozen":
       return normal("Unfrozen", "lifted the freeze");
     case "warning":
-      return { type: "Warning", reason: "Warning", message: event.message };
+      return { type: "Warning", reason: "Warning", message: withProgramOfFlags(event.message) };
     default:
       return undefined;
   }

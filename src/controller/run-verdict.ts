@@ -5,6 +5,7 @@ import { type FailureKind, failureKindOf } from "../kube/failure.ts";
 import { STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
 import { InTreeAtWork } from "../in-tree/in-tree-guard.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
+import { withProgramOfFlags } from "./flag-words.ts";
 import type { Phase } from "./migration-status.ts";
 
 /** It passes without the user of the migration: it is waited for, however long that takes. */
@@ -107,7 +108,7 @@ export interface Verdict {
  * in words.
  */
 export function verdictOf(error: unknown): Verdict {
-  const message = messageOf(error);
+  const message = withProgramOfFlags(messageOf(error));
   if (error instanceof InTreeAtWork) {
     return { reason: "InTreeMigration", message, waitMs: WAITS };
   }

@@ -125,7 +125,9 @@ await t.test(
     const { message } = await untilWaiting(secrets, "NotConverged");
     t.match(
       message,
-      new RegExp(`${first}: it uses encryption configuration .*, which is not ${meant}`),
+      new RegExp(
+        `${first}: it uses encryption configuration .*, which is not ${meant} of the annotation ${REENCRYPT_ANNOTATION}$`,
+      ),
       "both use the old one",
     );
     await restartWith(cluster, ["key2", "key1"]);
