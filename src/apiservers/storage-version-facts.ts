@@ -2,6 +2,7 @@ import { storageVersionHashOf } from "../api/crd.ts";
 import type { ObjectMeta } from "../api/meta.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import type { Projection } from "../json/json-projection.ts";
+import { metadataProjection } from "../kube/metadata-projection.ts";
 
 /**
  * A StorageVersion as Kubernetes built it: the agreedEncodingVersion of the proposal "StorageVersion API for HA API servers"
@@ -21,7 +22,7 @@ export interface StorageVersion {
 /** What {@link storageVersionFactsOf} reads, and the name. */
 export const STORAGE_VERSION_FIELDS: Projection = {
   fields: {
-    metadata: { fields: { name: "all", uid: "all", resourceVersion: "all" } },
+    metadata: metadataProjection(),
     status: {
       fields: {
         commonEncodingVersion: "all",

@@ -9,6 +9,7 @@ import type { ApiClient } from "../kube/client.ts";
 import { preferredVersions } from "../kube/discovery.ts";
 import { DoubtfulAnswer } from "../kube/errors.ts";
 import { listProjected } from "../kube/list-projected.ts";
+import { metadataProjection } from "../kube/metadata-projection.ts";
 
 /** The API group of Kubernetes' own storage version migrator. */
 export const IN_TREE_GROUP = "storagemigration.k8s.io";
@@ -34,7 +35,7 @@ const PAGE_SIZE = 500;
 /** What is read of each: other clients may make them as large as an object may be. */
 const IN_TREE_FIELDS: Projection = {
   fields: {
-    metadata: { fields: { name: "all", uid: "all", resourceVersion: "all", creationTimestamp: "all" } },
+    metadata: metadataProjection({ creationTimestamp: "all" }),
     spec: { fields: { resource: { fields: { group: "all", resource: "all" } } } },
     status: { fields: { conditions: "all" } },
   },

@@ -8,6 +8,7 @@ import { CONFLICT_PACE, MAX_CONFLICTS } from "../freeze/freeze.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { isConflict } from "../kube/client.ts";
 import { listProjected } from "../kube/list-projected.ts";
+import { metadataProjection } from "../kube/metadata-projection.ts";
 import { MIGRATIONS } from "../kube/resources.ts";
 import { type InitContext, whenServed } from "./when-served.ts";
 
@@ -15,15 +16,10 @@ const PAGE_SIZE = 100;
 /** What is read of the migrations that are there. */
 const PRESENT_FIELDS: Projection = {
   fields: {
-    metadata: {
-      fields: {
-        name: "all",
-        uid: "all",
-        resourceVersion: "all",
-        labels: { fields: { [CREATED_BY_LABEL]: "all" } },
-        annotations: { fields: { [REENCRYPT_ANNOTATION]: "all" } },
-      },
-    },
+    metadata: metadataProjection({
+      labels: { fields: { [CREATED_BY_LABEL]: "all" } },
+      annotations: { fields: { [REENCRYPT_ANNOTATION]: "all" } },
+    }),
     spec: { fields: { resource: "all", suspend: "all" } },
     status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
   },

@@ -27,6 +27,7 @@ import {
   inTreeResourceOf,
   inTreeStateOf,
 } from "../in-tree/in-tree-migrations.ts";
+import { metadataProjection } from "../kube/metadata-projection.ts";
 
 /** One migration, by any migrator. Field names are those of `ksvm status -o json`. */
 export interface MigrationLine {
@@ -81,7 +82,7 @@ const PAGE_SIZE = 100;
 /** What is read of a migration for its line: its managedFields and annotations may have a megabyte. */
 const LINE_FIELDS: Projection = {
   fields: {
-    metadata: { fields: { name: "all", uid: "all", resourceVersion: "all", creationTimestamp: "all" } },
+    metadata: metadataProjection({ creationTimestamp: "all" }),
     spec: { fields: { resource: "all", suspend: "all" } },
     status: "all",
   },

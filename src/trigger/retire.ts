@@ -8,6 +8,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { CRDS, STORAGE_STATES } from "../kube/resources.ts";
+import { metadataProjection } from "../kube/metadata-projection.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 
 /** What {@link retireStorageStates} needs. */
@@ -22,9 +23,7 @@ const CRD_NAME = `${STORAGE_STATES.resource}.${STORAGE_STATES.group}`;
 const PAGE_SIZE = 500;
 const OWNED_FIELDS: Projection = {
   fields: {
-    metadata: {
-      fields: { name: "all", uid: "all", resourceVersion: "all", labels: { fields: { [MANAGED_BY_LABEL]: "all" } } },
-    },
+    metadata: metadataProjection({ labels: { fields: { [MANAGED_BY_LABEL]: "all" } } }),
   },
 };
 const FIRST_RETRY_MS = 5_000;

@@ -2,6 +2,7 @@ import { CRD_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { ReadStorageState } from "../api/parse-storage-state.ts";
 import { MAX_RECORD_LENGTH, parseCrdRecord } from "./crd-facts.ts";
 import type { Projection } from "../json/json-projection.ts";
+import { metadataProjection } from "../kube/metadata-projection.ts";
 import type { StateFacts } from "./next-status.ts";
 
 /**
@@ -10,15 +11,10 @@ import type { StateFacts } from "./next-status.ts";
  */
 export const STATE_FIELDS: Projection = {
   fields: {
-    metadata: {
-      fields: {
-        name: "all",
-        uid: "all",
-        resourceVersion: "all",
-        labels: { fields: { [MANAGED_BY_LABEL]: "all" } },
-        annotations: { fields: { [CRD_ANNOTATION]: { maxLength: MAX_RECORD_LENGTH } } },
-      },
-    },
+    metadata: metadataProjection({
+      labels: { fields: { [MANAGED_BY_LABEL]: "all" } },
+      annotations: { fields: { [CRD_ANNOTATION]: { maxLength: MAX_RECORD_LENGTH } } },
+    }),
     status: {
       fields: { persistedStorageVersionHashes: "all", currentStorageVersionHash: "all", lastHeartbeatTime: "all" },
     },

@@ -10,37 +10,34 @@ const lease = (name: string, given: Partial<ListedLease> = {}): ListedLease => (
   ...given,
 });
 const LATER = "2026-01-01T00:00:10.000000Z";
+const RENEWED = { renewTime: LATER };
+const JOINED = { type: "ADDED", lease: lease("c") } as const;
 
 /** Two API servers that live, and one that is gone for an hour. */
+const THREE = [lease("a"), lease("b"), lease("gone", { isOver: true })];
+
 function listed() {
   const log = new ArrivalLog();
-  log.listed([lease("a"), lease("b"), lease("gone", { isOver: true })]);
+  log.listed(THREE);
   return { log, before: log.count };
 }
 
 for (const { title, events, changes, said } of [
   {
     title: "counts nothing while API servers renew their Leases",
-    events: [{ type: "MODIFIED", lease: lease("a", { renewTime: LATER }) }],
+    events: [{ type: "MODIFIED", lease: lease("a", RENEWED) }],
     changes: 0,
     said: /not watched/,
   },
   {
     title: "counts one that joined, and once more that it left",
-    events: [
-      { type: "ADDED", lease: lease("c") },
-      { type: "MODIFIED", lease: lease("c", { renewTime: LATER }) },
-      { type: "DELETED", lease: lease("c") },
-    ],
+    events: [JOINED, { type: "MODIFIED", lease: lease("c", RENEWED) }, { type: "DELETED", lease: lease("c") }],
     changes: 2,
     said: /^the API server of identity Lease c left$/,
   },
   {
     title: "counts an event once that two watches tell",
-    events: [
-      { type: "ADDED", lease: lease("c") },
-      { type: "ADDED", lease: lease("c") },
-    ],
+    events: [JOINED, JOINED],
     changes: 1,
     said: /^the API server of identity Lease c joined$/,
   },
@@ -61,7 +58,7 @@ for (const { title, events, changes, said } of [
   },
   {
     title: "counts one that renews a Lease which had expired",
-    events: [{ type: "MODIFIED", lease: lease("gone", { renewTime: LATER }) }],
+    events: [{ type: "MODIFIED", lease: lease("gone", RENEWED) }],
     changes: 1,
     said: /^the API server of identity Lease gone, which had expired, lives$/,
   },
@@ -83,7 +80,7 @@ for (const { title, events, changes, said } of [
 
 await tap.test("ArrivalLog counts a list as a change: what joined and left before it is not known", (t) => {
   const { log, before } = listed();
-  log.listed([lease("a"), lease("b"), lease("gone", { isOver: true })]);
+  log.listed(THREE);
   t.equal(log.count, before + 1);
   t.end();
 });

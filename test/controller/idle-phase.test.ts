@@ -6,27 +6,10 @@ import {
   MOVES_AT_ONCE,
   POSITIONS_SHOWN,
 } from "../../src/controller/idle-phase.ts";
-import { MigrationQueue, type QueuedMigration } from "../../src/controller/migration-queue.ts";
+import type { QueuedMigration } from "../../src/controller/migration-queue.ts";
+import { CREATED as NOW, queued, queueOf } from "./queued-migrations.ts";
 
-const NOW = "2026-01-01T00:00:00Z";
 const CONTEXT = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW };
-
-function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
-  const common = {
-    state: "Pending",
-    isSuspended: false,
-    isLowPriority: false,
-    isReencryption: false,
-    conditions: [],
-  } as const;
-  return { name, uid: name, resourceVersion: "1", resource: `${name}s.b`, created: NOW, ...common, ...fields };
-}
-
-function queueOf(migrations: readonly QueuedMigration[]): MigrationQueue {
-  const queue = new MigrationQueue();
-  migrations.forEach((migration) => queue.set(migration));
-  return queue;
-}
 
 function idleStatusesOf(migrations: readonly QueuedMigration[], context: IdleContext): readonly IdleStatus[] {
   return statusesOf(queueOf(migrations), context);
@@ -151,5 +134,5 @@ await tap.test("idleStatusesOf() holds a migration back while another one of its
   ]);
   t.equal(statuses[2]?.queuePosition, undefined);
   t.equal(queueOf(migrations).heldBy("same"), "stopped");
-  t.equal(queueOf(migrations).heldBy("others.b"), undefined);
+  t.equal(queueOf(migrations).heldBy("others.example.com"), undefined);
 });

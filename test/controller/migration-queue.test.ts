@@ -2,25 +2,8 @@ import { isFinal } from "../../src/api/migration.ts";
 import tap from "tap";
 import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
 import { inOrder, MigrationQueue, type QueuedMigration, queuedOf } from "../../src/controller/migration-queue.ts";
+import { queued, queueOf } from "./queued-migrations.ts";
 import { randomFrom } from "../chaos/random.ts";
-
-function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
-  const common = {
-    state: "Pending",
-    isSuspended: false,
-    isLowPriority: false,
-    isReencryption: false,
-    conditions: [],
-  } as const;
-  const created = "2026-01-01T00:00:00Z";
-  return { name, uid: name, resourceVersion: "1", resource: `${name}s.example.com`, created, ...common, ...fields };
-}
-
-function queueOf(migrations: readonly QueuedMigration[]): MigrationQueue {
-  const queue = new MigrationQueue();
-  migrations.forEach((migration) => queue.set(migration));
-  return queue;
-}
 
 function nextOf(migrations: readonly QueuedMigration[], busy: ReadonlySet<string>): QueuedMigration | undefined {
   return queueOf(migrations).next(busy);

@@ -1,0 +1,31 @@
+import { MigrationQueue, type QueuedMigration } from "../../src/controller/migration-queue.ts";
+
+/** When they are all created where a test does not say. */
+export const CREATED = "2026-01-01T00:00:00Z";
+
+/** A migration in a queue, of the resource `${name}s.example.com`. */
+export function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
+  const common = {
+    state: "Pending",
+    isSuspended: false,
+    isLowPriority: false,
+    isReencryption: false,
+    conditions: [],
+  } as const;
+  return {
+    name,
+    uid: name,
+    resourceVersion: "1",
+    resource: `${name}s.example.com`,
+    created: CREATED,
+    ...common,
+    ...fields,
+  };
+}
+
+/** A queue that holds them. */
+export function queueOf(migrations: readonly QueuedMigration[]): MigrationQueue {
+  const queue = new MigrationQueue();
+  migrations.forEach((migration) => queue.set(migration));
+  return queue;
+}
