@@ -9,7 +9,7 @@ import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import { discoverMigratable, type Discovery } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
-import { crdNames } from "../resources/stored-resources.ts";
+import { storedResources } from "../resources/stored-resources.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
 import { replaceEarlier } from "./earlier-migrations.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
@@ -81,25 +81,16 @@ async function renew(
   return { deleted, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
 }
 
-/** Re-encryption leaves no stored object out: the API server shows no storageVersionHash where the storage version is not served. */
+/** Re-encryption leaves no stored object out, and what an aggregated API server stores it cannot reach. */
 async function discover(
   context: InitContext,
   everyStored: boolean,
 ): Promise<Omit<Discovery, "migratable"> & { readonly migratable: readonly Resource[] }> {
-  const discovery = await discoverMigratable(context);
   if (!everyStored) {
-    return discovery;
+    return await discoverMigratable(context);
   }
-  const found = new Set(discovery.migratable.map(resourceNameOf));
-  const others = (await crdNames(context)).filter((name) => !found.has(name));
-  const migratable = [...discovery.migratable, ...others.map(resourceOfCrd)];
-  return { ...discovery, migratable, skipped: discovery.skipped.filter(({ resource }) => !others.includes(resource)) };
-}
-
-/** The version is a hint that another one may take the place of. */
-function resourceOfCrd(name: string): Resource {
-  const [resource = "", ...group] = name.split(".");
-  return { group: group.join("."), version: "", resource };
+  const { resources: migratable, skipped, unread } = await storedResources(context);
+  return { migratable, skipped, unread };
 }
 
 async function replaceOthers(

@@ -2,7 +2,7 @@ import { type ApiService, apiServiceNameOf, isAggregated } from "../api/api-serv
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { listProjected } from "../kube/list-projected.ts";
-import { API_SERVICES, CRDS } from "../kube/resources.ts";
+import { API_SERVICES, CRDS, type Resource } from "../kube/resources.ts";
 import { crdProjection } from "./crd-projection.ts";
 import { type DiscoverContext, discoverMigratable } from "./discover.ts";
 import type { ServedResource, SkippedResource } from "./migratable.ts";
@@ -11,8 +11,12 @@ import type { ServedResource, SkippedResource } from "./migratable.ts";
 export interface StoredResources {
   /** `plural.group` each, the plural alone in the core group. */
   readonly names: readonly string[];
+  /** The same; without a version where discovery shows none. */
+  readonly resources: readonly Resource[];
   /** What is left out although it may be stored, with the reason: aggregated API servers have a storage of their own. */
   readonly leftOut: readonly SkippedResource[];
+  /** The same, and what has no objects in etcd. */
+  readonly skipped: readonly SkippedResource[];
   /** Versions of groups that could not be read: resources of theirs may be missing. */
   readonly unread: readonly SkippedResource[];
 }
@@ -31,34 +35,39 @@ export async function storedResources(context: DiscoverContext): Promise<StoredR
   const apiServices = await retrier.run(() => client.list<ApiService>(API_SERVICES, { signal }), signal);
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const { aggregated, own } = partedBy(apiServices.filter(isAggregated), migratable);
+  const ownNames = new Set(own.map(resourceNameOf));
   // A CRD counts even if an aggregated API server serves its group: its objects are in etcd, and its run says why it cannot rewrite them.
-  const names = [...new Set([...own, ...crds])];
+  const resources = [...own, ...crds.filter((name) => !ownNames.has(name)).map(resourceOfCrd)];
+  const names = resources.map(resourceNameOf);
   const reason = "an aggregated API server stores it, and encrypts it by a configuration of its own";
-  const leftOut = [
-    ...aggregated.map((resource) => ({ resource, reason })),
-    ...skipped.filter(({ mayBeStored = false }) => mayBeStored),
-  ].filter(({ resource }) => !names.includes(resource));
-  return { names, leftOut, unread };
+  const isLeftOut = ({ resource }: SkippedResource): boolean => !names.includes(resource);
+  const others = aggregated.map((one) => ({ resource: resourceNameOf(one), reason })).filter(isLeftOut);
+  const left = skipped.filter(isLeftOut);
+  const leftOut = [...others, ...left.filter(({ mayBeStored = false }) => mayBeStored)];
+  return { names, resources, leftOut, skipped: [...left, ...others], unread };
 }
 
-/** The names of those that aggregated API servers serve, and of all others. */
+/** The version is a hint that another one may take the place of. */
+function resourceOfCrd(name: string): Resource {
+  const [resource = "", ...group] = name.split(".");
+  return { group: group.join("."), version: "", resource };
+}
+
+/** Those that aggregated API servers serve, and all others. */
 function partedBy(
   apiServices: readonly ApiService[],
   resources: readonly ServedResource[],
-): { readonly aggregated: readonly string[]; readonly own: readonly string[] } {
+): { readonly aggregated: readonly ServedResource[]; readonly own: readonly ServedResource[] } {
   const handedOver = new Set(apiServices.map(({ metadata }) => metadata.name));
   const isOthers = ({ group, version }: ServedResource): boolean => handedOver.has(apiServiceNameOf(group, version));
   return {
-    aggregated: resources.filter(isOthers).map(resourceNameOf),
-    own: resources.filter((resource) => !isOthers(resource)).map(resourceNameOf),
+    aggregated: resources.filter(isOthers),
+    own: resources.filter((resource) => !isOthers(resource)),
   };
 }
 
-/**
- * The names of all CRDs.
- * @throws {ApiError | TransportError}
- */
-export async function crdNames({
+/** The names of all CRDs. */
+async function crdNames({
   client,
   retrier,
   signal,

@@ -1,8 +1,10 @@
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import t from "tap";
+import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import type { Resource } from "../../src/kube/resources.ts";
+import type { InitResult } from "../../src/initializer/initialize.ts";
+import { MIGRATIONS, type Resource } from "../../src/kube/resources.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -104,4 +106,31 @@ await t.test("reencrypt --all leaves out by name what aggregated API servers sto
   }
   const left = [...run.stderr.matchAll(/^note: (\S+) is left out/gm)].map(([, name]) => name);
   t.same(new Set(left), new Set([`fixed.${G}`, `plain.${G}`, `things.${G}`]), "and nothing that kube-apiserver stores");
+});
+
+await t.test("init --force leaves out by name what aggregated API servers store", async (t) => {
+  const init = async (...flags: readonly string[]): Promise<InitResult> => {
+    const { code, stderr, stdout } = await cluster.ksvm(["init", "-o", "json", ...flags]);
+    t.equal(code, 0, stderr);
+    return JSON.parse(stdout) as InitResult;
+  };
+  const before = await init();
+  t.ok(
+    before.migrations.some(({ resource }) => resource === `things.${G}`),
+    "negative control: it is migrated without --force",
+  );
+  const { migrations, skipped } = await init("--force");
+  const names = migrations.map(({ resource }) => resource);
+  t.same(
+    names.filter((name) => name.endsWith(G)),
+    [],
+  );
+  t.ok(["secrets", "deployments.apps"].every((name) => names.includes(name)));
+  const reason = "an aggregated API server stores it, and encrypts it by a configuration of its own";
+  t.match(
+    skipped.filter(({ resource }) => resource === `things.${G}`),
+    [{ reason }],
+  );
+  const left = (await api.list<StorageVersionMigration>(MIGRATIONS)).map(({ spec }) => resourceNameOf(spec.resource));
+  t.notOk(left.includes(`things.${G}`), "the one of the earlier init is gone, too");
 });
