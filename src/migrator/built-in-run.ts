@@ -32,8 +32,8 @@ interface Start {
 
 /**
  * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
- * for the next attempt of the same run, and in the Lease for another process where that can prove that no encryption key was
- * rotated since, see `KeptProgress`.
+ * for the next attempt of the same run, and in the Lease for another process whose user asks for that and which can prove that no
+ * encryption key was rotated since, see `KeptProgress`.
  */
 export class BuiltInRun {
   readonly #resource: ServedResource;
@@ -86,12 +86,13 @@ export class BuiltInRun {
     };
   }
 
-  /** Nothing is kept where nothing proves how API servers encrypt. */
+  /** Nothing is kept where nothing proves how API servers encrypt, or no user can ask to go on there. */
   async #begin(context: RunContext, lease: RunLease): Promise<void> {
     this.#context = context;
-    const isKept = context.encryption?.readsMetrics === true && !this.#keepsNothing;
+    const { encryption, resumption } = context;
+    const isKept = encryption?.readsMetrics === true && resumption !== undefined && !this.#keepsNothing;
     if (isKept && this.#kept === undefined) {
-      this.#kept = new KeptProgress(lease, this.#resource);
+      this.#kept = new KeptProgress(lease, this.#resource, { isAsked: resumption === "asked" });
       await this.#kept.lookBack(context);
     }
   }

@@ -38,7 +38,7 @@ export function digestOfFoundation(foundation: Foundation): string {
 
 /**
  * The text of a checkpoint, with a digest over its fields: one that is cut or was edited by mistake is not believed. It proves no
- * author: who may write the Lease of a run is trusted, see docs/decisions/0015-resume-with-proof.md.
+ * author: only a user who asks for that goes on from it, see docs/decisions/0015-resume-with-proof.md.
  */
 export function formatKept(checkpoint: KeptCheckpoint): string {
   return formatDigested(fieldsOf(checkpoint));

@@ -23,8 +23,10 @@ export interface KeptPoint {
   readonly position: ListPosition;
 }
 
+const NOT_USED = "the checkpoint of a killed run is not used";
+
 /**
- * The checkpoint of a run of `ksvm reencrypt`, which another process may go on from where it can prove that nothing changed: every
+ * The checkpoint of a run of `ksvm reencrypt`, which another process may go on from where its user asks for that and it can prove that nothing changed: every
  * API server encrypts as it did, by one and the same process, and none joined or left all the while. An API server that came with
  * another key, wrote and left would show in nothing else: so the run that was killed watched the identity Leases from before its
  * first look, this one watches them from before its own, and what came in between the events that API servers keep have to tell.
@@ -33,11 +35,14 @@ export class KeptProgress {
   readonly #lease: RunLease;
   readonly #resource: string;
   #earlier: KeptCheckpoint | undefined;
+  readonly #isAsked: boolean;
   /** Whether none joined or left until this run began, and how many had come and gone then. */
   #before = { isQuiet: false, arrivals: 0 };
 
-  constructor(lease: RunLease, resource: ServedResource) {
+  /** @param options `isAsked` says that the user of this run believes what the Lease has: nothing proves who wrote it */
+  constructor(lease: RunLease, resource: ServedResource, { isAsked }: { readonly isAsked: boolean }) {
     this.#lease = lease;
+    this.#isAsked = isAsked;
     this.#resource = resourceNameOf(resource);
     this.#earlier = parseKept(lease.checkpoint);
   }
@@ -47,7 +52,7 @@ export class KeptProgress {
    * minute, and late writes are waited for longer than that.
    */
   async lookBack(context: RunContext): Promise<void> {
-    if (this.#earlier !== undefined) {
+    if (this.#earlier !== undefined && this.#isAsked) {
       // Counted first: what comes from here on is counted.
       const { count: arrivals } = context.arrivals;
       const isQuiet = await context.arrivals.wasQuietSince(context, this.#earlier.quietUpTo);
@@ -56,7 +61,7 @@ export class KeptProgress {
   }
 
   /**
-   * Where a killed run stood, if it can be proven that nothing changed since; else its checkpoint is taken back. To be called
+   * Where a killed run stood, if the user asks for that and it can be proven that nothing changed since; else its checkpoint is taken back. To be called
    * once the foundation is laid.
    * @throws as {@link forget}
    */
@@ -65,13 +70,21 @@ export class KeptProgress {
     if (earlier === undefined) {
       return undefined;
     }
+    if (!this.#isAsked) {
+      this.#earlier = undefined;
+      context.emit({
+        type: "startingAgain",
+        reason: `${NOT_USED}: nothing proves who wrote it, and --resume was not passed`,
+      });
+      return undefined;
+    }
     const reason =
       differenceFrom(earlier, this.#expected(context, foundation)) ??
       ((await this.#isQuietStill(context))
         ? undefined
         : "nothing proves any more that no API server joined and left since");
     if (reason !== undefined) {
-      context.emit({ type: "startingAgain", reason: `the checkpoint of a killed run is not used: ${reason}` });
+      context.emit({ type: "startingAgain", reason: `${NOT_USED}: ${reason}` });
       // What this process has seen another one may not see any more.
       await this.forget(context);
       return undefined;

@@ -1,5 +1,11 @@
 import t, { type Test } from "tap";
+import type { Lease } from "../../src/api/lease.ts";
 import type { NewObject } from "../../src/kube/client.ts";
+import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../src/lease/run-lease-ref.ts";
+import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
+import { formatKept, parseKept } from "../../src/migrator/kept-checkpoint.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { EncryptedObjects, optionsOf, restartWith } from "./encrypted-objects.ts";
@@ -40,8 +46,8 @@ interface Line {
 }
 
 /** Runs it to its end. */
-async function rerun(t: Test) {
-  const { code, stderr, stdout } = await cluster.ksvm(REENCRYPT);
+async function rerun(t: Test, flags: readonly string[] = ["--resume"]) {
+  const { code, stderr, stdout } = await cluster.ksvm([...REENCRYPT, ...flags]);
   t.equal(code, 0, stdout + stderr);
   const lines = stdout
     .trimEnd()
@@ -52,7 +58,7 @@ async function rerun(t: Test) {
   return { isResumed, reasons, counts: lines.findLast(({ type }) => type === "result")?.counts, stdout };
 }
 
-await t.test("reencrypt after kill -9 goes on where it stood, if nothing changed since", async (t) => {
+await t.test("reencrypt --resume after kill -9 goes on where it stood, if nothing changed since", async (t) => {
   await restartWith(cluster, ["key1", "key0"], RESOURCES);
   const written = await killed(t, "key1");
   const { counts, isResumed, stdout } = await rerun(t);
@@ -64,7 +70,7 @@ await t.test("reencrypt after kill -9 goes on where it stood, if nothing changed
 });
 
 await t.test(
-  "reencrypt after kill -9 begins at the first object where an API server came and went in between",
+  "reencrypt --resume after kill -9 begins at the first object where an API server came and went in between",
   async (t) => {
     await restartWith(cluster, ["key2", "key1", "key0"], RESOURCES);
     await killed(t, "key2");
@@ -94,14 +100,52 @@ await t.test(
   },
 );
 
-await t.test("reencrypt after kill -9 begins at the first object where the key was rotated in between", async (t) => {
-  await restartWith(cluster, ["key3", "key2", "key1"], RESOURCES);
-  await killed(t, "key3");
-  await restartWith(cluster, ["key4", "key3", "key2"], RESOURCES);
-  const { isResumed, reasons, stdout } = await rerun(t);
+await t.test(
+  "reencrypt --resume after kill -9 begins at the first object where the key was rotated in between",
+  async (t) => {
+    await restartWith(cluster, ["key3", "key2", "key1"], RESOURCES);
+    await killed(t, "key3");
+    await restartWith(cluster, ["key4", "key3", "key2"], RESOURCES);
+    const { isResumed, reasons, stdout } = await rerun(t);
+    t.notOk(isResumed, stdout);
+    t.match(reasons, [/is not used: an API server encrypts otherwise since/]);
+    t.equal(await secretsWith("key4"), OBJECTS);
+    await restartWith(cluster, ["key4"], RESOURCES);
+    t.ok(await objects.areReadable(), "every object can be read without the keys of the rotations before");
+  },
+);
+
+/** What a client can do that may write the Lease of a run: a watermark by which every object was written since. */
+async function forgeCheckpoint(): Promise<void> {
+  const ref = { name: leaseNameOf("secrets"), namespace: DEFAULT_LEASE_NAMESPACE };
+  const { metadata } = await cluster.api.get<Lease>(LEASES, ref);
+  const kept = parseKept(metadata.annotations?.[CHECKPOINT_ANNOTATION]);
+  if (kept === undefined) {
+    throw new Error("the killed run left a checkpoint");
+  }
+  const { continueToken: _token, progress: _progress, ...whole } = kept;
+  const annotations = { [CHECKPOINT_ANNOTATION]: formatKept({ ...whole, watermark: "1" }) };
+  await cluster.api.patch(LEASES, ref, { type: MERGE_PATCH, body: { metadata: { annotations } } });
+}
+
+await t.test("reencrypt believes no forged checkpoint unless its user asks to resume", async (t) => {
+  await restartWith(cluster, ["key5", "key4"], RESOURCES);
+  await killed(t, "key5");
+  await forgeCheckpoint();
+  const before = await secretsWith("key5");
+  const control = await rerun(t, ["--resume"]);
+  t.ok(control.isResumed, "negative control: it is believed where a user asks for that,");
+  t.equal(await secretsWith("key5"), before, "and every other object keeps the old key");
+  const verified = await cluster.ksvm(["verify", "--settle", "1s", "--apiserver-endpoints", ENDPOINTS, "secrets"]);
+  t.equal(verified.code, 3, "verify believes no checkpoint");
+
+  await restartWith(cluster, ["key6", "key5", "key4"], RESOURCES);
+  await killed(t, "key6");
+  await forgeCheckpoint();
+  const { isResumed, reasons, stdout } = await rerun(t, []);
   t.notOk(isResumed, stdout);
-  t.match(reasons, [/is not used: an API server encrypts otherwise since/]);
-  t.equal(await secretsWith("key4"), OBJECTS);
-  await restartWith(cluster, ["key4"], RESOURCES);
-  t.ok(await objects.areReadable(), "every object can be read without the keys of the rotations before");
+  t.match(reasons, [/is not used: nothing proves who wrote it, and --resume was not passed/]);
+  t.equal(await secretsWith("key6"), OBJECTS, "every object has the new key");
+  await restartWith(cluster, ["key6"], RESOURCES);
+  t.ok(await objects.areReadable(), "every object can be read without the old key");
 });

@@ -29,6 +29,12 @@ export const REENCRYPT_COMMAND = defineCommand({
         "Cannot expect a configuration of API servers that are not asked: pass one of both flags",
       );
     }
+    if (flags.assumeConfigRolledOut && flags.resume) {
+      throw new KsvmError(
+        "Usage",
+        "Cannot resume without evidence: pass --resume or --assume-config-rolled-out, and not both",
+      );
+    }
     if (flags.assumeConfigRolledOut) {
       io.stderr.write(
         "warning: no API server is asked which encryption configuration it uses: keep the old key until you have seen " +

@@ -190,7 +190,9 @@ export class Reencryption {
 
   #run(): ResourceRun {
     const { encryption, flags } = this.#session;
-    return { settings: reencryptSettingsOf(flags), dryRun: false, force: true, encryption, purpose: "ksvm reencrypt" };
+    const resumption = flags.resume ? "asked" : "not asked";
+    const settings = reencryptSettingsOf(flags);
+    return { settings, dryRun: false, force: true, encryption, resumption, purpose: "ksvm reencrypt" };
   }
 
   #summarize(summary: ReencryptionSummary): void {

@@ -12,7 +12,7 @@ import { loggerOf } from "../shared/logger-of.ts";
 import { REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { Verifications } from "./verifications.ts";
 
-const { "assume-config-rolled-out": _assume, verify: _verify, ...SHARED_FLAGS } = REENCRYPT_FLAGS;
+const { "assume-config-rolled-out": _assume, resume: _resume, verify: _verify, ...SHARED_FLAGS } = REENCRYPT_FLAGS;
 
 const VERIFY_FLAGS = {
   ...SHARED_FLAGS,

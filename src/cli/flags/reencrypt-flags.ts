@@ -41,6 +41,11 @@ export const REENCRYPT_FLAGS = {
       "digest of the new EncryptionConfiguration, as sha256sum prints it; ksvm waits until every API server uses that one. " +
       "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
   }),
+  resume: toggle({
+    help:
+      "go on where a killed run stood, if nothing changed since. Any client that may write Leases in the --lease-namespace can " +
+      "forge where that was: objects are left out then, and keep the old key",
+  }),
   ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   settle: duration({
@@ -75,7 +80,7 @@ export const REENCRYPT_FLAGS = {
 
 /** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */
 export function reencryptSettingsOf(
-  flags: Omit<FlagsOf<typeof REENCRYPT_FLAGS>, "all" | "assumeConfigRolledOut" | "expectConfig" | "verify">,
+  flags: Omit<FlagsOf<typeof REENCRYPT_FLAGS>, "all" | "assumeConfigRolledOut" | "expectConfig" | "resume" | "verify">,
 ): RunSettings {
   const freeze = {
     guard: DEFAULT_GUARD,
