@@ -66,7 +66,8 @@ function ask(progressOf: ProgressOf | undefined, crdName: string): string | unde
   }
 }
 
-function hasMigratingCondition(crd: CustomResourceDefinition): boolean {
+/** Whether Kubernetes' own migrator says that it is at work. */
+export function hasMigratingCondition(crd: CustomResourceDefinition): boolean {
   const conditions = crd.status?.conditions ?? [];
   return conditions.some(({ type, status }) => type === STORAGE_MIGRATING_CONDITION && status === "True");
 }

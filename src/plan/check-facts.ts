@@ -1,11 +1,7 @@
-import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
 import type { JsonObject } from "../api/json-fields.ts";
-import { KsvmError, messageOf } from "../errors.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failureKindOf, isForbidden } from "../kube/failure.ts";
-import { APPLY_PATCH, CRDS, type Resource } from "../kube/resources.ts";
+import { APPLY_PATCH, CRDS } from "../kube/resources.ts";
 import {
   type InTreeMigration,
   inTreeMigrations,
@@ -15,9 +11,9 @@ import {
 import { findCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { checkCrd } from "./check.ts";
-import type { CheckEntry, CheckFacts, DryRun, ListedObjects } from "./check-types.ts";
+import type { CheckEntry, CheckFacts, DryRun } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
-import { countObjects } from "./inventory.ts";
+import { listedObjects } from "./listed-objects.ts";
 import { intermediateOf } from "./version-changes.ts";
 
 /**
@@ -27,11 +23,6 @@ import { intermediateOf } from "./version-changes.ts";
 export const CHECK_PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 5_000 } as const;
 /** Dry runs own fields under this name in the answer; nothing is stored. */
 const FIELD_MANAGER = "ksvm-check";
-/** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
-const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
-/** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
-const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
-const PROBE_PAGE = 500;
 
 /**
  * Compares CRD files with those of the cluster. It sends nothing but reads and dry runs.
@@ -86,64 +77,6 @@ async function dryRunOf({ client, retrier, signal }: CallContext, name: string, 
       causes: causes.map(({ field = "", message = "" }) => `${field}: ${message}`),
     };
   }
-}
-
-async function listedObjects(
-  { client, retrier, signal }: CallContext,
-  live: CustomResourceDefinition,
-): Promise<ListedObjects | undefined> {
-  const { group, names } = live.spec;
-  const version = requestVersionOf(live);
-  if (version === undefined) {
-    return undefined;
-  }
-  const resource = { group, version, resource: names.plural };
-  let count: number | undefined;
-  try {
-    const read = async (): Promise<void> => {
-      count = await countObjects(client, resource, { signal });
-      await probe(client, resource, { signal });
-    };
-    await retrier.run(() => unlessUnreadable(read), signal);
-    return count === undefined ? {} : { count };
-  } catch (error) {
-    signal.throwIfAborted();
-    if (!(error instanceof KsvmError)) {
-      throw error;
-    }
-    const said = textOf(error);
-    const unreadableIn = UNREADABLE.exec(said)?.[1];
-    return {
-      ...(count === undefined ? {} : { count }),
-      problem: said,
-      ...(unreadableIn === undefined ? {} : { unreadableIn }),
-    };
-  }
-}
-
-/** The count is of one object; this is of all of them. */
-async function probe(client: ApiClient, resource: Resource, options: CallOptions): Promise<void> {
-  await client.listMetadata(resource, { labelSelector: NO_OBJECT, limit: PROBE_PAGE, ...options });
-}
-
-/** While its cache cannot be filled the API server answers 429, which is no use to wait for where objects are the cause. */
-class Unreadable extends KsvmError {
-  constructor(said: string, cause: unknown) {
-    super("ApiRequestFailed", said, { cause });
-  }
-}
-
-async function unlessUnreadable(read: () => Promise<void>): Promise<void> {
-  try {
-    await read();
-  } catch (error) {
-    const said = textOf(error);
-    throw UNREADABLE.test(said) ? new Unreadable(said, error) : error;
-  }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof ApiError ? error.said : messageOf(error);
 }
 
 /** Those that this user may not list are not known; a run waits for running ones in any case. */

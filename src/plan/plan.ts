@@ -40,9 +40,8 @@ export interface PlanEntry {
   readonly note?: string;
 }
 
-/** What {@link planCrd} reads of a CRD. */
-export const PLAN_FIELDS = crdProjection({
-  name: "all",
+/** What tells who froze a CRD, see `freezerOf`. */
+export const FREEZER_FIELDS = {
   annotations: { fields: { [MIGRATING_ANNOTATION]: "all", [OWNER_ANNOTATION]: "all" } },
   managedFields: {
     items: {
@@ -56,7 +55,10 @@ export const PLAN_FIELDS = crdProjection({
       },
     },
   },
-});
+} as const;
+
+/** What {@link planCrd} reads of a CRD. */
+export const PLAN_FIELDS = crdProjection({ name: "all", ...FREEZER_FIELDS });
 
 /** What a migration of this CRD would do. */
 export function planCrd(crd: CustomResourceDefinition): PlanEntry {

@@ -5,17 +5,16 @@ import t, { type Test } from "tap";
 import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import { storageVersionOf } from "../../src/api/crd.ts";
 import type { ApiError } from "../../src/kube/errors.ts";
-import { APPLY_PATCH, CLUSTER_ROLES, CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { APPLY_PATCH, CLUSTER_ROLES, CRDS } from "../../src/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { type CrdShape, TestKind, versionsOf } from "./crd-fixture.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { createInV1, IN_TREE, leaveFailedInTree, listProblem, loseObjects, pruneByHand, V1 } from "./lost-objects.ts";
 
 const HAS_IN_TREE = isAtLeast(35);
 const cluster = await Cluster.start(t, { ...(HAS_IN_TREE ? IN_TREE_APISERVER : {}), users: [{ name: "reader" }] });
 const { api } = cluster;
-
-const V1: CrdShape = { versions: ["v1"], storage: "v1" };
 
 function fileOf(t: Test, ...manifests: readonly object[]): string {
   const path = join(t.testdir({}), "crds.yaml");
@@ -43,17 +42,6 @@ async function refusalOf(kind: TestKind, manifest: object): Promise<string> {
   } catch (error) {
     return (error as ApiError).said;
   }
-}
-
-/** What the API server says where it cannot decode an object. */
-async function listProblem(kind: TestKind): Promise<string> {
-  const { body, status } = await cluster.controlPlane.request(`/apis/example.com/v1/${kind.plural}?limit=500`);
-  return status === 200 ? "" : JSON.stringify(body);
-}
-
-async function prune(kind: TestKind): Promise<void> {
-  const patch = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
-  await api.patch(CRDS, kind, patch, { subresource: "status", fieldManager: "kubectl-patch" });
 }
 
 await t.test("check: a new CRD can be applied, and is", async (t) => {
@@ -85,7 +73,7 @@ await t.test("check: a file that drops a stored version needs a migration, and c
   t.match(await check(path), { code: 0, entry: { verdict: "applicable", notes: [/\(ksvm[^ ]* wrote it last/] } });
   await apply(kind, kind.manifest(V1));
   t.same(await cluster.storedAs(kind), { v1: 3 });
-  await eventually(async () => (await listProblem(kind)) === "", "the objects can be read");
+  await eventually(async () => (await listProblem(cluster, kind)) === "", "the objects can be read");
 });
 
 await t.test("check: a new storage version and the end of the old one takes the two steps that it names", async (t) => {
@@ -105,7 +93,7 @@ await t.test("check: a new storage version and the end of the old one takes the 
   t.equal((await check(path)).code, 0);
   await apply(kind, kind.manifest(V1));
   t.same(await cluster.storedAs(kind), { v1: 3 });
-  await eventually(async () => (await listProblem(kind)) === "", "the objects can be read");
+  await eventually(async () => (await listProblem(cluster, kind)) === "", "the objects can be read");
 });
 
 await t.test("check: what the API server refuses for another reason is refused in its words", async (t) => {
@@ -121,27 +109,14 @@ await t.test("check: what the API server refuses for another reason is refused i
   t.match(await check(fileOf(t, old)), { code: 5, entry: { reason: /not served since Kubernetes 1\.22/ } });
 });
 
-/** The API server may still write the version that was the storage version a moment ago. */
-async function createInV1(kind: TestKind): Promise<void> {
-  const ref = { name: "a", namespace: "default" };
-  await api.create(kind.resource("v1"), kind.object(ref.name, "v1"));
-  let writes = 0;
-  const isInV1 = async (): Promise<boolean> => {
-    const body = { metadata: { annotations: { writes: String(++writes) } } };
-    await api.patch(kind.resource("v1"), ref, { type: MERGE_PATCH, body });
-    return (await cluster.storedAs(kind))["v1"] === 1;
-  };
-  await eventually(isInV1, "it is stored in v1");
-}
-
 await t.test(
   "check: objects in a version that was dropped after a prune by hand are lost, and the steps bring them back",
   async (t) => {
     const kind = new TestKind("lost");
     await cluster.createStale(kind, 3);
     // The first one of a list can be read.
-    await createInV1(kind);
-    await prune(kind);
+    await createInV1(cluster, kind);
+    await pruneByHand(cluster, kind);
     const path = fileOf(t, kind.manifest(V1));
     const before = await check(path);
     t.match(before, {
@@ -153,17 +128,13 @@ await t.test(
     t.same(await cluster.storedAs(kind), { v1: 4 });
 
     const lost = new TestKind("lost");
-    await cluster.createStale(lost, 3);
-    await createInV1(lost);
-    await prune(lost);
-    await api.patch(CRDS, lost, { type: MERGE_PATCH, body: { spec: { versions: versionsOf(V1) } } });
-    await eventually(async () => (await listProblem(lost)).includes("invalid group/version"), "the objects are lost");
+    await loseObjects(cluster, lost, 3);
     const file = fileOf(t, lost.manifest(V1));
     const { code, entry } = await check(file);
     t.match({ code, entry }, { code: 5, entry: { verdict: "data-loss", reason: /stored in v1alpha1/ } });
     await apply(lost, lost.manifest(V1));
     t.match(
-      await listProblem(lost),
+      await listProblem(cluster, lost),
       /invalid group\/version/,
       "the API server takes the file, and the objects stay lost",
     );
@@ -172,12 +143,12 @@ await t.test(
     const repaired = lost.manifest({ storage: "v1", unserved: ["v1alpha1"] });
     t.match(await check(fileOf(t, repaired)), { code: 0, entry: { notes: [/^it brings v1alpha1 back/] } });
     await apply(lost, repaired);
-    await eventually(async () => (await listProblem(lost)) === "", "the objects can be read");
+    await eventually(async () => (await listProblem(cluster, lost)) === "", "the objects can be read");
     t.equal((await cluster.migrate([lost.name, "--force"])).code, 0);
     t.same(await cluster.storedAs(lost), { v1: 4 });
     t.equal((await check(file)).code, 0);
     await apply(lost, lost.manifest(V1));
-    await eventually(async () => (await listProblem(lost)) === "", "no object is lost");
+    await eventually(async () => (await listProblem(cluster, lost)) === "", "no object is lost");
   },
 );
 
@@ -188,23 +159,8 @@ await t.test(
     const kind = new TestKind("intree");
     await cluster.createStale(kind, 2);
     // What its controller leaves behind: a failed migration, and storedVersions without the version.
-    const resource = { group: "storagemigration.k8s.io", version: "v1beta1", resource: "storageversionmigrations" };
-    await api.create(resource, {
-      apiVersion: "storagemigration.k8s.io/v1beta1",
-      kind: "StorageVersionMigration",
-      metadata: { name: kind.plural },
-      spec: { resource: { group: "example.com", resource: kind.plural } },
-    });
-    const conditions = [
-      { type: "Failed", status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", reason: "x", message: "x" },
-    ];
-    await api.patch(
-      resource,
-      { name: kind.plural },
-      { type: MERGE_PATCH, body: { status: { conditions } } },
-      { subresource: "status" },
-    );
-    await prune(kind);
+    await leaveFailedInTree(t, cluster, kind);
+    await pruneByHand(cluster, kind);
     const path = fileOf(t, kind.manifest(V1));
     t.match(await check(path), {
       code: 5,
@@ -212,7 +168,7 @@ await t.test(
     });
     t.same(await cluster.storedAs(kind), { v1alpha1: 2 }, "applying the file would lose both");
     t.equal((await cluster.migrate([kind.name, "--force"])).code, 0);
-    await api.delete(resource, { name: kind.plural });
+    await api.delete(IN_TREE, { name: kind.plural });
     t.equal((await check(path)).code, 0);
     await apply(kind, kind.manifest(V1));
     t.same(await cluster.storedAs(kind), { v1: 2 });

@@ -1,24 +1,16 @@
 import t from "tap";
 import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import type { CrdCondition } from "../../src/api/crd.ts";
-import {
-  CRD_FIELD_MANAGER,
-  MIGRATING_ANNOTATION,
-  OWNER_ANNOTATION,
-  STORAGE_MIGRATING_CONDITION,
-} from "../../src/api/names.ts";
-import { formatOwner } from "../../src/api/owner.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
+import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
+import { IN_TREE } from "./lost-objects.ts";
 import { startSlowRun } from "./slow-run.ts";
-
-const IN_TREE = { group: "storagemigration.k8s.io", version: "v1beta1", resource: "storageversionmigrations" };
-const OWNER = { lease: "kube-system/ksvm-migrate.dead", identity: "host_dead", since: "2026-01-01T00:00:00.000Z" };
 
 const NO_IN_TREE = unlessAtLeast(35, "storagemigration.k8s.io/v1beta1");
 const cluster = await Cluster.start(t, {
@@ -32,18 +24,6 @@ function unfreeze(...args: readonly string[]) {
   return cluster.ksvm(["unfreeze", ...args]);
 }
 
-/** What a run that was killed leaves behind. */
-async function leaveFreeze(kind: TestKind): Promise<void> {
-  await cluster.createCrd(kind, { storage: "v1" });
-  const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: formatOwner(OWNER) };
-  const patch = { type: MERGE_PATCH, body: { metadata: { annotations } } };
-  await api.patch(CRDS, kind, patch, { fieldManager: CRD_FIELD_MANAGER });
-  const owned = { annotations: { [OWNER_ANNOTATION]: formatOwner(OWNER) } };
-  const { policy, binding } = freezePolicyOf(kind.name, owned);
-  await api.create(POLICIES, { ...policy });
-  await api.create(POLICY_BINDINGS, { ...binding });
-}
-
 async function isFlipAccepted(kind: TestKind): Promise<boolean> {
   return api.patch(CRDS, kind, flip("v1alpha1"), { dryRun: true }).then(
     () => true,
@@ -53,18 +33,6 @@ async function isFlipAccepted(kind: TestKind): Promise<boolean> {
 
 async function conditionsOf(kind: TestKind): Promise<readonly CrdCondition[]> {
   return (await cluster.crd(kind)).status?.conditions ?? [];
-}
-
-async function setStorageMigrating(kind: TestKind): Promise<void> {
-  const condition = {
-    type: STORAGE_MIGRATING_CONDITION,
-    status: "True",
-    reason: "StorageMigrating",
-    message: "",
-    lastTransitionTime: new Date().toISOString(),
-  };
-  const conditions = [...(await conditionsOf(kind)), condition];
-  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { status: { conditions } } }, { subresource: "status" });
 }
 
 await t.test("unfreeze ends a run under way without pruning", async (t) => {
@@ -88,7 +56,8 @@ await t.test("unfreeze takes off what a dead run left, while the webhook is down
   await api.create(WEBHOOK_CONFIGURATIONS, { ...configuration });
   t.teardown(() => api.delete(WEBHOOK_CONFIGURATIONS, configuration.metadata));
   const kind = new TestKind("dead");
-  await leaveFreeze(kind);
+  await cluster.createCrd(kind, { storage: "v1" });
+  await leaveFreeze(cluster, kind);
   const isBlocked = async (): Promise<boolean> =>
     api.patch(CRDS, kind, flip("v1alpha1"), { dryRun: true }).then(
       () => false,
@@ -127,7 +96,7 @@ await t.test(
   async (t) => {
     const kind = new TestKind("stuck");
     await cluster.createCrd(kind, { storage: "v1" });
-    await setStorageMigrating(kind);
+    await leaveStorageMigrating(cluster, kind);
     const migration = {
       apiVersion: "storagemigration.k8s.io/v1beta1",
       kind: "StorageVersionMigration",
@@ -151,7 +120,8 @@ await t.test(
 
 await t.test("unfreeze needs no more than to get and patch the CRD", async (t) => {
   const kind = new TestKind("least");
-  await leaveFreeze(kind);
+  await cluster.createCrd(kind, { storage: "v1" });
+  await leaveFreeze(cluster, kind);
   const rule = {
     apiGroups: [CRDS.group],
     resources: [CRDS.resource],

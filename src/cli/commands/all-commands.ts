@@ -4,6 +4,7 @@ import { CERTS_ROTATE_COMMAND } from "./certs-rotate-command.ts";
 import { CERTS_STATUS_COMMAND } from "./certs-status-command.ts";
 import { CHECK_COMMAND } from "./check-command.ts";
 import { CONTROLLER_COMMAND } from "./controller-command.ts";
+import { DOCTOR_COMMAND } from "./doctor-command.ts";
 import { INIT_COMMAND } from "./init-command.ts";
 import { MIGRATE_COMMAND } from "./migrate-command.ts";
 import { PLAN_COMMAND } from "./plan-command.ts";
@@ -30,6 +31,7 @@ export const COMMANDS: readonly CliCommand[] = [
   SUSPEND_COMMAND,
   RESUME_COMMAND,
   UNFREEZE_COMMAND,
+  DOCTOR_COMMAND,
   RBAC_COMMAND,
   CERTS_ENSURE_COMMAND,
   CERTS_ROTATE_COMMAND,

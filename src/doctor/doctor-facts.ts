@@ -1,0 +1,139 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { SYSTEM_NAMESPACE } from "../api/migration.ts";
+import { type FreezeOwner, freezerOf } from "../api/owner.ts";
+import { type IdentityLease, identityLeases, type LiveLease } from "../apiservers/control-plane-objects.ts";
+import { isOverdue } from "../apiservers/missing-api-server.ts";
+import type { Clock } from "../clock.ts";
+import { KsvmError } from "../errors.ts";
+import { inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
+import { projectedPages } from "../kube/list-projected.ts";
+import { CRDS } from "../kube/resources.ts";
+import { unlessForbidden } from "../kube/unless-forbidden.ts";
+import { isRunDead } from "../lease/run-liveness.ts";
+import { type LeaseRef, runLeaseOf } from "../lease/run-lease-ref.ts";
+import { listedObjects } from "../plan/listed-objects.ts";
+import { FREEZER_FIELDS } from "../plan/plan.ts";
+import { crdProjection } from "../resources/crd-projection.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { Pacer } from "../retry/pacer.ts";
+import type { ClusterFacts, CrdFacts, DoctorFacts, FoundFreeze } from "./doctor-types.ts";
+import { webhookFacts } from "./webhook-answer.ts";
+
+/** What reading the facts takes. */
+export interface DoctorContext extends CallContext {
+  readonly clock: Clock;
+}
+
+const CRD_PAGE_SIZE = 40;
+const CRDS_IN_FLIGHT = 8;
+/** An API server that lives renews its identity Lease every 10 s, and up to half a second later. */
+const WATCH_LEASES_MS = 15_000;
+/** Of the schemas nothing is read but what tells a version that a repair brought back. */
+const DOCTOR_FIELDS = crdProjection(
+  {
+    name: "all",
+    uid: "all",
+    resourceVersion: "all",
+    generation: "all",
+    deletionTimestamp: "all",
+    ...FREEZER_FIELDS,
+  },
+  {
+    version: {
+      schema: {
+        fields: {
+          openAPIV3Schema: {
+            fields: { description: { maxLength: 500 }, "x-kubernetes-preserve-unknown-fields": "scalar" },
+          },
+        },
+      },
+    },
+    status: { conditions: "all" },
+  },
+);
+
+/**
+ * Reads what a diagnosis rests on, and changes nothing. A freeze is watched for as long as the Lease of its run lasts, an identity
+ * Lease that is overdue for 15 s.
+ * @param names full names of CRDs; where there are none, every CRD is looked at, and what does not belong to one
+ * @throws {KsvmError} ResourceNotFound for a name of no CRD; RetryBudgetExceeded where the API server does not answer; {ApiError}
+ *   Forbidden where CRDs may not be read.
+ */
+export async function readDoctorFacts(context: DoctorContext, names: readonly string[]): Promise<DoctorFacts> {
+  const { client, retrier, signal } = context;
+  const crds = names.length === 0 ? await everyCrd(context) : await namedCrds(context, names);
+  const facts: CrdFacts[] = [];
+  const pacer = new Pacer({ clock: context.clock, maxInFlight: CRDS_IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
+  const readAt = async ([index, crd]: readonly [number, CustomResourceDefinition]): Promise<void> => {
+    facts[index] = { crd, objects: await listedObjects(context, crd), freeze: await freezeOf(context, crd) };
+  };
+  await pacer.forEach([...crds.entries()], readAt, signal);
+  const inTree = await retrier.run(() => unlessForbidden(() => inTreeMigrations(client, { signal })), signal);
+  return { crds: facts, inTree, ...(names.length === 0 ? { cluster: await clusterFacts(context) } : {}) };
+}
+
+async function everyCrd({ client, signal }: CallContext): Promise<readonly CustomResourceDefinition[]> {
+  const crds: CustomResourceDefinition[] = [];
+  const list = { limit: CRD_PAGE_SIZE, projection: DOCTOR_FIELDS, signal };
+  for await (const { items } of projectedPages(client.transport, CRDS, list)) {
+    crds.push(...(items as CustomResourceDefinition[]));
+  }
+  return crds.toSorted((a, b) => a.metadata.name.localeCompare(b.metadata.name));
+}
+
+async function namedCrds(
+  { client, retrier, signal }: CallContext,
+  names: readonly string[],
+): Promise<readonly CustomResourceDefinition[]> {
+  const crds: CustomResourceDefinition[] = [];
+  for (const name of new Set(names)) {
+    const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });
+    const crd = await retrier.run(find, signal);
+    if (crd === undefined) {
+      throw new KsvmError("ResourceNotFound", `Cannot diagnose "${name}": no CustomResourceDefinition has this name`);
+    }
+    crds.push(crd);
+  }
+  return crds;
+}
+
+async function freezeOf(context: DoctorContext, crd: CustomResourceDefinition): Promise<FoundFreeze | undefined> {
+  const freezer = freezerOf(crd.metadata);
+  if (freezer?.kind !== "run") {
+    return freezer;
+  }
+  const ref = leaseOfRun(crd.metadata.name, freezer.owner);
+  const isDead = ref && (await unlessForbidden(() => isRunDead(context, ref)));
+  return { ...freezer, isAlive: isDead === undefined ? undefined : !isDead };
+}
+
+/** Where the Lease of a run is, of the controller's or of a command line's; `undefined` where it is in neither namespace. */
+export function leaseOfRun(crdName: string, owner: FreezeOwner): LeaseRef | undefined {
+  return runLeaseOf(crdName, owner, SYSTEM_NAMESPACE);
+}
+
+async function clusterFacts(context: DoctorContext): Promise<ClusterFacts> {
+  return { silentLeases: await silentLeases(context), webhook: await webhookFacts(context) };
+}
+
+/** The Leases that were overdue and stood still while they were watched. One that has expired is waited for by no run. */
+async function silentLeases({
+  client,
+  clock,
+  retrier,
+  signal,
+}: DoctorContext): Promise<readonly LiveLease[] | undefined> {
+  const look = () => retrier.run(() => identityLeases(client, clock, signal), signal);
+  const before = (await look())?.filter(isSilent);
+  if (before === undefined || before.length === 0) {
+    return before;
+  }
+  await clock.sleep(WATCH_LEASES_MS, signal);
+  const stood = ({ name, renewTime, uid }: LiveLease): boolean =>
+    before.some((one) => one.name === name && one.uid === uid && one.renewTime === renewTime);
+  return (await look())?.filter((lease) => isSilent(lease) && stood(lease));
+}
+
+function isSilent(lease: IdentityLease): boolean {
+  return isOverdue(lease) && !lease.isOver;
+}

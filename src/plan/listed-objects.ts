@@ -1,0 +1,77 @@
+import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import type { CallOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
+import type { Resource } from "../kube/resources.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import type { ListedObjects } from "./check-types.ts";
+import { countObjects } from "./inventory.ts";
+
+/** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
+const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
+/** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
+const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
+const PROBE_PAGE = 500;
+
+/**
+ * Counts the objects of a CRD and has the API server decode them all; `undefined` where the CRD serves no version.
+ * @throws the signal's reason where it is aborted. What the API server says otherwise is in the result.
+ */
+export async function listedObjects(
+  { client, retrier, signal }: CallContext,
+  live: CustomResourceDefinition,
+): Promise<ListedObjects | undefined> {
+  const { group, names } = live.spec;
+  const version = requestVersionOf(live);
+  if (version === undefined) {
+    return undefined;
+  }
+  const resource = { group, version, resource: names.plural };
+  let count: number | undefined;
+  try {
+    const read = async (): Promise<void> => {
+      count = await countObjects(client, resource, { signal });
+      await probe(client, resource, { signal });
+    };
+    await retrier.run(() => unlessUnreadable(read), signal);
+    return count === undefined ? {} : { count };
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!(error instanceof KsvmError)) {
+      throw error;
+    }
+    const said = textOf(error);
+    const unreadableIn = UNREADABLE.exec(said)?.[1];
+    return {
+      ...(count === undefined ? {} : { count }),
+      problem: said,
+      ...(unreadableIn === undefined ? {} : { unreadableIn }),
+    };
+  }
+}
+
+/** The count is of one object; this is of all of them. */
+async function probe(client: ApiClient, resource: Resource, options: CallOptions): Promise<void> {
+  await client.listMetadata(resource, { labelSelector: NO_OBJECT, limit: PROBE_PAGE, ...options });
+}
+
+/** While its cache cannot be filled the API server answers 429, which is no use to wait for where objects are the cause. */
+class Unreadable extends KsvmError {
+  constructor(said: string, cause: unknown) {
+    super("ApiRequestFailed", said, { cause });
+  }
+}
+
+async function unlessUnreadable(read: () => Promise<void>): Promise<void> {
+  try {
+    await read();
+  } catch (error) {
+    const said = textOf(error);
+    throw UNREADABLE.test(said) ? new Unreadable(said, error) : error;
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof ApiError ? error.said : messageOf(error);
+}
