@@ -31,15 +31,18 @@ export interface GroupVersionResource {
 export const SUSPEND_LEASE = "ksvm-suspend";
 
 /**
- * The condition types of a StorageVersionMigration. Three are ours: Waiting is a Running one that waits for others, Pending
- * one that is in the queue, and Suspended one that a user stopped (`spec.suspend`).
+ * Every state that a migration can be in: the condition that stands for it. Pending also where no condition is True. Three are
+ * ours: Waiting is a Running one that waits for others, Pending one that is in the queue, and Suspended one that a user stopped
+ * (`spec.suspend`).
  */
-export type MigrationConditionType = "Pending" | "Running" | "Waiting" | "Suspended" | "Succeeded" | "Failed";
-
-/** Every state that a migration can be in: the condition that stands for it. Pending also where no condition is True. */
 export const MIGRATION_STATES = ["Running", "Waiting", "Suspended", "Pending", "Failed", "Succeeded"] as const;
 /** One of {@link MIGRATION_STATES}. */
 export type MigrationState = (typeof MIGRATION_STATES)[number];
+
+/** The conditions that kstatus reads (src/api/kstatus.ts). Neither is a state: each is there only while it is True. */
+export const KSTATUS_CONDITIONS = ["Reconciling", "Stalled"] as const;
+/** The condition types of a StorageVersionMigration. */
+export type MigrationConditionType = MigrationState | (typeof KSTATUS_CONDITIONS)[number];
 
 /** What migrations do with a CRD: `manage` freezes it and prunes storedVersions; `rewrite` rewrites its objects alone. */
 export type CrdMode = "manage" | "rewrite";
@@ -72,6 +75,8 @@ export interface MigrationCounts {
 
 /** What the controller writes about a migration; every field is optional. */
 export interface MigrationStatus {
+  /** `metadata.generation` of the migration that this status is of; -1 where no replica has looked at it, by our CRD. */
+  readonly observedGeneration?: number;
   readonly conditions?: readonly MigrationCondition[];
   /** The resourceVersion of the list that the migration began with (DESIGN.md, step 4). */
   readonly watermark?: string;
@@ -135,14 +140,15 @@ export function resourceNameOf({ group, resource }: { readonly group?: string; r
 }
 
 /** Whether the condition is there and True. */
-export function hasCondition(migration: StorageVersionMigration, type: MigrationConditionType): boolean {
-  return (
-    migration.status?.conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false
-  );
+export function hasCondition(
+  { status }: Pick<StorageVersionMigration, "status">,
+  type: MigrationConditionType,
+): boolean {
+  return status?.conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false;
 }
 
 /** The state that stands for a migration; a finished one is never anything else. */
-export function stateOf(migration: StorageVersionMigration): MigrationState {
+export function stateOf(migration: Pick<StorageVersionMigration, "status">): MigrationState {
   const types = ["Succeeded", "Failed", "Suspended", "Waiting", "Running"] as const;
   return types.find((type) => hasCondition(migration, type)) ?? "Pending";
 }

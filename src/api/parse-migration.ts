@@ -10,6 +10,7 @@ import {
 } from "./json-fields.ts";
 import {
   type GroupVersionResource,
+  KSTATUS_CONDITIONS,
   MIGRATION_API_VERSION,
   MIGRATION_STATES,
   type MigrationCondition,
@@ -130,6 +131,7 @@ function statusIn(value: unknown, onIgnored: OnIgnored): MigrationStatus | undef
     return result;
   };
   return withoutUndefined<MigrationStatus>({
+    observedGeneration: read("observedGeneration", generationIn),
     conditions: conditionsIn(fields["conditions"], onIgnored),
     failures: failuresIn(fields["failures"], onIgnored),
     watermark: read("watermark", (one) => textIn(one, MAX_WATERMARK_LENGTH)),
@@ -145,6 +147,10 @@ function statusIn(value: unknown, onIgnored: OnIgnored): MigrationStatus | undef
 function progressIn(value: unknown): string | undefined {
   const text = textIn(value);
   return text !== undefined && PROGRESS.test(text) ? text : undefined;
+}
+
+function generationIn(value: unknown): number | undefined {
+  return value === -1 ? value : countIn(value);
 }
 
 function positionIn(value: unknown): number | undefined {
@@ -190,7 +196,7 @@ function conditionIn(value: unknown): MigrationCondition | "of another type" | u
   if (fields === undefined || type === undefined) {
     return undefined;
   }
-  const known = MIGRATION_STATES.find((state) => state === type);
+  const known = [...MIGRATION_STATES, ...KSTATUS_CONDITIONS].find((one) => one === type);
   if (known === undefined) {
     return "of another type";
   }

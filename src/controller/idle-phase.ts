@@ -1,3 +1,4 @@
+import { withKstatus } from "../api/kstatus.ts";
 import { isFinal, type MigrationCondition } from "../api/migration.ts";
 import { type MigrationQueue, type QueuedMigration } from "./migration-queue.ts";
 import { conditionsIn, type Phase } from "./migration-status.ts";
@@ -36,7 +37,10 @@ const NEAREST = 10;
 /** So many names of migrations at work are told of. */
 const NAMES_SHOWN = 3;
 
-/** The migrations that are not being carried out and do not show it yet, the front of the queue first. */
+/**
+ * The migrations that are not being carried out and do not show it yet, the front of the queue first. Those that are over
+ * come last: another client may have ended them or changed their spec since, or they ended under an earlier release.
+ */
 export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): readonly IdleStatus[] {
   const front = context.mark === undefined ? frontOf(queue, context) : new Map<string, Wanted>();
   const { fresh, moved } = partition([...front.values()].filter(isNews));
@@ -56,9 +60,18 @@ export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): rea
       far.push({ migration, phase: FAR });
     }
   }
-  return [...moved, ...fresh, ...[...suspended, ...behind, ...far].filter((wanted) => !isShown(wanted))].map((wanted) =>
+  const unshown = [...suspended, ...behind, ...far].filter((wanted) => !isShown(wanted));
+  return [...moved, ...fresh, ...unshown, ...misreadOf(queue, context)].map((wanted) =>
     withConditions(wanted, context),
   );
+}
+
+/** Those that are over and that kstatus would misread. */
+function misreadOf(queue: MigrationQueue, { atWork }: IdleContext): readonly Wanted[] {
+  const misread = [...queue].filter(
+    ({ isShownToKstatus, state, uid }) => !isShownToKstatus && isFinal(state) && !atWork.has(uid),
+  );
+  return misread.map((migration) => ({ migration, phase: { type: migration.state } }));
 }
 
 /** By uid, in their order: those whose position is shown. */
@@ -133,9 +146,13 @@ function nearPhase(position: number, { running }: IdleContext): Phase {
 function isShown({ migration, phase, queuePosition }: Wanted): boolean {
   const shown = migration.conditions.find(({ type }) => type === phase.type);
   const isSame = shown?.status === "True" && shown.reason === phase.reason && shown.message === phase.message;
-  return isSame && migration.state === phase.type && migration.queuePosition === queuePosition;
+  const isInPlace = migration.state === phase.type && migration.queuePosition === queuePosition;
+  return isSame && isInPlace && migration.isShownToKstatus;
 }
 
 function withConditions(wanted: Wanted, { now }: IdleContext): IdleStatus {
-  return { ...wanted, conditions: conditionsIn(wanted.phase, wanted.migration.conditions, now) };
+  const { migration, phase } = wanted;
+  // How a migration ended is never written again, only what follows from it.
+  const own = isFinal(migration.state) ? migration.conditions : conditionsIn(phase, migration.conditions, now);
+  return { ...wanted, conditions: withKstatus(own) };
 }

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { StorageVersionMigration } from "../api/migration.ts";
+import { isFinal, type StorageVersionMigration } from "../api/migration.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
@@ -30,7 +30,10 @@ const MIN_INTERVAL_MS = 2_000;
 const MAX_WRITES = 200;
 const WRITE_TIMEOUT_MS = 10_000;
 
-/** Writes the status of migrations that are not being carried out: their place in the queue, and that they are suspended. */
+/**
+ * Writes the status of migrations that are not being carried out: their place in the queue, that they are suspended, and for
+ * kstatus what those that are over do not show.
+ */
 export class IdleWriter {
   readonly #options: IdleWriterOptions;
   /** By uid: why the status of a migration cannot be written, which is said once. */
@@ -75,12 +78,10 @@ export class IdleWriter {
   }
 
   /** @returns whether to go on with the others */
-  async #write({ migration, conditions, phase, queuePosition }: IdleStatus, signal: AbortSignal): Promise<boolean> {
-    const { assertLeading, client, clock, logger, onWritten } = this.#options;
-    const { name, resource, resourceVersion, state, uid } = migration;
-    // One that was written since, or that has begun, says by a conflict that this is out of date.
-    const metadata = { uid, resourceVersion };
-    const body = { metadata, status: { conditions, queuePosition: queuePosition ?? null } };
+  async #write(status: IdleStatus, signal: AbortSignal): Promise<boolean> {
+    const { assertLeading, client, clock, onWritten } = this.#options;
+    const { name, uid } = status.migration;
+    const body = bodyOf(status);
     const within = AbortSignal.any([signal, clock.timeout(WRITE_TIMEOUT_MS)]);
     try {
       assertLeading();
@@ -91,16 +92,26 @@ export class IdleWriter {
         onWritten(object);
       }
       this.#told.delete(uid);
-      const isNew = state !== phase.type || migration.conditions.length === 0;
-      const what = phase.type === "Suspended" ? "A migration is suspended" : "A migration is in the queue";
-      logger[isNew ? "info" : "debug"]({ migration: name, resource, reason: phase.message }, what);
+      this.#logWritten(status);
       return true;
     } catch (error) {
       if (isConflict(error) || isNotFound(error)) {
         return true;
       }
-      return this.#failed(migration, error, signal);
+      return this.#failed(status.migration, error, signal);
     }
+  }
+
+  #logWritten({ migration, phase }: IdleStatus): void {
+    const { logger } = this.#options;
+    const { conditions, name, resource, state } = migration;
+    if (isFinal(phase.type)) {
+      logger.debug({ migration: name, resource }, "Wrote for kstatus how a migration ended");
+      return;
+    }
+    const isNew = state !== phase.type || conditions.length === 0;
+    const what = phase.type === "Suspended" ? "A migration is suspended" : "A migration is in the queue";
+    logger[isNew ? "info" : "debug"]({ migration: name, resource, reason: phase.message }, what);
   }
 
   /** What is wrong with one migration alone keeps no other from showing its status. */
@@ -121,4 +132,14 @@ export class IdleWriter {
     }
     return isRefused || failedWebhookOf(error) !== undefined;
   }
+}
+
+/** One that was written since, or that has begun, says by a conflict that this is out of date. */
+function bodyOf({ migration, conditions, queuePosition }: IdleStatus): object {
+  const { generation, resourceVersion, uid } = migration;
+  const observed = generation === undefined ? {} : { observedGeneration: generation };
+  return {
+    metadata: { uid, resourceVersion },
+    status: { ...observed, conditions, queuePosition: queuePosition ?? null },
+  };
 }

@@ -51,7 +51,7 @@ export class KnownMigrations {
   end(uid: string, state: "Succeeded" | "Failed"): void {
     const known = this.queue.get(uid);
     if (known !== undefined && !isFinal(known.state)) {
-      this.queue.set({ ...known, state });
+      this.queue.set({ ...known, state, isShownToKstatus: true });
     }
   }
 

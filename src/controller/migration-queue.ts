@@ -8,6 +8,7 @@ import {
   stateOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
+import { isOfKstatus, isShownToKstatus } from "../api/kstatus.ts";
 import { PRIORITY_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption } from "../api/reencryption.ts";
 import { SortedSet } from "../sorted-set.ts";
@@ -27,14 +28,19 @@ export interface QueuedMigration {
   readonly isReencryption: boolean;
   /** RFC 3339. */
   readonly created: string;
+  /** Without those for kstatus, which follow from these. */
   readonly conditions: readonly MigrationCondition[];
+  readonly generation?: number;
+  /** Whether kstatus reads of it what its state says. */
+  readonly isShownToKstatus: boolean;
   readonly queuePosition?: number;
 }
 
 /** The part of a migration that its place in the queue depends on. */
 export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
-  const { name, uid, resourceVersion, creationTimestamp = "", annotations } = migration.metadata;
+  const { name, uid, resourceVersion, generation, creationTimestamp = "", annotations } = migration.metadata;
   const { conditions = [], queuePosition } = migration.status ?? {};
+  const isShown = isShownToKstatus(migration);
   return {
     name,
     uid,
@@ -45,8 +51,10 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     isLowPriority: annotations?.[PRIORITY_ANNOTATION] === "low",
     isReencryption: asksForReencryption(annotations),
     created: creationTimestamp,
-    // What a migration that is over says is of no interest here, and its failures may be long.
-    conditions: isFinished(migration) ? [] : conditions,
+    // What a migration that is over says is of no interest here, unless it is to be written again, and may be long.
+    conditions: isFinished(migration) && isShown ? [] : conditions.filter(({ type }) => !isOfKstatus(type)),
+    isShownToKstatus: isShown,
+    ...(generation === undefined ? {} : { generation }),
     ...(queuePosition === undefined ? {} : { queuePosition }),
   };
 }

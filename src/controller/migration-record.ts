@@ -7,6 +7,7 @@ import {
   stateOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
+import { withKstatus } from "../api/kstatus.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { MAX_TOKEN_LENGTH, parseMigration } from "../api/parse-migration.ts";
 import { type FreezeOwner, formatOwner } from "../api/owner.ts";
@@ -130,9 +131,11 @@ export class MigrationRecord {
    *   over.
    */
   update(change: (before: MigrationStatus) => StatusChange): Promise<void> {
+    const shown = ({ metadata, status = {} }: StorageVersionMigration): StatusChange =>
+      shownOf(change(status), metadata.generation);
     return this.#inTurn(async () => {
-      const answer = await this.#write((before) => ({ status: change(before.status ?? {}) }), "status");
-      assertStored(answer, change(answer.status ?? {}).conditions ?? []);
+      const answer = await this.#write((before) => ({ status: shown(before) }), "status");
+      assertStored(answer, shown(answer).conditions ?? []);
     });
   }
 
@@ -278,6 +281,12 @@ export class MigrationRecord {
 /** Other clients that write it at the same time, or an API server that answers 404, are not met as fast as it goes. */
 function paceOf({ clock }: MigrationRecordOptions): LoopPace {
   return new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
+}
+
+/** A status as it is written: with what kstatus reads. The resourceVersion that goes with it is of that generation. */
+function shownOf(status: StatusChange, generation: number | undefined): StatusChange {
+  const observed = generation === undefined ? {} : { observedGeneration: generation };
+  return { ...status, ...observed, conditions: withKstatus(status.conditions ?? []) };
 }
 
 /** A write to a status that is no subresource answers 200 and does nothing: what counts is what came back. */

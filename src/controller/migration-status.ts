@@ -1,8 +1,8 @@
 import type {
   MigrationCondition,
-  MigrationConditionType,
   MigrationCounts,
   MigrationFailure,
+  MigrationState,
   MigrationStatus,
 } from "../api/migration.ts";
 import { cutText } from "../cut-text.ts";
@@ -11,7 +11,7 @@ import type { MigrationResult } from "../migrator/result.ts";
 
 /** What a migration does now, and why. */
 export interface Phase {
-  readonly type: MigrationConditionType;
+  readonly type: MigrationState;
   /** One word: an error code of docs/errors.md, or one of docs/migration-api.md. */
   readonly reason?: string;
   readonly message?: string;
@@ -23,10 +23,10 @@ const MAX_MESSAGE_LENGTH = 4_096;
 const MAX_REASON_LENGTH = 1_024;
 
 /** The order of the conditions: the printer column shows the first one that is True. */
-const ORDER: readonly MigrationConditionType[] = ["Pending", "Suspended", "Waiting", "Running", "Succeeded", "Failed"];
+const ORDER: readonly MigrationState[] = ["Pending", "Suspended", "Waiting", "Running", "Succeeded", "Failed"];
 
 /**
- * The conditions in a phase. One that waits is Running as well. A condition that was never True is left out, and so is
+ * The conditions in a phase, without those for kstatus (src/api/kstatus.ts). One that waits is Running as well. A condition that was never True is left out, and so is
  * Pending where it is not True: it says nothing any more.
  * `lastUpdateTime` moves only with what the condition says.
  *
@@ -37,7 +37,7 @@ export function conditionsIn(
   before: readonly MigrationCondition[],
   now: string,
 ): readonly MigrationCondition[] {
-  const isTrue = (type: MigrationConditionType): boolean =>
+  const isTrue = (type: MigrationState): boolean =>
     type === phase.type || (type === "Running" && phase.type === "Waiting");
   return ORDER.flatMap((type) => {
     const old = before.find((condition) => condition.type === type);

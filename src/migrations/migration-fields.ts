@@ -36,12 +36,14 @@ export const MIGRATION_FIELDS: Projection = fields({
     name: "all",
     uid: "all",
     resourceVersion: "all",
+    generation: "all",
     creationTimestamp: "all",
     labels: fields({ [CREATED_BY_LABEL]: "all" }),
     annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, { maxLength: MAX_ANNOTATION_LENGTH }]))),
   }),
   spec: fields({ resource: fields({ group: "all", version: "all", resource: "all" }), suspend: "all" }),
   status: fields({
+    observedGeneration: "all",
     conditions: {
       items: fields({ type: "all", status: "all", reason: TEXT, message: TEXT, lastUpdateTime: "all" }),
     },

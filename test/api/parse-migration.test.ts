@@ -21,6 +21,7 @@ interface Schema {
 
 /** Every field that the controller writes. */
 const STATUS: Required<MigrationStatus> = {
+  observedGeneration: 3,
   conditions: [{ type: "Succeeded", status: "True", lastUpdateTime: "2026-01-01T00:00:00Z", reason: "Migrated" }],
   watermark: "100",
   counts: { migrated: 1, skipped: 2, failed: 0, remaining: 0 },

@@ -8,6 +8,7 @@ import {
 } from "../../src/controller/idle-phase.ts";
 import type { QueuedMigration } from "../../src/controller/migration-queue.ts";
 import { CREATED as NOW, queued, queueOf } from "./queued-migrations.ts";
+import { isOfKstatus } from "../../src/api/kstatus.ts";
 
 const CONTEXT = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW };
 
@@ -22,7 +23,8 @@ function shownAs(migration: QueuedMigration, statuses: readonly IdleStatus[]): Q
     return migration;
   }
   const { queuePosition: _, ...rest } = migration;
-  const { conditions, queuePosition } = written;
+  const { queuePosition } = written;
+  const conditions = written.conditions.filter(({ type }) => !isOfKstatus(type));
   return { ...rest, conditions, ...(queuePosition === undefined ? {} : { queuePosition }) };
 }
 
@@ -41,8 +43,10 @@ await tap.test("idleStatusesOf() shows each its place in the queue, and who is a
   ]);
   t.equal(statuses.length, 2);
   const message = "number 2 in the queue; at work: w";
+  const why = { status: "True", reason: "Queued", message, lastUpdateTime: NOW };
   t.same(statuses[1]?.conditions, [
-    { type: "Pending", status: "True", reason: "Queued", message, lastUpdateTime: NOW },
+    { type: "Pending", ...why },
+    { type: "Reconciling", ...why },
   ]);
   const busy = { ...CONTEXT, running: ["v", "w", "x", "y", "z"] };
   t.match(idleStatusesOf([queued("a")], busy)[0]?.phase.message, /at work: v, w, x and 2 more$/);
@@ -52,13 +56,36 @@ await tap.test("idleStatusesOf() has nothing to say where it is said already", a
   const first = idleStatusesOf([queued("a"), queued("b", { isSuspended: true })], CONTEXT);
   const shown = first.map(({ migration, conditions, phase, queuePosition }) => ({
     ...migration,
-    conditions,
+    conditions: conditions.filter(({ type }) => !isOfKstatus(type)),
     state: phase.type,
     ...(queuePosition === undefined ? {} : { queuePosition }),
   }));
   t.equal(first.length, 2);
   t.same(idleStatusesOf(shown, CONTEXT), []);
 });
+
+await tap.test(
+  "idleStatusesOf() writes again what kstatus would misread, and never how a migration ended",
+  async (t) => {
+    const unseen = { isShownToKstatus: false };
+    const succeeded = { type: "Succeeded", status: "True", reason: "Migrated", lastUpdateTime: NOW } as const;
+    const failed = { ...succeeded, type: "Failed", reason: "R" } as const;
+    const done = queued("done", { state: "Succeeded", conditions: [succeeded], ...unseen });
+    const old = queued("old", { state: "Failed", conditions: [failed], ...unseen });
+    const atWork = new Map([["ending", "ending"]]);
+    const ending = queued("ending", { state: "Failed", conditions: [failed], ...unseen });
+    const statuses = idleStatusesOf([done, old, ending, queued("fine", { state: "Failed" })], { ...CONTEXT, atWork });
+    t.same(
+      statuses.map(({ conditions }) => conditions),
+      [[succeeded], [failed, { ...failed, type: "Stalled" }]],
+    );
+    const [first] = idleStatusesOf([queued("a")], CONTEXT);
+    const { conditions = [], queuePosition = 0 } = first ?? {};
+    const own = conditions.filter(({ type }) => !isOfKstatus(type));
+    t.same(idleStatusesOf([queued("a", { conditions: own, queuePosition })], CONTEXT), []);
+    t.equal(idleStatusesOf([queued("a", { conditions: own, queuePosition, ...unseen })], CONTEXT).length, 1);
+  },
+);
 
 await tap.test("idleStatusesOf() writes a queue that moves to its front alone", async (t) => {
   const migrations = Array.from({ length: POSITIONS_SHOWN + 50 }, (_, index) =>

@@ -1,5 +1,6 @@
 import { isFinal } from "../../src/api/migration.ts";
 import tap from "tap";
+import { withKstatus } from "../../src/api/kstatus.ts";
 import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
 import { inOrder, MigrationQueue, type QueuedMigration, queuedOf } from "../../src/controller/migration-queue.ts";
 import { queued, queueOf } from "./queued-migrations.ts";
@@ -160,6 +161,7 @@ await tap.test("queuedOf() reads a migration", async (t) => {
     isReencryption: false,
     created: "2026-01-01T00:00:00Z",
     conditions: [],
+    isShownToKstatus: false,
   };
   t.same(queuedOf(migration), read);
   const conditions = [{ type: "Suspended", status: "True" }] as const;
@@ -171,4 +173,8 @@ await tap.test("queuedOf() reads a migration", async (t) => {
     conditions,
     queuePosition: 3,
   });
+  const shown = { observedGeneration: 7, conditions: withKstatus(conditions) };
+  const seen = queuedOf({ ...migration, metadata: { ...metadata, generation: 7 }, status: shown });
+  t.match(seen, { generation: 7, isShownToKstatus: true, conditions });
+  t.equal(seen.conditions.length, 1, "what follows from the others is not kept");
 });

@@ -3,6 +3,7 @@ import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { type FreezeOwner, formatOwner } from "../../src/api/owner.ts";
 import { MigrationRecord } from "../../src/controller/migration-record.ts";
+import { withKstatus } from "../../src/api/kstatus.ts";
 import { KsvmError } from "../../src/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
@@ -77,7 +78,7 @@ await tap.test("MigrationRecord.claim() puts the leader's name on the migration"
   const expected = formatOwner({ lease: "ns/l", identity: "a", since: "2026-01-01T00:00:00Z" });
   t.equal(store.object?.metadata.annotations?.[OWNER_ANNOTATION], expected);
   await record.update((before) => ({ ...before, conditions: [RUNNING] }));
-  t.same(store.object?.status?.conditions, [RUNNING]);
+  t.same(store.object?.status?.conditions, withKstatus([RUNNING]));
 });
 
 await tap.test("MigrationRecord.claim() leaves a finished, a deleted and another one alone", async (t) => {
@@ -125,7 +126,11 @@ await tap.test("MigrationRecord does not write what came of a run that a restore
   t.same(store.object?.status?.conditions, []);
   await record.checkAfterRun();
   await record.update((before) => ({ ...before, conditions: [RUNNING] }));
-  t.same(store.object?.status?.conditions, [RUNNING], "the next run begins with the migration as it is now");
+  t.same(
+    store.object?.status?.conditions,
+    withKstatus([RUNNING]),
+    "the next run begins with the migration as it is now",
+  );
 });
 
 await tap.test(
@@ -149,7 +154,11 @@ await tap.test(
     await record.checkAfterRun();
     await record.check();
     await record.update((before) => ({ ...before, conditions: [RUNNING] }));
-    t.same(store.object?.status?.conditions, [RUNNING], "the next run begins with the migration as it is now");
+    t.same(
+      store.object?.status?.conditions,
+      withKstatus([RUNNING]),
+      "the next run begins with the migration as it is now",
+    );
   },
 );
 
@@ -296,5 +305,5 @@ await tap.test("MigrationRecord.update() never overwrites an end of its own", as
     record.update((before) => ({ ...before, conditions: [RUNNING] })),
     { name: "MigrationOver" },
   );
-  t.same(store.object?.status?.conditions, failed);
+  t.same(store.object?.status?.conditions, withKstatus(failed));
 });

@@ -274,6 +274,6 @@ await tap.test("MigrationRun leaves a watermark out of the status that its CRD d
 await tap.test("MigrationRun fails one whose wish to re-encrypt cannot be read, and begins no run", async (t) => {
   const run = await startRun(t, () => Promise.reject(forbidden), { annotations: { [REENCRYPT_ANNOTATION]: "yes" } });
   await run.clock.advance(1_000);
-  t.match(run.api.get("m").status?.conditions?.at(-1), { type: "Failed", reason: "AnnotationInvalid" });
+  t.match(run.api.get("m").status?.conditions?.at(-2), { type: "Failed", reason: "AnnotationInvalid" });
   t.same(run.attempts, []);
 });

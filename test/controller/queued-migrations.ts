@@ -10,6 +10,7 @@ export function queued(name: string, fields: Partial<QueuedMigration> = {}): Que
     isSuspended: false,
     isLowPriority: false,
     isReencryption: false,
+    isShownToKstatus: true,
     conditions: [],
   } as const;
   return {

@@ -137,7 +137,7 @@ await t.test("objects made for kube-storage-version-migrator are accepted to the
     { type: MERGE_PATCH, body: { status: { conditions } } },
     { subresource: "status" },
   );
-  t.same(patched.status, { conditions });
+  t.same(patched.status, { observedGeneration: -1, conditions }, "no replica has looked at it");
   const token = { type: MERGE_PATCH, body: { spec: { continueToken: "abc" } } };
   const withToken = await api.patch<StorageVersionMigration>(MIGRATIONS, created.metadata, token);
   t.equal(withToken.spec.continueToken, "abc");

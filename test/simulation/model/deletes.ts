@@ -31,7 +31,7 @@ export async function remove(context: ServerContext, write: Write, preconditions
         : await putMarked(context, kind, entry, marked);
     if (written === undefined) continue;
     await context.io.hold("written");
-    return marked === undefined ? success : viewOf(written, kind.apiVersion);
+    return marked === undefined ? success : viewOf(written, kind);
   }
 }
 

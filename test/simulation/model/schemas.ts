@@ -9,6 +9,7 @@ export interface Schema {
   readonly items?: Schema;
   readonly required?: readonly string[];
   readonly enum?: readonly unknown[];
+  readonly default?: unknown;
   readonly minLength?: number;
   readonly maxLength?: number;
   readonly maxItems?: number;
@@ -61,6 +62,15 @@ function prune(value: unknown, schema: Schema, isRoot = false): unknown {
   const fields = Object.keys(value);
   const isWhole = fields.length === Object.keys(kept).length && fields.every((field) => kept[field] === value[field]);
   return isWhole ? value : kept;
+}
+
+/** An object with the fields that it lacks and that a schema has a default for: at its top, as no CRD of ksvm has another one. */
+export function defaulted<T extends Fields>(object: T, schema: Schema | undefined): T {
+  const lacking = Object.entries(schema?.properties ?? {}).filter(
+    ([name, ofField]) => ofField.default !== undefined && object[name] === undefined,
+  );
+  const added = Object.fromEntries(lacking.map(([name, ofField]) => [name, ofField.default]));
+  return lacking.length === 0 ? object : { ...object, ...added };
 }
 
 function isUnchanged(kept: readonly unknown[], value: readonly unknown[]): boolean {

@@ -1,6 +1,7 @@
 import { internalError, plainError, resourceText } from "./answers.ts";
 import { convert, isConvertedByWebhook } from "./conversion.ts";
 import { isSame, type ModelObject, without } from "./model-object.ts";
+import { defaulted, type Schema } from "./schemas.ts";
 import { isDecodable, type ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import type { EtcdEntry } from "./timeline.ts";
@@ -12,11 +13,11 @@ const views = new WeakMap<EtcdEntry, Map<string, ModelObject>>();
 export function decodeNow(context: ServerContext, kind: ServedKind, entry: EtcdEntry): ModelObject | undefined {
   assertReadable(context, entry);
   const { apiVersion } = entry.object;
-  if (apiVersion === kind.apiVersion) return viewOf(entry, apiVersion);
+  if (apiVersion === kind.apiVersion) return viewOf(entry, kind);
   if (!isDecodable(kind, apiVersion)) {
     throw plainError(`request to convert CR from an invalid group/version: ${apiVersion}`);
   }
-  return isConvertedByWebhook(kind) ? undefined : viewOf(entry, kind.apiVersion);
+  return isConvertedByWebhook(kind) ? undefined : viewOf(entry, kind);
 }
 
 /**
@@ -33,7 +34,7 @@ export async function decode(
   if (now !== undefined) return now;
   const memo = isCached ? kind.crd?.converted.get(entry)?.get(kind.apiVersion) : undefined;
   if (memo !== undefined) return memo;
-  const object = await convert(context, kind, viewOf(entry, entry.object.apiVersion), kind.apiVersion);
+  const object = await convert(context, kind, viewOf(entry, { apiVersion: entry.object.apiVersion }), kind.apiVersion);
   if (kind.crd !== undefined) {
     const byVersion = kind.crd.converted.get(entry) ?? new Map<string, ModelObject>();
     kind.crd.converted.set(entry, byVersion.set(kind.apiVersion, object));
@@ -61,7 +62,10 @@ export function isNoOp(entry: EtcdEntry, object: ModelObject, encryptionKey: num
 }
 
 /** An entry in a version to which it is converted by its name alone. */
-export function viewOf(entry: EtcdEntry, apiVersion: string): ModelObject {
+export function viewOf(
+  entry: EtcdEntry,
+  { apiVersion, schema }: Pick<ServedKind, "apiVersion" | "schema">,
+): ModelObject {
   let byVersion = views.get(entry);
   if (byVersion === undefined) views.set(entry, (byVersion = new Map()));
   let view = byVersion.get(apiVersion);
@@ -70,7 +74,17 @@ export function viewOf(entry: EtcdEntry, apiVersion: string): ModelObject {
     view = { ...object, apiVersion, metadata: { ...object.metadata, resourceVersion: String(modRevision) } };
     byVersion.set(apiVersion, view);
   }
-  return view;
+  return withDefaults(view, schema);
+}
+
+/** What an object lacks, by the schema that it was read with: every reader gets the same object. */
+const completed = new WeakMap<ModelObject, { readonly schema: Schema; readonly object: ModelObject }>();
+
+function withDefaults(object: ModelObject, schema: Schema | undefined): ModelObject {
+  if (schema === undefined) return object;
+  let known = completed.get(object);
+  if (known?.schema !== schema) completed.set(object, (known = { schema, object: defaulted(object, schema) }));
+  return known.object;
 }
 
 const texts = new WeakMap<ModelObject, string>();

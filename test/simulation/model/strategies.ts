@@ -3,13 +3,13 @@ import { assertBuiltIn, builtInDefaulted } from "./built-in-strategy.ts";
 import { crdDefaulted, crdPrepared, isCrdKind } from "./crd-strategy.ts";
 import type { ModelObject } from "./model-object.ts";
 import { cleaned } from "./object-meta.ts";
-import { misfits, pruned } from "./schemas.ts";
+import { defaulted, misfits, pruned } from "./schemas.ts";
 import type { ServedKind } from "./served-kinds.ts";
 
 /** An object as it is decoded: with its defaults, and without what its schema does not know. */
 export function decoded(kind: ServedKind, sent: ModelObject): ModelObject {
   const object = cleaned(sent);
-  if (kind.crd !== undefined) return pruned(object, kind.schema);
+  if (kind.crd !== undefined) return defaulted(pruned(object, kind.schema), kind.schema);
   return isCrdKind(kind) ? crdDefaulted(object) : builtInDefaulted(kind, object);
 }
 

@@ -164,7 +164,7 @@ export class OpenWatch {
     } catch (error) {
       if (error instanceof Refusal) this.#fail(error);
       else throw error;
-      return viewOf(entry, this.kind.apiVersion);
+      return viewOf(entry, this.kind);
     }
   }
 

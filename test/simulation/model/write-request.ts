@@ -37,9 +37,9 @@ export function keyOf({ kind, name, namespace }: Pick<Write, "kind" | "name" | "
 }
 
 /** What was written, as it would be read: where no webhook converts, it is the same object that every read gets. */
-export function answered({ apiVersion, crd }: ServedKind, written: EtcdEntry, object: ModelObject): ModelObject {
-  const isWebhooks = crd?.facts.conversionUrl !== undefined && written.object.apiVersion !== apiVersion;
-  if (!isWebhooks) return viewOf(written, apiVersion);
+export function answered(kind: ServedKind, written: EtcdEntry, object: ModelObject): ModelObject {
+  const isWebhooks = kind.crd?.facts.conversionUrl !== undefined && written.object.apiVersion !== kind.apiVersion;
+  if (!isWebhooks) return viewOf(written, kind);
   return { ...object, metadata: { ...object.metadata, resourceVersion: String(written.modRevision) } };
 }
 
