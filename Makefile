@@ -83,6 +83,11 @@ build: $(INSTALLED) ## Compile to dist/
 pin-images: $(INSTALLED) ## Write the digests of the images into the Dockerfile, as their registries answer them
 	@node tools/pin-images.ts
 
+.PHONY: decodable-kinds
+decodable-kinds: $(INSTALLED) ## Write what the API server of each release can read from etcd, by their Go modules (20 minutes and more)
+	node tools/decodable.ts
+	biome format --write src/plan/release/decodable-kinds.ts
+
 .PHONY: sbom
 sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by package-lock.json (CycloneDX)
 	@node tools/sbom.ts

@@ -3,6 +3,7 @@ export const ERROR_CODES = [
   "Usage",
   "KubeconfigInvalid",
   "ManifestInvalid",
+  "ReleaseUnknown",
   "ServerUnreachable",
   "ServerUntrusted",
   "ServerUnsupported",

@@ -63,7 +63,7 @@ export interface JudgeOptions {
  * there and back since.
  */
 export function storedEncodingOf(state: ReadStorageState | undefined, options: JudgeOptions): StoredEncoding {
-  const reason = reasonForDoubt(state, options);
+  const reason = doubtOf(state, options);
   if (reason !== undefined) {
     return { state: "unknown", reason };
   }
@@ -71,7 +71,11 @@ export function storedEncodingOf(state: ReadStorageState | undefined, options: J
   return { state: persisted.length === 1 && persisted[0] === options.hash ? "current" : "stale" };
 }
 
-function reasonForDoubt(state: ReadStorageState | undefined, { hash, heartbeatLimitMs, now }: JudgeOptions) {
+/** Why a StorageState may leave out versions that objects are stored in; `undefined` where it does not. */
+export function doubtOf(
+  state: ReadStorageState | undefined,
+  { hash, heartbeatLimitMs, now }: JudgeOptions,
+): string | undefined {
   const current = state?.status?.currentStorageVersionHash;
   const heartbeat = state?.status?.lastHeartbeatTime ?? "";
   const isFresh = Math.abs(now - Date.parse(heartbeat)) <= heartbeatLimitMs;

@@ -120,6 +120,11 @@ export class EtcdReader {
     return Number((await this.#range({ key: base64("/"), keys_only: true })).header.revision);
   }
 
+  /** Writes the value of a key past every API server. */
+  async writeKey(key: string, value: string): Promise<void> {
+    await this.#post("/v3/kv/put", { key: base64(key), value: base64(value) });
+  }
+
   /** Forgets everything before the revision, so that reads and watches from there fail; returns when it is done. */
   async compact(revision: number): Promise<void> {
     await this.#post("/v3/kv/compaction", { revision, physical: true });

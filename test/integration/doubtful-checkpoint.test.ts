@@ -91,18 +91,12 @@ async function lagging(
   return { kind, lag, flags: [...FLAGS, "--kubeconfig", kubeconfig] };
 }
 
-function base64(text: string): string {
-  return Buffer.from(text).toString("base64");
-}
-
 async function writeInOldVersion(kind: TestKind, name: string): Promise<void> {
   const { stored } = cluster.controlPlane;
   const key = `/registry/${GROUP}/${kind.plural}/default/${name}`;
   const object = JSON.parse((await stored.readKey(key))?.value.toString() ?? "") as object;
   const value = JSON.stringify({ ...object, apiVersion: `${GROUP}/v1alpha1` });
-  const body = JSON.stringify({ key: base64(key), value: base64(value) });
-  const reply = await fetch(`${stored.url}/v3/kv/put`, { method: "POST", body });
-  if (!reply.ok) throw new Error(`Cannot write to etcd: ${reply.status}`);
+  await stored.writeKey(key, value);
 }
 
 async function checkpointOf(kind: TestKind): Promise<string | undefined> {

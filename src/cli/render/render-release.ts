@@ -1,0 +1,65 @@
+import { stringify } from "yaml";
+import type { ReleaseEntry } from "../../plan/release/check-release.ts";
+import type { ReleaseCheck } from "../../plan/release/release-facts.ts";
+import { oneLine } from "./printable.ts";
+import type { CheckFormat } from "./render-check.ts";
+import { renderTable } from "./render-table.ts";
+
+/** The text of a check of another release, without a line break at its end. */
+export function renderRelease(check: ReleaseCheck, format: CheckFormat): string {
+  switch (format) {
+    case "json":
+      return JSON.stringify(check, undefined, 2);
+    case "yaml":
+      return stringify(check).trimEnd();
+    case "table":
+      return [tableOf(check), ...detailsOf(check), [summaryOf(check), ...check.notes.map(noteOf)].join("\n")]
+        .filter((text) => text !== "")
+        .join("\n\n");
+  }
+}
+
+const HEADER = ["NAME", "VERDICT", "WRITES", "MAYBESTORED", "OBJECTS"];
+
+function isProblem({ verdict }: ReleaseEntry): boolean {
+  return verdict !== "readable";
+}
+
+/** Only what somebody has to look at: a cluster has some 60 built-in resources. */
+function tableOf({ items }: ReleaseCheck): string {
+  const rows = items
+    .filter(isProblem)
+    .map((entry) => [
+      entry.name,
+      entry.verdict,
+      entry.writes ?? "-",
+      entry.stored.join(",") || "-",
+      entry.objects === undefined ? "-" : String(entry.objects),
+    ]);
+  return rows.length === 0 ? "" : renderTable([HEADER, ...rows]);
+}
+
+/** Each reason once, with all the resources that it is about. */
+function detailsOf({ items }: ReleaseCheck): readonly string[] {
+  const byText = new Map<string, ReleaseEntry[]>();
+  for (const entry of items.filter(isProblem)) {
+    const text = JSON.stringify([entry.reason, entry.steps]);
+    byText.set(text, [...(byText.get(text) ?? []), entry]);
+  }
+  return [...byText.values()].map((entries) => {
+    const [{ reason, steps } = { reason: "", steps: [] }] = entries;
+    const names = entries.map(({ name }) => name).join(", ");
+    return [`${names}: ${reason}`, ...steps.map((step, index) => `  ${index + 1}. ${step}`)].map(oneLine).join("\n");
+  });
+}
+
+function summaryOf({ items, release, running, tableOf: patch }: ReleaseCheck): string {
+  const readable = items.length - items.filter(isProblem).length;
+  return oneLine(
+    `Kubernetes ${release} (as ${patch}) reads all objects of ${readable} of ${items.length} built-in resources; the API server runs ${running}`,
+  );
+}
+
+function noteOf(note: string): string {
+  return oneLine(`note: ${note}`);
+}
