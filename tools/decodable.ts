@@ -8,8 +8,8 @@ import { CACHE_DIR } from "../test/control-plane/binaries.ts";
 import { ensureModule } from "../test/control-plane/other-version.ts";
 import { type DecodedKinds, tableText } from "./decodable-table.ts";
 
-/** The newest patch of each minor release that the Go module proxy has, from the oldest one that ksvm works with. */
-const RELEASES = ["v1.30.14", "v1.31.14", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"];
+/** The newest patch of each minor release whose modules proxy.golang.org and its checksum database have, from the oldest that ksvm works with. */
+const RELEASES = ["v1.30.14", "v1.31.13", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"];
 const TABLE = join(import.meta.dirname, "..", "src", "plan", "release", "decodable-kinds.ts");
 const run = promisify(execFile);
 

@@ -47,6 +47,8 @@ note: a note`,
     /\nhpas\.autoscaling: objects may be stored in autoscaling\/v2beta2\n {2}1\. rewrite them\n/,
   );
   t.match(renderRelease({ ...CHECK, items: CHECK.items.slice(0, 1) }, "table"), /^Kubernetes 1\.36 .* 1 of 1 built-in/);
+  const many = ["a", "b", "c", "d", "e", "f", "g"].map((name) => ({ name, ...UNKNOWN }));
+  t.match(renderRelease({ ...CHECK, items: many }, "table"), /\na, b, c, d, e and 2 more: it has no StorageState\n/);
   t.same(JSON.parse(renderRelease(CHECK, "json")), CHECK);
   t.match(renderRelease(CHECK, "yaml"), /^release: "1\.36"\n/);
   t.end();

@@ -6,6 +6,7 @@ import { readManifests } from "../../plan/crd-manifests.ts";
 import type { ReleaseVerdict } from "../../plan/release/check-release.ts";
 import { knownRelease } from "../../plan/release/decoding.ts";
 import { checkControlPlane } from "../../plan/release/release-facts.ts";
+import type { CallContext } from "../../retry/call-context.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { choice, optional, repeated } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
@@ -17,7 +18,6 @@ import { CHECK_FORMATS, type CheckFormat, renderCheck } from "../render/render-c
 import { renderRelease } from "../render/render-release.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import type { CallContext } from "../../retry/call-context.ts";
 import { readManifestFiles } from "../shared/read-manifest-files.ts";
 
 const EXIT_CODES: Readonly<Record<CheckVerdict, ExitCode>> = {

@@ -19,6 +19,8 @@ export function renderRelease(check: ReleaseCheck, format: CheckFormat): string 
   }
 }
 
+/** In front of a reason that several resources share. */
+const MOST_NAMES = 5;
 const HEADER = ["NAME", "VERDICT", "WRITES", "MAYBESTORED", "OBJECTS"];
 
 function isProblem({ verdict }: ReleaseEntry): boolean {
@@ -48,9 +50,18 @@ function detailsOf({ items }: ReleaseCheck): readonly string[] {
   }
   return [...byText.values()].map((entries) => {
     const [{ reason, steps } = { reason: "", steps: [] }] = entries;
-    const names = entries.map(({ name }) => name).join(", ");
-    return [`${names}: ${reason}`, ...steps.map((step, index) => `  ${index + 1}. ${step}`)].map(oneLine).join("\n");
+    return [`${namesText(entries)}: ${reason}`, ...steps.map((step, index) => `  ${index + 1}. ${step}`)]
+      .map(oneLine)
+      .join("\n");
   });
+}
+
+/** The table has all of them. */
+function namesText(entries: readonly ReleaseEntry[]): string {
+  const names = entries.slice(0, MOST_NAMES).map(({ name }) => name);
+  return [names.join(", "), ...(entries.length > MOST_NAMES ? [`and ${entries.length - MOST_NAMES} more`] : [])].join(
+    " ",
+  );
 }
 
 function summaryOf({ items, release, running, tableOf: patch }: ReleaseCheck): string {

@@ -2,6 +2,7 @@
 
 /** The version that stands for each minor release: the newest patch when the table was made. */
 export const TABLE_RELEASES: Readonly<Record<string, string>> = {
+  "1.33": "v1.33.13",
   "1.34": "v1.34.4",
   "1.35": "v1.35.4",
   "1.36": "v1.36.3",
@@ -11,198 +12,204 @@ export const TABLE_RELEASES: Readonly<Record<string, string>> = {
 export const DECODABLE_KINDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "admissionregistration.k8s.io/v1": {
     "1.36-1.36": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
-    "1.34-1.36":
+    "1.33-1.36":
       "MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
   },
   "admissionregistration.k8s.io/v1alpha1": {
-    "1.34-1.36":
+    "1.33-1.36":
       "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
   },
   "admissionregistration.k8s.io/v1beta1": {
-    "1.34-1.36":
-      "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+    "1.34-1.36": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding",
+    "1.33-1.36":
+      "MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
   },
   "apiextensions.k8s.io/v1": {
-    "1.34-1.36": "CustomResourceDefinition",
+    "1.33-1.36": "CustomResourceDefinition",
   },
   "apiextensions.k8s.io/v1beta1": {
-    "1.34-1.36": "CustomResourceDefinition",
+    "1.33-1.36": "CustomResourceDefinition",
   },
   "apiregistration.k8s.io/v1": {
-    "1.34-1.36": "APIService",
+    "1.33-1.36": "APIService",
   },
   "apiregistration.k8s.io/v1beta1": {
-    "1.34-1.36": "APIService",
+    "1.33-1.36": "APIService",
   },
   "apps/v1": {
-    "1.34-1.36": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "1.33-1.36": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
   },
   "apps/v1beta1": {
-    "1.34-1.36": "ControllerRevision Deployment Scale StatefulSet",
+    "1.33-1.36": "ControllerRevision Deployment Scale StatefulSet",
   },
   "apps/v1beta2": {
-    "1.34-1.36": "ControllerRevision DaemonSet Deployment ReplicaSet Scale StatefulSet",
+    "1.33-1.36": "ControllerRevision DaemonSet Deployment ReplicaSet Scale StatefulSet",
   },
   "authentication.k8s.io/v1": {
-    "1.34-1.36": "SelfSubjectReview TokenRequest TokenReview",
+    "1.33-1.36": "SelfSubjectReview TokenRequest TokenReview",
   },
   "authentication.k8s.io/v1alpha1": {
-    "1.34-1.36": "SelfSubjectReview",
+    "1.33-1.36": "SelfSubjectReview",
   },
   "authentication.k8s.io/v1beta1": {
-    "1.34-1.36": "SelfSubjectReview TokenReview",
+    "1.33-1.36": "SelfSubjectReview TokenReview",
   },
   "authorization.k8s.io/v1": {
-    "1.34-1.36": "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
+    "1.33-1.36": "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
   },
   "authorization.k8s.io/v1beta1": {
-    "1.34-1.36": "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
+    "1.33-1.36": "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
   },
   "autoscaling/v1": {
-    "1.34-1.36": "HorizontalPodAutoscaler Scale",
+    "1.33-1.36": "HorizontalPodAutoscaler Scale",
   },
   "autoscaling/v2": {
-    "1.34-1.36": "HorizontalPodAutoscaler",
+    "1.33-1.36": "HorizontalPodAutoscaler",
   },
   "autoscaling/v2beta1": {
-    "1.34-1.35": "HorizontalPodAutoscaler",
+    "1.33-1.35": "HorizontalPodAutoscaler",
   },
   "autoscaling/v2beta2": {
-    "1.34-1.35": "HorizontalPodAutoscaler",
+    "1.33-1.35": "HorizontalPodAutoscaler",
   },
   "batch/v1": {
-    "1.34-1.36": "CronJob Job",
+    "1.33-1.36": "CronJob Job",
   },
   "batch/v1beta1": {
-    "1.34-1.36": "CronJob",
+    "1.33-1.36": "CronJob",
   },
   "certificates.k8s.io/v1": {
-    "1.34-1.36": "CertificateSigningRequest",
+    "1.33-1.36": "CertificateSigningRequest",
   },
   "certificates.k8s.io/v1alpha1": {
-    "1.34-1.36": "ClusterTrustBundle",
+    "1.33-1.36": "ClusterTrustBundle",
     "1.34-1.34": "PodCertificateRequest",
   },
   "certificates.k8s.io/v1beta1": {
-    "1.34-1.36": "CertificateSigningRequest ClusterTrustBundle",
+    "1.33-1.36": "CertificateSigningRequest ClusterTrustBundle",
     "1.35-1.36": "PodCertificateRequest",
   },
   "coordination.k8s.io/v1": {
-    "1.34-1.36": "Lease",
+    "1.33-1.36": "Lease",
   },
   "coordination.k8s.io/v1alpha2": {
-    "1.34-1.36": "LeaseCandidate",
+    "1.33-1.36": "LeaseCandidate",
   },
   "coordination.k8s.io/v1beta1": {
-    "1.34-1.36": "Lease LeaseCandidate",
+    "1.33-1.36": "Lease LeaseCandidate",
   },
   "discovery.k8s.io/v1": {
-    "1.34-1.36": "EndpointSlice",
+    "1.33-1.36": "EndpointSlice",
   },
   "discovery.k8s.io/v1beta1": {
-    "1.34-1.36": "EndpointSlice",
+    "1.33-1.36": "EndpointSlice",
   },
   "events.k8s.io/v1": {
-    "1.34-1.36": "Event",
+    "1.33-1.36": "Event",
   },
   "events.k8s.io/v1beta1": {
-    "1.34-1.36": "Event",
+    "1.33-1.36": "Event",
   },
   "extensions/v1beta1": {
-    "1.34-1.36": "DaemonSet Deployment Ingress NetworkPolicy ReplicaSet Scale",
+    "1.33-1.36": "DaemonSet Deployment Ingress NetworkPolicy ReplicaSet Scale",
   },
   "flowcontrol.apiserver.k8s.io/v1": {
-    "1.34-1.36": "FlowSchema PriorityLevelConfiguration",
+    "1.33-1.36": "FlowSchema PriorityLevelConfiguration",
   },
   "flowcontrol.apiserver.k8s.io/v1beta1": {
-    "1.34-1.36": "FlowSchema PriorityLevelConfiguration",
+    "1.33-1.36": "FlowSchema PriorityLevelConfiguration",
   },
   "flowcontrol.apiserver.k8s.io/v1beta2": {
-    "1.34-1.36": "FlowSchema PriorityLevelConfiguration",
+    "1.33-1.36": "FlowSchema PriorityLevelConfiguration",
   },
   "flowcontrol.apiserver.k8s.io/v1beta3": {
-    "1.34-1.36": "FlowSchema PriorityLevelConfiguration",
+    "1.33-1.36": "FlowSchema PriorityLevelConfiguration",
   },
   "imagepolicy.k8s.io/v1alpha1": {
-    "1.34-1.36": "ImageReview",
+    "1.33-1.36": "ImageReview",
   },
   "internal.apiserver.k8s.io/v1alpha1": {
-    "1.34-1.36": "StorageVersion",
+    "1.33-1.36": "StorageVersion",
   },
   "networking.k8s.io/v1": {
-    "1.34-1.36": "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
+    "1.33-1.36": "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
+  },
+  "networking.k8s.io/v1alpha1": {
+    "1.33-1.33": "IPAddress ServiceCIDR",
   },
   "networking.k8s.io/v1beta1": {
-    "1.34-1.36": "IPAddress Ingress IngressClass ServiceCIDR",
+    "1.33-1.36": "IPAddress Ingress IngressClass ServiceCIDR",
   },
   "node.k8s.io/v1": {
-    "1.34-1.36": "RuntimeClass",
+    "1.33-1.36": "RuntimeClass",
   },
   "node.k8s.io/v1alpha1": {
-    "1.34-1.36": "RuntimeClass",
+    "1.33-1.36": "RuntimeClass",
   },
   "node.k8s.io/v1beta1": {
-    "1.34-1.36": "RuntimeClass",
+    "1.33-1.36": "RuntimeClass",
   },
   "policy/v1": {
-    "1.34-1.36": "Eviction PodDisruptionBudget",
+    "1.33-1.36": "Eviction PodDisruptionBudget",
   },
   "policy/v1beta1": {
-    "1.34-1.36": "Eviction PodDisruptionBudget",
+    "1.33-1.36": "Eviction PodDisruptionBudget",
   },
   "rbac.authorization.k8s.io/v1": {
-    "1.34-1.36": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "1.33-1.36": "ClusterRole ClusterRoleBinding Role RoleBinding",
   },
   "rbac.authorization.k8s.io/v1alpha1": {
-    "1.34-1.36": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "1.33-1.36": "ClusterRole ClusterRoleBinding Role RoleBinding",
   },
   "rbac.authorization.k8s.io/v1beta1": {
-    "1.34-1.36": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "1.33-1.36": "ClusterRole ClusterRoleBinding Role RoleBinding",
   },
   "resource.k8s.io/v1": {
     "1.34-1.36": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
   },
   "resource.k8s.io/v1alpha3": {
-    "1.34-1.36": "DeviceTaintRule",
+    "1.33-1.33": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "1.33-1.36": "DeviceTaintRule",
     "1.36-1.36": "ResourcePoolStatusRequest",
   },
   "resource.k8s.io/v1beta1": {
-    "1.34-1.36": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "1.33-1.36": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
   },
   "resource.k8s.io/v1beta2": {
-    "1.34-1.36": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "1.33-1.36": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
     "1.36-1.36": "DeviceTaintRule",
   },
   "scheduling.k8s.io/v1": {
-    "1.34-1.36": "PriorityClass",
+    "1.33-1.36": "PriorityClass",
   },
   "scheduling.k8s.io/v1alpha1": {
-    "1.34-1.35": "PriorityClass",
+    "1.33-1.35": "PriorityClass",
     "1.35-1.35": "Workload",
   },
   "scheduling.k8s.io/v1alpha2": {
     "1.36-1.36": "PodGroup Workload",
   },
   "scheduling.k8s.io/v1beta1": {
-    "1.34-1.36": "PriorityClass",
+    "1.33-1.36": "PriorityClass",
   },
   "storage.k8s.io/v1": {
-    "1.34-1.36": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
+    "1.33-1.36": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment",
+    "1.34-1.36": "VolumeAttributesClass",
   },
   "storage.k8s.io/v1alpha1": {
-    "1.34-1.36": "CSIStorageCapacity VolumeAttachment VolumeAttributesClass",
+    "1.33-1.36": "CSIStorageCapacity VolumeAttachment VolumeAttributesClass",
   },
   "storage.k8s.io/v1beta1": {
-    "1.34-1.36": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
+    "1.33-1.36": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
   },
   "storagemigration.k8s.io/v1alpha1": {
-    "1.34-1.34": "StorageVersionMigration",
+    "1.33-1.34": "StorageVersionMigration",
   },
   "storagemigration.k8s.io/v1beta1": {
     "1.35-1.36": "StorageVersionMigration",
   },
   v1: {
-    "1.34-1.36":
+    "1.33-1.36":
       "Binding ComponentStatus ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodStatusResult PodTemplate RangeAllocation ReplicationController ResourceQuota Secret Service ServiceAccount",
   },
 };
