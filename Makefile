@@ -86,7 +86,7 @@ pin-images: $(INSTALLED) ## Write the digests of the images into the Dockerfile,
 .PHONY: decodable-kinds
 decodable-kinds: $(INSTALLED) ## Write what the API server of each release can read from etcd, by their Go modules (20 minutes and more)
 	node tools/decodable.ts
-	biome format --write src/plan/release/decodable-kinds.ts
+	biome format --write src/resources/decodable-kinds.ts
 
 .PHONY: sbom
 sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by package-lock.json (CycloneDX)

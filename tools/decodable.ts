@@ -1,4 +1,4 @@
-// Writes src/plan/release/decodable-kinds.ts, what the API server of each release can read from etcd: node tools/decodable.ts
+// Writes src/resources/decodable-kinds.ts, what the API server of each release can read from etcd: node tools/decodable.ts
 // It builds decodable/main.go with each release, three minutes each; what is there already comes from the cache of Go.
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -8,9 +8,9 @@ import { CACHE_DIR } from "../test/control-plane/binaries.ts";
 import { ensureModule } from "../test/control-plane/other-version.ts";
 import { type DecodedKinds, tableText } from "./decodable-table.ts";
 
-/** The newest patch of each minor release whose modules proxy.golang.org and its checksum database have, from the oldest that ksvm works with. */
-const RELEASES = ["v1.30.14", "v1.31.13", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"];
-const TABLE = join(import.meta.dirname, "..", "src", "plan", "release", "decodable-kinds.ts");
+/** A patch of each minor release, from the oldest that ksvm works with, of which proxy.golang.org and its checksum database have every module. */
+const RELEASES = ["v1.30.14", "v1.31.6", "v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"];
+const TABLE = join(import.meta.dirname, "..", "src", "resources", "decodable-kinds.ts");
 const run = promisify(execFile);
 
 async function decodedBy(release: string): Promise<DecodedKinds> {

@@ -12,6 +12,7 @@ import { discoverResources, findResource } from "../resources/served-resource.ts
 import { Pacer } from "../retry/pacer.ts";
 import { findName } from "../resources/find-name.ts";
 import { findCrd } from "../resources/read-crd.ts";
+import { type Estimate, estimateOf } from "./estimate.ts";
 import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
 import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
 
@@ -19,6 +20,8 @@ import { readStorageStates, storedEncodingOf } from "../resources/storage-states
 export interface CountedEntry extends PlanEntry {
   /** Missing where the objects cannot be listed; the note says why. */
   readonly objects?: number;
+  /** What migrating them takes; missing where there is nothing to migrate, or they cannot be counted. */
+  readonly estimate?: Estimate;
 }
 
 /** CRDs on one page: they may be a megabyte each. */
@@ -156,7 +159,8 @@ async function count(client: ApiClient, entry: PlanEntry, options: CallOptions):
     return entry;
   }
   try {
-    return { ...entry, objects: await countObjects(client, entry.request, options) };
+    const objects = await countObjects(client, entry.request, options);
+    return { ...entry, objects, ...(entry.action === "migrate" ? { estimate: estimateOf(objects) } : {}) };
   } catch (error) {
     if (!(error instanceof ApiError)) {
       throw error;

@@ -12,6 +12,7 @@ import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import type { Resource } from "../kube/resources.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 import type { ServedResource } from "../resources/migratable.ts";
+import { versionTextOf } from "../resources/known-versions.ts";
 import type { StoredEncoding } from "../resources/storage-states.ts";
 
 /**
@@ -31,7 +32,9 @@ export interface PlanEntry {
   readonly type: "CustomResourceDefinition" | "built-in";
   /** Where its objects are listed; missing where no version is served. */
   readonly request?: Resource;
+  /** Of a built-in resource what its storageVersionHash stands for, or the hash. */
   readonly storageVersion?: string;
+  /** Of a built-in resource what its StorageState lists; missing where it has none. */
   readonly storedVersions?: readonly string[];
   readonly servedVersions: readonly string[];
   readonly action: PlannedAction;
@@ -88,13 +91,15 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
  * @param stored what its StorageState says; missing where there are no StorageStates
  */
 export function planBuiltIn(resource: ServedResource, stored?: StoredEncoding): PlanEntry {
-  const { group, version, kind } = resource;
-  const { state = "unknown", reason } = stored ?? {};
+  const { group, version, kind, storageVersionHash } = resource;
+  const { persisted, reason, state = "unknown" } = stored ?? {};
   return {
     name: resourceNameOf(resource),
     kind,
     type: "built-in",
     request: { group, version, resource: resource.resource },
+    ...(storageVersionHash === undefined ? {} : { storageVersion: versionTextOf(storageVersionHash, group) }),
+    ...(persisted === undefined ? {} : { storedVersions: persisted.map((hash) => versionTextOf(hash, group)) }),
     servedVersions: [version],
     action: BUILT_IN_ACTIONS[state],
     removableVersions: [],

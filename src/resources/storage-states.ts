@@ -46,6 +46,8 @@ export interface StoredEncoding {
   readonly state: "current" | "stale" | "unknown";
   /** Why it is not known. */
   readonly reason?: string;
+  /** The hashes of all versions that objects may be stored in, as far as they are known; missing without a StorageState. */
+  readonly persisted?: readonly string[];
 }
 
 /** How a StorageState is judged. */
@@ -64,11 +66,11 @@ export interface JudgeOptions {
  */
 export function storedEncodingOf(state: ReadStorageState | undefined, options: JudgeOptions): StoredEncoding {
   const reason = doubtOf(state, options);
-  if (reason !== undefined) {
-    return { state: "unknown", reason };
-  }
   const persisted = state?.status?.persistedStorageVersionHashes ?? [];
-  return { state: persisted.length === 1 && persisted[0] === options.hash ? "current" : "stale" };
+  if (reason !== undefined) {
+    return { state: "unknown", reason, ...(persisted.length === 0 ? {} : { persisted }) };
+  }
+  return { persisted, state: persisted.length === 1 && persisted[0] === options.hash ? "current" : "stale" };
 }
 
 /** Why a StorageState may leave out versions that objects are stored in; `undefined` where it does not. */

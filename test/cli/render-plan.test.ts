@@ -16,6 +16,7 @@ const ENTRIES: readonly CountedEntry[] = [
     action: "migrate",
     removableVersions: ["v1"],
     objects: 5000,
+    estimate: { requests: 5010, seconds: 100 },
   },
   {
     name: "secrets",
@@ -63,9 +64,9 @@ await tap.test("renderPlan() as a table says why a resource is blocked, unknown 
 
 await tap.test("renderPlan() as a wide table has kind, served versions and note, too", (t) => {
   const [header, first, second] = renderPlan(ENTRIES, "wide").split("\n");
-  t.match(header, /REMOVABLE +KIND +SERVED +NOTE$/);
-  t.match(first, /v1 +Widget +v1,v2 +-$/);
-  t.match(second, /- +Secret +- +objects cannot be listed: no$/);
+  t.match(header, /REMOVABLE +REQUESTS +TIME +KIND +SERVED +NOTE$/);
+  t.match(first, /v1 +5010 +~100s +Widget +v1,v2 +-$/);
+  t.match(second, /- +- +- +Secret +- +objects cannot be listed: no$/);
   t.end();
 });
 

@@ -3,8 +3,9 @@ import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { MIGRATION_API_VERSION, resourceNameOf } from "../../src/api/migration.ts";
 import type { NewObject } from "../../src/kube/client.ts";
 import { MERGE_PATCH, type Resource, STORAGE_STATES } from "../../src/kube/resources.ts";
+import type { CountedEntry } from "../../src/plan/inventory.ts";
 import type { ReleaseEntry } from "../../src/plan/release/check-release.ts";
-import { KNOWN_RELEASES } from "../../src/plan/release/decoding.ts";
+import { KNOWN_RELEASES } from "../../src/resources/known-versions.ts";
 import type { ReleaseCheck } from "../../src/plan/release/release-facts.ts";
 import type { ServedResource } from "../../src/resources/migratable.ts";
 import { discoverResources } from "../../src/resources/served-resource.ts";
@@ -140,6 +141,11 @@ await t.test(
     t.match(entryOf(found, name), { verdict: "needs-migration", objects: 1, steps: [/ksvm migrate/] });
     t.equal(code, 4);
     t.equal((await check("1.35")).code, 0, "negative control: the release before reads it");
+  const planned = await cluster.ksvm(["plan", name, "configmaps", "-o", "json"]);
+  t.match((JSON.parse(planned.stdout) as { items: readonly CountedEntry[] }).items, [
+    { action: "migrate", storageVersion: "v2", storedVersions: ["v2beta2", "v2"], estimate: { requests: 2 } },
+    { action: "none", storageVersion: "v1", storedVersions: ["v1"], estimate: undefined },
+  ]);
     const key = "/registry/horizontalpodautoscalers/default/old";
     const path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/old";
     t.match((await controlPlane.stored.readKey(key))?.value.toString("latin1"), /autoscaling\/v2\W/);

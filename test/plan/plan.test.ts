@@ -1,5 +1,6 @@
 import tap from "tap";
 
+import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
@@ -59,6 +60,24 @@ await tap.test("planBuiltIn() says what the StorageState says", (t) => {
   t.equal(planBuiltIn(secrets, { state: "current" }).action, "none");
   t.equal(planBuiltIn(secrets, { state: "stale" }).action, "migrate");
   t.match(planBuiltIn(secrets, { state: "unknown", reason: "why" }), { action: "unknown", note: "why" });
+  t.end();
+});
+
+await tap.test("planBuiltIn() names the versions that hashes stand for, and the hash where it is of none", (t) => {
+  const [v2, old] = ["v2", "v2beta2"].map((version) =>
+    storageVersionHashOf("autoscaling", version, "HorizontalPodAutoscaler"),
+  ) as [string, string];
+  const resource = { group: "autoscaling", version: "v1", resource: "horizontalpodautoscalers", kind: "H" };
+  t.match(planBuiltIn({ ...resource, storageVersionHash: v2 }, { state: "stale", persisted: [old, v2] }), {
+    action: "migrate",
+    storageVersion: "v2",
+    storedVersions: ["v2beta2", "v2"],
+  });
+  t.match(planBuiltIn({ ...resource, storageVersionHash: "other" }, { state: "unknown", persisted: ["Unknown"] }), {
+    storageVersion: "hash other",
+    storedVersions: ["unknown"],
+  });
+  t.match(planBuiltIn({ ...resource, group: "", storageVersionHash: v2 }), { storageVersion: "autoscaling/v2" });
   t.end();
 });
 

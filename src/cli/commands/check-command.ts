@@ -4,7 +4,7 @@ import type { CheckVerdict } from "../../plan/check-types.ts";
 import { CHECK_PATIENCE, checkManifests } from "../../plan/check-facts.ts";
 import { readManifests } from "../../plan/crd-manifests.ts";
 import type { ReleaseVerdict } from "../../plan/release/check-release.ts";
-import { knownRelease } from "../../plan/release/decoding.ts";
+import { knownRelease } from "../../resources/known-versions.ts";
 import { checkControlPlane } from "../../plan/release/release-facts.ts";
 import type { CallContext } from "../../retry/call-context.ts";
 import { Retrier } from "../../retry/retrier.ts";

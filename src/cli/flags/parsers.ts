@@ -1,4 +1,4 @@
-import { minorReleaseOf } from "../../plan/release/decoding.ts";
+import { minorReleaseOf } from "../../resources/known-versions.ts";
 import { InvalidValue } from "./flag.ts";
 
 const HOUR_MS = 3_600_000;

@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
 import type { CheckEntry } from "../../plan/check-types.ts";
+import { estimateCells } from "./estimate-cells.ts";
 import { oneLine } from "./printable.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -39,13 +40,8 @@ function rowOf({ estimate, ...entry }: CheckEntry): readonly string[] {
     entry.storedVersions?.join(",") ?? "-",
     entry.removedVersions.join(",") || "-",
     entry.objects === undefined ? "-" : String(entry.objects),
-    estimate === undefined ? "-" : String(estimate.requests),
-    estimate === undefined ? "-" : timeText(estimate.seconds),
+    ...estimateCells(estimate),
   ];
-}
-
-function timeText(seconds: number): string {
-  return seconds < 300 ? `~${seconds}s` : `~${Math.ceil(seconds / 60)}m`;
 }
 
 /** The sentence, the word of the API server, what to do, and what else there is to know. */

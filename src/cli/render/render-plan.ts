@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
 import type { CountedEntry } from "../../plan/inventory.ts";
+import { estimateCells } from "./estimate-cells.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The values of `ksvm plan -o`. */
@@ -18,9 +19,10 @@ export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat)
       return shortTable(entries);
     case "wide":
       return renderTable([
-        [...TABLE_HEADER, "KIND", "SERVED", "NOTE"],
+        [...TABLE_HEADER, "REQUESTS", "TIME", "KIND", "SERVED", "NOTE"],
         ...entries.map((entry) => [
           ...tableRow(entry),
+          ...estimateCells(entry.estimate),
           entry.kind,
           entry.servedVersions.join(",") || "-",
           entry.note ?? reasonOf(entry) ?? "-",

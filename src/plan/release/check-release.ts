@@ -1,6 +1,6 @@
 import { UNKNOWN_HASH } from "../../api/migration.ts";
 import type { Resource } from "../../kube/resources.ts";
-import { canDecode, type KnownVersion, versionOfHash } from "./decoding.ts";
+import { canDecode, type KnownVersion, versionOfHash } from "../../resources/known-versions.ts";
 
 /**
  * What becomes of the objects of a built-in resource under the API server of another release.

@@ -9,8 +9,8 @@ import { type StoredResources, storedResources } from "../../resources/stored-re
 import type { CallContext } from "../../retry/call-context.ts";
 import { countObjects } from "../inventory.ts";
 import { asksForCount, checkResource, type ReleaseEntry, type ResourceFacts, type Target } from "./check-release.ts";
-import { TABLE_RELEASES } from "./decodable-kinds.ts";
-import { minorReleaseOf } from "./decoding.ts";
+import { TABLE_RELEASES } from "../../resources/decodable-kinds.ts";
+import { minorReleaseOf } from "../../resources/known-versions.ts";
 
 /** Whether a cluster can go to another release. Field names are those of `ksvm check --control-plane -o json`. */
 export interface ReleaseCheck {

@@ -8,7 +8,7 @@ import {
   type ResourceFacts,
   type Target,
 } from "../../../src/plan/release/check-release.ts";
-import { canDecode, knownRelease, minorReleaseOf, versionOfHash } from "../../../src/plan/release/decoding.ts";
+import { canDecode, knownRelease, minorReleaseOf, versionOfHash } from "../../../src/resources/known-versions.ts";
 
 const GROUP = "autoscaling";
 const KIND = "HorizontalPodAutoscaler";

@@ -1,5 +1,6 @@
-import { storageVersionHashOf } from "../../api/crd.ts";
-import { KsvmError } from "../../errors.ts";
+import { storageVersionHashOf } from "../api/crd.ts";
+import { UNKNOWN_HASH } from "../api/migration.ts";
+import { KsvmError } from "../errors.ts";
 import { DECODABLE_KINDS, TABLE_RELEASES } from "./decodable-kinds.ts";
 
 /** What a storageVersionHash stands for. */
@@ -28,6 +29,15 @@ function hashOf(apiVersion: string, kind: string): string {
  */
 export function versionOfHash(hash: string): KnownVersion | undefined {
   return VERSIONS_BY_HASH.get(hash);
+}
+
+/** The version that a hash stands for, in words: `v2` in the group itself, `group/v2` in another one. */
+export function versionTextOf(hash: string, group: string): string {
+  const { apiVersion } = versionOfHash(hash) ?? {};
+  if (apiVersion === undefined) {
+    return hash === UNKNOWN_HASH ? "unknown" : `hash ${hash}`;
+  }
+  return group !== "" && apiVersion.startsWith(`${group}/`) ? apiVersion.slice(group.length + 1) : apiVersion;
 }
 
 /** The minor releases of the table, such as `1.36`, the oldest first. */

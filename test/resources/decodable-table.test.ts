@@ -1,7 +1,7 @@
 import tap from "tap";
-import { DECODABLE_KINDS, TABLE_RELEASES } from "../../../src/plan/release/decodable-kinds.ts";
-import { KNOWN_RELEASES } from "../../../src/plan/release/decoding.ts";
-import { tableText } from "../../../tools/decodable-table.ts";
+import { DECODABLE_KINDS, TABLE_RELEASES } from "../../src/resources/decodable-kinds.ts";
+import { KNOWN_RELEASES } from "../../src/resources/known-versions.ts";
+import { tableText } from "../../tools/decodable-table.ts";
 
 await tap.test("tableText() writes each kind with the spans of releases that decode it", (t) => {
   const decoded = new Map([
