@@ -141,11 +141,11 @@ await t.test(
     t.match(entryOf(found, name), { verdict: "needs-migration", objects: 1, steps: [/ksvm migrate/] });
     t.equal(code, 4);
     t.equal((await check("1.35")).code, 0, "negative control: the release before reads it");
-  const planned = await cluster.ksvm(["plan", name, "configmaps", "-o", "json"]);
-  t.match((JSON.parse(planned.stdout) as { items: readonly CountedEntry[] }).items, [
-    { action: "migrate", storageVersion: "v2", storedVersions: ["v2beta2", "v2"], estimate: { requests: 2 } },
-    { action: "none", storageVersion: "v1", storedVersions: ["v1"], estimate: undefined },
-  ]);
+    const planned = await cluster.ksvm(["plan", name, "configmaps", "-o", "json"]);
+    t.match((JSON.parse(planned.stdout) as { items: readonly CountedEntry[] }).items, [
+      { action: "migrate", storageVersion: "v2", storedVersions: ["v2beta2", "v2"], estimate: { requests: 2 } },
+      { action: "none", storageVersion: "v1", storedVersions: ["v1"], estimate: undefined },
+    ]);
     const key = "/registry/horizontalpodautoscalers/default/old";
     const path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/old";
     t.match((await controlPlane.stored.readKey(key))?.value.toString("latin1"), /autoscaling\/v2\W/);
