@@ -106,6 +106,8 @@ export interface StorageVersionMigration {
     readonly continueToken?: string;
     /** Stops it: its freeze is lifted and nothing is written until this is false or absent again. @default false */
     readonly suspend?: boolean;
+    /** Seconds after its end after which the controller deletes it, as in Job. @default it stays */
+    readonly ttlSecondsAfterFinished?: number;
   };
   readonly status?: MigrationStatus;
 }

@@ -84,10 +84,12 @@ function specIn(value: unknown): StorageVersionMigration["spec"] | string {
     return "spec.suspend is neither true nor false";
   }
   const continueToken = textIn(spec["continueToken"]);
+  const ttlSecondsAfterFinished = countIn(spec["ttlSecondsAfterFinished"]);
   return {
     resource,
     ...(continueToken === undefined ? {} : { continueToken }),
     ...(isAbsent(suspend) ? {} : { suspend }),
+    ...(ttlSecondsAfterFinished === undefined ? {} : { ttlSecondsAfterFinished }),
   };
 }
 

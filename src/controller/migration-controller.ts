@@ -6,6 +6,7 @@ import type { LeaderElector } from "../lease/leader-election.ts";
 import type { MigrationChange, MigrationFeed } from "../migrations/migration-feed.ts";
 import { Retrier } from "../retry/retrier.ts";
 import { Loop } from "../observability/loops.ts";
+import { deleteExpired } from "./delete-expired.ts";
 import { FollowedMark } from "./followed-mark.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
@@ -88,6 +89,7 @@ export class MigrationController {
     const loops = this.#options.loops ?? { add: () => new Loop(clock, Number.POSITIVE_INFINITY, () => undefined) };
     const others = [
       loops.add("queue").keep((loop) => this.#idle.run(signal, loop), signal),
+      loops.add("expiry").keep((loop) => this.#deleteExpired(signal, loop.clock), signal),
       loops.add("suspend-mark").keep((loop) => this.#mark.run(signal, loop.clock), signal),
     ];
     let sweeping: Promise<void> | undefined;
@@ -146,6 +148,13 @@ export class MigrationController {
       this.#jobs.start(migration, slot, signal);
     }
     return migration !== undefined;
+  }
+
+  #deleteExpired(signal: AbortSignal, clock: Clock): Promise<void> {
+    const { leadership } = this.#options;
+    const idle = (): readonly QueuedMigration[] =>
+      [...this.#known.queue].filter(({ uid }) => !this.#jobs.atWork.has(uid));
+    return deleteExpired({ ...this.#options, clock, idle, assertLeading: () => leadership.assertLeading() }, signal);
   }
 
   #sweep(signal: AbortSignal, loop: Loop): Promise<void> {

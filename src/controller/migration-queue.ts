@@ -11,6 +11,7 @@ import {
 import { isOfKstatus, isShownToKstatus } from "../api/kstatus.ts";
 import { PRIORITY_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption } from "../api/reencryption.ts";
+import { expiryOf } from "./expiry.ts";
 import { SortedSet } from "../sorted-set.ts";
 
 /** What the controller keeps of a migration. */
@@ -34,6 +35,8 @@ export interface QueuedMigration {
   /** Whether kstatus reads of it what its state says. */
   readonly isShownToKstatus: boolean;
   readonly queuePosition?: number;
+  /** When it is to be deleted, in milliseconds since the Unix epoch. */
+  readonly expiresAt?: number;
 }
 
 /** The part of a migration that its place in the queue depends on. */
@@ -41,6 +44,7 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
   const { name, uid, resourceVersion, generation, creationTimestamp = "", annotations } = migration.metadata;
   const { conditions = [], queuePosition } = migration.status ?? {};
   const isShown = isShownToKstatus(migration);
+  const expiresAt = expiryOf(migration);
   return {
     name,
     uid,
@@ -56,6 +60,7 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     isShownToKstatus: isShown,
     ...(generation === undefined ? {} : { generation }),
     ...(queuePosition === undefined ? {} : { queuePosition }),
+    ...(expiresAt === undefined ? {} : { expiresAt }),
   };
 }
 

@@ -19,6 +19,7 @@ export type ReplicaLoop =
   | "migration-watch"
   | "queue"
   | "suspend-mark"
+  | "expiry"
   | "sweep"
   | "trigger"
   | "certificates"
@@ -45,6 +46,7 @@ export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "r
     "migration-watch": LIMIT_MS,
     queue: LIMIT_MS,
     "suspend-mark": LIMIT_MS,
+    expiry: LIMIT_MS,
     sweep: LIMIT_MS,
     trigger: LIMIT_MS,
     certificates: LIMIT_MS,

@@ -41,7 +41,11 @@ export const MIGRATION_FIELDS: Projection = fields({
     labels: fields({ [CREATED_BY_LABEL]: "all" }),
     annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, { maxLength: MAX_ANNOTATION_LENGTH }]))),
   }),
-  spec: fields({ resource: fields({ group: "all", version: "all", resource: "all" }), suspend: "all" }),
+  spec: fields({
+    resource: fields({ group: "all", version: "all", resource: "all" }),
+    suspend: "all",
+    ttlSecondsAfterFinished: "all",
+  }),
   status: fields({
     observedGeneration: "all",
     conditions: {
@@ -50,6 +54,7 @@ export const MIGRATION_FIELDS: Projection = fields({
     crd: { maxLength: MAX_ANNOTATION_LENGTH },
     progress: { maxLength: MAX_ANNOTATION_LENGTH },
     queuePosition: "all",
+    completionTime: "all",
   }),
 });
 
