@@ -91,6 +91,11 @@ export function requestVersionOf(crd: CustomResourceDefinition): string | undefi
   return served.includes(storage) ? storage : served[0];
 }
 
+/** Whether a conversion between versions may move fields: a webhook converts, so that only it knows. */
+export function movesFields({ spec }: Pick<CustomResourceDefinition, "spec">): boolean {
+  return (spec.conversion?.strategy ?? "None") !== "None";
+}
+
 /** Whether objects have a status subresource in the version that requests go to. */
 export function hasStatusSubresource(crd: CustomResourceDefinition): boolean {
   const requested = requestVersionOf(crd);

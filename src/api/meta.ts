@@ -30,6 +30,7 @@ export interface ManagedFieldsEntry {
   readonly operation?: string;
   readonly apiVersion?: string;
   readonly time?: string;
+  readonly fieldsType?: string;
   readonly fieldsV1?: Readonly<Record<string, unknown>>;
   readonly subresource?: string;
 }

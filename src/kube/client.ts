@@ -7,6 +7,7 @@ import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { readProjected } from "./list-projected.ts";
 import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
+import type { ListedObjectOptions } from "./listed-object.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
@@ -49,6 +50,9 @@ export interface ListOptions extends CallOptions {
   readonly limit?: number;
   readonly continueToken?: string | undefined;
 }
+
+/** Options of a page of which short fields are kept. */
+export interface ListPageOptions extends ListOptions, ListedObjectOptions {}
 
 /** Objects of an API server by resource and name. It never retries: who calls knows what a failure means. */
 export class ApiClient {
@@ -169,12 +173,12 @@ export class ApiClient {
    * only the short fields are kept.
    * @throws {ApiError | TransportError}
    */
-  async listPage(resource: Resource, options: ListOptions = {}): Promise<ListedPage> {
-    const { labelSelector, limit, continueToken, signal } = options;
+  async listPage(resource: Resource, options: ListPageOptions = {}): Promise<ListedPage> {
+    const { fieldVersions, labelSelector, limit, continueToken, signal } = options;
     const query = { labelSelector, limit, continue: continueToken };
     const path = collectionPath(resource);
     const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
-    return (await this.transport.read(request, readListedPage)).body;
+    return (await this.transport.read(request, (body) => readListedPage(body, { fieldVersions }))).body;
   }
 
   /**

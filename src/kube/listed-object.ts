@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { fieldSpans, type Span } from "../json/json-fields.ts";
 import { CLOSE_BRACKET, OPEN_BRACKET, skipSpace } from "../json/json-scan.ts";
 
@@ -26,6 +27,14 @@ export interface ListedObject extends ObjectIdentity {
    * proves nothing.
    */
   readonly digest: string;
+  /** The API versions that `metadata.managedFields` names, each once; only where they were asked for. */
+  readonly fieldVersions?: readonly string[];
+}
+
+/** What is read of an object beside the short fields. */
+export interface ListedObjectOptions {
+  /** @default false */
+  readonly fieldVersions?: boolean | undefined;
 }
 
 /**
@@ -50,7 +59,7 @@ const DIGEST_LENGTH = 16;
  * Reads the object that a text holds, without building what is not kept.
  * @throws {ObjectUnreadable} where the text is not valid JSON, or has no metadata with name, uid and resourceVersion.
  */
-export function listedObjectOf(bytes: Buffer): ListedObject {
+export function listedObjectOf(bytes: Buffer, options?: ListedObjectOptions): ListedObject {
   const metadataAt = fieldSpans(bytes, skipSpace(bytes, 0), ["metadata"])?.get("metadata")?.start;
   const spans = metadataAt === undefined ? undefined : fieldSpans(bytes, metadataAt, METADATA_FIELDS);
   if (spans === undefined) {
@@ -74,7 +83,20 @@ export function listedObjectOf(bytes: Buffer): ListedObject {
     ...(typeof generation === "number" ? { generation } : {}),
     hasManagedFields: hasItems(bytes, spans.get("managedFields")),
     digest: digestOf(bytes, spans),
+    ...fieldVersionsOf(bytes, spans, options),
   };
+}
+
+function fieldVersionsOf(
+  bytes: Buffer,
+  spans: ReadonlyMap<string, Span>,
+  { fieldVersions = false }: ListedObjectOptions = {},
+): Pick<ListedObject, "fieldVersions"> {
+  if (!fieldVersions) {
+    return {};
+  }
+  const entries = listIn(valueOf(bytes, spans.get("managedFields")));
+  return { fieldVersions: [...new Set(entries.flatMap((entry) => textIn(objectIn(entry)?.["apiVersion"]) ?? []))] };
 }
 
 function valueOf(bytes: Buffer, span: Span | undefined): unknown {

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import type { PartialObjectMetadataList } from "../api/meta.ts";
 import { ItemSplitter } from "../json/item-splitter.ts";
-import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES } from "./listed-object.ts";
+import { type ListedObject, type ListedObjectOptions, listedObjectOf, MAX_OBJECT_BYTES } from "./listed-object.ts";
 
 /** What a page of a list says beside its items. */
 export interface PageEnd {
@@ -27,9 +27,9 @@ const REST_BYTES = 2 ** 20;
  * Reads a page as it arrives: memory holds one object of it at a time.
  * @throws {Error} where it is not the JSON text of a list of objects, or breaks off.
  */
-export async function readListedPage(body: Readable): Promise<ListedPage> {
+export async function readListedPage(body: Readable, options: ListedObjectOptions = {}): Promise<ListedPage> {
   const items: ListedObject[] = [];
-  const end = await readItems(body, (text) => items.push(listedObjectOf(text)));
+  const end = await readItems(body, (text) => items.push(listedObjectOf(text, options)));
   return { items, ...end };
 }
 

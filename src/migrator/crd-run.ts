@@ -14,6 +14,8 @@ import {
   resumePointOf,
 } from "./rewrite/checkpoint.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
+import { conversionOf } from "./crd-options.ts";
+import type { FieldsReport, WayOfPass } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
@@ -40,6 +42,7 @@ interface Left {
 /** What the attempts of one run know of each other. */
 export interface RunMemory {
   left?: Left;
+  fields?: FieldsReport | undefined;
 }
 
 /** What a {@link CrdRun} is made of. */
@@ -94,6 +97,7 @@ export class CrdRun {
    */
   async run(): Promise<MigrationResult> {
     const { emit } = this.#context;
+    const { memory } = this.#parts;
     const frozen = await this.#hold.take(this.#context);
     emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#hold.guard });
     const { apiServers, silent } = await this.#evidence.prove();
@@ -115,6 +119,7 @@ export class CrdRun {
       storageVersion: expected.storageVersion,
       ...pruned,
       ...(isResumed ? { isResumed } : {}),
+      ...(memory.fields === undefined ? {} : { managedFields: memory.fields }),
       ...reportOf(this.#tally),
     };
   }
@@ -167,6 +172,7 @@ export class CrdRun {
       pageSize: options.pageSize,
       dryRun: false,
       subresource: options.subresource,
+      ...this.#wayOfPass(crd),
       resume,
       tally,
       position: left?.position ?? new ListPosition(progress?.position),
@@ -179,6 +185,14 @@ export class CrdRun {
     });
     await pass.run();
     return pass.isResumed;
+  }
+
+  /** What is converted counts on from what earlier attempts of the run did. */
+  #wayOfPass(crd: CustomResourceDefinition): Partial<WayOfPass> {
+    const { memory } = this.#parts;
+    const conversion = conversionOf(this.#context.options, crd, memory.fields);
+    memory.fields = conversion?.report;
+    return conversion?.wayOfPass ?? {};
   }
 
   async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint, position: ListPosition): Promise<void> {

@@ -3,6 +3,7 @@ import { accessForArrivals, accessForEncryption, accessForRewrite, assertAccess 
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
+import type { FieldsConversion } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
@@ -112,9 +113,14 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
 }
 
 /** Tries every object of a resource by a dry-run: says which would be rejected, changes nothing. */
-export async function dryRun(context: RunContext, resource: ServedResource): Promise<MigrationResult> {
+export async function dryRun(
+  context: RunContext,
+  resource: ServedResource,
+  conversion?: FieldsConversion,
+): Promise<MigrationResult> {
   const tally = new Tally();
-  await rewriteAll(context, resource, { tally });
+  await rewriteAll(context, resource, { tally, conversion });
   const outcome = outcomeOf(tally, "dry-run");
-  return { resource: resourceNameOf(resource), outcome, isDryRun: true, ...reportOf(tally) };
+  const managedFields = conversion === undefined ? {} : { managedFields: conversion.report };
+  return { resource: resourceNameOf(resource), outcome, isDryRun: true, ...managedFields, ...reportOf(tally) };
 }

@@ -9,7 +9,7 @@ import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
 import { hasLeftovers, removeLeftovers } from "../freeze/leftovers.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
-import type { RunContext } from "./run-context.ts";
+import type { MigrationOptions, RunContext } from "./run-context.ts";
 import { deferRelease } from "../lease/run-lease.ts";
 import { accessNeededFor } from "./run-roles.ts";
 import { runUntilDone } from "./run-until-done.ts";
@@ -27,7 +27,7 @@ import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
  * @throws {KsvmError} with the reason where the run failed; storedVersions is untouched then.
  */
 export async function migrateCrd(context: RunContext, crd: CustomResourceDefinition): Promise<MigrationResult> {
-  if (!isDue(context, crd) && !(await hasLeftovers(context, crd))) {
+  if (!isDue(context.options, crd) && !(await hasLeftovers(context, crd))) {
     return nothingToDo(crd);
   }
   const { guard: choice, leaseNamespace, subresource } = context.options;
@@ -46,7 +46,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
       deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
       const client = context.client.fencedBy(() => lease.confirm(context.signal));
       const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
-      if (!isDue(context, current)) {
+      if (!isDue(context.options, current)) {
         keepCheckpoint = false;
         return nothingToDo(current);
       }
@@ -96,8 +96,12 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Pr
   });
 }
 
-function isDue({ options }: RunContext, crd: CustomResourceDefinition): boolean {
-  return options.force || !isClean(crd);
+/** Whether a run has work: managedFields may name other versions in a CRD that is clean, too. */
+export function isDue(
+  { convertsFields, force }: Pick<MigrationOptions, "convertsFields" | "force">,
+  crd: CustomResourceDefinition,
+): boolean {
+  return force || convertsFields === true || !isClean(crd);
 }
 
 /** The result for a CRD that is clean. */

@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, isClean } from "../api/crd.ts";
+import type { CustomResourceDefinition } from "../api/crd.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { findResource } from "../resources/served-resource.ts";
 import type { Access } from "../kube/access.ts";
@@ -7,12 +7,12 @@ import { accessForWrites, namingAllMissing } from "./access-check.ts";
 import { guardToName } from "./choose-guard.ts";
 import { accessNeededFor } from "./run-roles.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
-import { migrateCrd, nothingToDo } from "./migrate-crd.ts";
+import { isDue, migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
-import { assertOfCrd, withStatusOf } from "./through-status.ts";
+import { assertOfCrd, conversionOf, withStatusOf } from "./crd-options.ts";
 
 /**
  * Migrates one resource, or tries it by a dry-run.
@@ -33,9 +33,10 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
   }
   const run = withStatusOf(context, crd);
+  const conversion = conversionOf(options, crd);
   const resource = (): ServedResource => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
   if (options.dryRun) {
-    return options.force || !isClean(crd) ? dryRun(run, resource()) : nothingToDo(crd);
+    return isDue(options, crd) ? dryRun(run, resource(), conversion) : nothingToDo(crd);
   }
   return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd.metadata.name) : migrateCrd(run, crd);
 }

@@ -1,4 +1,5 @@
 import type { NamedObject } from "../kube/named-object.ts";
+import type { FieldsReport } from "./rewrite/convert-fields.ts";
 import type { Counts, ObjectFailure } from "./rewrite/counts.ts";
 
 /** How a run on one resource ended, where no error ended it. */
@@ -27,6 +28,8 @@ export interface MigrationResult {
   readonly isDryRun?: true;
   /** Whether the run went on from where an earlier attempt stood, which may have written what is counted as newer. */
   readonly isResumed?: true;
+  /** What became of managedFields that named another version, where the run was to convert them. */
+  readonly managedFields?: Readonly<FieldsReport>;
   /** The first hundred objects that could not be migrated. */
   readonly failures: readonly ObjectFailure[];
   /** The first hundred objects that another owner's admission webhook changed. */

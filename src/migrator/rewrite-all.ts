@@ -1,5 +1,6 @@
 import type { ServedResource } from "../resources/migratable.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
+import type { FieldsConversion } from "./rewrite/convert-fields.ts";
 import type { Tally } from "./rewrite/counts.ts";
 import type { ListPosition } from "./rewrite/list-position.ts";
 import { RewritePass, type RewritePassOptions } from "./rewrite/rewrite-pass.ts";
@@ -14,6 +15,8 @@ export interface RewriteAllOptions {
   /** How far that one had listed, where `tally` goes on with its counts. @default at the first object */
   readonly position?: ListPosition | undefined;
   readonly rewrite?: RewritePassOptions["rewrite"];
+  /** Has managedFields converted, too. @default not */
+  readonly conversion?: FieldsConversion | undefined;
   /** Told of every page that is done, and waited for. @default none */
   readonly onPage?: (point: ResumePoint, position: ListPosition) => Promise<void>;
 }
@@ -28,7 +31,7 @@ export async function rewriteAll(
   resource: ServedResource,
   options: RewriteAllOptions,
 ): Promise<boolean> {
-  const { tally, position, resume, rewrite, onPage } = options;
+  const { conversion, tally, position, resume, rewrite, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({
     ...context,
@@ -40,6 +43,7 @@ export async function rewriteAll(
     subresource: context.options.subresource,
     resume,
     ...(rewrite === undefined ? {} : { rewrite }),
+    ...conversion?.wayOfPass,
     position,
     tally,
     onObject: report,

@@ -31,6 +31,8 @@ export interface MigrationOptions {
   readonly crdMode: CrdMode;
   /** What objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
+  /** Has managedFields that name another version name the storage version. @default false */
+  readonly convertsFields?: boolean;
 }
 
 /** What every part of a run is handed. */

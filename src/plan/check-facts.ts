@@ -1,4 +1,6 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
 import type { JsonObject } from "../api/json-fields.ts";
+import { KsvmError } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failureKindOf, isForbidden } from "../kube/failure.ts";
 import { APPLY_PATCH, CRDS } from "../kube/resources.ts";
@@ -13,8 +15,10 @@ import type { CallContext } from "../retry/call-context.ts";
 import { checkCrd } from "./check.ts";
 import type { CheckEntry, CheckFacts, DryRun } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
+import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
 import { listedObjects } from "./listed-objects.ts";
-import { intermediateOf } from "./version-changes.ts";
+import { crdResourceOf } from "../resources/request-resource.ts";
+import { hasVersion, intermediateOf, removedVersionsOf } from "./version-changes.ts";
 
 /**
  * How long a check tries, in milliseconds: a pipeline waits for the answer. A conversion webhook that is down keeps the objects
@@ -49,12 +53,36 @@ async function factsOf(context: CallContext, manifest: CrdManifest): Promise<Omi
     return { dryRun };
   }
   const intermediate = intermediateOf(manifest, live);
+  const objects = await listedObjects(context, live);
   return {
     live,
     dryRun,
     intermediateDryRun: intermediate && (await dryRunOf(context, manifest.name, intermediate)),
-    objects: await listedObjects(context, live),
+    objects,
+    managedFields: objects?.count === undefined ? undefined : await droppedFieldVersions(context, manifest, live),
   };
+}
+
+/** Each object has to be listed for it, so only where a version is about to leave. */
+async function droppedFieldVersions(
+  { client, retrier, signal }: CallContext,
+  manifest: CrdManifest,
+  live: CustomResourceDefinition,
+): Promise<FieldVersions | undefined> {
+  if (removedVersionsOf(manifest, live).length === 0) {
+    return undefined;
+  }
+  const isAskedFor = (version: string): boolean => !hasVersion(manifest, version);
+  try {
+    return await retrier.run(() => countFieldVersions(client, crdResourceOf(live), { isAskedFor, signal }), signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof KsvmError) {
+      // That the objects cannot be listed is told by the rest of the facts.
+      return undefined;
+    }
+    throw error;
+  }
 }
 
 /** A forced apply: it takes the fields of a file over from all other clients, as applying the file is meant to. */

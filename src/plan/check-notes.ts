@@ -1,11 +1,12 @@
-import { type CustomResourceDefinition, storageVersionOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, movesFields, storageVersionOf } from "../api/crd.ts";
 import type { CheckFacts } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
+import { type FieldVersions, fieldVersionsText } from "./field-versions.ts";
 import { lastPruneOf } from "./last-prune.ts";
 import { hasVersion, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
 
 /** What there is to know of a file besides its verdict, and what cannot be known. */
-export function notesOf(manifest: CrdManifest, { live, objects }: CheckFacts): readonly string[] {
+export function notesOf(manifest: CrdManifest, { live, managedFields, objects }: CheckFacts): readonly string[] {
   if (live === undefined) {
     return [];
   }
@@ -17,8 +18,24 @@ export function notesOf(manifest: CrdManifest, { live, objects }: CheckFacts): r
     ...flipNotes(manifest, storageVersionOf(live)),
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
+    ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
     ...(isDeleted ? ["the CRD is being deleted, and its objects with it, whatever is applied"] : []),
   ];
+}
+
+/** Whether there are managedFields that name a version which the file does not have. */
+export function hasStaleFields(managedFields: FieldVersions | undefined): managedFields is FieldVersions {
+  return (managedFields?.objects ?? 0) > 0;
+}
+
+function fieldsText(name: string, managedFields: FieldVersions, live: CustomResourceDefinition): string {
+  const remedy = movesFields(live)
+    ? "a webhook converts the objects, so only their own clients can change that, by an apply in another version before"
+    : `run ksvm migrate ${name} --managed-fields=convert before`;
+  return (
+    `${fieldVersionsText(managedFields)}, and server-side apply of those fails once no such version is there ` +
+    `(kubernetes#111937): ${remedy}`
+  );
 }
 
 function flipNotes(manifest: CrdManifest, storage: string): readonly string[] {

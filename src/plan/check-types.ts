@@ -1,4 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import type { FieldVersions } from "./field-versions.ts";
 import type { Estimate } from "./estimate.ts";
 
 /**
@@ -35,6 +36,8 @@ export interface CheckEntry {
   readonly removedVersions: readonly string[];
   /** Missing where there is no CRD yet, or its objects cannot be counted. */
   readonly objects?: number;
+  /** Objects whose managedFields name a version that the file does not have; missing where there is none. */
+  readonly managedFields?: FieldVersions;
   /** What migrating its objects takes; missing where there is nothing to migrate, or the objects cannot be counted. */
   readonly estimate?: Estimate;
 }
@@ -71,6 +74,8 @@ export interface CheckFacts {
   readonly intermediateDryRun?: DryRun | undefined;
   /** Missing where the cluster has no such CRD, or it serves no version. */
   readonly objects?: ListedObjects | undefined;
+  /** Whose managedFields name a version that the file does not have; missing where the file drops none. */
+  readonly managedFields?: FieldVersions | undefined;
   /** Migrations of Kubernetes' own migrator of this resource that failed: it prunes storedVersions all the same. */
   readonly failedInTree: readonly string[];
 }

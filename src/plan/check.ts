@@ -1,8 +1,8 @@
-import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, movesFields, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import type { CheckEntry, CheckFacts, CheckVerdict } from "./check-types.ts";
 import { estimateOf } from "./estimate.ts";
-import { notesOf } from "./check-notes.ts";
+import { hasStaleFields, notesOf } from "./check-notes.ts";
 import { hasVersion, removedVersionsOf, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
 import { planCrd } from "./plan.ts";
 
@@ -18,7 +18,7 @@ const MISSING_FROM_VERSIONS = /(?:missing from|must appear in) spec\.versions/;
 
 /** Decides about one CRD of a file. */
 export function checkCrd(manifest: CrdManifest, facts: CheckFacts): CheckEntry {
-  const { dryRun, live } = facts;
+  const { dryRun, live, managedFields } = facts;
   const { notes = [], reason, steps = [], verdict } = judge(manifest, facts);
   return {
     name: manifest.name,
@@ -30,16 +30,21 @@ export function checkCrd(manifest: CrdManifest, facts: CheckFacts): CheckEntry {
     ...(dryRun.outcome === "accepted" ? {} : { apiServer: dryRun.said }),
     ...(live === undefined ? {} : { storageVersion: storageVersionOf(live), storedVersions: storedVersionsOf(live) }),
     removedVersions: live === undefined ? [] : removedVersionsOf(manifest, live).map(({ name }) => name),
+    ...(hasStaleFields(managedFields) ? { managedFields } : {}),
     ...sizeOf(verdict, facts),
   };
 }
 
-function sizeOf(verdict: CheckVerdict, { objects }: CheckFacts): Pick<CheckEntry, "objects" | "estimate"> {
+function sizeOf(verdict: CheckVerdict, facts: CheckFacts): Pick<CheckEntry, "objects" | "estimate"> {
+  const { managedFields, objects } = facts;
   if (objects?.count === undefined) {
     return {};
   }
   const isMigrated = verdict === "needs-migration" || verdict === "two-steps";
-  return { objects: objects.count, ...(isMigrated ? { estimate: estimateOf(objects.count) } : {}) };
+  return {
+    objects: objects.count,
+    ...(isMigrated ? { estimate: estimateOf(objects.count, convertsFields(facts) ? managedFields?.objects : 0) } : {}),
+  };
 }
 
 interface Judgement {
@@ -109,10 +114,22 @@ function migrationOf(manifest: CrdManifest, facts: CheckFacts): Judgement | unde
     ? {
         verdict: "needs-migration",
         reason: `this file drops ${dropped}, and objects may be stored in it: storedVersions lists it`,
-        steps: [`migrate the objects, which prunes storedVersions: ksvm migrate ${manifest.name}`, "apply this file"],
+        steps: [
+          `migrate the objects, which prunes storedVersions: ${migrateCommandOf(manifest, facts)}`,
+          "apply this file",
+        ],
         notes: blockedNotes(live),
       }
     : twoStepsOf(manifest, { ...facts, live }, dropped);
+}
+
+/** With the conversion of managedFields where they name a version that leaves, and it can be done. */
+function migrateCommandOf({ name }: CrdManifest, facts: CheckFacts): string {
+  return `ksvm migrate ${name}${convertsFields(facts) ? " --managed-fields=convert" : ""}`;
+}
+
+function convertsFields({ live, managedFields }: CheckFacts): boolean {
+  return live !== undefined && !movesFields(live) && hasStaleFields(managedFields);
 }
 
 /** What the API server refuses besides versions that storedVersions lists. */
@@ -129,9 +146,10 @@ function otherCausesOf({
 /** A migration writes the storage version, so that the file's own has to become it before. */
 function twoStepsOf(
   manifest: CrdManifest,
-  { intermediateDryRun, live }: CheckFacts & { readonly live: CustomResourceDefinition },
+  facts: CheckFacts & { readonly live: CustomResourceDefinition },
   dropped: string,
 ): Judgement {
+  const { intermediateDryRun, live } = facts;
   if (intermediateDryRun?.outcome === "refused") {
     const reason = `it drops ${dropped}, and the API server refuses it with ${dropped} too: ${intermediateDryRun.said}`;
     return { verdict: "refused", reason };
@@ -143,7 +161,7 @@ function twoStepsOf(
     reason: `this file makes ${target} the storage version and drops ${storage}, the storage version until now, in one step`,
     steps: [
       `apply this file with ${dropped} kept in spec.versions, storage: false`,
-      `migrate the objects to ${target}, which prunes storedVersions: ksvm migrate ${manifest.name}`,
+      `migrate the objects to ${target}, which prunes storedVersions: ${migrateCommandOf(manifest, facts)}`,
       "apply this file as it is",
     ],
     notes: intermediateDryRun?.outcome === "accepted" ? ["a dry run of the first step was accepted"] : [],

@@ -14,10 +14,13 @@ const OBJECTS_PER_SECOND = 200;
 /** The freeze, its proof on every API server, and the prune; on top of the wait for late writes. */
 const FIXED_SECONDS = 10;
 
-/** Estimates the migration of so many objects. */
-export function estimateOf(objects: number): Estimate {
+/**
+ * Estimates the migration of so many objects.
+ * @param converted of how many the managedFields are converted as well, which takes a list by name and a dry run. @default none
+ */
+export function estimateOf(objects: number, converted = 0): Estimate {
   return {
-    requests: objects + Math.max(1, Math.ceil(objects / DEFAULT_PAGE_SIZE)),
-    seconds: Math.ceil(DEFAULT_SETTLE_MS / 1_000 + FIXED_SECONDS + objects / OBJECTS_PER_SECOND),
+    requests: objects + 2 * converted + Math.max(1, Math.ceil(objects / DEFAULT_PAGE_SIZE)),
+    seconds: Math.ceil(DEFAULT_SETTLE_MS / 1_000 + FIXED_SECONDS + (objects + converted) / OBJECTS_PER_SECOND),
   };
 }

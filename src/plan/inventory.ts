@@ -13,6 +13,7 @@ import { Pacer } from "../retry/pacer.ts";
 import { findName } from "../resources/find-name.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { type Estimate, estimateOf } from "./estimate.ts";
+import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
 import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
 import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
 
@@ -22,6 +23,8 @@ export interface CountedEntry extends PlanEntry {
   readonly objects?: number;
   /** What migrating them takes; missing where there is nothing to migrate, or they cannot be counted. */
   readonly estimate?: Estimate;
+  /** Objects whose managedFields name another version than the storage version; missing unless they are asked for. */
+  readonly managedFields?: FieldVersions;
 }
 
 /** CRDs on one page: they may be a megabyte each. */
@@ -34,6 +37,8 @@ export interface PlanSelection {
   readonly stale?: boolean;
   /** Only CRDs, so that no built-in resource is looked for. @default false */
   readonly crdsOnly?: boolean;
+  /** Looks at the managedFields of the objects of CRDs, which takes listing them. @default false */
+  readonly managedFields?: boolean;
 }
 
 function isSelected({ action, type }: PlanEntry, { crdsOnly = false, stale = false }: PlanSelection): boolean {
@@ -143,7 +148,7 @@ async function planCrds(client: ApiClient, options: CallOptions): Promise<readon
 async function countAll(
   client: ApiClient,
   entries: readonly PlanEntry[],
-  options: CallOptions,
+  options: CallOptions & PlanSelection,
 ): Promise<readonly CountedEntry[]> {
   const counted: CountedEntry[] = [...entries];
   const pacer = new Pacer({ clock: systemClock, maxInFlight: COUNTS_IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
@@ -154,13 +159,22 @@ async function countAll(
   return counted;
 }
 
-async function count(client: ApiClient, entry: PlanEntry, options: CallOptions): Promise<CountedEntry> {
+async function count(
+  client: ApiClient,
+  entry: PlanEntry,
+  { managedFields = false, signal }: CallOptions & PlanSelection,
+): Promise<CountedEntry> {
   if (entry.request === undefined) {
     return entry;
   }
   try {
-    const objects = await countObjects(client, entry.request, options);
-    return { ...entry, objects, ...(entry.action === "migrate" ? { estimate: estimateOf(objects) } : {}) };
+    const objects = await countObjects(client, entry.request, { signal });
+    const counted = { ...entry, objects, ...(entry.action === "migrate" ? { estimate: estimateOf(objects) } : {}) };
+    if (!managedFields || entry.type !== "CustomResourceDefinition") {
+      return counted;
+    }
+    const isAskedFor = (version: string): boolean => version !== entry.storageVersion;
+    return { ...counted, managedFields: await countFieldVersions(client, entry.request, { isAskedFor, signal }) };
   } catch (error) {
     if (!(error instanceof ApiError)) {
       throw error;

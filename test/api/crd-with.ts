@@ -7,13 +7,15 @@ export interface CrdTraits {
   readonly versions?: readonly string[];
   /** `undefined` leaves it out. @default `["v1", "v2"]` */
   readonly storedVersions?: readonly string[] | undefined;
+  /** @default none, which is `None` */
+  readonly conversion?: CustomResourceDefinition["spec"]["conversion"];
   /** Laid over the metadata. */
   readonly metadata?: Partial<ObjectMeta>;
 }
 
 /** A CRD with these traits, as the API server would send it. */
 export function crdWith(traits: CrdTraits = {}): CustomResourceDefinition {
-  const { versions = ["v1", "v2+"], metadata = {} } = traits;
+  const { conversion, versions = ["v1", "v2+"], metadata = {} } = traits;
   const storedVersions = "storedVersions" in traits ? traits.storedVersions : ["v1", "v2"];
   return {
     apiVersion: "apiextensions.k8s.io/v1",
@@ -23,6 +25,7 @@ export function crdWith(traits: CrdTraits = {}): CustomResourceDefinition {
       group: "example.com",
       scope: "Namespaced",
       names: { plural: "widgets", kind: "Widget" },
+      ...(conversion === undefined ? {} : { conversion }),
       versions: versions.map((text) => ({
         name: text.replaceAll(/[+-]/g, ""),
         served: !text.includes("-"),

@@ -63,14 +63,18 @@ await t.test("check: a file that drops a stored version needs a migration, and c
     verdict: "needs-migration",
     objects: 3,
     removedVersions: ["v1alpha1"],
-    estimate: { requests: 4 },
-    steps: [new RegExp(`ksvm migrate ${kind.name}$`), "apply this file"],
+    estimate: { requests: 10 },
+    steps: [new RegExp(`ksvm migrate ${kind.name} --managed-fields=convert$`), "apply this file"],
+    notes: [/^managedFields of 3 of 3 objects name v1alpha1/],
   });
   t.same(await cluster.crd(kind), before, "the check changes nothing");
   t.equal(await refusalOf(kind, kind.manifest(V1)), entry.apiServer, "the API server refuses it in the same words");
   t.match(entry.apiServer, /(missing from|must appear in) spec\.versions/);
   t.equal((await cluster.migrate([kind.name])).code, 0);
-  t.match(await check(path), { code: 0, entry: { verdict: "applicable", notes: [/\(ksvm[^ ]* wrote it last/] } });
+  t.match(await check(path), {
+    code: 0,
+    entry: { verdict: "applicable", notes: [/\(ksvm[^ ]* wrote it last/, /^managedFields of 3/] },
+  });
   await apply(kind, kind.manifest(V1));
   t.same(await cluster.storedAs(kind), { v1: 3 });
   await eventually(async () => (await listProblem(cluster, kind)) === "", "the objects can be read");
@@ -186,11 +190,11 @@ await t.test("check reads a stream with many kinds from stdin, and its exit code
   t.equal(code, 4);
   t.match(
     stdout,
-    new RegExp(`${fresh.name} +applicable .*\n${stale.name} +needs-migration +v1 +v1alpha1,v1 +v1alpha1 +1 +2 +~76s\n`),
+    new RegExp(`${fresh.name} +applicable .*\n${stale.name} +needs-migration +v1 +v1alpha1,v1 +v1alpha1 +1 +4 +~76s\n`),
   );
   t.match(
     stdout,
-    /\n {2}API server: .*spec\.versions.*\n {2}1\. migrate .*\n {2}2\. apply this file\n\n2 objects of other kinds ignored\n$/,
+    /\n {2}API server: .*spec\.versions.*\n {2}1\. migrate .*\n {2}2\. apply this file\n {2}note: managedFields of 1 of 1 .*\n\n2 objects of other kinds ignored\n$/,
   );
 });
 

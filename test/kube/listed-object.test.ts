@@ -62,3 +62,18 @@ await tap.test("listedObjectOf() throws ObjectUnreadable for anything else", (t)
   }
   t.end();
 });
+
+const entry = (apiVersion: unknown) => ({
+  manager: 'a"apiVersion":"x/v9"',
+  apiVersion,
+  fieldsV1: { "f:apiVersion": {} },
+});
+
+await tap.test("listedObjectOf() reads which versions managedFields name, where that is asked for", async (t) => {
+  const metadata = { ...METADATA, managedFields: [entry("a/v1"), entry("a/v2"), entry("a/v1"), entry(3), {}] };
+  const text = Buffer.from(JSON.stringify({ metadata }));
+  t.same(listedObjectOf(text, { fieldVersions: true }).fieldVersions, ["a/v1", "a/v2"]);
+  t.notOk("fieldVersions" in listedObjectOf(text), "no other list pays for it");
+  const none = Buffer.from(JSON.stringify({ metadata: { ...METADATA, managedFields: undefined } }));
+  t.same(listedObjectOf(none, { fieldVersions: true }).fieldVersions, []);
+});

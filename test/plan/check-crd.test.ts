@@ -18,6 +18,7 @@ const prunedBy = (manager: string): NonNullable<CrdTraits["metadata"]> => ({
     { manager: "main", time: "2026-03-01T00:00:00Z", fieldsV1: STORED },
   ],
 });
+const NAMED = { objects: 3, versions: ["v1"], lookedAt: 7, isPartial: false };
 const STORED = { "f:status": { "f:storedVersions": {} } };
 
 type Case = readonly [
@@ -43,6 +44,43 @@ const cases: readonly Case[] = [
     ["v1+", "v2"],
     {},
     { verdict: "applicable", notes: [/^it changes the storage version from v2 to v1/] },
+  ],
+  [
+    "managedFields that name a version which leaves are converted with the migration",
+    {},
+    ["v2+"],
+    { objects: { count: 7 }, managedFields: NAMED },
+    {
+      verdict: "needs-migration",
+      managedFields: NAMED,
+      steps: [/ksvm migrate widgets\.example\.com --managed-fields=convert$/, "apply this file"],
+      notes: [
+        /^managedFields of 3 of 7 objects name v1, .*run ksvm migrate widgets\.example\.com --managed-fields=convert/,
+      ],
+    },
+  ],
+  [
+    "managedFields of objects that a webhook converts are told of, and left to their clients",
+    { conversion: { strategy: "Webhook" } },
+    ["v2+"],
+    { objects: { count: 20_000 }, managedFields: { ...NAMED, lookedAt: 10_000, isPartial: true } },
+    {
+      verdict: "needs-migration",
+      steps: [/ksvm migrate widgets\.example\.com$/, "apply this file"],
+      notes: [/^managedFields of 3 of the first 10000 objects name v1, .*a webhook converts the objects/],
+    },
+  ],
+  [
+    "managedFields that name no version which leaves are no matter",
+    {},
+    ["v2+"],
+    { managedFields: { ...NAMED, objects: 0, versions: [] } },
+    {
+      verdict: "needs-migration",
+      managedFields: undefined,
+      notes: [],
+      steps: [/ksvm migrate widgets\.example\.com$/, "apply this file"],
+    },
   ],
   [
     "a version that storedVersions does not list can be dropped, and what is not known is said",

@@ -19,7 +19,7 @@ import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { toggle, value } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
-import { RUN_OUTPUT_FLAG, VERIFY_FLAG, VIA_FLAG } from "../flags/run-flags.ts";
+import { MANAGED_FIELDS_FLAG, RUN_OUTPUT_FLAG, VERIFY_FLAG, VIA_FLAG } from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
@@ -42,6 +42,7 @@ const MIGRATE_FLAGS = {
   "ignore-not-found": toggle({
     help: "a named resource that the cluster does not have is no error, as before the first install",
   }),
+  ...MANAGED_FIELDS_FLAG,
   ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
@@ -67,12 +68,7 @@ export const MIGRATE_COMMAND = defineCommand({
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: MIGRATE_FLAGS,
   async run(io, flags, names) {
-    if (flags.allStale === names.length > 0) {
-      throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
-    }
-    if (flags.verify && flags.dryRun) {
-      throw new KsvmError("Usage", "Cannot verify a dry run: it writes nothing; leave out --verify or --dry-run");
-    }
+    assertUsage(flags, names);
     const logger = loggerOf(io, flags);
     const seen = new SeenServers(systemClock);
     const connection = await connect(flags, io.signal);
@@ -100,6 +96,22 @@ export const MIGRATE_COMMAND = defineCommand({
   },
 });
 
+/** @throws {KsvmError} Usage */
+function assertUsage(flags: MigrateFlags, names: readonly string[]): void {
+  if (flags.allStale === names.length > 0) {
+    throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
+  }
+  if (flags.verify && flags.dryRun) {
+    throw new KsvmError("Usage", "Cannot verify a dry run: it writes nothing; leave out --verify or --dry-run");
+  }
+  if (flags.via === "status" && flags.managedFields === "convert") {
+    throw new KsvmError(
+      "Usage",
+      "Cannot convert managedFields through the status: leave out --via or --managed-fields",
+    );
+  }
+}
+
 function lookupOf({ connection: { client }, flags, logger }: MigrateSession): Omit<NameLookup, "signal"> {
   const { maxIdleMs, webhookWaitMs } = flags;
   const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for a resource");
@@ -107,8 +119,13 @@ function lookupOf({ connection: { client }, flags, logger }: MigrateSession): Om
   return { client, retrier };
 }
 
-function wayOf({ leaseNamespace, via }: MigrateFlags): Pick<MigrateFlags, "leaseNamespace" | "via"> {
-  return { leaseNamespace, via };
+function specialFlagOf({ managedFields, via }: MigrateFlags): string | undefined {
+  const fields = managedFields === "convert" ? "--managed-fields=convert" : undefined;
+  return via === "status" ? "--via=status" : fields;
+}
+
+function wayOf({ leaseNamespace, managedFields, via }: MigrateFlags) {
+  return { leaseNamespace, managedFields, via };
 }
 
 /** What `--verify` comes to. How the API servers encrypt is not looked at: no migration is about that. */
@@ -137,10 +154,11 @@ async function isFollowing(
   const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for a controller");
   const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
   const isRunning = await isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
-  if (isRunning && flags.via !== "resource") {
+  const special = specialFlagOf(flags);
+  if (isRunning && special !== undefined) {
     throw new KsvmError(
       "Usage",
-      `Cannot have the controller in the cluster migrate with --via=${flags.via}: only this process does that; pass --standalone`,
+      `Cannot have the controller in the cluster migrate with ${special}: only this process does that; pass --standalone`,
     );
   }
   return isRunning;
@@ -190,12 +208,13 @@ function followOne(
 
 function runOne(session: MigrateSession, report: ResourceReport, name: string): Promise<MigrationResult> {
   const { flags, io } = session;
-  const { dryRun, force, webhookWaitMs } = flags;
+  const { dryRun, force, managedFields, webhookWaitMs } = flags;
   const run = {
     settings: runSettingsOf(flags, { ...wayOf(flags), crdMode: "manage" }),
     dryRun,
     force,
-    purpose: "ksvm migrate",
+    // A run without the conversion leaves nothing that one with it could go on from.
+    purpose: managedFields === "convert" ? "ksvm migrate, with managedFields" : "ksvm migrate",
     cleanupPatience: { ms: ONE_SHOT_CLEANUP_MS, interrupted: io.signal },
   };
   // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.

@@ -30,6 +30,21 @@ export const VIA_FLAG = {
   }),
 } satisfies FlagTable;
 
+const FIELDS_MODES = ["keep", "convert"] as const;
+/** One of the values of `--managed-fields`. */
+export type FieldsMode = (typeof FIELDS_MODES)[number];
+
+/** `--managed-fields`, for commands that migrate CRDs. */
+export const MANAGED_FIELDS_FLAG = {
+  "managed-fields": choice(FIELDS_MODES, {
+    placeholder: "mode",
+    default: "keep",
+    help:
+      "what becomes of managedFields that name another version than the storage version; convert has them name the storage " +
+      "version, so that server-side apply works once the other version is removed",
+  }),
+} satisfies FlagTable;
+
 /** `--verify`, for commands that rewrite. */
 export const VERIFY_FLAG = {
   verify: toggle({

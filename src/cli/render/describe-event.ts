@@ -1,6 +1,6 @@
 import { wordsFor } from "../../apiservers/concern-words.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
-import type { Counts } from "../../migrator/rewrite/counts.ts";
+import type { Counts, ObjectFailure } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { describeNotCurrent } from "./render-verification.ts";
@@ -48,7 +48,9 @@ export function describeEvent(event: MigrationEvent): string | undefined {
 
 /** The result of a run in words, on one line. */
 export function describeResult(result: MigrationResult, elapsedMs: number): string {
-  const stored = result.storedVersions === undefined ? "" : `; storedVersions is [${result.storedVersions.join(",")}]`;
+  const fields = fieldsPart(result);
+  const versions = result.storedVersions;
+  const stored = `${versions === undefined ? "" : `; storedVersions is [${versions.join(",")}]`}${fields}`;
   switch (result.outcome) {
     case "nothing-to-do":
       return `nothing to do${stored}`;
@@ -57,7 +59,7 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
     case "incomplete":
       return result.isDryRun === true
         ? describeDryRun(result)
-        : `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}; ${whatIsLeftOf(result)}`;
+        : `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}; ${whatIsLeftOf(result)}${fields}`;
     case "dry-run":
       return describeDryRun(result);
   }
@@ -72,10 +74,27 @@ function whatIsLeftOf({ encryption }: MigrationResult): string {
 }
 
 /** States what the API server would accept: nothing was written. */
-function describeDryRun({ counts }: MigrationResult): string {
+function describeDryRun(result: MigrationResult): string {
+  const { counts } = result;
   const { done = 0, failed = 0 } = counts ?? {};
   const rejected = failed === 0 ? "" : `, ${failed} rejected`;
-  return `dry run: ${done - failed} objects would be accepted${changedPart(counts)}${rejected}; nothing was changed`;
+  return `dry run: ${done - failed} objects would be accepted${changedPart(counts)}${rejected}${fieldsPart(result)}; nothing was changed`;
+}
+
+/** What became of managedFields, where they were to be converted. */
+function fieldsPart({ isDryRun, managedFields }: MigrationResult): string {
+  if (managedFields === undefined) {
+    return "";
+  }
+  const { converted, kept } = managedFields;
+  const left = kept === 0 ? "" : `, those of ${kept} left as they are`;
+  return `; managedFields of ${converted} objects ${isDryRun === true ? "would be " : ""}converted${left}`;
+}
+
+/** The objects whose managedFields still name another version, a line each. */
+export function describeKeptFields({ managedFields }: MigrationResult): readonly string[] {
+  const { kept = 0, keptObjects = [] } = managedFields ?? {};
+  return failureLines(keptObjects, kept);
 }
 
 function changedPart(counts: Readonly<Counts> | undefined): string {
@@ -85,8 +104,12 @@ function changedPart(counts: Readonly<Counts> | undefined): string {
 
 /** The objects that could not be migrated, a line each. */
 export function describeFailures({ failures, counts }: MigrationResult): readonly string[] {
-  const lines = failures.map((failure) => `  ${objectNameOf(failure)}: ${failure.reason}`);
-  const more = (counts?.failed ?? 0) - failures.length;
+  return failureLines(failures, counts?.failed ?? 0);
+}
+
+function failureLines(named: readonly ObjectFailure[], count: number): readonly string[] {
+  const lines = named.map((failure) => `  ${objectNameOf(failure)}: ${failure.reason}`);
+  const more = count - named.length;
   return more > 0 ? [...lines, `  and ${more} more`] : lines;
 }
 

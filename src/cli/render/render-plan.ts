@@ -1,6 +1,7 @@
 import { stringify } from "yaml";
 import type { CountedEntry } from "../../plan/inventory.ts";
 import { estimateCells } from "./estimate-cells.ts";
+import { fieldVersionsText } from "../../plan/field-versions.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The values of `ksvm plan -o`. */
@@ -25,7 +26,7 @@ export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat)
           ...estimateCells(entry.estimate),
           entry.kind,
           entry.servedVersions.join(",") || "-",
-          entry.note ?? reasonOf(entry) ?? "-",
+          noteOf(entry) ?? "-",
         ]),
       ]);
   }
@@ -35,12 +36,31 @@ const TABLE_HEADER = ["NAME", "STORAGE", "STOREDVERSIONS", "OBJECTS", "ACTION", 
 
 /** With the reason where a row calls for one. */
 function shortTable(entries: readonly CountedEntry[]): string {
-  const reasons = entries.map(reasonOf);
+  const reasons = entries.map(remarkOf);
   if (reasons.every((reason) => reason === undefined)) {
     return renderTable([TABLE_HEADER, ...entries.map(tableRow)]);
   }
   const rows = entries.map((entry, index) => [...tableRow(entry), reasons[index] ?? "-"]);
   return renderTable([[...TABLE_HEADER, "REASON"], ...rows]);
+}
+
+/** Everything there is to say. */
+function noteOf(entry: CountedEntry): string | undefined {
+  return joined(entry.note ?? reasonOf(entry), fieldsOf(entry));
+}
+
+/** What the short table says. */
+function remarkOf(entry: CountedEntry): string | undefined {
+  return joined(reasonOf(entry), fieldsOf(entry));
+}
+
+function fieldsOf({ managedFields }: CountedEntry): string | undefined {
+  return managedFields === undefined || managedFields.objects === 0 ? undefined : fieldVersionsText(managedFields);
+}
+
+function joined(...parts: readonly (string | undefined)[]): string | undefined {
+  const texts = parts.filter((part) => part !== undefined);
+  return texts.length === 0 ? undefined : texts.join("; ");
 }
 
 /** Why a migration is blocked, nothing is known, or the objects are not counted; `undefined` for any other resource. */

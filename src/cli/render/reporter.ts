@@ -4,7 +4,14 @@ import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import type { Verification } from "../../verify/verification.ts";
-import { describeChanged, describeEvent, describeFailures, describeResult, progressLine } from "./describe-event.ts";
+import {
+  describeChanged,
+  describeEvent,
+  describeFailures,
+  describeKeptFields,
+  describeResult,
+  progressLine,
+} from "./describe-event.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import type { CliIo } from "./io.ts";
 import { oneLine, printable } from "./printable.ts";
@@ -104,6 +111,7 @@ function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOut
       output.line(`${resource}: ${describeResult(result, clock.monotonic() - startedAt)}`);
       const listed = [
         ...section("could not be migrated", describeFailures(result)),
+        ...section("with managedFields that still name another version", describeKeptFields(result)),
         ...section("changed by admission webhooks or policies, beyond their encoding", describeChanged(result)),
       ];
       io.stderr.write(listed.map((line) => `${oneLine(line)}\n`).join(""));

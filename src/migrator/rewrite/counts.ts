@@ -90,7 +90,7 @@ export class Tally {
     this.counts.done++;
     this.counts[outcome.kind]++;
     if (outcome.kind === "failed" && this.failures.length < MAX_NAMED_OBJECTS) {
-      this.failures.push({ ...named, reason: keptOf(outcome.reason) });
+      this.failures.push({ ...named, reason: keptReasonOf(outcome.reason) });
     }
     if (outcome.kind === "migrated" && outcome.changed) {
       this.counts.changed++;
@@ -101,7 +101,7 @@ export class Tally {
   }
 }
 
-/** A copy: a slice by itself would keep the whole text in memory. */
-function keptOf(reason: string): string {
+/** A reason as it is kept. A copy: a slice by itself would keep the whole text in memory. */
+export function keptReasonOf(reason: string): string {
   return reason.length <= MAX_REASON_LENGTH ? reason : `${Buffer.from(reason.slice(0, MAX_REASON_LENGTH)).toString()}…`;
 }

@@ -1,4 +1,4 @@
-import type { ApiClient, ListOptions } from "../../kube/client.ts";
+import type { ApiClient, ListPageOptions } from "../../kube/client.ts";
 import { isConversionRefusal } from "../../kube/failure.ts";
 import type { ListedPage } from "../../kube/listed-page.ts";
 import type { Resource } from "../../kube/resources.ts";
@@ -18,7 +18,7 @@ export interface VersionedResource {
 export async function listInAnyVersion(
   client: ApiClient,
   { resource, otherVersions }: VersionedResource,
-  options: ListOptions,
+  options: ListPageOptions,
 ): Promise<ListedPage> {
   let refusal: unknown;
   for (const version of [resource.version, ...otherVersions]) {

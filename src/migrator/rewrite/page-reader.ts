@@ -20,6 +20,8 @@ export interface PageReaderOptions extends VersionedResource {
   readonly retrier: Retrier;
   /** The most objects to ask for at once. */
   readonly pageSize: number;
+  /** Whether the API versions that managedFields name are read as well. @default false */
+  readonly fieldVersions?: boolean | undefined;
   readonly emit: (event: RewriteEvent) => void;
   readonly signal: AbortSignal;
 }
@@ -107,10 +109,15 @@ export class PageReader {
   }
 
   async #list(limit: number, tries: { brokenOff: number }): Promise<ListedPage> {
-    const { client, signal } = this.#options;
+    const { client, fieldVersions, signal } = this.#options;
     this.#lastLimit = limit;
     try {
-      return await listInAnyVersion(client, this.#options, { limit, continueToken: this.continueToken, signal });
+      return await listInAnyVersion(client, this.#options, {
+        fieldVersions,
+        limit,
+        continueToken: this.continueToken,
+        signal,
+      });
     } catch (error) {
       tries.brokenOff = isBrokenOff(error) ? tries.brokenOff + 1 : 0;
       if (isTimeout(error) || tries.brokenOff >= MAX_BROKEN_OFF) {

@@ -47,8 +47,12 @@ export interface RewritePassOptions {
   readonly onPage: (point: ResumePoint, position: ListPosition) => Promise<void>;
   /** Called when an object is done. */
   readonly onObject: () => void;
-  /** What is done about one object. Where it is not the default, that goes for those beyond the watermark, too. @default {@link rewriteObject} */
+  /** What is done about one object. @default {@link rewriteObject} */
   readonly rewrite?: (context: RewriteContext, object: ListedObject) => Promise<ObjectOutcome>;
+  /** Whether the API versions that managedFields name are listed, too. @default false */
+  readonly fieldVersions?: boolean;
+  /** Which objects beyond the watermark are rewritten as well. @default none, or all where `rewrite` is not the default */
+  readonly isDueLate?: (object: ListedObject) => boolean;
 }
 
 /**
@@ -141,7 +145,7 @@ export class RewritePass {
     const due: ListedObject[] = [];
     for (const item of items) {
       this.#setAside.remove(item);
-      if (this.#options.rewrite !== undefined || !isNewer(item.resourceVersion, watermark)) {
+      if (!isNewer(item.resourceVersion, watermark) || this.#isDueLate(item)) {
         due.push(item);
       } else if (!this.#position.wasListed(item)) {
         tally.add(item, { kind: "newer" });
@@ -155,6 +159,11 @@ export class RewritePass {
     };
     await pacer.forEach(due, rewrite, signal);
     this.#position.passed(items);
+  }
+
+  #isDueLate(item: ListedObject): boolean {
+    const { isDueLate, rewrite } = this.#options;
+    return isDueLate?.(item) ?? rewrite !== undefined;
   }
 
   /** The second and last try of objects that could not be rewritten. */

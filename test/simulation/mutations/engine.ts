@@ -107,8 +107,8 @@ export const ENGINE: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/migrate-crd.ts",
-        from: "return options.force || !isClean(crd);",
-        to: "void options; return !isClean(crd);",
+        from: "return force || convertsFields === true || !isClean(crd);",
+        to: "void [convertsFields, force]; return !isClean(crd);",
       },
     ],
     withinSeeds: 60,

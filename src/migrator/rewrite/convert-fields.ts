@@ -1,0 +1,194 @@
+import { isDeepStrictEqual } from "node:util";
+import { areSameFields, convertedFields, isOtherVersion } from "../../api/managed-fields.ts";
+import type { ManagedFieldsEntry, ObjectMeta, PartialObjectMetadata } from "../../api/meta.ts";
+import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
+import { isNewer } from "../../api/resource-version.ts";
+import { failureKindOf } from "../../kube/failure.ts";
+import { itemsOf, type ListAnswer } from "../../kube/listed-items.ts";
+import type { ListedObject } from "../../kube/listed-object.ts";
+import { namedObjectOf } from "../../kube/named-object.ts";
+import {
+  ACCEPT_METADATA,
+  ACCEPT_METADATA_LIST,
+  collectionPath,
+  MERGE_PATCH,
+  objectPath,
+} from "../../kube/resources.ts";
+import { keptReasonOf, MAX_NAMED_OBJECTS, type ObjectFailure } from "./counts.ts";
+import { reasonOf } from "./failure-reason.ts";
+import { type ObjectOutcome, type RewriteContext, rewriteObject } from "./rewrite.ts";
+
+/** What became of managedFields that named another version. */
+export interface FieldsReport {
+  /** Objects whose entries name the storage version now. */
+  converted: number;
+  /** Objects whose entries are as they were. */
+  kept: number;
+  /** The first hundred of those, and why. */
+  readonly keptObjects: ObjectFailure[];
+}
+
+/** A report on nothing yet. */
+export function newFieldsReport(): FieldsReport {
+  return { converted: 0, kept: 0, keptObjects: [] };
+}
+
+/** What a pass over all objects is told, where it converts managedFields. */
+export interface WayOfPass {
+  readonly fieldVersions: true;
+  readonly isDueLate: (object: ListedObject) => boolean;
+  readonly rewrite: (context: RewriteContext, object: ListedObject) => Promise<ObjectOutcome>;
+}
+
+/** How often an object is read again that others write at the same time. */
+const MAX_TRIES = 5;
+const NOT_AS_WANTED = "a dry run shows that the API server, or what it asks, would change something else";
+
+type Attempt =
+  | { readonly outcome: ObjectOutcome }
+  /** Why the entries are left as they are; missing where there is nothing left to convert. */
+  | { readonly reason?: string };
+
+/**
+ * Rewrites objects, and with the same write has the entries of their managedFields that name another version of the group name the
+ * storage version: server-side apply fails once the CRD has no such version any more
+ * (https://github.com/kubernetes/kubernetes/issues/111937). Only for CRDs whose conversion moves no field.
+ *
+ * An apply must not carry managedFields, and a patch that does makes an API server drop or alter all of them where it cannot
+ * read one. So each write is tried as a dry run, and only sent if the answer differs from the object in what is wanted alone.
+ * Any other object is rewritten as usual.
+ */
+export class FieldsConversion {
+  readonly #apiVersion: string;
+  /** What became of the objects so far. */
+  readonly report: FieldsReport;
+
+  /** @param apiVersion group and version that every entry is to name */
+  constructor(apiVersion: string, report: FieldsReport) {
+    this.#apiVersion = apiVersion;
+    this.report = report;
+  }
+
+  /** How a pass goes about it. */
+  get wayOfPass(): WayOfPass {
+    const { isDueLate, rewrite } = this;
+    return { fieldVersions: true, isDueLate, rewrite };
+  }
+
+  /** Whether an object that a page lists has an entry that names another version. */
+  readonly isDueLate = ({ fieldVersions = [] }: ListedObject): boolean =>
+    fieldVersions.some((one) => isOtherVersion(one, this.#apiVersion));
+
+  /** In place of {@link rewriteObject}. @throws as that one. */
+  readonly rewrite = async (context: RewriteContext, object: ListedObject): Promise<ObjectOutcome> => {
+    const attempt: Attempt = this.isDueLate(object) ? await this.#convert(context, object) : {};
+    if ("outcome" in attempt) {
+      return attempt.outcome;
+    }
+    const outcome = await asUsual(context, object);
+    if (attempt.reason !== undefined && outcome.kind !== "failed" && outcome.kind !== "gone") {
+      this.#keep(object, attempt.reason);
+    }
+    return outcome;
+  };
+
+  async #convert(context: RewriteContext, object: ListedObject): Promise<Attempt> {
+    let conflict: unknown;
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      try {
+        return await this.#attempt(context, object, conflict !== undefined);
+      } catch (error) {
+        const kind = failureKindOf(error);
+        if (kind === undefined) {
+          throw error;
+        }
+        if (kind !== "conflict") {
+          return { reason: reasonOf(error) };
+        }
+        conflict = error;
+      }
+    }
+    return { reason: reasonOf(conflict) };
+  }
+
+  async #attempt(context: RewriteContext, object: ListedObject, isRepeated: boolean): Promise<Attempt> {
+    const current = await read(context, object);
+    const entries = convertedFields(current?.managedFields ?? [], this.#apiVersion);
+    if (current !== undefined && entries !== undefined) {
+      return await this.#write(context, current, entries);
+    }
+    // A conflict may be with a write of this run whose answer was lost.
+    this.report.converted += current !== undefined && isRepeated ? 1 : 0;
+    return {};
+  }
+
+  async #write(context: RewriteContext, current: ObjectMeta, entries: readonly ManagedFieldsEntry[]): Promise<Attempt> {
+    if (!isAsWanted(await patch({ ...context, dryRun: true }, current, entries), current, entries)) {
+      return { reason: NOT_AS_WANTED };
+    }
+    if (context.dryRun) {
+      this.report.converted++;
+      return { outcome: { kind: "migrated", changed: false } };
+    }
+    const written = await patch(context, current, entries);
+    if (written.resourceVersion === current.resourceVersion) {
+      return { reason: "the API server stored nothing" };
+    }
+    this.report.converted++;
+    return { outcome: { kind: "migrated", changed: !isAsWanted(written, current, entries) } };
+  }
+
+  #keep(object: ListedObject, reason: string): void {
+    const { keptObjects } = this.report;
+    this.report.kept++;
+    if (keptObjects.length < MAX_NAMED_OBJECTS) {
+      keptObjects.push({ ...namedObjectOf(object), reason: keptReasonOf(reason) });
+    }
+  }
+}
+
+async function asUsual(context: RewriteContext, object: ListedObject): Promise<ObjectOutcome> {
+  return isNewer(object.resourceVersion, context.watermark) ? { kind: "newer" } : rewriteObject(context, object);
+}
+
+/** By a list, for which the right to list is enough; `undefined` where the object is gone, or is another one. */
+async function read(context: RewriteContext, { name, namespace, uid }: ListedObject): Promise<ObjectMeta | undefined> {
+  const { pacer, resource, retrier, signal, transport } = context;
+  const path = collectionPath(resource, namespace);
+  const query = { fieldSelector: `metadata.name=${name}` };
+  const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
+  const list = (): Promise<{ readonly body: ListAnswer<PartialObjectMetadata> }> =>
+    pacer.observe(() => transport.request<ListAnswer<PartialObjectMetadata>>(request));
+  const { body } = await retrier.run(list, signal);
+  return itemsOf(body, path).find(({ metadata }) => metadata.uid === uid)?.metadata;
+}
+
+/** A merge patch with uid and resourceVersion; a list that it carries replaces the one that there is. */
+async function patch(
+  { dryRun, kind, pacer, resource, retrier, signal, transport }: RewriteContext,
+  { name, namespace, uid, resourceVersion }: ObjectMeta,
+  managedFields: readonly ManagedFieldsEntry[],
+): Promise<ObjectMeta> {
+  const request = {
+    method: "PATCH",
+    path: objectPath(resource, { name, ...(namespace === undefined ? {} : { namespace }) }),
+    query: { fieldManager: REWRITE_FIELD_MANAGER, dryRun: dryRun ? "All" : undefined },
+    body: { kind, metadata: { uid, resourceVersion, managedFields } },
+    contentType: MERGE_PATCH,
+    accept: ACCEPT_METADATA,
+    signal,
+  } as const;
+  await pacer.slot(signal);
+  const send = (): Promise<{ readonly body: PartialObjectMetadata }> =>
+    pacer.observe(() => transport.request<PartialObjectMetadata>(request));
+  return (await retrier.run(send, signal)).body.metadata;
+}
+
+/** Whether nothing of the metadata differs but the entries, and those are as wanted. A change of the spec shows in the generation. */
+function isAsWanted(answer: ObjectMeta, before: ObjectMeta, entries: readonly ManagedFieldsEntry[]): boolean {
+  return areSameFields(answer.managedFields ?? [], entries) && isDeepStrictEqual(restOf(answer), restOf(before));
+}
+
+function restOf(metadata: ObjectMeta): object {
+  return { ...metadata, managedFields: [], resourceVersion: "" };
+}

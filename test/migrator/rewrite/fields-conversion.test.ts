@@ -1,0 +1,187 @@
+import tap, { type Test } from "tap";
+import type { ManagedFieldsEntry, ObjectMeta } from "../../../src/api/meta.ts";
+import { listedObjectOf } from "../../../src/kube/listed-object.ts";
+import { APPLY_PATCH, MERGE_PATCH } from "../../../src/kube/resources.ts";
+import { FieldsConversion, newFieldsReport } from "../../../src/migrator/rewrite/convert-fields.ts";
+import type { RewriteContext } from "../../../src/migrator/rewrite/rewrite.ts";
+import { Pacer } from "../../../src/retry/pacer.ts";
+import { Patience } from "../../../src/retry/patience.ts";
+import { Retrier } from "../../../src/retry/retrier.ts";
+import { FakeClock } from "../../fake-clock.ts";
+import { sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
+
+// A real API server cannot be made to lose answers, or to do something else than it showed in a dry run.
+
+const ENTRY: ManagedFieldsEntry = {
+  manager: "operator",
+  operation: "Update",
+  apiVersion: "example.com/v1alpha1",
+  time: "2026-01-01T00:00:00Z",
+  fieldsV1: { "f:spec": {} },
+};
+const CONVERTED = [{ ...ENTRY, apiVersion: "example.com/v1" }];
+const OBJECT: ObjectMeta = {
+  name: "a",
+  namespace: "ns",
+  uid: "uid-a",
+  resourceVersion: "50",
+  generation: 2,
+  managedFields: [ENTRY],
+};
+
+/** What an API server makes of a patch; it may fail it. */
+interface Behaviour {
+  /** The object at the start. @default OBJECT */
+  readonly object?: ObjectMeta;
+  /** Changes what a merge patch stores. */
+  readonly alter?: (stored: ObjectMeta, isDryRun: boolean) => ObjectMeta;
+  /** The status with which a merge patch is refused, by its number; `"lost"` is stored and answered 504. */
+  readonly refuse?: (count: number) => number | "lost" | undefined;
+  readonly dryRun?: boolean;
+  readonly watermark?: string;
+}
+
+async function convert(t: Test, behaviour: Behaviour) {
+  const { alter = (stored) => stored, dryRun = false, refuse, watermark = "100" } = behaviour;
+  let stored = behaviour.object ?? OBJECT;
+  let patches = 0;
+  const server = await startServer(t, ({ method, query, headers, body }, response) => {
+    if (method === "GET") {
+      const items = [{ metadata: stored }];
+      return sendJson(response, 200, {
+        kind: "PartialObjectMetadataList",
+        metadata: { resourceVersion: "500" },
+        items,
+      });
+    }
+    const isDryRun = query.get("dryRun") === "All";
+    const sent = (body as { metadata: ObjectMeta }).metadata;
+    if (sent.resourceVersion !== stored.resourceVersion) {
+      return sendStatus(response, 409, { reason: "Conflict", message: "the object has been modified" });
+    }
+    const isMerge = headers["content-type"] === MERGE_PATCH;
+    const refusal = isMerge ? refuse?.(++patches) : undefined;
+    if (typeof refusal === "number") {
+      stored = refusal === 409 ? { ...stored, resourceVersion: `${Number(stored.resourceVersion) + 1}` } : stored;
+      return sendStatus(response, refusal, { message: "refused" });
+    }
+    const patched = isMerge ? alter({ ...stored, managedFields: sent.managedFields ?? [] }, isDryRun) : stored;
+    if (!isDryRun) {
+      stored = { ...patched, resourceVersion: "101" };
+    }
+    return refusal === "lost"
+      ? sendStatus(response, 504, { message: "no answer" })
+      : sendJson(response, 200, { kind: "PartialObjectMetadata", metadata: isDryRun ? patched : stored });
+  });
+  const clock = new FakeClock();
+  const context: RewriteContext = {
+    transport: server.transport(),
+    clock,
+    retrier: new Retrier({ clock, random: () => 0.5, maxIdleMs: 300_000 }),
+    patience: new Patience(),
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
+    resource: { group: "example.com", version: "v1", resource: "widgets" },
+    kind: "Widget",
+    watermark,
+    dryRun,
+    signal: new AbortController().signal,
+  };
+  const report = newFieldsReport();
+  const conversion = new FieldsConversion("example.com/v1", report);
+  const text = Buffer.from(JSON.stringify({ metadata: behaviour.object ?? OBJECT }));
+  const outcome = await conversion.rewrite(context, listedObjectOf(text, { fieldVersions: true }));
+  const sent = server.seen.map(({ method, headers, query }) =>
+    method === "GET"
+      ? "list"
+      : `${headers["content-type"] === APPLY_PATCH ? "apply" : "merge"}${query.get("dryRun") ?? ""}`,
+  );
+  return { outcome, report, sent, server, stored: () => stored };
+}
+
+await tap.test(
+  "FieldsConversion tries the write as a dry run, and sends it with uid and resourceVersion",
+  async (t) => {
+    const { outcome, report, sent, server, stored } = await convert(t, {});
+    t.strictSame(outcome, { kind: "migrated", changed: false });
+    t.same(sent, ["list", "mergeAll", "merge"]);
+    for (const request of server.seen.slice(1)) {
+      const metadata = { uid: "uid-a", resourceVersion: "50", managedFields: CONVERTED };
+      t.strictSame(request.body, { kind: "Widget", metadata });
+    }
+    t.strictSame(stored().managedFields, CONVERTED);
+    t.same(report, { converted: 1, kept: 0, keptObjects: [] });
+  },
+);
+
+await tap.test("FieldsConversion stores nothing in a dry run", async (t) => {
+  const { outcome, report, sent, stored } = await convert(t, { dryRun: true });
+  t.strictSame(outcome, { kind: "migrated", changed: false });
+  t.same(sent, ["list", "mergeAll"]);
+  t.strictSame(stored(), OBJECT);
+  t.equal(report.converted, 1);
+});
+
+await tap.test("FieldsConversion rewrites an object as usual that has nothing to convert", async (t) => {
+  const { outcome, sent } = await convert(t, { object: { ...OBJECT, managedFields: CONVERTED } });
+  t.match(outcome, { kind: "migrated" });
+  t.same(sent, ["apply"]);
+  const late = await convert(t, { object: { ...OBJECT, managedFields: CONVERTED }, watermark: "40" });
+  t.same([late.outcome, late.sent], [{ kind: "newer" }, []]);
+});
+
+await tap.test("FieldsConversion converts an object beyond the watermark as well", async (t) => {
+  const { outcome, report, stored } = await convert(t, { watermark: "40" });
+  t.match(outcome, { kind: "migrated" });
+  t.equal(report.converted, 1);
+  t.strictSame(stored().managedFields, CONVERTED);
+});
+
+const ALTERED: readonly (readonly [string, (stored: ObjectMeta) => ObjectMeta])[] = [
+  ["drops them", (stored) => ({ ...stored, managedFields: [] })],
+  ["changes a time", (stored) => ({ ...stored, managedFields: CONVERTED.map((one) => ({ ...one, time: "now" })) })],
+  ["changes the spec", (stored) => ({ ...stored, generation: 3 })],
+  ["adds a label", (stored) => ({ ...stored, labels: { a: "b" } })],
+];
+for (const [words, alter] of ALTERED) {
+  await tap.test(`FieldsConversion leaves managedFields as they are where the dry run ${words}`, async (t) => {
+    const { outcome, report, sent, stored } = await convert(t, { alter });
+    t.match(outcome, { kind: "migrated" }, "the object is rewritten as usual");
+    t.same(sent, ["list", "mergeAll", "apply"]);
+    t.strictSame(stored().managedFields, [ENTRY]);
+    t.match(report, {
+      converted: 0,
+      kept: 1,
+      keptObjects: [{ namespace: "ns", name: "a", reason: /a dry run shows/ }],
+    });
+  });
+}
+
+await tap.test("FieldsConversion tells of a change that the dry run did not show", async (t) => {
+  const { outcome } = await convert(t, {
+    alter: (stored, isDryRun) => (isDryRun ? stored : { ...stored, labels: {} }),
+  });
+  t.strictSame(outcome, { kind: "migrated", changed: true });
+});
+
+await tap.test("FieldsConversion reads an object again that another client writes, for some time", async (t) => {
+  const once = await convert(t, { refuse: (count) => (count === 2 ? 409 : undefined) });
+  t.same([once.outcome.kind, once.report.converted], ["migrated", 1]);
+  t.same(once.sent, ["list", "mergeAll", "merge", "list", "mergeAll", "merge"]);
+  const ever = await convert(t, { refuse: () => 409 });
+  t.match(ever.report, { converted: 0, kept: 1 });
+  t.strictSame(ever.stored().managedFields, [ENTRY]);
+});
+
+await tap.test("FieldsConversion counts a write whose answer was lost", async (t) => {
+  const { outcome, report, stored } = await convert(t, { refuse: (count) => (count === 2 ? "lost" : undefined) });
+  t.same(outcome, { kind: "newer" }, "a resourceVersion beyond the watermark proves it");
+  t.equal(report.converted, 1);
+  t.strictSame(stored().managedFields, CONVERTED);
+});
+
+await tap.test("FieldsConversion rewrites as usual where the patch is refused", async (t) => {
+  const { outcome, report, sent } = await convert(t, { refuse: () => 400 });
+  t.match(outcome, { kind: "migrated" });
+  t.same(sent, ["list", "mergeAll", "apply"]);
+  t.match(report, { converted: 0, kept: 1, keptObjects: [{ reason: "refused" }] });
+});
