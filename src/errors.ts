@@ -41,6 +41,7 @@ export const ERROR_CODES = [
   "OutputFailed",
   "ListenFailed",
   "WaitTimedOut",
+  "RepairStopped",
   "NodeUnsupported",
   "Interrupted",
   "Internal",

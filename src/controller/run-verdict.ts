@@ -85,6 +85,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   OutputFailed: FINAL,
   ListenFailed: FINAL,
   WaitTimedOut: FINAL,
+  RepairStopped: FINAL,
   NodeUnsupported: FINAL,
   Usage: FINAL,
   Interrupted: FINAL,

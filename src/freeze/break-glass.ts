@@ -2,14 +2,14 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { isConflict } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../kube/resources.ts";
+import { POLICIES, POLICY_BINDINGS } from "../kube/resources.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { CONFLICT_PACE, MAX_CONFLICTS, updateCrd } from "./freeze.ts";
+import { type CrdChange, changeCrd } from "./change-crd.ts";
+import { updateCrd } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
-import { findCrd, readCrd } from "../resources/read-crd.ts";
+import { findCrd } from "../resources/read-crd.ts";
 
 /** What keeps the storage version of a CRD as it is. */
 export interface FreezeFindings {
@@ -87,27 +87,19 @@ async function liftAnnotations(context: CallContext, name: string): Promise<bool
   return lifted;
 }
 
-async function clearCondition(context: CallContext, name: string): Promise<boolean> {
-  const { client, retrier, signal } = context;
-  const pace = retrier.pace(CONFLICT_PACE);
-  for (let conflicts = 0; ; conflicts++) {
-    await pace.turn(signal);
-    const { metadata, status } = await readCrd(context, name);
-    const conditions = (status?.conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
-    if (conditions.length === (status?.conditions ?? []).length) {
-      return false;
-    }
-    const { uid, resourceVersion } = metadata;
-    const patch = { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion }, status: { conditions } } };
-    try {
-      await retrier.run(() => client.patch(CRDS, { name }, patch, { subresource: "status", signal }), signal);
-      return true;
-    } catch (error) {
-      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) {
-        throw error;
-      }
-    }
-  }
+/**
+ * Takes the condition of Kubernetes' own migrator off, whatever it says.
+ * @returns whether it was there
+ * @throws as {@link changeCrd}
+ */
+export function clearCondition(context: CallContext, name: string): Promise<boolean> {
+  return changeCrd(context, name, withoutCondition, { subresource: "status" });
+}
+
+function withoutCondition({ status }: CustomResourceDefinition): CrdChange | undefined {
+  const all = status?.conditions ?? [];
+  const conditions = all.filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+  return conditions.length === all.length ? undefined : { status: { conditions } };
 }
 
 /** It does nothing without the annotation, so that what keeps it from being removed is no failure. */

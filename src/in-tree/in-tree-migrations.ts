@@ -5,11 +5,12 @@ import { metaIn } from "../api/parse-meta.ts";
 import { isNotFound } from "../kube/absent.ts";
 import type { Projection } from "../json/json-projection.ts";
 import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
+import { type ApiClient, isConflict } from "../kube/client.ts";
 import { preferredVersions } from "../kube/discovery.ts";
 import { DoubtfulAnswer } from "../kube/errors.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { metadataProjection } from "../kube/metadata-projection.ts";
+import type { Resource } from "../kube/resources.ts";
 
 /** The API group of Kubernetes' own storage version migrator. */
 export const IN_TREE_GROUP = "storagemigration.k8s.io";
@@ -56,7 +57,7 @@ export async function inTreeMigrations(
   if (version === undefined) {
     return [];
   }
-  const resource = { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
+  const resource = inTreeResourceIn(version);
   try {
     const list = { limit: PAGE_SIZE, projection: IN_TREE_FIELDS, ...options };
     const { items } = await listProjected(client.transport, resource, list);
@@ -65,6 +66,36 @@ export async function inTreeMigrations(
     // A moment ago it was listed: the next look shows whether there is another version of it.
     throw isNotFound(error) ? new DoubtfulAnswer(`${error.message}, but /apis lists ${IN_TREE_GROUP}`, error) : error;
   }
+}
+
+/**
+ * Deletes one as it was read.
+ * @returns whether it was deleted: one that was written since is left alone
+ * @throws {ApiError | TransportError} 403 where the user may not delete it.
+ */
+export async function deleteInTree(
+  client: ApiClient,
+  { metadata: { name, resourceVersion, uid } }: InTreeMigration,
+  options: CallOptions = {},
+): Promise<boolean> {
+  const version = await servedVersion(client, options);
+  if (version === undefined) {
+    return false;
+  }
+  try {
+    const preconditions = { uid, resourceVersion };
+    await client.delete(inTreeResourceIn(version), { name }, { preconditions, ...options });
+    return true;
+  } catch (error) {
+    if (isConflict(error)) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+function inTreeResourceIn(version: string): Resource {
+  return { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
 }
 
 /**

@@ -111,6 +111,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   OutputFailed: "never",
   ListenFailed: "never",
   WaitTimedOut: "never",
+  RepairStopped: "never",
   NodeUnsupported: "never",
   Usage: "never",
   Interrupted: "never",

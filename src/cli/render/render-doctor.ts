@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
 import type { Finding } from "../../doctor/doctor-types.ts";
+import type { RepairPlan } from "../../doctor/repair-steps.ts";
 import { oneLine } from "./printable.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -13,6 +14,8 @@ export interface DoctorResult {
   readonly items: readonly Finding[];
   /** CRDs that were looked at. */
   readonly lookedAt: number;
+  /** What a repair would do; missing where none was asked for, or it was carried out. */
+  readonly repairs?: readonly RepairPlan[];
 }
 
 /** The text of a diagnosis, without a line break at its end. */
@@ -25,7 +28,11 @@ export function renderDoctor(result: DoctorResult, format: DoctorFormat): string
     case "table":
       return result.items.length === 0
         ? `nothing found: ${result.lookedAt} ${result.lookedAt === 1 ? "CRD" : "CRDs"} looked at`
-        : [renderTable([HEADER, ...result.items.map(rowOf)]), ...result.items.map(detailsOf)].join("\n\n");
+        : [
+            renderTable([HEADER, ...result.items.map(rowOf)]),
+            ...result.items.map(detailsOf),
+            ...repairTexts(result.repairs),
+          ].join("\n\n");
   }
 }
 
@@ -37,4 +44,15 @@ function rowOf({ finding, help, object, objects, versions = [] }: Finding): read
 
 function detailsOf({ help, meaning, object }: Finding): string {
   return [`${object}: ${meaning}`, `  help: ${help}`].map(oneLine).join("\n");
+}
+
+function repairTexts(repairs: readonly RepairPlan[] | undefined): readonly string[] {
+  if (repairs === undefined) {
+    return [];
+  }
+  const texts = repairs.map(({ name, steps }) =>
+    [`repair of ${name}:`, ...steps.map((step, index) => `  ${index + 1}. ${step}`)].map(oneLine).join("\n"),
+  );
+  const end = repairs.length === 0 ? "there is nothing that --repair does" : "nothing was changed; to do it, add --yes";
+  return [...texts, end];
 }
