@@ -33,6 +33,8 @@ export const FREEZE_REASON = "StorageVersionFrozen";
 
 /** The field manager of every write to a CRD. It never owns a field of `spec`, so it never moves the settle time. */
 export const CRD_FIELD_MANAGER = "ksvm-freeze";
+/** Owns what `ksvm migrate -f` writes of a CRD, until it hands that over. */
+export const UPGRADE_FIELD_MANAGER = "ksvm-upgrade";
 
 /** The field manager of the no-op writes to objects. It owns no field. */
 export const REWRITE_FIELD_MANAGER = "ksvm-rewrite";

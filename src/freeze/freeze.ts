@@ -70,7 +70,10 @@ export function assertNotForeign(crd: CustomResourceDefinition, lease: string): 
     return;
   }
   const { name } = crd.metadata;
-  const by = freezer.kind === "run" ? `a run that holds Lease "${freezer.owner.lease}"` : "something other than ksvm";
+  const manager =
+    freezer.kind === "other" && freezer.manager !== undefined ? ` (field manager "${freezer.manager}")` : "";
+  const by =
+    freezer.kind === "run" ? `a run that holds Lease "${freezer.owner.lease}"` : `something other than ksvm${manager}`;
   throw new KsvmError(
     "ForeignFreeze",
     `Cannot migrate "${name}": its storage version is frozen by ${by} (annotation ${MIGRATING_ANNOTATION}); wait for ` +

@@ -1,7 +1,5 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { stringify } from "yaml";
-import t, { type Test } from "tap";
+import t from "tap";
 import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import { storageVersionOf } from "../../src/api/crd.ts";
 import type { ApiError } from "../../src/kube/errors.ts";
@@ -9,18 +7,13 @@ import { APPLY_PATCH, CLUSTER_ROLES, CRDS } from "../../src/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { fileOf } from "./crd-file.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { createInV1, IN_TREE, leaveFailedInTree, listProblem, loseObjects, pruneByHand, V1 } from "./lost-objects.ts";
 
 const HAS_IN_TREE = isAtLeast(35);
 const cluster = await Cluster.start(t, { ...(HAS_IN_TREE ? IN_TREE_APISERVER : {}), users: [{ name: "reader" }] });
 const { api } = cluster;
-
-function fileOf(t: Test, ...manifests: readonly object[]): string {
-  const path = join(t.testdir({}), "crds.yaml");
-  writeFileSync(path, manifests.map((manifest) => stringify(manifest)).join("---\n"));
-  return path;
-}
 
 async function check(path: string): Promise<{ readonly code: number | null; readonly entry: CheckEntry }> {
   const { code, stderr, stdout } = await cluster.ksvm(["check", "-f", path, "-o", "json"]);

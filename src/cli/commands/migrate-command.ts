@@ -14,10 +14,11 @@ import { connect } from "../shared/connect.ts";
 import { fullNames, type NameLookup } from "../shared/full-names.ts";
 import { isControllerRunning } from "./find-controller.ts";
 import { Verifications } from "./verifications.ts";
+import { migrateFiles } from "./migrate-files.ts";
 import { followMigration } from "./follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
-import { toggle, value } from "../flags/kinds.ts";
+import { repeated, toggle, value } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
 import { MANAGED_FIELDS_FLAG, RUN_OUTPUT_FLAG, VERIFY_FLAG, VIA_FLAG } from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -30,6 +31,12 @@ import type { Reporter } from "../render/reporter.ts";
 import { oneLine } from "../render/printable.ts";
 
 const MIGRATE_FLAGS = {
+  filename: repeated(anyText, {
+    short: "f",
+    placeholder: "path",
+    help: "file or directory with CRDs, - for stdin: take each CRD to the point where its file can be applied; can be repeated",
+  }),
+  apply: toggle({ help: "with -f: write the file itself, too" }),
   "all-stale": toggle({
     help:
       "migrate every CRD whose storedVersions is not exactly its storage version, and every built-in resource whose " +
@@ -68,7 +75,7 @@ export const MIGRATE_COMMAND = defineCommand({
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: MIGRATE_FLAGS,
   async run(io, flags, names) {
-    assertUsage(flags, names);
+    assertUsable(flags, names);
     const logger = loggerOf(io, flags);
     const seen = new SeenServers(systemClock);
     const connection = await connect(flags, io.signal);
@@ -79,6 +86,15 @@ export const MIGRATE_COMMAND = defineCommand({
       }
       const session = { io, flags, format: flags.output, connection, logger, follows, seen };
       const codes = new Map<string, ExitCode>();
+      if (flags.filename !== undefined) {
+        const migrateNamed = async (name: string): Promise<ExitCode> => {
+          const code = await migrateOne(session, name);
+          codes.set(name, code);
+          return code;
+        };
+        const code = await migrateFiles({ ...session, migrate: migrateNamed }, flags.filename);
+        return worstOf([code, await verifyDone(session, codes)]);
+      }
       const chosen = flags.allStale
         ? { names: await staleResources(connection.client, io), code: EXIT.done }
         : await fullNames(
@@ -96,15 +112,22 @@ export const MIGRATE_COMMAND = defineCommand({
   },
 });
 
-/** @throws {KsvmError} Usage */
-function assertUsage(flags: MigrateFlags, names: readonly string[]): void {
-  if (flags.allStale === names.length > 0) {
-    throw new KsvmError("Usage", "Cannot tell what to migrate: name resources, or pass --all-stale without names");
+/** @throws {KsvmError} Usage for flags that do not go together. */
+function assertUsable(flags: MigrateFlags, names: readonly string[]): void {
+  const { allStale, apply, dryRun, filename, managedFields, verify, via } = flags;
+  if ([allStale, names.length > 0, filename !== undefined].filter(Boolean).length !== 1) {
+    throw new KsvmError(
+      "Usage",
+      "Cannot tell what to migrate: name resources, or pass either --all-stale or -f without names",
+    );
   }
-  if (flags.verify && flags.dryRun) {
+  if (verify && dryRun) {
     throw new KsvmError("Usage", "Cannot verify a dry run: it writes nothing; leave out --verify or --dry-run");
   }
-  if (flags.via === "status" && flags.managedFields === "convert") {
+  if (apply && filename === undefined) {
+    throw new KsvmError("Usage", "Cannot apply without a file: pass it with -f");
+  }
+  if (via === "status" && managedFields === "convert") {
     throw new KsvmError(
       "Usage",
       "Cannot convert managedFields through the status: leave out --via or --managed-fields",

@@ -1,0 +1,209 @@
+import { type CustomResourceDefinition, servedVersionsOf, specKeyOf } from "../api/crd.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import { assertNotForeign } from "../freeze/freeze.ts";
+import { isConflict } from "../kube/client.ts";
+import { checkManifests } from "../plan/check-facts.ts";
+import type { CheckEntry } from "../plan/check-types.ts";
+import type { CrdManifest } from "../plan/crd-manifests.ts";
+import { targetVersionOf } from "../plan/version-changes.ts";
+import { findCrd } from "../resources/read-crd.ts";
+import type { CallContext } from "../retry/call-context.ts";
+import { isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
+import { awaitReadable, createCrd, handOver, takeBack, tryWrite, writeCrd } from "./upgrade-writes.ts";
+
+/** What {@link upgradeCrd} is handed. */
+export interface UpgradeContext extends CallContext {
+  /** For the check before each step, which does not wait long. */
+  readonly checking: CallContext;
+  /** Whether the file itself is written, too. */
+  readonly isApplied: boolean;
+  /** Migrates the CRD. @returns whether every object is rewritten and storedVersions pruned */
+  readonly migrate: () => Promise<boolean>;
+  readonly onStep: (step: UpgradeStep) => void;
+}
+
+/** How an upgrade ended, where nothing was thrown. */
+export type UpgradeEnd =
+  /** The CRD is what the file says, or the file can be applied. */
+  | { readonly outcome: "done"; readonly entry: CheckEntry }
+  /** It would lose data, or the API server refuses it. */
+  | { readonly outcome: "refused" | "unknown"; readonly entry: CheckEntry }
+  /** The migration has reported why. */
+  | { readonly outcome: "incomplete" };
+
+/** A CRD and a file, looked at together. */
+export interface Survey extends UpgradePlan {
+  readonly live?: CustomResourceDefinition | undefined;
+  readonly entry: CheckEntry;
+}
+
+/** How often other clients may write the CRD between a look at it and a step. */
+const MAX_CONFLICTS = 10;
+
+/**
+ * Compares a file with the CRD of the cluster, and plans what is left. It sends reads and dry runs only.
+ * @throws {KsvmError} as {@link checkManifests}; ForeignFreeze where the storage version would have to change and is frozen.
+ */
+export async function survey(
+  context: Pick<UpgradeContext, "checking" | "isApplied">,
+  manifest: CrdManifest,
+): Promise<Survey> {
+  const { client, retrier, signal } = context.checking;
+  const [entry] = await checkManifests(context.checking, [manifest]);
+  if (entry === undefined) {
+    throw new KsvmError("Internal", `Cannot check "${manifest.name}": there is no verdict`);
+  }
+  const live = await retrier.run(() => findCrd(client, manifest.name, { signal }), signal);
+  if (outcomeOf(entry) !== undefined) {
+    return { steps: [], entry, live };
+  }
+  const { refusal, steps } = planUpgrade(manifest, live, context.isApplied);
+  if (refusal !== undefined) {
+    return { steps, live, entry: { ...entry, verdict: "refused", reason: refusal, steps: [] } };
+  }
+  const flip = steps.find(({ kind }) => kind === "flip");
+  if (live !== undefined && flip?.spec !== undefined) {
+    assertNotForeign(live, "");
+    await tryWrite(context.checking, live, { spec: flip.spec });
+  }
+  return { steps, entry, live };
+}
+
+/** How a check ends an upgrade; `undefined` where it goes on. */
+export function outcomeOf({ verdict }: CheckEntry): "refused" | "unknown" | undefined {
+  const isRefused = verdict === "refused" || verdict === "data-loss";
+  return isRefused ? "refused" : verdict === "unknown" ? "unknown" : undefined;
+}
+
+/**
+ * Takes a CRD from what it is to what a file says, step by step. Before each step it looks again, so that a step rests on what is
+ * there, and a second call goes on where the first one was killed.
+ *
+ * @throws {KsvmError} StorageVersionChanged where another client undoes a step; RetryBudgetExceeded where a conversion webhook
+ *   does not come up; whatever else a request fails with.
+ */
+export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest): Promise<UpgradeEnd> {
+  const done = new Map<UpgradeStep["kind"], string>();
+  let added: Added | undefined;
+  for (let conflicts = 0; ; ) {
+    context.signal.throwIfAborted();
+    const found = await survey(context, manifest);
+    const outcome = outcomeOf(found.entry);
+    if (outcome !== undefined) {
+      return { outcome, entry: found.entry };
+    }
+    const step = found.steps.find((one) => isLeft(one, found, done));
+    if (step === undefined) {
+      return { outcome: "done", entry: found.entry };
+    }
+    assertNotUndone(manifest, step, done);
+    context.onStep(step);
+    try {
+      if (step.kind === "migrate" && !(await context.migrate())) {
+        return { outcome: "incomplete" };
+      }
+      added = (await carryOut(context, manifest, { step, live: found.live, added })) ?? added;
+      done.set(step.kind, step.does);
+    } catch (error) {
+      if (!isConflict(error) || ++conflicts > MAX_CONFLICTS) {
+        throw error;
+      }
+    }
+  }
+}
+
+/** What a file says is written once in a call, whether or not the CRD says it already; a hand-over is over when nothing is owned. */
+function isLeft({ kind }: UpgradeStep, { live }: Survey, done: ReadonlyMap<string, string>): boolean {
+  const isOwner = live !== undefined && isOwnedByUpgrade(live);
+  return kind === "apply" ? !done.has(kind) : kind !== "hand-over" || isOwner;
+}
+
+function assertNotUndone({ name }: CrdManifest, { kind, does }: UpgradeStep, done: ReadonlyMap<string, string>): void {
+  if (kind !== "apply" && kind !== "hand-over" && done.has(kind)) {
+    throw new KsvmError(
+      "StorageVersionChanged",
+      `Cannot go on with "${name}": another client has undone the step that ${does}; pause what applies the old CRD, such ` +
+        "as an Argo CD or Flux sync or the operator itself, and run again",
+    );
+  }
+}
+
+/** What was added in this call, for the way back. */
+interface Added {
+  /** The resourceVersion after it. */
+  readonly added: string;
+  readonly before: CustomResourceDefinition["spec"];
+  readonly version: string;
+}
+
+interface Turn {
+  readonly step: UpgradeStep;
+  readonly live: CustomResourceDefinition | undefined;
+  readonly added: Added | undefined;
+}
+
+async function carryOut(
+  context: UpgradeContext,
+  manifest: CrdManifest,
+  { added, live, step }: Turn,
+): Promise<Added | undefined> {
+  const { kind, spec } = step;
+  if (live === undefined) {
+    await createCrd(context, manifest);
+    return undefined;
+  }
+  if (kind === "hand-over") {
+    await handOver(context, live);
+  }
+  if (spec === undefined) {
+    return undefined;
+  }
+  const version = targetVersionOf(manifest) ?? "";
+  if (kind === "flip" && servedVersionsOf(live).includes(version)) {
+    await converted(context, live, { version, added });
+  }
+  const metadata = kind === "apply" ? { metadata: manifest.object["metadata"] as CrdMetadata } : {};
+  const written = await writeCrd(context, live, { spec, ...metadata });
+  const isChanged = specKeyOf(written.metadata) !== specKeyOf(live.metadata);
+  return kind === "serve" && isChanged
+    ? { added: written.metadata.resourceVersion, before: live.spec, version }
+    : undefined;
+}
+
+type CrdMetadata = Readonly<Record<string, unknown>>;
+
+/** Before anything is stored in a version, every object has to be readable in it: later there is no way back. */
+async function converted(
+  context: UpgradeContext,
+  live: CustomResourceDefinition,
+  { added, version }: { readonly version: string; readonly added: Added | undefined },
+): Promise<void> {
+  const { name } = live.metadata;
+  try {
+    await awaitReadable(context, live, version);
+  } catch (error) {
+    context.signal.throwIfAborted();
+    const isBack = added !== undefined && (await takeBack(context, name, added));
+    const state = isBack
+      ? "the CRD is again as it was"
+      : `${version} is in the CRD and not its storage version; nothing is stored in it`;
+    throw new KsvmError(
+      error instanceof KsvmError ? error.code : "Internal",
+      `Cannot make ${version} the storage version of "${name}": its objects cannot be read in ${version}: ` +
+        `${messageOf(error)}; ${state}. Start ${webhookOf(live)}, then run again`,
+      { cause: error },
+    );
+  }
+}
+
+function webhookOf({ spec: { conversion } }: CustomResourceDefinition): string {
+  const webhook = conversion?.["webhook"] as { readonly clientConfig?: ClientConfig } | undefined;
+  const { service, url } = webhook?.clientConfig ?? {};
+  const where = service === undefined ? url : `Service ${service.namespace}/${service.name}`;
+  return where === undefined ? "what converts them" : `the conversion webhook (${where})`;
+}
+
+interface ClientConfig {
+  readonly url?: string;
+  readonly service?: { readonly namespace: string; readonly name: string };
+}

@@ -1,0 +1,193 @@
+import { type CrdVersion, type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
+import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
+import type { CrdManifest } from "../plan/crd-manifests.ts";
+import { hasVersion, targetVersionOf } from "../plan/version-changes.ts";
+
+/**
+ * One step from the CRD of the cluster to that of a file. Field names are those of `ksvm migrate -f FILE --dry-run -o json`.
+ *
+ * - `serve`: adds the new storage version of the file beside those that there are; nothing is stored in it yet
+ * - `flip`: makes it the storage version; the old ones stay
+ * - `migrate`: rewrites every object and prunes storedVersions
+ * - `apply`: writes what the file says
+ * - `hand-over`: gives up the ownership of fields that the steps before took, so that a later apply meets no conflict
+ */
+export interface UpgradeStep {
+  readonly kind: "serve" | "flip" | "migrate" | "apply" | "hand-over";
+  /** What it does, as one sentence. */
+  readonly does: string;
+  readonly why: string;
+  /** How to go back once it is done. */
+  readonly back: string;
+  /** `spec` of the CRD as the step writes it; missing where it writes none. */
+  readonly spec?: JsonObject;
+}
+
+/** What leads to a file, or why nothing does. */
+export interface UpgradePlan {
+  readonly steps: readonly UpgradeStep[];
+  /** Why the file cannot be reached without a loss, and what to change in it. */
+  readonly refusal?: string;
+}
+
+/**
+ * The steps that are left between the CRD in the cluster and a file. All that it rests on is in the CRD, so that it tells what is
+ * left after a kill at any point.
+ *
+ * @param live missing where the cluster has no such CRD
+ * @param isApplied whether the file itself is to be written, too
+ */
+export function planUpgrade(
+  manifest: CrdManifest,
+  live: CustomResourceDefinition | undefined,
+  isApplied: boolean,
+): UpgradePlan {
+  if (live === undefined) {
+    return { steps: isApplied ? [applyStep(specIn(manifest)), HAND_OVER] : [] };
+  }
+  const dropped = storedVersionsOf(live).filter((version) => !hasVersion(manifest, version));
+  const isFlip = dropped.length > 0 && !hasVersion(manifest, storageVersionOf(live));
+  const refusal = isFlip ? conversionGapOf(manifest, live) : undefined;
+  if (refusal !== undefined) {
+    return { steps: [], refusal };
+  }
+  const migration = dropped.length > 0 ? [migrateStep(manifest, live, dropped)] : [];
+  const applying = isApplied ? [applyStep(appliedSpecOf(manifest, live))] : [];
+  return { steps: handedOver(live, [...(isFlip ? flipSteps(manifest, live) : []), ...migration, ...applying]) };
+}
+
+function handedOver(live: CustomResourceDefinition, steps: readonly UpgradeStep[]): readonly UpgradeStep[] {
+  const isOwner = isOwnedByUpgrade(live) || steps.some(({ spec }) => spec !== undefined);
+  return isOwner ? [...steps, HAND_OVER] : steps;
+}
+
+/** Whether an earlier step still owns fields of the CRD. */
+export function isOwnedByUpgrade({ metadata: { managedFields = [] } }: CustomResourceDefinition): boolean {
+  return managedFields.some(({ manager }) => manager === UPGRADE_FIELD_MANAGER);
+}
+
+/** The version that a file brings and the CRD does not have, where objects are to be stored in it before the file is applied. */
+function isNew(live: CustomResourceDefinition, version: string): boolean {
+  return live.spec.versions.every(({ name }) => name !== version);
+}
+
+/**
+ * The file's own way of converting is taken where its version is new. Without one, the API server would only exchange the
+ * apiVersion of objects that a webhook has converted until now.
+ */
+function conversionGapOf(manifest: CrdManifest, live: CustomResourceDefinition): string | undefined {
+  const target = targetVersionOf(manifest) ?? "";
+  const isByWebhook = live.spec.conversion?.strategy === "Webhook";
+  const isGap = isNew(live, target) && isByWebhook && strategyOf(conversionIn(specIn(manifest))) !== "Webhook";
+  return isGap
+    ? `a conversion webhook converts the objects of this CRD, and the file, which brings ${target}, has none: nothing would ` +
+        `convert them to ${target}; keep spec.conversion with a webhook that knows ${target} in this file, and leave it out in the next one`
+    : undefined;
+}
+
+function flipSteps(manifest: CrdManifest, live: CustomResourceDefinition): readonly UpgradeStep[] {
+  const target = targetVersionOf(manifest) ?? "";
+  const old = storageVersionOf(live);
+  const entry = versionsIn(specIn(manifest)).find(({ name }) => name === target);
+  const isAdded = isNew(live, target);
+  const served: JsonObject = {
+    ...live.spec,
+    ...(isAdded ? conversionFor(manifest, live) : {}),
+    versions: isAdded ? [...live.spec.versions, { ...entry, storage: false }] : live.spec.versions,
+  };
+  const versions = versionsIn(served).map((one) =>
+    one.name === target ? { ...entry, storage: true } : { ...one, storage: false },
+  );
+  const serve: UpgradeStep = {
+    kind: "serve",
+    does: `adds ${target} to spec.versions as the file has it, and keeps ${namesOf(live.spec.versions)}`,
+    why: `objects can be stored in ${target} only once the API server knows it; ${old} stays the storage version`,
+    back: `take ${target} out of spec.versions again`,
+    spec: served,
+  };
+  const flip: UpgradeStep = {
+    kind: "flip",
+    does: `makes ${target} the storage version, and keeps ${old} in spec.versions`,
+    why: `the file drops ${old}, and what is written from now on is not stored in it`,
+    back: `make ${old} the storage version again; what is stored in ${target} stays readable`,
+    spec: { ...served, versions },
+  };
+  return isAdded ? [serve, flip] : [flip];
+}
+
+function migrateStep(manifest: CrdManifest, live: CustomResourceDefinition, dropped: readonly string[]): UpgradeStep {
+  const current = storageVersionOf(live);
+  const target = hasVersion(manifest, current) ? current : (targetVersionOf(manifest) ?? "");
+  return {
+    kind: "migrate",
+    does: `rewrites every object in ${target} and prunes storedVersions to it`,
+    why: `storedVersions lists ${dropped.join(", ")}, which the file drops`,
+    back: `until the file is applied, make ${dropped[0] ?? ""} the storage version again and run ksvm migrate ${manifest.name}`,
+  };
+}
+
+function applyStep(spec: JsonObject): UpgradeStep {
+  const back = "apply the CRD as it was: what it had besides is served again, and objects stay as they are stored";
+  return { kind: "apply", does: "writes what the file says", why: "--apply asks for it", back, spec };
+}
+
+const HAND_OVER: UpgradeStep = {
+  kind: "hand-over",
+  does: `takes the field manager ${UPGRADE_FIELD_MANAGER} out of the CRD's managedFields`,
+  why: "a server-side apply of the file by its own client then meets no conflict",
+  back: "nothing to go back to: no field changes",
+};
+
+/** The spec of the file, and the CA bundle that another client has put into the CRD for the same webhook. */
+function appliedSpecOf(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject {
+  return { ...specIn(manifest), ...conversionFor(manifest, live) };
+}
+
+function conversionFor(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject {
+  const conversion = keptBundle(conversionIn(specIn(manifest)), live);
+  return conversion === undefined ? {} : { conversion };
+}
+
+/** cert-manager and others write the CA bundle into the CRD; files rarely have it. */
+function keptBundle(conversion: JsonObject | undefined, live: CustomResourceDefinition): JsonObject | undefined {
+  const webhook = objectIn(conversion?.["webhook"]);
+  const config = objectIn(webhook?.["clientConfig"]);
+  const known = objectIn(objectIn(live.spec.conversion?.["webhook"])?.["clientConfig"]);
+  const bundle = textIn(known?.["caBundle"]);
+  if (
+    config === undefined ||
+    bundle === undefined ||
+    config["caBundle"] !== undefined ||
+    !isSameServer(config, known)
+  ) {
+    return conversion;
+  }
+  return { ...conversion, webhook: { ...webhook, clientConfig: { ...config, caBundle: bundle } } };
+}
+
+function isSameServer(one: JsonObject, other: JsonObject | undefined): boolean {
+  const [service, otherService] = [objectIn(one["service"]), objectIn(other?.["service"])];
+  const isSame = (field: string): boolean => service?.[field] === otherService?.[field];
+  return one["url"] === other?.["url"] && isSame("namespace") && isSame("name");
+}
+
+function specIn({ object }: CrdManifest): JsonObject {
+  return objectIn(object["spec"]) ?? {};
+}
+
+function conversionIn(spec: JsonObject): JsonObject | undefined {
+  return objectIn(spec["conversion"]);
+}
+
+function strategyOf(conversion: JsonObject | undefined): string {
+  return textIn(conversion?.["strategy"]) ?? "None";
+}
+
+function versionsIn(spec: JsonObject): readonly CrdVersion[] {
+  return listIn(spec["versions"]) as readonly CrdVersion[];
+}
+
+function namesOf(versions: readonly CrdVersion[]): string {
+  return versions.map(({ name }) => name).join(", ");
+}
