@@ -3,12 +3,8 @@ import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION, WEBHOOK_NAME } from 
 import { describeLease } from "../apiservers/missing-api-server.ts";
 import { IDENTITY_NAMESPACE, type LiveLease } from "../apiservers/control-plane-objects.ts";
 import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
-import {
-  type InTreeMigration,
-  inTreeResourceOf,
-  inTreeStateOf,
-  isInTreeUnfinished,
-} from "../in-tree/in-tree-migrations.ts";
+import { failedPruneOf } from "../in-tree/failed-prune.ts";
+import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import type { ClusterFacts, CrdFacts, DoctorFacts, Finding } from "./doctor-types.ts";
 import { restoredVersionsOf } from "./restored-version.ts";
 
@@ -17,20 +13,6 @@ export function diagnose({ cluster, crds, inTree }: DoctorFacts): readonly Findi
   const findings = crds.flatMap((facts) => crdFindings(facts, inTree));
   const unseen = inTree === undefined ? [notLookedAt("migrations", IN_TREE_UNSEEN)] : [];
   return [...findings, ...(cluster === undefined ? [] : clusterFindings(cluster)), ...unseen];
-}
-
-/**
- * The migrations of Kubernetes' own migrator that failed although storedVersions of their CRD is pruned: what it lacks may be the
- * version that objects are stored in.
- */
-export function failedBeforePrune(
-  { crd }: Pick<CrdFacts, "crd">,
-  inTree: readonly InTreeMigration[],
-): { readonly failed: readonly InTreeMigration[]; readonly versions: readonly string[] } {
-  const stored = storedVersionsOf(crd);
-  const versions = crd.spec.versions.map(({ name }) => name).filter((name) => !stored.includes(name));
-  const failed = inTree.filter((one) => inTreeResourceOf(one) === crd.metadata.name && inTreeStateOf(one) === "Failed");
-  return { failed, versions };
 }
 
 const IN_TREE_UNSEEN = "storageversionmigrations.storagemigration.k8s.io";
@@ -86,7 +68,7 @@ function lossFindings({ crd, objects }: CrdFacts): readonly Finding[] {
 }
 
 function pruneFindings(facts: CrdFacts, inTree: readonly InTreeMigration[]): readonly Finding[] {
-  const { failed, versions } = failedBeforePrune(facts, inTree);
+  const { failed, versions } = failedPruneOf(facts.crd, inTree);
   if (failed.length === 0 || versions.length === 0) {
     return [];
   }

@@ -4,6 +4,7 @@ import { KsvmError } from "../errors.ts";
 import { clearCondition, inspectFreeze } from "../freeze/break-glass.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { removeLeftovers } from "../freeze/leftovers.ts";
+import { failedPruneOf } from "../in-tree/failed-prune.ts";
 import { inTreeObjection } from "../in-tree/in-tree-guard.ts";
 import { deleteInTree, type InTreeMigration, inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
@@ -13,7 +14,6 @@ import type { LeaseRef } from "../lease/run-lease-ref.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import { bringBack, type BringBackContext, listStored, removeRestored } from "./bring-back.ts";
-import { failedBeforePrune } from "./diagnose.ts";
 import { leaseOfRun } from "./doctor-facts.ts";
 import type { Finding, FindingKind } from "./doctor-types.ts";
 import { isLoss, isRepaired } from "./repair-steps.ts";
@@ -76,7 +76,7 @@ async function repairLoss(context: RepairContext, name: string, isUnproven: bool
   await holdingLease(context, subject, async (held) => {
     const { count } = await bringBack(held, name);
     if (isUnproven) {
-      await listStored(held, name, (crd) => failedBeforePrune({ crd }, inTree ?? []).versions);
+      await listStored(held, name, (crd) => failedPruneOf(crd, inTree ?? []).versions);
     }
     tell(`${count ?? 0} objects can be listed`);
   });
@@ -92,7 +92,7 @@ async function repairLoss(context: RepairContext, name: string, isUnproven: bool
 }
 
 function failedOf(crd: CustomResourceDefinition, inTree: readonly InTreeMigration[]): readonly InTreeMigration[] {
-  return failedBeforePrune({ crd }, inTree).failed;
+  return failedPruneOf(crd, inTree).failed;
 }
 
 async function forget({ client, retrier, signal, tell }: RepairContext, migration: InTreeMigration): Promise<void> {

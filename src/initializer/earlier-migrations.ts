@@ -1,5 +1,5 @@
 import type { ObjectMeta } from "../api/meta.ts";
-import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { isFinished, isSuspended, resourceNameOf, stateOf, type StorageVersionMigration } from "../api/migration.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { CREATED_BY_INIT, CREATED_BY_LABEL, REENCRYPT_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption, type ReencryptionWish } from "../api/reencryption.ts";
@@ -67,8 +67,8 @@ async function readMigrations(context: InitContext, discovered: Discovered): Pro
 }
 
 /**
- * Why a migration is neither deleted nor another one created beside it: a user stopped it; or it re-encrypts, and one that
- * knows nothing of the key is not to take its place. One that is to re-encrypt may wait for one that a user stopped.
+ * Why a migration is neither deleted nor another one created beside it: a user stopped it; or it re-encrypts or failed to, and
+ * one that knows nothing of the key is not to take its place: its failure may be all that says that the old key is needed. One that is to re-encrypt may wait for one that a user stopped.
  */
 function reasonToLeave(migration: StorageVersionMigration, { renewed, reencryption }: Discovered): string | undefined {
   const { metadata, spec } = migration;
@@ -76,9 +76,12 @@ function reasonToLeave(migration: StorageVersionMigration, { renewed, reencrypti
   if (isStopped(migration)) {
     return reencryption === undefined || isReencryption ? "its migration is suspended" : undefined;
   }
-  const isUnderWay = isReencryption && isOurs(migration) && !isFinished(migration);
-  const isNeeded = reencryption === undefined && renewed.has(resourceNameOf(spec.resource));
-  return isUnderWay && isNeeded ? "its migration re-encrypts it" : undefined;
+  const state = stateOf(migration);
+  const isUndone = isReencryption && isOurs(migration) && state !== "Succeeded";
+  if (!isUndone || reencryption !== undefined || !renewed.has(resourceNameOf(spec.resource))) {
+    return undefined;
+  }
+  return state === "Failed" ? "its re-encryption failed, which init --force repeats" : "its migration re-encrypts it";
 }
 
 function isReplaced(migration: StorageVersionMigration, { renewed, unknownGroups }: Discovered): boolean {

@@ -19,6 +19,7 @@ import { ONE_SHOT_CLEANUP_MS } from "../retry/cleanup.ts";
 import { DEFAULT_MAX_IN_FLIGHT } from "../retry/limiter.ts";
 import { DEFAULT_MAX_QPS } from "../retry/pacer.ts";
 import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../retry/retrier.ts";
+import { checkedNumbers, withoutUndefined } from "./checked-numbers.ts";
 import { type ClusterOptions, withCluster } from "./cluster.ts";
 
 /** How a migration is carried out. Each field is the flag of `ksvm migrate` by that name, with its default. */
@@ -33,7 +34,7 @@ export interface MigrateOptions extends ClusterOptions {
   readonly dryRun?: boolean;
   /** Requests at the same time, at most. */
   readonly maxInFlight?: number;
-  /** Requests in a second, at most. */
+  /** Requests in a second, at most; 0 means no limit. */
   readonly maxQps?: number;
   /** Milliseconds without progress after which the migration fails. */
   readonly maxIdleMs?: number;
@@ -68,18 +69,19 @@ type Chosen = Omit<ClusterOptions, "signal"> & Required<Omit<MigrateOptions, key
  *
  * @param name `plural.group`
  * @returns what came of it; with the outcome `incomplete` nothing was pruned, and `failures` names the objects
- * @throws {KsvmError} ResourceNotFound where it is no CRD of the cluster; with the reason where the run failed, see
+ * @throws {KsvmError} Usage where a number is none, or out of range; ResourceNotFound where it is no CRD of the cluster; with the reason where the run failed, see
  *   docs/errors.md: storedVersions is untouched then, and the freeze is lifted. The reason of `signal` where that is aborted.
  */
 export async function migrateCrd(name: string, options: MigrateOptions): Promise<MigrationResult> {
-  const chosen: Chosen = { ...DEFAULTS, ...options };
+  const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
+  const settings = settingsOf(chosen);
   return await withCluster(options, async (client, signal) => {
     if ((await findCrd(client, name, { signal })) === undefined) {
       throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
     }
     const { dryRun, force, onEvent, webhookWaitMs } = chosen;
     const run = assembleRun(
-      { ...settingsOf(chosen), client, clock: systemClock, seen: new SeenServers(systemClock) },
+      { ...settings, client, clock: systemClock, seen: new SeenServers(systemClock) },
       {
         dryRun,
         force,
@@ -99,7 +101,7 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
 }
 
 function settingsOf({ guard, leaseNamespace, settleMs, ...limits }: Chosen): RunSettings {
-  const { maxIdleMs, maxInFlight, maxQps, webhookWaitMs } = limits;
+  const { maxIdleMs, maxInFlight, maxQps, webhookWaitMs } = checkedNumbers({ ...limits, settleMs });
   return {
     options: {
       convergenceTimeoutMs: DEFAULT_CONVERGENCE_TIMEOUT_MS,

@@ -13,6 +13,7 @@ import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 import { assertOfCrd, conversionOf, withStatusOf } from "./crd-options.ts";
+import { unlessPruneProven } from "./doubted-prune.ts";
 
 /**
  * Migrates one resource, or tries it by a dry-run.
@@ -32,11 +33,11 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
     const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
   }
-  const run = withStatusOf(context, crd);
-  const conversion = conversionOf(options, crd);
+  const run = withStatusOf(await unlessPruneProven(context, crd), crd);
+  const conversion = conversionOf(run.options, crd);
   const resource = (): ServedResource => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
   if (options.dryRun) {
-    return isDue(options, crd) ? dryRun(run, resource(), conversion) : nothingToDo(crd);
+    return isDue(run.options, crd) ? dryRun(run, resource(), conversion) : nothingToDo(crd);
   }
   return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd.metadata.name) : migrateCrd(run, crd);
 }

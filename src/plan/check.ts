@@ -79,7 +79,8 @@ function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFac
       verdict: "data-loss",
       reason: `objects are stored in ${lost}, which neither the CRD nor this file has: no client can read them`,
       steps: [
-        `add ${lost} to spec.versions, with served: false and storage: false, and apply that: the objects can be read again`,
+        `add ${lost} to spec.versions with the schema it had, served: false and storage: false, and apply that: the objects can be ` +
+          "read again",
         `migrate every object: ksvm migrate ${name} --force`,
         "apply this file",
       ],

@@ -10,8 +10,10 @@ import {
   type StorageVersionMigration,
   SYSTEM_NAMESPACE,
 } from "../api/migration.ts";
+import { REENCRYPT_ANNOTATION } from "../api/names.ts";
 import { freezerOf } from "../api/owner.ts";
 import { parseMigration } from "../api/parse-migration.ts";
+import { asksForReencryption } from "../api/reencryption.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -37,6 +39,8 @@ export interface MigrationLine {
   readonly resource: string;
   /** `in-tree` is Kubernetes' own migrator. */
   readonly controller: "ksvm" | "in-tree";
+  /** Whether it re-encrypts: that says nothing of the storage version, and the storage version nothing of that. Missing where not. */
+  readonly reencrypts?: true;
   readonly state: MigrationState;
   /** "looked at of all". */
   readonly progress?: string;
@@ -79,10 +83,13 @@ export interface ClusterStatus {
 }
 
 const PAGE_SIZE = 100;
-/** What is read of a migration for its line: its managedFields and annotations may have a megabyte. */
+/** What is read of a migration for its line: its managedFields and other annotations may have a megabyte. */
 const LINE_FIELDS: Projection = {
   fields: {
-    metadata: metadataProjection({ creationTimestamp: "all" }),
+    metadata: metadataProjection({
+      creationTimestamp: "all",
+      annotations: { fields: { [REENCRYPT_ANNOTATION]: "all" } },
+    }),
     spec: { fields: { resource: "all", suspend: "all" } },
     status: "all",
   },
@@ -134,6 +141,7 @@ export function migrationLineOf(migration: StorageVersionMigration): MigrationLi
     name: metadata.name,
     resource: resourceNameOf(spec.resource),
     controller: "ksvm",
+    ...(asksForReencryption(metadata.annotations) ? { reencrypts: true } : {}),
     state,
     ...(status.progress === undefined ? {} : { progress: status.progress }),
     ...(status.counts === undefined ? {} : { counts: status.counts }),

@@ -22,7 +22,8 @@ export interface AwaitedCrd {
 
 /**
  * Decides about a CRD. That storedVersions is the storage version alone is what counts, and not what a migration says of itself,
- * but for Kubernetes' own migrator: it prunes storedVersions also where it failed.
+ * but for two that failed: Kubernetes' own migrator prunes storedVersions all the same, and to one that re-encrypts storedVersions
+ * says nothing.
  */
 export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
   if (crd === undefined) {
@@ -33,12 +34,17 @@ export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
     return { state: "pending", text: lineText(unfinished) };
   }
   const last = newestOf(migrations.filter((line) => isOf(line, crd)));
-  if (last?.state === "Failed" && (last.controller === "in-tree" || !isClean(crd))) {
+  if (last?.state === "Failed" && (outweighsVersions(last) || !isClean(crd))) {
     return failureOf(last);
   }
   return isClean(crd)
     ? { state: "done", text: `storedVersions is ${storageVersionOf(crd)} alone` }
     : { state: "pending", text: staleText(crd) };
+}
+
+/** Whether its failure counts whatever storedVersions is. */
+function outweighsVersions({ controller, reencrypts }: MigrationLine): boolean {
+  return controller === "in-tree" || reencrypts === true;
 }
 
 function staleText(crd: CustomResourceDefinition): string {
@@ -64,10 +70,10 @@ function failureOf(line: MigrationLine): WaitVerdict {
   return { state: (line.counts?.failed ?? 0) > 0 ? "incomplete" : "failed", text: lineText(line) };
 }
 
-/** One from before the last change of the versions has nothing to say about them. */
-function isOf({ created = "" }: MigrationLine, crd: CustomResourceDefinition): boolean {
+/** One from before the last change of the versions has nothing to say about them; about keys it has. */
+function isOf({ created = "", reencrypts }: MigrationLine, crd: CustomResourceDefinition): boolean {
   const changedAt = lastVersionsChangeOf(crd);
-  return changedAt === undefined || Date.parse(created) >= changedAt;
+  return changedAt === undefined || reencrypts === true || Date.parse(created) >= changedAt;
 }
 
 function newestOf(migrations: readonly MigrationLine[]): MigrationLine | undefined {

@@ -66,6 +66,12 @@ function partsOf(given: string): { readonly word: string; readonly rest: string 
   return { word, rest: rest.join(".") };
 }
 
+/** Whether a name, as {@link resolveName} takes it, may be that of a resource in a version of a group. */
+export function mayBeIn(given: string, { group, version }: Pick<DiscoveredVersion, "group" | "version">): boolean {
+  const { rest } = partsOf(given);
+  return rest === "" || isPlace(rest, group, version);
+}
+
 /** `group`, or `version.group`; of the core group, which has no name, `version`, or `version.` as kubectl writes it. */
 function isPlace(rest: string, group: string, version: string): boolean {
   return group === "" ? rest === version || rest === `${version}.` : rest === group || rest === `${version}.${group}`;

@@ -9,11 +9,11 @@ import { FakeClock } from "../fake-clock.ts";
 interface Given {
   readonly by?: string;
   readonly suspend?: boolean;
-  readonly ended?: boolean;
+  readonly ended?: "Succeeded" | "Failed";
   readonly reencrypt?: string;
 }
 
-function migrationOf(resource: string, { by = "init", suspend = false, ended = false, reencrypt }: Given) {
+function migrationOf(resource: string, { by = "init", suspend = false, ended, reencrypt }: Given) {
   const annotations = reencrypt === undefined ? {} : { [REENCRYPT_ANNOTATION]: reencrypt };
   return {
     metadata: {
@@ -24,7 +24,7 @@ function migrationOf(resource: string, { by = "init", suspend = false, ended = f
       annotations,
     },
     spec: { resource: { version: "v1", resource }, suspend },
-    status: { conditions: ended ? [{ type: "Succeeded", status: "True" }] : [] },
+    status: { conditions: ended === undefined ? [] : [{ type: ended, status: "True" }] },
   };
 }
 
@@ -48,11 +48,12 @@ async function replaced(given: Readonly<Record<string, Given>>, reencryption?: o
   return { deleted, left: Object.fromEntries(left) };
 }
 
-const GIVEN = {
+const GIVEN: Readonly<Record<string, Given>> = {
   plain: {},
   wanted: { reencrypt: "true" },
   unreadable: { reencrypt: "yes" },
-  done: { reencrypt: "true", ended: true },
+  done: { reencrypt: "true", ended: "Succeeded" },
+  failed: { reencrypt: "true", ended: "Failed" },
   theirs: { reencrypt: "true", by: "user" },
   stopped: { suspend: true },
   held: { suspend: true, reencrypt: "true" },
@@ -67,11 +68,16 @@ await tap.test(
     t.same(plain.left, {
       wanted: "its migration re-encrypts it",
       unreadable: "its migration re-encrypts it",
+      failed: "its re-encryption failed, which init --force repeats",
       stopped: "its migration is suspended",
       held: "its migration is suspended",
     });
     const forced = await replaced(GIVEN, {});
-    t.same(forced.deleted, ["plain", "wanted", "unreadable", "done", "gone"], "what a user created or stopped stays");
+    t.same(
+      forced.deleted,
+      ["plain", "wanted", "unreadable", "done", "failed", "gone"],
+      "what a user created or stopped stays",
+    );
     t.same(
       forced.left,
       { held: "its migration is suspended" },

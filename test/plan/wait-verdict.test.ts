@@ -75,6 +75,15 @@ const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], 
     "failed",
     /Failed/,
   ],
+  [
+    "incomplete where a re-encryption failed, although storedVersions is clean",
+    {
+      crd: clean,
+      migrations: [line("Failed", { reencrypts: true, counts: { migrated: 1, skipped: 0, failed: 2 } })],
+    },
+    "incomplete",
+    /Failed/,
+  ],
   ["failed where the CRD is gone", { crd: undefined, migrations: [] }, "failed", /deleted/],
 ];
 
