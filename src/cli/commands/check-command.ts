@@ -8,13 +8,14 @@ import { knownRelease } from "../../resources/known-versions.ts";
 import { checkControlPlane } from "../../plan/release/release-facts.ts";
 import type { CallContext } from "../../retry/call-context.ts";
 import { Retrier } from "../../retry/retrier.ts";
-import { choice, optional, repeated } from "../flags/kinds.ts";
+import { optional, repeated } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText, parseRelease } from "../flags/parsers.ts";
+import { RESULT_OUTPUT_FLAG, type ResultFormat } from "../flags/run-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { printable } from "../render/printable.ts";
-import { CHECK_FORMATS, type CheckFormat, renderCheck } from "../render/render-check.ts";
+import { renderCheck } from "../render/render-check.ts";
 import { renderRelease } from "../render/render-release.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
@@ -55,7 +56,7 @@ export const CHECK_COMMAND = defineCommand({
       placeholder: "release",
       help: "release of Kubernetes, such as 1.35, that is asked whether it can read the objects of built-in resources",
     }),
-    output: choice(CHECK_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
+    ...RESULT_OUTPUT_FLAG,
   },
   async run(io, { controlPlane, filename: paths = [], output, ...flags }) {
     if ((paths.length === 0) === (controlPlane === undefined)) {
@@ -78,7 +79,7 @@ export const CHECK_COMMAND = defineCommand({
 
 async function fileCheck(
   paths: readonly string[],
-  output: CheckFormat,
+  output: ResultFormat,
   io: CliIo,
 ): Promise<(context: CallContext) => Promise<Outcome>> {
   const { crds, others } = readManifests(await readManifestFiles(paths, io));
@@ -89,7 +90,7 @@ async function fileCheck(
   };
 }
 
-function releaseCheck(asked: string, output: CheckFormat): (context: CallContext) => Promise<Outcome> {
+function releaseCheck(asked: string, output: ResultFormat): (context: CallContext) => Promise<Outcome> {
   const release = knownRelease(asked);
   return async (context) => {
     const check = await checkControlPlane(context, release);

@@ -8,19 +8,18 @@ import type { Finding, Severity } from "../../doctor/doctor-types.ts";
 import { repairCrd } from "../../doctor/repair.ts";
 import { type RepairPlan, repairPlans } from "../../doctor/repair-steps.ts";
 import { KsvmError } from "../../errors.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
-import { choice, toggle, value } from "../flags/kinds.ts";
+import { toggle } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
 import { anyNames } from "../flags/operands.ts";
-import { anyText } from "../flags/parsers.ts";
+import { LEASE_NAMESPACE_FLAG, RESULT_OUTPUT_FLAG, type ResultFormat } from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine, printable } from "../render/printable.ts";
-import { DOCTOR_FORMATS, type DoctorFormat, type DoctorResult, renderDoctor } from "../render/render-doctor.ts";
+import { type DoctorResult, renderDoctor } from "../render/render-doctor.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { fullNameOf } from "../shared/full-names.ts";
@@ -43,13 +42,9 @@ const EXIT_CODES: Readonly<Record<Severity, ExitCode>> = {
 const DOCTOR_FLAGS = {
   repair: toggle({ help: "print what a repair would do, step by step; change nothing without --yes" }),
   yes: toggle({ short: "y", help: "with --repair: do it" }),
-  output: choice(DOCTOR_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
+  ...RESULT_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
-  "lease-namespace": value(anyText, {
-    placeholder: "namespace",
-    default: DEFAULT_LEASE_NAMESPACE,
-    help: "namespace of the Lease of the run",
-  }),
+  ...LEASE_NAMESPACE_FLAG,
 } satisfies FlagTable;
 
 type DoctorFlags = FlagsOf<typeof DOCTOR_FLAGS>;
@@ -97,7 +92,7 @@ async function look(
   return { items: diagnose(facts), lookedAt: facts.crds.length };
 }
 
-function show({ stdout }: CliIo, format: DoctorFormat, result: DoctorResult): ExitCode {
+function show({ stdout }: CliIo, format: ResultFormat, result: DoctorResult): ExitCode {
   stdout.write(`${printable(renderDoctor(result, format))}\n`);
   return worstOf(result.items.map(({ severity }) => EXIT_CODES[severity]));
 }

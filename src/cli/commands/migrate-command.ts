@@ -8,7 +8,6 @@ import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { ONE_SHOT_CLEANUP_MS } from "../../retry/cleanup.ts";
 import { Retrier } from "../../retry/retrier.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { fullNames, type NameLookup } from "../shared/full-names.ts";
@@ -18,9 +17,15 @@ import { migrateFiles } from "./migrate-files.ts";
 import { followMigration } from "./follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
-import { repeated, toggle, value } from "../flags/kinds.ts";
+import { repeated, toggle } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
-import { MANAGED_FIELDS_FLAG, RUN_OUTPUT_FLAG, VERIFY_FLAG, VIA_FLAG } from "../flags/run-flags.ts";
+import {
+  LEASE_NAMESPACE_FLAG,
+  MANAGED_FIELDS_FLAG,
+  RUN_OUTPUT_FLAG,
+  VERIFY_FLAG,
+  VIA_FLAG,
+} from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
@@ -53,11 +58,7 @@ const MIGRATE_FLAGS = {
   ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
-  "lease-namespace": value(anyText, {
-    placeholder: "namespace",
-    default: DEFAULT_LEASE_NAMESPACE,
-    help: "namespace of the Lease of the run",
-  }),
+  ...LEASE_NAMESPACE_FLAG,
 } satisfies FlagTable;
 
 type MigrateFlags = FlagsOf<typeof MIGRATE_FLAGS>;

@@ -7,10 +7,11 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName } from "../shared/full-names.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
-import { choice, toggle } from "../flags/kinds.ts";
+import { toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
+import { RESULT_OUTPUT_FLAG, type ResultFormat } from "../flags/run-flags.ts";
 import type { CliIo } from "../render/io.ts";
-import { describeChanges, renderStatus, STATUS_FORMATS, type StatusFormat } from "../render/render-status.ts";
+import { describeChanges, renderStatus } from "../render/render-status.ts";
 import { oneLine, printable } from "../render/printable.ts";
 
 const POLL_MS = 2_000;
@@ -22,7 +23,7 @@ export const STATUS_COMMAND = defineCommand({
   operands: maybeName("a resource (plural.group) or a migration; all of them if no name is given"),
   flags: {
     watch: toggle({ short: "w", help: "keep showing changes until interrupted" }),
-    output: choice(STATUS_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
+    ...RESULT_OUTPUT_FLAG,
   },
   async run(io, flags, given) {
     const { signal } = io;
@@ -64,7 +65,7 @@ function isEmpty({ freezes, leftOut = [], migrations }: ClusterStatus): boolean 
 async function watch(
   io: CliIo,
   first: ClusterStatus,
-  format: StatusFormat,
+  format: ResultFormat,
   read: () => Promise<ClusterStatus>,
 ): Promise<ExitCode> {
   const show = watchOutput(io, format);
@@ -84,7 +85,7 @@ async function watch(
 }
 
 /** What shows each look; `undefined` is the end. */
-function watchOutput(io: CliIo, format: StatusFormat): (status: ClusterStatus | undefined) => void {
+function watchOutput(io: CliIo, format: ResultFormat): (status: ClusterStatus | undefined) => void {
   if (format !== "table") {
     return documentOutput(io, format);
   }

@@ -1,15 +1,14 @@
 import { configDigestOf } from "../../api/reencryption.ts";
 import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
 import { DEFAULT_GUARD } from "../../freeze/guard.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
-import { duration, optional, repeated, toggle, value } from "./kinds.ts";
+import { duration, optional, repeated, toggle } from "./kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";
 import { anyText } from "./parsers.ts";
-import { RUN_OUTPUT_FLAG, VERIFY_FLAG } from "./run-flags.ts";
+import { LEASE_NAMESPACE_FLAG, RUN_OUTPUT_FLAG, VERIFY_FLAG } from "./run-flags.ts";
 import { runSettingsOf } from "./run-settings.ts";
 
 /** @returns as API servers show it */
@@ -71,11 +70,7 @@ export const REENCRYPT_FLAGS = {
   }),
   "max-idle": MIGRATION_FLAGS["max-idle"],
   "webhook-wait": MIGRATION_FLAGS["webhook-wait"],
-  "lease-namespace": value(anyText, {
-    placeholder: "namespace",
-    default: DEFAULT_LEASE_NAMESPACE,
-    help: "namespace of the Lease of each run",
-  }),
+  ...LEASE_NAMESPACE_FLAG,
 } satisfies FlagTable;
 
 /** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */

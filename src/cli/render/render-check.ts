@@ -1,13 +1,9 @@
-import { stringify } from "yaml";
 import type { CheckEntry } from "../../plan/check-types.ts";
 import { estimateCells } from "./estimate-cells.ts";
+import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
+import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
-
-/** The values of `ksvm check -o`. */
-export const CHECK_FORMATS = ["table", "json", "yaml"] as const;
-/** One of {@link CHECK_FORMATS}. */
-export type CheckFormat = (typeof CHECK_FORMATS)[number];
 
 /** What was checked. Field names are those of `ksvm check -o json`. */
 export interface CheckResult {
@@ -17,17 +13,12 @@ export interface CheckResult {
 }
 
 /** The text of a check, without a line break at its end. */
-export function renderCheck(result: CheckResult, format: CheckFormat): string {
-  switch (format) {
-    case "json":
-      return JSON.stringify(result, undefined, 2);
-    case "yaml":
-      return stringify(result).trimEnd();
-    case "table":
-      return [renderTable([HEADER, ...result.items.map(rowOf)]), ...result.items.map(detailsOf), ignoredText(result)]
-        .filter((text) => text !== "")
-        .join("\n\n");
-  }
+export function renderCheck(result: CheckResult, format: ResultFormat): string {
+  return renderResult(result, format, () => [
+    renderTable([HEADER, ...result.items.map(rowOf)]),
+    ...result.items.map(detailsOf),
+    ignoredText(result),
+  ]);
 }
 
 const HEADER = ["NAME", "VERDICT", "STORAGE", "STOREDVERSIONS", "DROPPED", "OBJECTS", "REQUESTS", "TIME"];

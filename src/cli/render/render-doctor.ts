@@ -1,13 +1,9 @@
-import { stringify } from "yaml";
 import type { Finding } from "../../doctor/doctor-types.ts";
 import type { RepairPlan } from "../../doctor/repair-steps.ts";
+import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
+import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
-
-/** The values of `ksvm doctor -o`. */
-export const DOCTOR_FORMATS = ["table", "json", "yaml"] as const;
-/** One of {@link DOCTOR_FORMATS}. */
-export type DoctorFormat = (typeof DOCTOR_FORMATS)[number];
 
 /** What was found. Field names are those of `ksvm doctor -o json`. */
 export interface DoctorResult {
@@ -19,21 +15,16 @@ export interface DoctorResult {
 }
 
 /** The text of a diagnosis, without a line break at its end. */
-export function renderDoctor(result: DoctorResult, format: DoctorFormat): string {
-  switch (format) {
-    case "json":
-      return JSON.stringify(result, undefined, 2);
-    case "yaml":
-      return stringify(result).trimEnd();
-    case "table":
-      return result.items.length === 0
-        ? `nothing found: ${result.lookedAt} ${result.lookedAt === 1 ? "CRD" : "CRDs"} looked at`
-        : [
-            renderTable([HEADER, ...result.items.map(rowOf)]),
-            ...result.items.map(detailsOf),
-            ...repairTexts(result.repairs),
-          ].join("\n\n");
-  }
+export function renderDoctor(result: DoctorResult, format: ResultFormat): string {
+  return renderResult(result, format, () =>
+    result.items.length === 0
+      ? [`nothing found: ${result.lookedAt} ${result.lookedAt === 1 ? "CRD" : "CRDs"} looked at`]
+      : [
+          renderTable([HEADER, ...result.items.map(rowOf)]),
+          ...result.items.map(detailsOf),
+          ...repairTexts(result.repairs),
+        ],
+  );
 }
 
 const HEADER = ["FINDING", "OBJECT", "VERSIONS", "OBJECTS", "COMMAND"];

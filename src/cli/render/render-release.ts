@@ -1,22 +1,17 @@
-import { stringify } from "yaml";
 import type { ReleaseEntry } from "../../plan/release/check-release.ts";
 import type { ReleaseCheck } from "../../plan/release/release-facts.ts";
+import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
-import type { CheckFormat } from "./render-check.ts";
+import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The text of a check of another release, without a line break at its end. */
-export function renderRelease(check: ReleaseCheck, format: CheckFormat): string {
-  switch (format) {
-    case "json":
-      return JSON.stringify(check, undefined, 2);
-    case "yaml":
-      return stringify(check).trimEnd();
-    case "table":
-      return [tableOf(check), ...detailsOf(check), [summaryOf(check), ...check.notes.map(noteOf)].join("\n")]
-        .filter((text) => text !== "")
-        .join("\n\n");
-  }
+export function renderRelease(check: ReleaseCheck, format: ResultFormat): string {
+  return renderResult(check, format, () => [
+    tableOf(check),
+    ...detailsOf(check),
+    [summaryOf(check), ...check.notes.map(noteOf)].join("\n"),
+  ]);
 }
 
 /** In front of a reason that several resources share. */
@@ -27,7 +22,7 @@ function isProblem({ verdict }: ReleaseEntry): boolean {
   return verdict !== "readable";
 }
 
-/** Only what somebody has to look at: a cluster has some 60 built-in resources. */
+/** Only what a user has to look at: a cluster has some 60 built-in resources. */
 function tableOf({ items }: ReleaseCheck): string {
   const rows = items
     .filter(isProblem)

@@ -1,30 +1,19 @@
-import { stringify } from "yaml";
 import type { ClusterStatus, FreezeLine, LeftOutLine, MigrationLine } from "../../plan/cluster-status.ts";
+import type { ResultFormat } from "../flags/run-flags.ts";
+import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
-
-/** The values of `ksvm status -o`. */
-export const STATUS_FORMATS = ["table", "json", "yaml"] as const;
-/** One of {@link STATUS_FORMATS}. */
-export type StatusFormat = (typeof STATUS_FORMATS)[number];
 
 /**
  * The text of a status, without a line break at its end.
  * @param now milliseconds since the Unix epoch
  */
-export function renderStatus(status: ClusterStatus, format: StatusFormat, now: number): string {
-  switch (format) {
-    case "json":
-      return JSON.stringify(status, undefined, 2);
-    case "yaml":
-      return stringify(status).trimEnd();
-    case "table":
-      return [
-        ...suspendedLine(status),
-        ...leftOutLines(status),
-        migrationsTable(status.migrations, now),
-        freezesTable(status.freezes, now),
-      ].join("\n\n");
-  }
+export function renderStatus(status: ClusterStatus, format: ResultFormat, now: number): string {
+  return renderResult(status, format, () => [
+    ...suspendedLine(status),
+    ...leftOutLines(status),
+    migrationsTable(status.migrations, now),
+    freezesTable(status.freezes, now),
+  ]);
 }
 
 function suspendedLine({ suspended }: ClusterStatus): readonly string[] {

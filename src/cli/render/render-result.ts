@@ -1,0 +1,19 @@
+import { stringify } from "yaml";
+import type { ResultFormat } from "../flags/run-flags.ts";
+
+/**
+ * The text of a result, without a line break at its end.
+ * @param tables the parts of the text for people, of which empty ones are left out
+ */
+export function renderResult(result: object, format: ResultFormat, tables: () => readonly string[]): string {
+  switch (format) {
+    case "json":
+      return JSON.stringify(result, undefined, 2);
+    case "yaml":
+      return stringify(result).trimEnd();
+    case "table":
+      return tables()
+        .filter((text) => text !== "")
+        .join("\n\n");
+  }
+}
