@@ -7,7 +7,10 @@ export interface Arrivals {
   readonly count: number;
   /** The newest of them, in words. */
   readonly newest: string;
-  /** When the newest came, on the monotonic clock, in milliseconds; `undefined` where there was none. */
+  /**
+   * When one may last have come or gone, on the monotonic clock, in milliseconds; `undefined` where nothing is watched. What was
+   * before a watch is not known: one may have left right before it. Now, as long as no wait that counted from then has come to its end.
+   */
   readonly changedAt: number | undefined;
   /** The resourceVersion up to which `count` has every change; empty while nothing is watched, and where that had a gap. */
   readonly seenTo: string;
@@ -21,6 +24,11 @@ export interface Arrivals {
    * @throws {StartAgain} where the watch does not get there; {KsvmError} Forbidden where this user may not watch.
    */
   catchUp(context: Pick<CallContext, "client" | "signal">): Promise<void>;
+  /**
+   * Notes that late writes were waited for, to the end, while `count` was this: the next run does without that wait. A wait that was
+   * broken off tells nothing: an API server may have stood still in it, with a write under way.
+   */
+  settled(count: number): void;
   /** Watches while `work` is done. Work that is done at the same time, or within other work, shares one watch. */
   during<T>(client: ApiClient, work: () => Promise<T>): Promise<T>;
 }
@@ -39,5 +47,6 @@ export const UNSEEN_ARRIVALS: Arrivals = {
   seenTo: "",
   wasQuietSince: async () => false,
   catchUp: async () => undefined,
+  settled: () => undefined,
   during: (_, work) => work(),
 };

@@ -54,7 +54,9 @@ export class ServerArrivals implements Arrivals {
   readonly #log = new ArrivalLog();
   /** Every change up to this resourceVersion is in the log; empty before the first list. */
   #seen = "";
-  #changedAt: number | undefined;
+  #changedAt = Number.NEGATIVE_INFINITY;
+  /** What `count` was when late writes were last waited for. */
+  #settledCount: number | undefined;
   #failure: unknown;
   #users = 0;
   #watching: Watching | undefined;
@@ -71,12 +73,16 @@ export class ServerArrivals implements Arrivals {
     return this.#log.newest;
   }
 
-  get changedAt(): number | undefined {
-    return this.#changedAt;
+  get changedAt(): number {
+    return this.#settledCount === this.count ? this.#changedAt : this.#clock.monotonic();
   }
 
   get seenTo(): string {
     return this.#seen;
+  }
+
+  settled(count: number): void {
+    this.#settledCount = count;
   }
 
   async wasQuietSince({ client, signal }: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean> {
@@ -109,18 +115,32 @@ export class ServerArrivals implements Arrivals {
   async during<T>(client: ApiClient, work: () => Promise<T>): Promise<T> {
     this.#users++;
     this.#watching ??= this.#start(client);
-    const { begun, end, ended } = this.#watching;
     try {
-      await begun;
+      await this.#watching.begun;
       return await work();
     } finally {
-      this.#users--;
-      if (this.#users === 0) {
-        this.#watching = undefined;
-        this.#seen = "";
-        end.abort();
-        await ended;
-      }
+      await this.#leave();
+    }
+  }
+
+  /** Has what is watched for one run be watched until the next one, too, until `work` is done. */
+  async throughout<T>(work: () => Promise<T>): Promise<T> {
+    this.#users++;
+    try {
+      return await work();
+    } finally {
+      await this.#leave();
+    }
+  }
+
+  async #leave(): Promise<void> {
+    this.#users--;
+    const watching = this.#watching;
+    if (this.#users === 0 && watching !== undefined) {
+      this.#watching = undefined;
+      this.#seen = "";
+      watching.end.abort();
+      await watching.ended;
     }
   }
 
@@ -172,21 +192,23 @@ export class ServerArrivals implements Arrivals {
 
   async #watch(client: ApiClient, signal: AbortSignal, onBegun: () => void): Promise<void> {
     const pace = new LoopPace({ clock: this.#clock, ...PACE });
-    let isMissed = false;
     for (let tries = 1; !signal.aborted; tries++) {
       try {
         await pace.turn(signal);
         if (this.#seen === "") {
-          await this.#list(client, signal, isMissed);
+          await this.#list(client, signal);
           pace.reset();
         }
         onBegun();
-        if ((await this.#read(client, { signal }, () => false)) === "gap") {
-          [this.#seen, isMissed] = ["", true];
+        const end = await this.#read(client, { signal }, () => false);
+        // Another watch may have begun, which knows where it is.
+        signal.throwIfAborted();
+        if (end === "gap") {
+          this.#seen = "";
         }
       } catch (error) {
         // Nothing is missed: it goes on from where it was, and catchUp() waits until it got there.
-        this.#failure = error;
+        this.#failure = signal.aborted ? this.#failure : error;
       }
       if (tries >= FIRST_TRIES) {
         onBegun();
@@ -195,15 +217,13 @@ export class ServerArrivals implements Arrivals {
     onBegun();
   }
 
-  async #list(client: ApiClient, signal: AbortSignal, isMissed: boolean): Promise<void> {
+  async #list(client: ApiClient, signal: AbortSignal): Promise<void> {
     const { leases, resourceVersion } = await listIdentityLeases(client, this.#clock, signal);
     // The work that this watch was for has ended, and another watch may have begun.
     signal.throwIfAborted();
     this.#log.listed(leases);
     this.#seen = resourceVersion;
-    if (isMissed) {
-      this.#changedAt = this.#clock.monotonic();
-    }
+    this.#changedAt = this.#clock.monotonic();
   }
 
   /** Reads until that is enough, until the signal is aborted, or until changes may have been missed. */

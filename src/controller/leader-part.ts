@@ -105,7 +105,7 @@ export class LeaderPart {
         }
       },
     });
-    await controller.run(signal);
+    await seen.arrivals.throughout(() => controller.run(signal));
   }
 
   async #ownMigrations(signal: AbortSignal): Promise<void> {

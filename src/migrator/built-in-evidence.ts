@@ -86,14 +86,15 @@ export class BuiltInEvidence {
     emit({ type: "converged", apiServers: serversOf(apiServers), ...concern });
     await settle(this.#context, {
       apiServers: apiServers.clients ?? [client],
-      newestJoin: apiServers.newestJoin,
       lagged: lagged || silent || apiServers.silent === true,
       wallOffset,
       ...concern,
-      earlier: newestOf(encryption?.since, this.#context.arrivals),
+      // The list that a watch begins with shows all that had joined, and the watch all others: no stamp is needed.
+      earlier: newestOf(encryption?.since, this.#context.arrivals) ?? { at: undefined, seenAt: clock.monotonic() },
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#assertNoneCame(foundation);
+    this.#context.arrivals.settled(foundation.arrivals);
     if (encryption !== undefined) {
       this.#context.encryption?.settled(encryption.fingerprint);
     }
@@ -274,7 +275,7 @@ export class BuiltInEvidence {
   }
 }
 
-/** What late writes are waited for from: the newer of both. */
+/** What late writes are waited for from: the newer of both. Where neither is looked at, nothing tells of any earlier wait. */
 function newestOf(since: SeenChange | undefined, { changedAt }: Pick<Arrivals, "changedAt">): SeenChange | undefined {
   return changedAt === undefined || (since !== undefined && since.seenAt >= changedAt)
     ? since

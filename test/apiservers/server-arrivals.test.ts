@@ -15,6 +15,8 @@ class Stand {
   /** The watches that are open; the first one is the long one. */
   readonly watches: PassThrough[] = [];
   refusal: ApiError | undefined;
+  /** What the next list waits for, whatever its signal says: its answer is on the way. */
+  held: Promise<void> | undefined;
   /** Whether a short watch tells at once how far it is. */
   isPrompt = true;
 
@@ -27,7 +29,11 @@ class Stand {
           spec: { holderIdentity: "a_1", renewTime: new Date().toISOString(), leaseDurationSeconds: 3_600 },
         },
       ];
-      return { status: 200, body: { metadata: { resourceVersion: String(this.revision) }, items } };
+      const answer = { status: 200, body: { metadata: { resourceVersion: String(this.revision) }, items } };
+      const { held } = this;
+      this.held = undefined;
+      await held;
+      return answer;
     };
     return { transport: { server: "https://a", request, stream: this.#stream } } as unknown as ApiClient;
   }
@@ -146,6 +152,46 @@ await tap.test("ServerArrivals counts a watch that went on too late as a change"
     t.match(arrivals.newest, /not watched for a while/);
     t.match(stand.opened[1], { resourceVersion: "900" });
   });
+});
+
+await tap.test("ServerArrivals keeps to the watch of a run that began while that of another one ended", async (t) => {
+  const { arrivals, client, stand } = setting();
+  const first = Promise.withResolvers<void>();
+  const ended = arrivals.during(client, () => first.promise);
+  await until(() => stand.watches.length === 1);
+  const held = Promise.withResolvers<void>();
+  stand.held = held.promise;
+  const expired = { kind: "Status", code: 410, reason: "Expired", message: "too old resource version" };
+  stand.watches[0]?.write(`${JSON.stringify({ type: "ERROR", object: expired })}\n`);
+  await until(() => stand.lists === 2);
+  first.resolve();
+  await systemClock.sleep(5);
+  stand.revision = 30;
+  await arrivals.during(client, async () => {
+    await until(() => stand.watches.length === 2);
+    const before = arrivals.count;
+    held.resolve();
+    await ended;
+    t.equal(arrivals.seenTo, "30", "the list of the one that ended is not taken");
+    t.equal(arrivals.count, before);
+    stand.tell(stand.watches[1], "ADDED", "b", 31);
+    await until(() => arrivals.count > before);
+    t.equal(arrivals.seenTo, "31");
+  });
+  t.equal(arrivals.seenTo, "", "nothing is watched");
+});
+
+await tap.test("ServerArrivals watches between two runs where something lasts throughout", async (t) => {
+  const { arrivals, client, stand } = setting();
+  const run = (): Promise<number> => arrivals.during(client, async () => arrivals.count);
+  await arrivals.throughout(async () => {
+    t.equal(stand.lists, 0, "it begins with the first run");
+    t.equal(await run(), await run(), "nothing was missed in between");
+  });
+  t.equal(stand.lists, 1);
+  t.equal(stand.watches[0]?.destroyed, true, "it ends");
+  const before = arrivals.count;
+  t.equal(await run(), before + 1, "in between some may have come and gone");
 });
 
 await tap.test("wasQuietSince() reads what came since another process saw everything", async (t) => {

@@ -103,9 +103,11 @@ export const MIGRATE_COMMAND = defineCommand({
             { ...lookupOf(session), format: flags.output, ignoreNotFound: flags.ignoreNotFound },
             names,
           );
-      for (const name of chosen.names) {
-        codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
-      }
+      await seen.arrivals.throughout(async () => {
+        for (const name of chosen.names) {
+          codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
+        }
+      });
       return worstOf([chosen.code, ...codes.values(), await verifyDone(session, codes)]);
     } finally {
       await connection.close();
