@@ -23,8 +23,8 @@ export interface ListedObject extends ObjectIdentity {
   readonly hasManagedFields: boolean;
   /**
    * Of the metadata that admission could change: labels, annotations, finalizers, ownerReferences, and managedFields,
-   * which show a change of any other field. Comparable between two answers for the same version of the same object; it
-   * proves nothing.
+   * which show a change of any other field; and of the status, where it was asked for. Comparable between two answers for the same
+   * version of the same object; it proves nothing.
    */
   readonly digest: string;
   /** The API versions that `metadata.managedFields` names, each once; only where they were asked for. */
@@ -35,6 +35,8 @@ export interface ListedObject extends ObjectIdentity {
 export interface ListedObjectOptions {
   /** @default false */
   readonly fieldVersions?: boolean | undefined;
+  /** Has the digest cover the status. @default false */
+  readonly status?: boolean | undefined;
 }
 
 /**
@@ -60,7 +62,8 @@ const DIGEST_LENGTH = 16;
  * @throws {ObjectUnreadable} where the text is not valid JSON, or has no metadata with name, uid and resourceVersion.
  */
 export function listedObjectOf(bytes: Buffer, options?: ListedObjectOptions): ListedObject {
-  const metadataAt = fieldSpans(bytes, skipSpace(bytes, 0), ["metadata"])?.get("metadata")?.start;
+  const parts = partsOf(bytes, options);
+  const metadataAt = parts?.get("metadata")?.start;
   const spans = metadataAt === undefined ? undefined : fieldSpans(bytes, metadataAt, METADATA_FIELDS);
   if (spans === undefined) {
     throw new ObjectUnreadable("expected the JSON text of an object with metadata");
@@ -82,9 +85,13 @@ export function listedObjectOf(bytes: Buffer, options?: ListedObjectOptions): Li
     resourceVersion,
     ...(typeof generation === "number" ? { generation } : {}),
     hasManagedFields: hasItems(bytes, spans.get("managedFields")),
-    digest: digestOf(bytes, spans),
+    digest: digestOf(bytes, spans, parts),
     ...fieldVersionsOf(bytes, spans, options),
   };
+}
+
+function partsOf(bytes: Buffer, { status = false }: ListedObjectOptions = {}): ReadonlyMap<string, Span> | undefined {
+  return fieldSpans(bytes, skipSpace(bytes, 0), status ? ["metadata", "status"] : ["metadata"]);
 }
 
 function fieldVersionsOf(
@@ -112,10 +119,11 @@ function hasItems(bytes: Buffer, span: Span | undefined): boolean {
 }
 
 /** The API server encodes maps with sorted keys, so equal fields are equal bytes. */
-function digestOf(bytes: Buffer, spans: ReadonlyMap<string, Span>): string {
+function digestOf(bytes: Buffer, spans: ReadonlyMap<string, Span>, parts: ReturnType<typeof partsOf>): string {
   const hash = createHash("sha256");
-  for (const field of DIGESTED_FIELDS) {
-    const span = spans.get(field);
+  const digested = DIGESTED_FIELDS.map((field) => [field, spans.get(field)] as const);
+  const status = ["status", parts?.get("status")] as const;
+  for (const [field, span] of [...digested, status]) {
     if (span !== undefined) {
       hash.update(`${field}:`).update(bytes.subarray(span.start, span.end)).update("\n");
     }

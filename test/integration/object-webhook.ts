@@ -24,6 +24,8 @@ export interface ObjectWebhookOptions {
   readonly decide: (name: string, isDryRun: boolean) => Verdict | Promise<Verdict>;
   /** @default "Validating" */
   readonly type?: "Validating" | "Mutating";
+  /** Of what besides the objects it is asked. @default of nothing */
+  readonly subresource?: "status";
 }
 
 /**
@@ -34,7 +36,7 @@ export async function objectWebhook(
   t: Test,
   cluster: Cluster,
   kind: TestKind,
-  { decide, type = "Validating" }: ObjectWebhookOptions,
+  { decide, subresource, type = "Validating" }: ObjectWebhookOptions,
 ): Promise<ServedWebhook> {
   const { api } = cluster;
   const served = await serveWebhook(t, async ({ request }: Review) => {
@@ -50,6 +52,7 @@ export async function objectWebhook(
     type === "Validating"
       ? WEBHOOK_CONFIGURATIONS
       : { ...WEBHOOK_CONFIGURATIONS, resource: "mutatingwebhookconfigurations" };
+  const asked = [kind.plural, ...(subresource === undefined ? [] : [`${kind.plural}/${subresource}`])];
   await api.create(resource, {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: `${type}WebhookConfiguration`,
@@ -58,7 +61,7 @@ export async function objectWebhook(
       {
         name: "own.example.com",
         clientConfig: served.clientConfig,
-        rules: [{ apiGroups: [GROUP], apiVersions: ["*"], resources: [kind.plural], operations: ["UPDATE"] }],
+        rules: [{ apiGroups: [GROUP], apiVersions: ["*"], resources: asked, operations: ["UPDATE"] }],
         sideEffects: "None",
         admissionReviewVersions: ["v1"],
       },

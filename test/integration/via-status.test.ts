@@ -2,11 +2,13 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import type { MigrationResult } from "../../src/migrator/result.ts";
 import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { objectWebhook } from "./object-webhook.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdates } from "./reject-updates.ts";
 
@@ -147,6 +149,39 @@ parallel("--via=status does not prune where admission rejects status updates, to
   t.same(await cluster.storedAs(kind), { v1alpha1: COUNT + 1 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
+});
+
+parallel("--via=status counts and names objects whose status a mutating webhook changes, and no others", async (t) => {
+  const kind = new TestKind("mutated");
+  await createStale(kind);
+  const before = await everyObject(kind);
+  // Of a write to the status an API server takes nothing but the status.
+  const patches: Readonly<Record<string, readonly object[]>> = {
+    w1: [{ op: "add", path: "/status", value: { seenBy: "webhook" } }],
+    w2: [
+      { op: "add", path: "/spec/owner", value: "webhook" },
+      { op: "add", path: "/metadata/labels", value: { owner: "webhook" } },
+    ],
+    rich: [{ op: "add", path: "/status/seenBy", value: "webhook" }],
+  };
+  const decide = (name: string) => ({ allowed: true, patch: patches[name] ?? [] });
+  await objectWebhook(t, cluster, kind, { type: "Mutating", subresource: "status", decide });
+  for (const more of [["--dry-run"], []]) {
+    const run = await cluster.migrate([kind.name, "--via=status", ...more, "-o", "json"]);
+    const result = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as MigrationResult;
+    t.match(result, { counts: { done: COUNT + 1, changed: 2 } }, run.stderr);
+    t.same(result.changedObjects.map(({ name }) => name).toSorted(), ["rich", "w1"]);
+  }
+  t.same(await cluster.storedAs(kind), { v1: COUNT + 1 });
+  const statuses: Readonly<Record<string, object>> = {
+    rich: { ready: true, seenBy: "webhook" },
+    w1: { seenBy: "webhook" },
+  };
+  const expected = before.map((object) => {
+    const status = statuses[object.metadata.name ?? ""];
+    return { ...asTheUserSees(object), ...(status === undefined ? {} : { status }) };
+  });
+  t.strictSame((await everyObject(kind)).map(asTheUserSees), expected);
 });
 
 parallel("a transition rule in the schema rejects the way through the status as well", async (t) => {

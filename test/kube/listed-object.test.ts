@@ -50,6 +50,17 @@ await tap.test("listedObjectOf() gives another digest when admission changed the
   t.end();
 });
 
+const digestOf = (fields: object, status: boolean): string =>
+  listedObjectOf(Buffer.from(JSON.stringify({ metadata: METADATA, ...fields })), { status }).digest;
+
+await tap.test("listedObjectOf() has the digest cover the status where that was asked for", (t) => {
+  t.equal(digestOf({ status: { a: 1 } }, false), digestOf({}, false));
+  t.equal(digestOf({ apiVersion: "b/v2", status: { a: 1 }, spec: 1 }, true), digestOf({ status: { a: 1 } }, true));
+  t.not(digestOf({ status: { a: 1 } }, true), digestOf({ status: { a: 2 } }, true));
+  t.not(digestOf({ status: { a: 1 } }, true), digestOf({}, true));
+  t.end();
+});
+
 await tap.test("listedObjectOf() throws ObjectUnreadable for anything else", (t) => {
   const texts = ["", "{}", "[]", "null", '{"metadata":null}', '{"metadata":{"name":"a"}}', '{"metadata":{"name":"a"'];
   const { name: _, ...nameless } = METADATA;

@@ -22,7 +22,7 @@ export interface NoOpWriteOptions {
  * nor undo another client's write. The API server stores it again exactly where it is stored in another encoding.
  *
  * Through the status subresource an API server looks at the resourceVersion alone: there the uid of the answer says which
- * object was written.
+ * object was written. Admission can change the status there, which no metadata shows: so the digest of the answer covers it.
  * @returns the object as it is now stored
  * @throws {ApiError | TransportError}
  */
@@ -46,12 +46,10 @@ export async function noOpWrite(
       metadata: { name, ...scope, uid, resourceVersion },
     },
     contentType: options.patchType ?? APPLY_PATCH,
-    accept: ACCEPT_METADATA,
+    ...(subresource === undefined ? { accept: ACCEPT_METADATA } : {}),
     signal: options.signal,
   };
-  return (await transport.read(request, readObject)).body;
-}
-
-async function readObject(body: Readable): Promise<ListedObject> {
-  return listedObjectOf(await boundedBytes(body, MAX_OBJECT_BYTES));
+  const read = async (body: Readable): Promise<ListedObject> =>
+    listedObjectOf(await boundedBytes(body, MAX_OBJECT_BYTES), { status: subresource !== undefined });
+  return (await transport.read(request, read)).body;
 }

@@ -15,19 +15,23 @@ export type ObjectState =
 /**
  * Reads what became of an object by a consistent list: the only proof that it is gone. A 404 to a request for the object
  * itself may come from an admission webhook, or name its namespace; and the right to list is enough here.
+ * @param options with `subresource`, the digest of what is read covers the status
  * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list is not complete.
  */
 export async function readObjectState(
   transport: Transport,
   resource: Resource,
   sought: Pick<ObjectIdentity, "name" | "namespace" | "uid">,
-  options: { readonly signal: AbortSignal },
+  options: { readonly subresource?: "status" | undefined; readonly signal: AbortSignal },
 ): Promise<ObjectState> {
   const { name, namespace } = sought;
+  const { signal, subresource } = options;
+  const status = subresource !== undefined;
   const path = collectionPath(resource, namespace);
   const query = { fieldSelector: `metadata.name=${name}` };
-  const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal: options.signal } as const;
-  const { body: page } = await transport.read(request, readListedPage);
+  const accept = status ? {} : { accept: ACCEPT_METADATA_LIST };
+  const request = { method: "GET", path, query, ...accept, signal } as const;
+  const { body: page } = await transport.read(request, (body) => readListedPage(body, { status }));
   if (page.continueToken !== undefined) {
     // What is absent from a page that another one follows may be on that one.
     throw new KsvmError("ApiRequestFailed", `Cannot look for "${name}" at ${path}: the list is not complete`);
@@ -35,6 +39,24 @@ export async function readObjectState(
   // An aggregated API server may ignore the field selector.
   const found = page.items.find((item) => item.name === name);
   return stateOf(found, sought);
+}
+
+/**
+ * The same object, with a digest that covers the status: what a write through the status subresource changes can be told by that.
+ * Where it is not at this resourceVersion any more, it comes back as it was: a write at that one is refused.
+ * @throws as {@link readObjectState}
+ */
+export async function withStatusDigest(
+  {
+    transport,
+    resource,
+    signal,
+  }: { readonly transport: Transport; readonly resource: Resource; readonly signal: AbortSignal },
+  object: ListedObject,
+): Promise<ListedObject> {
+  const state = await readObjectState(transport, resource, object, { subresource: "status", signal });
+  const isSame = state.kind === "present" && state.object.resourceVersion === object.resourceVersion;
+  return isSame ? state.object : object;
 }
 
 /** What an object that a list shows, or none, says about the one that is looked for. */

@@ -9,7 +9,7 @@ import type { Transport } from "../../kube/transport.ts";
 import { backoffMs } from "../../retry/backoff.ts";
 import { isAboutValues, isOfTheObject, reasonOf } from "./failure-reason.ts";
 import { noOpWrite } from "./no-op-write.ts";
-import { type ObjectState, readObjectState } from "./object-state.ts";
+import { type ObjectState, readObjectState, withStatusDigest } from "./object-state.ts";
 import { namedObjectOf } from "../../kube/named-object.ts";
 import type { Pacer } from "../../retry/pacer.ts";
 import type { Patience } from "../../retry/patience.ts";
@@ -18,7 +18,7 @@ import { type StuckRequest, WaitingForOthers } from "../../retry/start-again.ts"
 
 /** What became of one object. */
 export type ObjectOutcome =
-  /** It was written. `changed` where admission changed more than the encoding, as far as the metadata shows it. */
+  /** It was written. `changed` where admission changed more than the encoding, as far as {@link ListedObject.digest} shows it. */
   | { readonly kind: "migrated"; readonly changed: boolean }
   /** It was stored in the storage version already: the API server wrote nothing. */
   | { readonly kind: "current" }
@@ -128,7 +128,8 @@ class Rewrite {
   }
 
   /**
-   * The generation shows a change of the spec, where the kind has one; the digest one of labels, annotations and the like.
+   * The generation shows a change of the spec, where the kind has one; the digest one of labels, annotations and the like, and
+   * of the status in a write through it.
    * A merge patch in place of an apply may change managedFields by itself.
    */
   #hasChanged(written: ListedObject): boolean {
@@ -137,8 +138,9 @@ class Rewrite {
     return written.generation !== before.generation || (isComparable && written.digest !== before.digest);
   }
 
-  #patch(): Promise<ListedObject> {
+  async #patch(): Promise<ListedObject> {
     const { resource, kind, pacer, transport, signal, dryRun, subresource, write = noOpWrite } = this.#context;
+    if (subresource !== undefined) this.#object = await withStatusDigest(this.#context, this.#object);
     const options = { patchType: this.#patchType, subresource, dryRun, signal };
     return pacer.observe(() => write(transport, { ...resource, kind }, this.#object, options));
   }
