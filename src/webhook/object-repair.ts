@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { Deference, type DeferenceTimes, type Standing } from "./deference.ts";
-import { isAsWanted } from "./drift.ts";
+import { isAsWanted } from "../kube/drift.ts";
 import { ANSWER, generationOf, isAsking, questionBy } from "./generation.ts";
 import { type AppliedPart, ObjectWriter, type ObjectWriterOptions, type WantedObject } from "./object-writer.ts";
 

@@ -2,7 +2,7 @@ import type { Test } from "tap";
 import { systemClock } from "../../src/clock.ts";
 import { type ApiClient, isConflict, type KubeObject } from "../../src/kube/client.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
-import { isAsWanted } from "../../src/webhook/drift.ts";
+import { isAsWanted } from "../../src/kube/drift.ts";
 import { KEEPER_FIELD_MANAGER, type WantedObject } from "../../src/webhook/object-writer.ts";
 
 /** From one look to the next, in milliseconds: versions before the first generation did not slow down. */

@@ -2,7 +2,7 @@ import { isFinished, isSuspended, resourceNameOf, type StorageVersionMigration }
 import { CREATED_BY_INIT, CREATED_BY_LABEL } from "../../../src/api/names.ts";
 import { parseMigration } from "../../../src/api/parse-migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
-import { isAsWanted } from "../../../src/webhook/drift.ts";
+import { isAsWanted } from "../../../src/kube/drift.ts";
 import { CRD_PREFIX, crdFactsOf, isStorageServed } from "../model/crd-registry.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { EtcdEntry } from "../model/timeline.ts";

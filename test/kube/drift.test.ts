@@ -1,5 +1,5 @@
 import tap from "tap";
-import { isAsWanted } from "../../src/webhook/drift.ts";
+import { isAsWanted } from "../../src/kube/drift.ts";
 
 const WANTED = {
   metadata: { name: "a", labels: { b: "c" } },
