@@ -1,5 +1,12 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../api/names.ts";
+import { isPruneAllowanceSpent } from "../api/prune-allowance.ts";
+import {
+  ALLOW_PRUNE_ANNOTATION,
+  CRD_FIELD_MANAGER,
+  MIGRATING_ANNOTATION,
+  MIGRATING_VALUE,
+  OWNER_ANNOTATION,
+} from "../api/names.ts";
 import {
   type FreezeOwner,
   formatOwner,
@@ -49,7 +56,8 @@ export async function unfreeze(context: CallContext, crdName: string, owner: Fre
       const isOurs = found !== undefined && isSameOwner(found, owner);
       lifted = isOurs && freezeOwnerOf(crd) !== undefined;
       const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
-      return isOurs ? { ...migrating, [OWNER_ANNOTATION]: null } : undefined;
+      const allowance = isPruneAllowanceSpent(crd) ? { [ALLOW_PRUNE_ANNOTATION]: null } : {};
+      return isOurs ? { ...migrating, ...allowance, [OWNER_ANNOTATION]: null } : undefined;
     });
   } catch (error) {
     // The CRD was deleted, and its annotation with it.

@@ -6,6 +6,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { type Decision, decide } from "./decide.ts";
+import { removeAllowance } from "./remove-allowance.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observer } from "./observer.ts";
@@ -176,7 +177,7 @@ export class Reconciler {
     { observed, state }: Seen,
     { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { index, logger, crdMode, queue, sharedClock } = this.#options;
+    const { client, index, logger, crdMode, queue, sharedClock } = this.#options;
     const { name } = observed;
     const migrations = index.of(name);
     const situation: Situation = {
@@ -201,6 +202,9 @@ export class Reconciler {
     await apply(this.#context(signal), situation, decision);
     logDecision(logger, name, decision, this.#waiting.get(name));
     this.#remember(name, decision);
+    if (observed.crd?.spentAllowanceAt !== undefined) {
+      await removeAllowance(client, { ...observed.crd, resourceVersion: observed.crd.spentAllowanceAt }, signal);
+    }
   }
 
   #remember(name: string, { lookAgainMs, waiting }: Decision): void {

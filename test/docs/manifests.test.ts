@@ -8,6 +8,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { prunePolicies, restorePolicy } from "../../src/prune-guard/prune-policies.ts";
 import { rolesForRuns } from "../../src/migrator/run-roles.ts";
 import { warnPolicy } from "../../src/webhook/warn-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
@@ -23,6 +24,16 @@ const { version, bin, files } = JSON.parse(read("package.json")) as {
   readonly bin: Readonly<Record<string, string>>;
   readonly files: readonly string[];
 };
+function documentsIn(path: string): readonly object[] {
+  return parseAllDocuments(read(path)).map((document) => document.toJS() as object);
+}
+
+/** With the label of everything in deploy/. */
+function named(object: { readonly metadata: { readonly labels: object } }): object {
+  const labels = { ...object.metadata.labels, "app.kubernetes.io/name": "ksvm" };
+  return { ...object, metadata: { ...object.metadata, labels } };
+}
+
 // Templates of helm are no YAML yet; `make test-install` renders them.
 const exclude = ["deploy/vendor/helm-chart/templates/**"];
 const manifests = globSync("deploy/**/*.yaml", { cwd: fileURLToPath(root), exclude });
@@ -44,14 +55,14 @@ await tap.test(
 
 await tap.test("deploy/base/unfreeze-warning.yaml is the policy that the program means", async (t) => {
   const { policy, binding } = warnPolicy();
-  const expected = [policy, binding].map((object) => ({
-    ...object,
-    metadata: { ...object.metadata, labels: { ...object.metadata.labels, "app.kubernetes.io/name": "ksvm" } },
-  }));
-  const shipped = parseAllDocuments(read("deploy/base/unfreeze-warning.yaml")).map(
-    (document) => document.toJS() as object,
-  );
-  t.same(shipped, expected);
+  t.same(documentsIn("deploy/base/unfreeze-warning.yaml"), [policy, binding].map(named));
+});
+
+await tap.test("the guard of storedVersions is the one that the program means", async (t) => {
+  const warning = prunePolicies({ mode: "warn", allowedUsers: [] }).flatMap(({ policy, binding }) => [policy, binding]);
+  t.same(documentsIn("deploy/base/stored-versions-guard.yaml"), warning.map(named));
+  const { policy, binding } = restorePolicy({ allowedUsers: [] });
+  t.same(documentsIn("deploy/components/deny-unproven-prunes/restore.yaml"), [policy, binding].map(named));
 });
 
 await tap.test('no role grants "get" on every resource, which includes pods/exec and nodes/proxy', async (t) => {
