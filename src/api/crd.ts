@@ -17,6 +17,8 @@ export interface CrdCondition {
   readonly status: string;
   readonly reason?: string;
   readonly message?: string;
+  /** RFC 3339. */
+  readonly lastTransitionTime?: string;
 }
 
 /** The fields of a CustomResourceDefinition that the project decides on; the rest is passed through untouched. */

@@ -38,9 +38,8 @@ export const DENIAL_TEMPLATES: Readonly<Record<FreezeMark, string>> = {
     `"kubectl annotate crd {crdName} ${MIGRATING_ANNOTATION}-"`,
   condition:
     `${DENIED}wait until the migration by kube-controller-manager ends ` +
-    "(kubectl get storageversionmigrations.storagemigration.k8s.io) and the condition " +
-    `${STORAGE_MIGRATING_CONDITION} (kubectl get crd {crdName} -o yaml shows it) is no longer "True"; if no migration ` +
-    'runs that explains it, take it out of status.conditions with "ksvm unfreeze {crdName}" or ' +
+    `and the condition ${STORAGE_MIGRATING_CONDITION} is no longer "True" ("ksvm status {crdName}" shows both); if no ` +
+    'migration explains it, take it out of status.conditions with "ksvm unfreeze {crdName}" or ' +
     '"kubectl edit crd {crdName} --subresource=status"',
 };
 

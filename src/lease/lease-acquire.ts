@@ -38,11 +38,17 @@ const MAX_RACES = 20;
 const MIN_RACE_MS = 100;
 const MAX_RACE_MS = 2_000;
 const MAX_NAME_LENGTH = 253;
+const NAME_PREFIX = "ksvm-migrate.";
 
 /** The name of the Lease of a run on a resource. A Lease's name may have 253 characters, a CRD's has up to 253, too. */
 export function leaseNameOf(resource: string): string {
-  const name = `ksvm-migrate.${resource}`;
-  return name.length <= MAX_NAME_LENGTH ? name : `ksvm-migrate.${createHash("sha256").update(resource).digest("hex")}`;
+  const name = `${NAME_PREFIX}${resource}`;
+  return name.length <= MAX_NAME_LENGTH ? name : `${NAME_PREFIX}${createHash("sha256").update(resource).digest("hex")}`;
+}
+
+/** The resource of a run's Lease, of one with a very long name its digest; `undefined` for any other Lease. */
+export function resourceOfLease(name: string): string | undefined {
+  return name.startsWith(NAME_PREFIX) ? name.slice(NAME_PREFIX.length) : undefined;
 }
 
 /**

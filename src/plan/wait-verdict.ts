@@ -2,7 +2,7 @@ import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersion
 import { isFinal } from "../api/migration.ts";
 import { freezeOwnerOf } from "../api/owner.ts";
 import { lastVersionsChangeOf } from "../apiservers/settle.ts";
-import type { MigrationLine } from "./cluster-status.ts";
+import type { MigrationLine } from "./migration-lines.ts";
 
 /** How far what is waited for is. */
 export interface WaitVerdict {

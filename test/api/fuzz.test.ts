@@ -22,7 +22,7 @@ import { runLeaseOf } from "../../src/lease/run-lease-ref.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { MIGRATIONS, objectPath, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { resumePointOf } from "../../src/migrator/rewrite/checkpoint.ts";
-import { migrationLineOf } from "../../src/plan/cluster-status.ts";
+import { migrationLineOf } from "../../src/plan/migration-lines.ts";
 import { inTreeResourceOf, inTreeStateOf, parseInTree } from "../../src/in-tree/in-tree-migrations.ts";
 import { storedEncodingOf } from "../../src/resources/storage-states.ts";
 import { parseCrdRecord } from "../../src/trigger/crd-facts.ts";
@@ -38,6 +38,8 @@ const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
 // On standard error: standard output belongs to TAP.
 console.error(`seed: SEED=${seed}`);
 const ROUNDS = 2_000;
+/** What a status has beside migrations and freezes. */
+const NOTHING_ELSE = { controller: { state: "none" }, runs: [] } as const;
 const NOW_TEXT = new Date(NOW).toISOString();
 const UNPRINTABLE = /[\p{Cc}\u202A-\u202E\u2066-\u2069]/u;
 
@@ -149,11 +151,13 @@ function readEverywhere(migration: StorageVersionMigration, body: unknown): void
 }
 
 function assertShown(migration: StorageVersionMigration, body: unknown): void {
-  const status = { migrations: [migrationLineOf(migration)], freezes: [] };
+  const status = { ...NOTHING_ELSE, migrations: [migrationLineOf(migration)], freezes: [] };
   assertPrintable(printable(renderStatus(status, "table", NOW)), body);
   assertPrintable(printable(renderStatus(status, "json", NOW)), body);
   assertPrintable(printable(renderStatus(status, "yaml", NOW)), body);
-  describeChanges({ migrations: [], freezes: [] }, status).forEach((line) => assertPrintable(oneLine(line), body));
+  describeChanges({ ...NOTHING_ELSE, migrations: [], freezes: [] }, status).forEach((line) =>
+    assertPrintable(oneLine(line), body),
+  );
   assertPrintable(`${migration.status?.progress ?? ""}${stateOf(migration)}`, body);
   shownCounts(migration);
   assertPrintable(oneLine(phaseTextOf(migration) ?? ""), body);
@@ -253,7 +257,7 @@ await tap.test("what users can write in annotations and Leases is read or not be
       const ref = runLeaseOf("widgets.example.com", freezer.owner, "kube-storage-migration");
       const { identity, lease, since } = freezer.owner;
       const freezes = [{ crd: "widgets.example.com", owner: identity, lease, since }];
-      assertPrintable(renderStatus({ migrations: [], freezes }, "table", NOW), body);
+      assertPrintable(renderStatus({ ...NOTHING_ELSE, migrations: [], freezes }, "table", NOW), body);
       if (ref !== undefined && !["kube-system", "kube-storage-migration"].includes(ref.namespace)) {
         fail("another client's Lease is taken for one of a run", body);
       }

@@ -22,13 +22,14 @@ const answers: Readonly<Record<string, unknown>> = {
     items: [MIGRATION],
   },
   "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
+  "/apis/coordination.k8s.io/v1/leases": { kind: "LeaseList", items: [] },
   "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": { kind: "LeaseList", items: [] },
 };
 
 for (const [output, expected] of [
-  ["table", /widgets-x1 .*Running +5\/9/],
-  ["json", /^\{"migrations":\[\{"name":"widgets-x1",.*\n$/],
-  ["yaml", /^---\nmigrations:\n {2}- name: widgets-x1\n/],
+  ["table", /widgets-x1 .*Running +- +5\/9/],
+  ["json", /^\{"controller":\{"state":"none"\},"migrations":\[\{"name":"widgets-x1",.*\n$/],
+  ["yaml", /^---\ncontroller:\n {2}state: none\nmigrations:\n {2}- name: widgets-x1\n/],
 ] as const) {
   await tap.test(`ksvm status -w keeps showing ${output} on a terminal until it is interrupted`, async (t) => {
     const server = await startServer(t, ({ path }, response) =>

@@ -126,9 +126,8 @@ await tap.test("freezeVerdict() says what is denied, why, and what to do, on one
     newStorage: "v1, v2",
     message:
       `${CANNOT} "v1" to "v1, v2" while its objects are being migrated; wait until the migration by ` +
-      "kube-controller-manager ends (kubectl get storageversionmigrations.storagemigration.k8s.io) and the condition " +
-      "StorageMigrating (kubectl " +
-      'get crd widgets.example.com -o yaml shows it) is no longer "True"; if no migration runs that explains it, take it ' +
+      'kube-controller-manager ends and the condition StorageMigrating is no longer "True" ' +
+      '("ksvm status widgets.example.com" shows both); if no migration explains it, take it ' +
       'out of status.conditions with "ksvm unfreeze widgets.example.com" or "kubectl edit crd widgets.example.com ' +
       '--subresource=status"',
   });

@@ -1,16 +1,16 @@
 import { pino } from "pino";
 import t from "tap";
 import { systemClock } from "../../src/clock.ts";
-import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import { CLUSTER_ROLES, CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import { readsOf } from "../control-plane/api-requests.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { createMigration } from "./controller-fixture.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { grantUser } from "./grant-user.ts";
 import { installCrds } from "./install-crds.ts";
 import { startTrigger } from "./trigger-harness.ts";
 
-const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
 const WATCH_FOR_MS = 30_000;
 
 const cluster = await Cluster.start(t, {
@@ -21,26 +21,11 @@ const cluster = await Cluster.start(t, {
 await installCrds(cluster);
 const { api } = cluster;
 
-async function grant(user: string, rules: readonly object[]): Promise<void> {
-  const metadata = { name: user };
-  const about = { apiVersion: "rbac.authorization.k8s.io/v1", metadata };
-  await api.create({ ...RBAC, resource: "clusterroles" }, { ...about, kind: "ClusterRole", rules });
-  await api.create(
-    { ...RBAC, resource: "clusterrolebindings" },
-    {
-      ...about,
-      kind: "ClusterRoleBinding",
-      roleRef: { apiGroup: RBAC.group, kind: "ClusterRole", name: user },
-      subjects: [{ apiGroup: RBAC.group, kind: "User", name: user }],
-    },
-  );
-}
-
 await t.test(
   "without the right to watch migrations the feed looks now and then, and says once what is missing",
   async (t) => {
     const rule = { apiGroups: [MIGRATIONS.group], resources: [MIGRATIONS.resource], verbs: ["get", "list"] };
-    await grant("lister", [rule]);
+    await grantUser(api, "lister", [rule]);
     const client = cluster.clientFor("lister");
     const lines: string[] = [];
     const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
@@ -78,7 +63,7 @@ await t.test(
     t.match(refusals[0], /cannot watch resource.*a minute late/);
 
     const patch = { type: MERGE_PATCH, body: { rules: [{ ...rule, verbs: ["get", "list", "watch"] }] } };
-    await api.patch({ ...RBAC, resource: "clusterroles" }, { name: "lister" }, patch);
+    await api.patch(CLUSTER_ROLES, { name: "lister" }, patch);
     await eventually(async () => lines.some((line) => line.includes("Can list and watch")), "it watches", 90_000);
     const { length } = lines;
     const other = await createMigration(cluster, { group: "example.com", version: "v1", resource: "nothings" });
@@ -89,7 +74,7 @@ await t.test(
 
 await t.test("where StorageVersions may not be read the trigger works as where they are not served", async (t) => {
   const all = ["", "apiextensions.k8s.io", "migration.k8s.io", "coordination.k8s.io", "discovery.k8s.io"];
-  await grant("limited", [
+  await grantUser(api, "limited", [
     { apiGroups: all, resources: ["*"], verbs: ["*"] },
     { nonResourceURLs: ["*"], verbs: ["get"] },
   ]);
@@ -125,7 +110,7 @@ await t.test("where StorageVersions may not be read the trigger works as where t
 });
 
 await t.test("without the right to /metrics a run of a built-in resource says what it cannot prove", async (t) => {
-  await grant("blind", [{ apiGroups: ["*"], resources: ["*"], verbs: ["*"] }]);
+  await grantUser(api, "blind", [{ apiGroups: ["*"], resources: ["*"], verbs: ["*"] }]);
   const client = cluster.clientFor("blind");
   t.teardown(() => client.transport.close());
   await eventually(
@@ -170,7 +155,7 @@ await t.test("a user who may do nothing, or only see the CRD, learns of every mi
   await cluster.createStale(kind, 3);
   const before = await cluster.crd(kind);
   const seeing = [{ apiGroups: [CRDS.group], resources: [CRDS.resource], verbs: ["get", "list", "watch"] }];
-  await grant("beginner", seeing);
+  await grantUser(api, "beginner", seeing);
   const lacking = async (user: string): Promise<readonly string[]> => {
     const run = await cluster.migrate([kind.name, "--kubeconfig", cluster.controlPlane.kubeconfigFor(user)]);
     t.equal(run.code, 1);

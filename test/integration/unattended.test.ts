@@ -10,7 +10,8 @@ import {
 import { ATTEMPT_ANNOTATION, TRIGGER_ANNOTATION } from "../../src/api/names.ts";
 import { stateOf } from "../../src/api/migration.ts";
 import { MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
-import type { ClusterStatus, MigrationLine } from "../../src/plan/cluster-status.ts";
+import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
+import type { MigrationLine } from "../../src/plan/migration-lines.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { installSystem } from "./controller-fixture.ts";

@@ -1,7 +1,8 @@
 import tap from "tap";
 
 import type { MigrationCondition, MigrationStatus, StorageVersionMigration } from "../../src/api/migration.ts";
-import { migrationLineOf, statusOf } from "../../src/plan/cluster-status.ts";
+import { type ClusterStatus, statusOf } from "../../src/plan/cluster-status.ts";
+import { migrationLineOf } from "../../src/plan/migration-lines.ts";
 
 function migration(status?: MigrationStatus): StorageVersionMigration {
   return {
@@ -52,12 +53,20 @@ await tap.test("statusOf() finds a resource by its own name and by that of its m
   const line = migrationLineOf(migration());
   const other = { ...line, name: "gadgets-x1", resource: "gadgets.example.com" };
   const freezes = [{ crd: "widgets.example.com" }, { crd: "gadgets.example.com" }];
-  const status = { migrations: [line, other], freezes };
-  const expected = { migrations: [line], freezes: [{ crd: "widgets.example.com" }] };
+  const runs = freezes.map(({ crd }) => ({
+    resource: crd,
+    state: "alive" as const,
+    lease: `kube-system/ksvm-migrate.${crd}`,
+  }));
+  const controller = { state: "none" } as const;
+  const status: ClusterStatus = { controller, migrations: [line, other], runs, freezes };
+  const expected = { ...status, migrations: [line], runs: runs.slice(0, 1), freezes: freezes.slice(0, 1) };
   t.same(statusOf(status, "widgets.example.com"), expected);
   t.same(statusOf(status, "widgets-x1"), expected);
   t.same(statusOf({ ...status, migrations: [] }, "gadgets.example.com"), {
+    controller,
     migrations: [],
-    freezes: [{ crd: "gadgets.example.com" }],
+    runs: runs.slice(1),
+    freezes: freezes.slice(1),
   });
 });

@@ -1,7 +1,7 @@
 import tap from "tap";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
-import type { MigrationLine } from "../../src/plan/cluster-status.ts";
+import type { MigrationLine } from "../../src/plan/migration-lines.ts";
 import { crdVerdictOf, migrationsVerdictOf } from "../../src/plan/wait-verdict.ts";
 import { crdWith } from "../api/crd-with.ts";
 

@@ -19,7 +19,8 @@ const POLL_MS = 2_000;
 /** `ksvm status`: shows every migration and every freeze, or those of one resource. */
 export const STATUS_COMMAND = defineCommand({
   path: "status",
-  description: "Show the progress of every migration, and which CRDs are frozen by whom.",
+  description:
+    "Show the progress of every migration and every run, whether a controller leads, and which CRDs are frozen by whom.",
   operands: maybeName("a resource (plural.group) or a migration; all of them if no name is given"),
   flags: {
     watch: toggle({ short: "w", help: "keep showing changes until interrupted" }),
@@ -47,7 +48,7 @@ export const STATUS_COMMAND = defineCommand({
         return await watch(io, status, flags.output, read);
       }
       if (name !== undefined && isEmpty(status)) {
-        throw new KsvmError("ResourceNotFound", `Cannot find a migration or a freeze of "${name}"`);
+        throw new KsvmError("ResourceNotFound", `Cannot find a migration, a run or a freeze of "${name}"`);
       }
       io.stdout.write(`${printable(renderStatus(status, flags.output, systemClock.now()))}\n`);
       return EXIT.done;
@@ -57,8 +58,8 @@ export const STATUS_COMMAND = defineCommand({
   },
 });
 
-function isEmpty({ freezes, leftOut = [], migrations }: ClusterStatus): boolean {
-  return migrations.length + freezes.length + leftOut.length === 0;
+function isEmpty({ freezes, leftOut = [], migrations, runs }: ClusterStatus): boolean {
+  return migrations.length + runs.length + freezes.length + leftOut.length === 0;
 }
 
 /** Shows what changes until it is interrupted, which is how it ends. */
@@ -120,9 +121,10 @@ function lineOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => v
 function documentOutput({ stdout }: CliIo, format: "json" | "yaml"): (status: ClusterStatus | undefined) => void {
   let before = "";
   return (status) => {
-    const text = JSON.stringify(status);
+    // A renewal of a Lease is no change: a document would come every few seconds.
+    const text = JSON.stringify(status, (key, value: unknown) => (key === "renewed" ? undefined : value));
     if (status !== undefined && text !== before) {
-      const shown = format === "json" ? text : `---\n${renderStatus(status, "yaml", 0)}`;
+      const shown = format === "json" ? JSON.stringify(status) : `---\n${renderStatus(status, "yaml", 0)}`;
       stdout.write(`${printable(shown)}\n`);
       before = text;
     }

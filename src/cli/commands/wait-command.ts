@@ -1,7 +1,7 @@
 import { isFinal } from "../../api/migration.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/cluster-status.ts";
+import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluster-status.ts";
 import { crdVerdictOf, migrationsVerdictOf, type WaitVerdict } from "../../plan/wait-verdict.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { Retrier } from "../../retry/retrier.ts";
@@ -23,7 +23,7 @@ const EXIT_CODES = { failed: EXIT.failed, incomplete: EXIT.incomplete } as const
 /** What is waited for, and how far it is. */
 interface Awaited {
   readonly name: string;
-  readonly look: (status: ClusterStatus) => Promise<WaitVerdict>;
+  readonly look: (status: Migrations) => Promise<WaitVerdict>;
 }
 
 /** `ksvm wait`: waits until migrations have ended, and ends with the first that failed. */
@@ -66,7 +66,7 @@ interface WaitContext {
 async function waitForAll(context: WaitContext, names: readonly string[]): Promise<ExitCode> {
   const { io, left, lookup } = context;
   const { client, retrier, signal } = lookup;
-  const read = (): Promise<ClusterStatus> => retrier.run(() => readClusterStatus(client, { signal }), signal);
+  const read = (): Promise<Migrations> => retrier.run(() => readMigrations(client, { signal }), signal);
   let status = await read();
   const awaited = new Map<string, Awaited>();
   for (const given of new Set(names.length === 0 ? unfinishedIn(status) : names)) {
@@ -94,7 +94,7 @@ type Tell = (name: string, verdict: WaitVerdict) => void;
 async function lookAtAll(
   { left }: WaitContext,
   awaited: readonly Awaited[],
-  { status, tell }: { readonly status: ClusterStatus; readonly tell: Tell },
+  { status, tell }: { readonly status: Migrations; readonly tell: Tell },
 ): Promise<"failed" | "incomplete" | undefined> {
   for (const { look, name } of awaited.filter((one) => left.has(one.name))) {
     const verdict = await look(status);
@@ -122,29 +122,29 @@ function tellOn({ stderr, stdout }: CliIo): Tell {
 }
 
 /** Resources: a migration that has ended may be deleted at any time. */
-function unfinishedIn({ migrations }: ClusterStatus): readonly string[] {
+function unfinishedIn({ migrations }: Migrations): readonly string[] {
   return migrations.filter(({ state }) => !isFinal(state)).map(({ resource }) => resource);
 }
 
 /** @throws {KsvmError} ResourceNotFound where no resource and no migration has the name. */
-async function awaitedFor(lookup: NameLookup, given: string, status: ClusterStatus): Promise<Awaited> {
+async function awaitedFor(lookup: NameLookup, given: string, status: Migrations): Promise<Awaited> {
   const { client, retrier, signal } = lookup;
   const isMigration = status.migrations.some(({ name }) => name === given);
   const resource = isMigration ? undefined : await findFullName(lookup, given);
   const readCrd = (name: string): ReturnType<typeof findCrd> =>
     retrier.run(() => findCrd(client, name, { signal }), signal);
   if (resource !== undefined && (await readCrd(resource)) !== undefined) {
-    const look = async (now: ClusterStatus): Promise<WaitVerdict> =>
+    const look = async (now: Migrations): Promise<WaitVerdict> =>
       crdVerdictOf({ crd: await readCrd(resource), migrations: ofResource(now, resource) });
     return { name: resource, look };
   }
   const name = resource ?? given;
-  if (statusOf(status, name).migrations.length === 0) {
+  if (migrationsOf(status, name).length === 0) {
     throw new KsvmError("ResourceNotFound", `Cannot wait for "${given}": no CRD and no migration has this name`);
   }
-  return { name, look: async (now) => migrationsVerdictOf(statusOf(now, name).migrations) };
+  return { name, look: async (now) => migrationsVerdictOf(migrationsOf(now, name)) };
 }
 
-function ofResource({ migrations }: ClusterStatus, resource: string): ClusterStatus["migrations"] {
+function ofResource({ migrations }: Migrations, resource: string): Migrations["migrations"] {
   return migrations.filter((line) => line.resource === resource);
 }

@@ -1,4 +1,8 @@
-import type { ClusterStatus, FreezeLine, LeftOutLine, MigrationLine } from "../../plan/cluster-status.ts";
+import type { ClusterStatus } from "../../plan/cluster-status.ts";
+import { CONTROLLER_LEASE } from "../../api/migration.ts";
+import type { FreezeLine } from "../../plan/freeze-lines.ts";
+import type { LeftOutLine, MigrationLine } from "../../plan/migration-lines.ts";
+import type { ControllerLine, LeaseLine, RunLine } from "../../plan/run-lines.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
@@ -9,11 +13,37 @@ import { renderTable } from "./render-table.ts";
  */
 export function renderStatus(status: ClusterStatus, format: ResultFormat, now: number): string {
   return renderResult(status, format, () => [
-    ...suspendedLine(status),
+    [`controller: ${controllerText(status.controller, now)}`, ...suspendedLine(status), ...unknownLines(status)].join(
+      "\n",
+    ),
     ...leftOutLines(status),
     migrationsTable(status.migrations, now),
+    ...runsTable(status.runs, now),
     freezesTable(status.freezes, now),
   ]);
+}
+
+function controllerText(controller: ControllerLine, now: number): string {
+  if (controller.state === "none") {
+    const where = controller.namespace === undefined ? "" : ` in namespace ${controller.namespace}`;
+    return `none: there is no Lease ${CONTROLLER_LEASE}${where}`;
+  }
+  if (!("lease" in controller)) {
+    return `unknown: ${controller.reason}`;
+  }
+  const { holder = "", lease, renewed, state } = controller;
+  const age = ageOf(renewed, now);
+  const texts = {
+    alive: `running: ${holder} leads, last sign of life ${age} ago (Lease ${lease})`,
+    silent: `no sign of life for ${age} from ${holder}, which led last (Lease ${lease}); no migration goes on until a replica leads`,
+    released: `stopped: no replica holds Lease ${lease} for ${age}`,
+    unknown: `unknown: ${holder} renewed Lease ${lease} at ${renewed ?? "an unknown time"}, which is in the future`,
+  };
+  return texts[state];
+}
+
+function unknownLines({ unknown = [] }: ClusterStatus): readonly string[] {
+  return unknown.map((what) => `not known: ${what}`);
 }
 
 function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
@@ -33,12 +63,13 @@ function migrationsTable(migrations: readonly MigrationLine[], now: number): str
   if (migrations.length === 0) {
     return "no migrations";
   }
-  const header = ["NAME", "RESOURCE", "CONTROLLER", "STATE", "PROGRESS", "FAILED", "AGE", "MESSAGE"];
+  const header = ["NAME", "RESOURCE", "CONTROLLER", "STATE", "QUEUE", "PROGRESS", "FAILED", "AGE", "MESSAGE"];
   const rows = migrations.map((line) => [
     line.name,
     line.resource,
     line.controller,
     line.state,
+    String(line.queuePosition ?? "-"),
     line.progress ?? "-",
     String(line.counts?.failed ?? "-"),
     ageOf(line.created, now),
@@ -47,17 +78,48 @@ function migrationsTable(migrations: readonly MigrationLine[], now: number): str
   return renderTable([header, ...rows]);
 }
 
+function runsTable(runs: readonly RunLine[], now: number): readonly string[] {
+  if (runs.length === 0) {
+    return [];
+  }
+  const rows = runs.map((run) => [run.resource, runStateOf(run, now), checkpointOf(run), run.holder ?? "-", run.lease]);
+  return [renderTable([["RUN", "STATE", "CHECKPOINT", "BY", "LEASE"], ...rows])];
+}
+
+function runStateOf({ renewed, state }: LeaseLine, now: number): string {
+  const age = ageOf(renewed, now);
+  const texts = {
+    alive: `Running, last sign of life ${age} ago`,
+    silent: renewed === undefined ? "no sign of life" : `no sign of life for ${age}`,
+    released: renewed === undefined ? "interrupted" : `interrupted ${age} ago`,
+    unknown: "unknown: its Lease was renewed in the future",
+  };
+  return texts[state];
+}
+
+/** "covered of all", at most all that there were: objects that are gone by now are covered, too. */
+function checkpointOf({ checkpoint, objects }: RunLine): string {
+  if (checkpoint === undefined) {
+    return "-";
+  }
+  return objects === undefined ? String(checkpoint) : `${checkpoint}/${Math.max(objects, checkpoint)}`;
+}
+
 function freezesTable(freezes: readonly FreezeLine[], now: number): string {
   if (freezes.length === 0) {
     return "no CRD is frozen";
   }
-  const rows = freezes.map(({ crd, owner, lease, since }) => [
-    crd,
-    owner ?? "(not ksvm)",
-    lease ?? "-",
-    ageOf(since, now),
-  ]);
+  const rows = freezes.map((line) => [line.crd, freezerText(line), line.lease ?? "-", ageOf(line.since, now)]);
   return renderTable([["FROZEN CRD", "BY", "LEASE", "SINCE"], ...rows]);
+}
+
+function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine): string {
+  if (condition === undefined) {
+    return owner ?? "(not ksvm)";
+  }
+  const why = migration === undefined ? [] : [`migration ${migration}`];
+  const stuck = isStuck === undefined ? [] : [`no migration explains it, see ksvm unfreeze ${crd}`];
+  return `${owner ?? "(not ksvm)"}, condition ${[condition, ...why, ...stuck].join(", ")}`;
 }
 
 /**
@@ -65,9 +127,27 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
  */
 export function describeChanges(before: ClusterStatus, after: ClusterStatus): readonly string[] {
   const migrations = changesOf(before.migrations, after.migrations, ({ name }) => name, describeMigration);
-  const freezes = changesOf(before.freezes, after.freezes, ({ crd }) => crd, describeFreeze);
+  const runs = changesOf(before.runs, after.runs, ({ lease }) => `run of Lease ${lease}`, describeRun);
+  const freezes = changesOf(before.freezes, after.freezes, freezeName, describeFreeze);
   const leftOut = changesOf(before.leftOut ?? [], after.leftOut ?? [], ({ name }) => name, describeLeftOut);
-  return [...describeSuspended(before, after), ...leftOut, ...migrations, ...freezes];
+  const about = [...describeController(before, after), ...describeSuspended(before, after)];
+  return [...about, ...leftOut, ...migrations, ...runs, ...freezes];
+}
+
+function describeController(
+  { controller: before }: ClusterStatus,
+  { controller: after }: ClusterStatus,
+): readonly string[] {
+  const [was, is] = [before, after].map((line) => `${line.state}${"holder" in line ? ` ${line.holder}` : ""}`);
+  return was === is ? [] : [`controller: ${is ?? ""}`];
+}
+
+function describeRun(run: RunLine | undefined): string {
+  return run === undefined ? "ended" : [run.state, checkpointOf(run), run.holder ?? ""].join(" ").trimEnd();
+}
+
+function freezeName({ condition, crd }: FreezeLine): string {
+  return condition === undefined ? crd : `${crd} (${condition})`;
 }
 
 function describeLeftOut(line: LeftOutLine | undefined): string {
@@ -100,10 +180,14 @@ function describeMigration(line: MigrationLine | undefined): string {
   if (line === undefined) {
     return "deleted";
   }
-  return [line.state, line.progress, line.message].filter((part) => part !== undefined).join(" ");
+  const queue = line.queuePosition === undefined ? undefined : `${line.queuePosition} in the queue`;
+  return [line.state, queue, line.progress, line.message].filter((part) => part !== undefined).join(" ");
 }
 
 function describeFreeze(line: FreezeLine | undefined): string {
+  if (line?.condition !== undefined) {
+    return `frozen by ${freezerText(line)}`;
+  }
   return line === undefined ? "no longer frozen" : `frozen by ${line.owner ?? "something other than ksvm"}`;
 }
 

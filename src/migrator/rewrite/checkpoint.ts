@@ -98,6 +98,16 @@ export function resumePointOf(
   return { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
 }
 
+/** How far a checkpoint is, to be shown; `undefined` where it is at the first page, or not one of this CRD as it is now. */
+export function shownProgressOf(
+  text: string | undefined,
+  crd: CustomResourceDefinition,
+): EarlierProgress["counts"] | undefined {
+  const checkpoint = parseDigested(text, fieldsOf);
+  // To be shown, that of any migration will do.
+  return checkpoint === undefined ? undefined : resumePointOf(text, crd, checkpoint)?.progress?.counts;
+}
+
 /** How far a run is after a page, for a checkpoint with a continue token. */
 export function earlierProgressOf(
   { current, gone, migrated, newer }: Counts,
