@@ -1,5 +1,6 @@
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
 import { MANAGED_LABELS } from "../freeze/guard.ts";
+import { matchCrdUpdates } from "../freeze/match-crd-updates.ts";
 import {
   ALLOWED_EXPRESSION,
   BY_RUN_EXPRESSION,
@@ -94,20 +95,7 @@ export function restorePolicy({ allowedUsers }: Pick<PruneGuardOptions, "allowed
   };
 }
 
-const MATCH = {
-  matchPolicy: "Equivalent",
-  namespaceSelector: {},
-  objectSelector: {},
-  resourceRules: [
-    {
-      apiGroups: ["apiextensions.k8s.io"],
-      apiVersions: ["v1"],
-      operations: ["UPDATE"],
-      resources: ["customresourcedefinitions/status"],
-      scope: "Cluster",
-    },
-  ],
-} as const;
+const MATCH = matchCrdUpdates(["customresourcedefinitions/status"]);
 
 /** CEL by its name in `matchConditions`. */
 type Conditions = Readonly<Record<string, string>>;

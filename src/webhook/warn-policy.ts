@@ -1,5 +1,6 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
+import { matchCrdUpdates } from "../freeze/match-crd-updates.ts";
 import { STAMP } from "./generation.ts";
 
 /** Name of the policy and of its binding. */
@@ -34,21 +35,8 @@ export function warnPolicy(): FreezePolicy {
       kind: "ValidatingAdmissionPolicy",
       spec: {
         failurePolicy: "Ignore",
-        matchConstraints: {
-          matchPolicy: "Equivalent",
-          namespaceSelector: {},
-          objectSelector: {},
-          resourceRules: [
-            {
-              apiGroups: ["apiextensions.k8s.io"],
-              apiVersions: ["v1"],
-              operations: ["UPDATE"],
-              // An update of the status may change annotations as well.
-              resources: ["customresourcedefinitions", "customresourcedefinitions/status"],
-              scope: "Cluster",
-            },
-          ],
-        },
+        // An update of the status may change annotations as well.
+        matchConstraints: matchCrdUpdates(["customresourcedefinitions", "customresourcedefinitions/status"]),
         matchConditions: [
           { name: "was-frozen", expression: hasAnnotation("oldObject", MIGRATING_ANNOTATION) },
           { name: "not-pruned-yet", expression: `!${IS_PRUNED}` },

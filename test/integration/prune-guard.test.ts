@@ -102,6 +102,17 @@ await t.test("with --mode=deny a prune by another tool is denied, and one by ksv
   t.same(await cluster.storedAs(kind), { v1: 3 });
 });
 
+async function allow(kind: TestKind, value: string): Promise<void> {
+  const { code, stderr } = await kubectl([
+    "annotate",
+    "--overwrite",
+    "crd",
+    kind.name,
+    `${ALLOW_PRUNE_ANNOTATION}=${value}`,
+  ]);
+  if (code !== 0) throw new Error(stderr);
+}
+
 async function prunedManifest(kind: TestKind): Promise<object> {
   const crd = await cluster.crd(kind);
   return { ...crd, status: { ...crd.status, storedVersions: ["v1"] } };
@@ -119,31 +130,9 @@ await t.test(
     t.equal(await denialOf(kind), undefined);
     await cluster.setVersions(kind, { storage: "v1", versions: ["v1alpha1", "v1beta1", "v1"] });
     t.match(await denialOf(kind), /would lose/, "another generation, another decision");
-    t.equal(
-      (
-        await kubectl([
-          "annotate",
-          "--overwrite",
-          "crd",
-          kind.name,
-          `${ALLOW_PRUNE_ANNOTATION}=v1beta1@${generation + 1}`,
-        ])
-      ).code,
-      0,
-    );
+    await allow(kind, `v1beta1@${generation + 1}`);
     t.match(await denialOf(kind), /would lose/, "another version");
-    t.equal(
-      (
-        await kubectl([
-          "annotate",
-          "--overwrite",
-          "crd",
-          kind.name,
-          `${ALLOW_PRUNE_ANNOTATION}=v1alpha1,v1beta1@${generation + 1}`,
-        ])
-      ).code,
-      0,
-    );
+    await allow(kind, `v1alpha1,v1beta1@${generation + 1}`);
     t.match((await cluster.ksvm(["guard", "status"])).stdout, new RegExp(`${kind.name} +v1alpha1,v1beta1@\\d+ +valid`));
     await prune(kind);
     t.match((await cluster.ksvm(["guard", "status"])).stdout, new RegExp(`${kind.name} +v1alpha1,v1beta1@\\d+ +spent`));
@@ -164,7 +153,7 @@ await t.test(
     await enable(used, "--mode", "deny");
     for (const kind of [used, kept]) {
       const { generation } = (await cluster.crd(kind)).metadata;
-      await kubectl(["annotate", "crd", kind.name, `${ALLOW_PRUNE_ANNOTATION}=v1alpha1@${generation}`]);
+      await allow(kind, `v1alpha1@${generation}`);
     }
     await prune(used);
     const allowanceOf = async (kind: TestKind): Promise<string | undefined> =>

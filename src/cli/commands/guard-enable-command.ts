@@ -36,8 +36,8 @@ export const GUARD_ENABLE_COMMAND = defineCommand({
       if (mode === "deny" && !restores) {
         io.stderr.write(
           "note: this API server does not serve MutatingAdmissionPolicies (Kubernetes 1.36 and newer do): where a migration of " +
-            "Kubernetes' own migrator fails, its prune is denied again and again, and the CRD stays frozen until you delete that " +
-            "migration and run ksvm unfreeze\n",
+            "Kubernetes' own migrator fails, its prune is denied again and again, and the CRD stays frozen until you run ksvm unfreeze " +
+            "and ksvm migrate\n",
         );
       }
       return EXIT.done;
