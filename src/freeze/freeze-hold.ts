@@ -3,7 +3,7 @@ import { MIGRATING_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, isSameOwner } from "../api/owner.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
-import { freeze, unfreeze } from "./freeze.ts";
+import { type Annotations, freeze, unfreeze } from "./freeze.ts";
 import type { GuardedCrd, GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
 
@@ -19,6 +19,10 @@ export interface FreezeHoldOptions extends GuardedCrd {
   /** Runs the release, however the attempt ends. It has a time limit of its own. */
   readonly cleanup: Cleanup;
   readonly onLifted: () => void;
+  /** What is set with the freeze. */
+  readonly besides: Annotations;
+  /** What is taken off with it, asked right before that. */
+  readonly undone: () => Annotations;
 }
 
 /** The freeze of one attempt, with the guard that enforces it: taken once, and released by the cleanup. */
@@ -45,7 +49,7 @@ export class FreezeHold {
    * @throws as {@link installGuard} and {@link freeze}
    */
   async take(context: CallContext): Promise<CustomResourceDefinition> {
-    const { cleanup, crdName, guard, owner } = this.#options;
+    const { besides, cleanup, crdName, guard, owner } = this.#options;
     if (guard.kind === "policy") {
       cleanup.defer(
         `remove ValidatingAdmissionPolicy "${guard.name}"`,
@@ -59,7 +63,7 @@ export class FreezeHold {
       `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
       (signal) => this.#lift(signal),
     );
-    return freeze(context, crdName, owner);
+    return freeze(context, crdName, owner, besides);
   }
 
   async #removePolicy(signal: AbortSignal): Promise<void> {
@@ -69,8 +73,8 @@ export class FreezeHold {
   }
 
   async #lift(signal: AbortSignal): Promise<void> {
-    const { crdName, onLifted, owner, releasing } = this.#options;
-    if (await unfreeze({ ...releasing, signal }, crdName, owner)) {
+    const { crdName, onLifted, owner, releasing, undone } = this.#options;
+    if (await unfreeze({ ...releasing, signal }, crdName, owner, undone())) {
       onLifted();
     }
   }

@@ -27,17 +27,26 @@ export const MAX_CONFLICTS = 20;
 /** How soon, in milliseconds. */
 export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
 
+/** Annotations to set, and with null to take off. */
+export type Annotations = Readonly<Record<string, string | null>>;
+
 /**
  * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
  * run on the same Lease left behind is taken over: the caller holds that Lease.
  *
+ * @param besides what the same write sets
  * @returns the CRD as it is frozen
  * @throws {KsvmError} ForeignFreeze if another owner froze it; whatever the client's fence throws.
  */
-export function freeze(context: CallContext, crdName: string, owner: FreezeOwner): Promise<CustomResourceDefinition> {
+export function freeze(
+  context: CallContext,
+  crdName: string,
+  owner: FreezeOwner,
+  besides: Annotations = {},
+): Promise<CustomResourceDefinition> {
   return updateCrd(context, crdName, (crd) => {
     assertNotForeign(crd, owner.lease);
-    return { [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
+    return { ...besides, [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
   });
 }
 
@@ -45,10 +54,16 @@ export function freeze(context: CallContext, crdName: string, owner: FreezeOwner
  * Takes this owner's freeze off. One that belongs to another run or client by now is left alone. Of one that is gone
  * already the owner is taken off: a user who lifts a freeze with kubectl takes one annotation off, and the other would
  * name a run that is over.
+ * @param besides what the same write sets or takes off
  * @returns whether there was a freeze to take off
  * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
  */
-export async function unfreeze(context: CallContext, crdName: string, owner: FreezeOwner): Promise<boolean> {
+export async function unfreeze(
+  context: CallContext,
+  crdName: string,
+  owner: FreezeOwner,
+  besides: Annotations = {},
+): Promise<boolean> {
   let lifted = false;
   try {
     await updateCrd(context, crdName, (crd) => {
@@ -57,7 +72,7 @@ export async function unfreeze(context: CallContext, crdName: string, owner: Fre
       lifted = isOurs && freezeOwnerOf(crd) !== undefined;
       const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
       const allowance = isPruneAllowanceSpent(crd) ? { [ALLOW_PRUNE_ANNOTATION]: null } : {};
-      return isOurs ? { ...migrating, ...allowance, [OWNER_ANNOTATION]: null } : undefined;
+      return isOurs ? { ...besides, ...migrating, ...allowance, [OWNER_ANNOTATION]: null } : undefined;
     });
   } catch (error) {
     // The CRD was deleted, and its annotation with it.
@@ -88,9 +103,6 @@ export function assertNotForeign(crd: CustomResourceDefinition, lease: string): 
       `it to end, or lift the freeze with: kubectl annotate crd ${name} ${MIGRATING_ANNOTATION}-`,
   );
 }
-
-/** Annotations to set, and with null to take off. */
-type Annotations = Readonly<Record<string, string | null>>;
 
 /**
  * Changes annotations of a CRD, with the resourceVersion that `change` has decided on as precondition. If another

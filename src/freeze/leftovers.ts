@@ -1,10 +1,11 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { freezeOwnerOf, hasFreezeAnnotation, ownerAnnotationOf } from "../api/owner.ts";
 import { isForbidden } from "../kube/failure.ts";
+import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { POLICIES } from "../kube/resources.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { unfreeze } from "./freeze.ts";
+import { unfreeze, updateCrd } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 
 /**
@@ -14,6 +15,9 @@ import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 export async function hasLeftovers(context: CallContext, crd: CustomResourceDefinition): Promise<boolean> {
   if (hasFreezeAnnotation(crd)) {
     return freezeOwnerOf(crd) !== undefined;
+  }
+  if (hasCheckpointKey(crd)) {
+    return true;
   }
   const { client, retrier, signal } = context;
   const policy = policyGuardOf(crd.metadata.name);
@@ -37,6 +41,20 @@ export async function removeLeftovers(
   }
   await unlessForbidden(removePolicyGuard(context, crdName, (found) => found?.lease === lease));
   return readCrd(context, crdName);
+}
+
+/**
+ * Takes the key of checkpoints off a CRD on which nothing is left to do.
+ * @throws as `updateCrd()`.
+ */
+export async function removeCheckpointKey(context: CallContext, crdName: string): Promise<void> {
+  await updateCrd(context, crdName, (crd) =>
+    hasCheckpointKey(crd) ? { [CHECKPOINT_KEY_ANNOTATION]: null } : undefined,
+  );
+}
+
+function hasCheckpointKey({ metadata }: CustomResourceDefinition): boolean {
+  return Object.hasOwn(metadata.annotations ?? {}, CHECKPOINT_KEY_ANNOTATION);
 }
 
 /** `undefined` where the user may not do it. */

@@ -5,6 +5,7 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../api/crd.ts";
+import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { formatOwner } from "../api/owner.ts";
 import {
   checkpointOwnerOf,
@@ -13,6 +14,7 @@ import {
   type ResumePoint,
   resumePointOf,
 } from "./rewrite/checkpoint.ts";
+import { CheckpointKey } from "./checkpoint-key.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { conversionOf } from "./crd-options.ts";
 import type { FieldsReport, WayOfPass } from "./rewrite/convert-fields.ts";
@@ -31,6 +33,7 @@ import { RewritePass } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunLease } from "../lease/run-lease.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
+import { StartAgain } from "../retry/start-again.ts";
 
 /** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
 interface Left {
@@ -41,7 +44,12 @@ interface Left {
 
 /** What the attempts of one run know of each other. */
 export interface RunMemory {
-  left?: Left;
+  /**
+   * The checkpoints that this run wrote last, or that it knows the earlier one wrote; two while it is not known whether a write
+   * arrived. Any other text on the Lease is that of a client that may have made it up, or brought one back that is void.
+   */
+  known?: readonly string[];
+  left?: Left | undefined;
   fields?: FieldsReport | undefined;
 }
 
@@ -69,18 +77,24 @@ export class CrdRun {
   readonly #context: RunContext;
   readonly #abort = new AbortController();
   #tally = new Tally();
+  readonly #key = new CheckpointKey();
+  /** Whether a later attempt may go on from the checkpoint. */
+  #isLasting = true;
   readonly #hold: FreezeHold;
   readonly #evidence: FreezeEvidence;
 
   constructor({ context, guarded, ...parts }: CrdRunParts) {
-    const { cleanup, lease, restarts } = parts;
+    const { cleanup, lease, memory, restarts } = parts;
     const { client, clock, emit, identity, retrier } = context;
     this.#parts = parts;
     this.#crdName = guarded.crdName;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = { ...context, client: client.fencedBy(() => lease.confirm(signal, retrier)), signal };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
-    const onDifference = (): Promise<void> => lease.voidCheckpoint(this.#context);
+    const onDifference = (): Promise<void> => {
+      memory.known = [];
+      return lease.voidCheckpoint(this.#context);
+    };
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, onDifference);
     this.#hold = new FreezeHold({
       ...guarded,
@@ -88,6 +102,8 @@ export class CrdRun {
       releasing: { client, retrier },
       cleanup,
       onLifted: () => emit({ type: "unfrozen" }),
+      besides: { [CHECKPOINT_KEY_ANNOTATION]: this.#key.publicKey },
+      undone: () => (this.#isLasting && this.#known !== undefined ? {} : { [CHECKPOINT_KEY_ANNOTATION]: null }),
     });
   }
 
@@ -96,10 +112,22 @@ export class CrdRun {
    * @throws {StartAgain | WaitingForOthers | MissingApiServer} where the run should begin again at step 1, at once or later.
    */
   async run(): Promise<MigrationResult> {
+    try {
+      const result = await this.#run();
+      this.#isLasting = result.outcome === "incomplete";
+      return result;
+    } catch (error) {
+      this.#isLasting = !(error instanceof StartAgain);
+      throw error;
+    }
+  }
+
+  async #run(): Promise<MigrationResult> {
     const { emit } = this.#context;
     const { memory } = this.#parts;
     const frozen = await this.#hold.take(this.#context);
     emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#hold.guard });
+    await this.#signAgain();
     const { apiServers, silent } = await this.#evidence.prove();
     const crd = await readCrd(this.#context, this.#crdName);
     const expected = this.#expectationOf(crd, frozen);
@@ -150,12 +178,12 @@ export class CrdRun {
   /** @returns whether an earlier attempt did a part of it */
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
     const { clock, emit, options } = this.#context;
-    const { lease, memory } = this.#parts;
+    const { memory } = this.#parts;
     const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
-    const resume = resumePointOf(lease.checkpoint, crd, expected);
+    const resume = resumePointOf(this.#known, crd, expected);
     const { progress } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
-    const left = memory.left?.checkpoint === lease.checkpoint ? memory.left : undefined;
+    const left = memory.left?.checkpoint === this.#known ? memory.left : undefined;
     const tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally);
     this.#tally = tally;
     if (resume !== undefined) {
@@ -196,18 +224,47 @@ export class CrdRun {
   }
 
   async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint, position: ListPosition): Promise<void> {
-    const { lease, memory } = this.#parts;
-    const checkpoint = formatCheckpoint({
-      migration: checkpointOwnerOf(this.#context),
-      crdUid: crd.metadata.uid,
-      generation: crd.metadata.generation ?? 0,
-      storageVersion: storageVersionOf(crd),
-      apiServers: this.#evidence.apiServers,
-      ...point,
-      ...(point.continueToken === undefined ? {} : { progress: earlierProgressOf(this.#tally.counts, position.state) }),
-    });
-    await lease.saveCheckpoint(checkpoint, this.#context);
+    const { memory } = this.#parts;
+    const checkpoint = await this.#sign(
+      formatCheckpoint({
+        migration: checkpointOwnerOf(this.#context),
+        crdUid: crd.metadata.uid,
+        generation: crd.metadata.generation ?? 0,
+        storageVersion: storageVersionOf(crd),
+        apiServers: this.#evidence.apiServers,
+        ...point,
+        ...(point.continueToken === undefined
+          ? {}
+          : { progress: earlierProgressOf(this.#tally.counts, position.state) }),
+      }),
+    );
     memory.left = { checkpoint, tally: new Tally(this.#tally), position };
+  }
+
+  /** The checkpoint on the Lease, where this run knows that it is not made up. */
+  get #known(): string | undefined {
+    const { lease, memory } = this.#parts;
+    return memory.known?.find((known) => known === lease.checkpoint);
+  }
+
+  /** The CRD has the key of this attempt by now, so nothing shows any more who wrote what an earlier one left. */
+  async #signAgain(): Promise<void> {
+    const { memory } = this.#parts;
+    const known = this.#known;
+    if (known !== undefined) {
+      const checkpoint = await this.#sign(known);
+      memory.left = memory.left?.checkpoint === known ? { ...memory.left, checkpoint } : memory.left;
+    }
+  }
+
+  /** @returns the checkpoint as the Lease has it then */
+  async #sign(unsigned: string): Promise<string> {
+    const { lease, memory } = this.#parts;
+    const checkpoint = this.#key.sign(unsigned);
+    memory.known = [...(memory.known ?? []).slice(-1), checkpoint];
+    await lease.saveCheckpoint(checkpoint, this.#context);
+    memory.known = memory.known.slice(-1);
+    return checkpoint;
   }
 
   /** Nothing of this run rests on storedVersions, so it continues; but that prune rested on less. */

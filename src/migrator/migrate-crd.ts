@@ -1,16 +1,17 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
 import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
+import { signedCheckpoint } from "./checkpoint-key.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
-import { hasLeftovers, removeLeftovers } from "../freeze/leftovers.ts";
+import { hasLeftovers, removeCheckpointKey, removeLeftovers } from "../freeze/leftovers.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
-import { deferRelease } from "../lease/run-lease.ts";
+import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { accessNeededFor } from "./run-roles.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
@@ -48,10 +49,12 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
       const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
       if (!isDue(context.options, current)) {
         keepCheckpoint = false;
+        await removeCheckpointKey({ ...context, client }, crdName);
         return nothingToDo(current);
       }
       assertNotForeign(current, lease.key);
-      const result = await runForcedOrNot({ context, lease, guarded });
+      const memory = { known: knownCheckpoint(context, lease, current) };
+      const result = await runForcedOrNot({ context, lease, guarded, memory });
       keepCheckpoint = result.outcome === "incomplete";
       return result;
     });
@@ -60,25 +63,37 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   });
 }
 
+/** What a Lease has is believed where the run that froze the CRD last wrote it. Whoever may write Leases can write the rest of it. */
+function knownCheckpoint(
+  { emit }: RunContext,
+  { checkpoint }: RunLease,
+  crd: CustomResourceDefinition,
+): readonly string[] {
+  const known = signedCheckpoint(checkpoint, crd);
+  if (checkpoint !== undefined && known === undefined) {
+    const reason = "the checkpoint in the Lease is not used: nothing shows that the last run on this CRD wrote it";
+    emit({ type: "startingAgain", reason });
+  }
+  return known === undefined ? [] : [known];
+}
+
 /** What an API server writes that joins and leaves is in the storage version of a frozen CRD; its key may be another one. */
-function runForcedOrNot(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Promise<MigrationResult> {
+function runForcedOrNot(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<MigrationResult> {
   const { context } = parts;
   return context.options.force
     ? watchingArrivals(context, (watched) => runCrd({ ...parts, context: watched }))
     : runCrd(parts);
 }
 
-function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Promise<MigrationResult> {
-  const { context, guarded, lease } = parts;
+function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<MigrationResult> {
+  const { context, guarded, lease, memory } = parts;
   const { crdName } = guarded;
-  const memory: CrdRunParts["memory"] = {};
   const restarts = context.options.force ? new ServerRestarts() : undefined;
   return runUntilDone({
     context,
     name: crdName,
     maxFreezeIdleMs: context.options.maxFreezeIdleMs,
-    attempt: (attemptContext, cleanup) =>
-      new CrdRun({ ...parts, context: attemptContext, cleanup, memory, restarts }).run(),
+    attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup, restarts }).run(),
     probe: ({ stuckOn }, signal) =>
       stuckOn?.kind === "lease"
         ? lease.probe(signal)
@@ -90,6 +105,7 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "memory" | "restarts">): Pr
       }
       if (error instanceof StartAgain || lease.isVoid) {
         // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
+        memory.known = [];
         await lease.voidCheckpoint();
       }
     },

@@ -1,10 +1,8 @@
 import t, { type Test } from "tap";
 import { CRDS, LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { type Checkpoint, formatCheckpoint } from "../../src/migrator/rewrite/checkpoint.ts";
-import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
-import type { Lease } from "../../src/api/lease.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { GROUP } from "../integration/crd-fixture.ts";
+import { checkpointOf, writeAsTheRun } from "../integration/forged-checkpoint.ts";
 import { ChaosProxy } from "./chaos-proxy.ts";
 import { resultOf } from "./ksvm-process.ts";
 import { announcedSeed, IS_LONG } from "./random.ts";
@@ -97,13 +95,9 @@ await t.test("after kill -9 in the middle at most a page and what was in flight 
 
 await t.test("after a continue token got lost the watermark saves every second write and request", async (t) => {
   const cost = await costAfter(t, async (scenario) => {
-    const lease = await api.get<Lease>(LEASES, scenario.leaseRef);
-    const text = lease.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
-    const { continueToken, ...others } = JSON.parse(text) as Checkpoint;
+    const { continueToken, ...others } = await checkpointOf(cluster, scenario.kind);
     t.ok(continueToken, "there was one to lose");
-    const checkpoint = formatCheckpoint(others);
-    const body = { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: checkpoint } } };
-    await api.patch(LEASES, scenario.leaseRef, { type: MERGE_PATCH, body });
+    await writeAsTheRun(cluster, scenario.kind, others);
   });
   t.same(cost.writtenTwice, []);
   t.same(cost.askedTwice, []);

@@ -4,14 +4,13 @@ import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { CRDS, LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { type Checkpoint, formatCheckpoint } from "../../src/migrator/rewrite/checkpoint.ts";
-import type { Lease } from "../../src/api/lease.ts";
 import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
 import { readsOf } from "../control-plane/api-requests.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { checkpointOf, writeAsTheRun } from "./forged-checkpoint.ts";
 import { parallel } from "./parallel.ts";
 import { INTERRUPTED_FLAGS, SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
@@ -112,14 +111,10 @@ parallel("W is not reused: one beyond what etcd has is void, as after a restore 
   run.signal("SIGINT");
   await run.ended;
   // As it would be had it been written later, at the last page, and etcd restored since; true to the letter otherwise.
-  const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
-  const { metadata } = await cluster.api.get<Lease>(LEASES, lease);
-  const left = JSON.parse(metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "") as Checkpoint;
+  const left = await checkpointOf(cluster, kind);
   const page = await cluster.api.listMetadata(kind.resource("v1"), { limit: SLOW_RUN_OBJECTS - 5 });
   const continueToken = page.metadata.continue ?? "";
-  const checkpoint = formatCheckpoint({ ...left, watermark: "999999999999", continueToken });
-  const body = { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: checkpoint } } };
-  await cluster.api.patch(LEASES, lease, { type: MERGE_PATCH, body });
+  await writeAsTheRun(cluster, kind, { ...left, watermark: "999999999999", continueToken });
   const again = await cluster.migrate([kind.name]);
   t.equal(again.code, 0, again.stderr);
   t.match(again.stdout, /resuming an earlier run at resourceVersion 999999999999/, "negative control: it was read");

@@ -1,4 +1,9 @@
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../../src/api/names.ts";
+import {
+  CHECKPOINT_KEY_ANNOTATION,
+  MIGRATING_ANNOTATION,
+  OWNER_ANNOTATION,
+  STORAGE_MIGRATING_CONDITION,
+} from "../../../src/api/names.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import { type Fields, isFields, isSame, type ModelObject, without } from "../model/model-object.ts";
@@ -117,6 +122,7 @@ function crdProblem(before: ModelObject, after: ModelObject): string | undefined
     differenceOf(before, after, ["metadata", "status"]) ??
     differenceOf(before.metadata, after.metadata, ["annotations", "managedFields", "resourceVersion"]) ??
     differenceOf(before.metadata.annotations ?? {}, after.metadata.annotations ?? {}, [
+      CHECKPOINT_KEY_ANNOTATION,
       MIGRATING_ANNOTATION,
       OWNER_ANNOTATION,
     ]) ??

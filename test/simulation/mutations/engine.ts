@@ -169,8 +169,8 @@ export const ENGINE: readonly Mutation[] = [
     edits: [
       {
         file: "freeze/freeze-hold.ts",
-        from: "if (await unfreeze({ ...releasing, signal }, crdName, owner)) {\n      onLifted();\n    }",
-        to: "onLifted();\n    await unfreeze({ ...releasing, signal }, crdName, owner);",
+        from: "if (await unfreeze({ ...releasing, signal }, crdName, owner, undone())) {\n      onLifted();\n    }",
+        to: "onLifted();\n    await unfreeze({ ...releasing, signal }, crdName, owner, undone());",
       },
     ],
     withinSeeds: 10,

@@ -26,8 +26,8 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: FREEZE,
-        from: "return { [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };",
-        to: "return { [OWNER_ANNOTATION]: formatOwner(owner) };",
+        from: "return { ...besides, [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };",
+        to: "return { ...besides, [OWNER_ANNOTATION]: formatOwner(owner) };",
       },
     ],
   },

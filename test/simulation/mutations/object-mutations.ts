@@ -43,8 +43,8 @@ export const OBJECTS: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/crd-run.ts",
-        from: "const resume = resumePointOf(lease.checkpoint, crd, expected);",
-        to: "const resume = resumePointOf(lease.checkpoint, crd, expected) ?? { watermark: crd.metadata.resourceVersion };",
+        from: "const resume = resumePointOf(this.#known, crd, expected);",
+        to: "const resume = resumePointOf(this.#known, crd, expected) ?? { watermark: crd.metadata.resourceVersion };",
       },
     ],
   },

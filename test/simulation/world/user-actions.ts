@@ -2,6 +2,7 @@ import type { CrdVersion } from "../../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
+import { type Checkpoint, formatCheckpoint } from "../../../src/migrator/rewrite/checkpoint.ts";
 import { collectionOf, crdNameOf, crdOf, GROUP, groupOf, objectOf, resourceOf, versionsOf } from "./kinds.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { KindPlan } from "../plan.ts";
@@ -164,13 +165,13 @@ export class UserActions {
     }
   }
 
-  /** The checkpoint that there is, with a watermark that leaves every object out. */
+  /** The checkpoint that there is, with a watermark that leaves every object out, and the right digest. */
   #forged(kind: KindPlan): string {
     const key = `/registry/leases/kube-system/${leaseNameOf(resourceOf(kind))}`;
     const text = this.#cluster.etcd.get(key)?.object.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
     if (text === "") return NONSENSE;
-    const { continueToken: _, progress: __, ...checkpoint } = JSON.parse(text) as Record<string, unknown>;
-    return JSON.stringify({ ...checkpoint, watermark: "1" });
+    const { continueToken: _, progress: __, ...checkpoint } = JSON.parse(text) as Checkpoint;
+    return formatCheckpoint({ ...checkpoint, watermark: "1" });
   }
 
   /** Changes a CRD by what it is now; `change` gets its `spec.versions`. */
