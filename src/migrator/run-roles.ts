@@ -36,6 +36,12 @@ export interface RunRoleOptions {
   readonly subresource?: "status" | undefined;
 }
 
+/** What Kubernetes' own migrator did. */
+export const SEE_IN_TREE: Access = {
+  verb: "list",
+  resource: { group: IN_TREE_GROUP, resource: "storageversionmigrations" },
+};
+
 /** Where the EndpointSlice of the API servers is. */
 const ENDPOINTS_NAMESPACE = "default";
 /** What RBAC takes for any resource of any group. */
@@ -131,15 +137,14 @@ function isSweep({ resource, verb }: Access): boolean {
 
 /** What a run takes into account where it may read it. */
 function accessOfRun(name: string, options: Omit<RunRoleOptions, "name">): readonly Access[] {
-  const inTree: Access = { verb: "list", resource: { group: IN_TREE_GROUP, resource: "storageversionmigrations" } };
   const needed = accessNeededFor(name, options);
   if (isCustom(name)) {
-    return [...needed, inTree];
+    return [...needed, SEE_IN_TREE];
   }
   const { group, resource } = resourceOf(name);
   const storageVersion = `${group === "" ? "core" : group}.${resource}`;
   // `ksvm reencrypt` and `ksvm verify` leave an aggregated API server alone: it has a storage of its own.
-  return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, SEE_API_SERVICES, inTree];
+  return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, SEE_API_SERVICES, SEE_IN_TREE];
 }
 
 /** What a run on a resource cannot do without, by its name alone: which guard there is may not be known. */
@@ -175,7 +180,7 @@ function accessToApiServers(): readonly Access[] {
 }
 
 /** Rules for what is wanted, one for each resource and the verbs and names that go together. */
-function rulesOf(wanted: readonly Access[]): readonly PolicyRule[] {
+export function rulesOf(wanted: readonly Access[]): readonly PolicyRule[] {
   const verbsOf = new Map<string, Set<string>>();
   for (const { resource, subresource, name, verb } of wanted) {
     const path = subresource === undefined ? resource.resource : `${resource.resource}/${subresource}`;
@@ -195,7 +200,8 @@ function rulesOf(wanted: readonly Access[]): readonly PolicyRule[] {
   });
 }
 
-function roleOf(metadata: RoleObject["metadata"], rules: readonly PolicyRule[]): RoleObject {
+/** A Role where the metadata has a namespace, else a ClusterRole. */
+export function roleOf(metadata: RoleObject["metadata"], rules: readonly PolicyRule[]): RoleObject {
   const kind = metadata.namespace === undefined ? "ClusterRole" : "Role";
   return { apiVersion: RBAC_VERSION, kind, metadata, rules };
 }

@@ -9,6 +9,7 @@ import {
   rulesForController,
   type RunRoleOptions,
 } from "../../migrator/run-roles.ts";
+import { rolesForCheck } from "../../plan/check-roles.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagTable } from "../flags/flag.ts";
 import { choice, optional, toggle, value } from "../flags/kinds.ts";
@@ -24,6 +25,13 @@ const RBAC_FLAGS = {
     help:
       "print the roles of ksvm reencrypt --all and ksvm verify --all. Their holder can read and change every object of the " +
       "cluster, every Secret and role included",
+  }),
+  for: choice(["runs", "check"], {
+    placeholder: "purpose",
+    default: "runs",
+    help:
+      "runs are ksvm migrate, reencrypt and verify; check is ksvm check -f of files with these CRDs: with --service-account, a policy " +
+      "that allows it dry runs of CRDs alone",
   }),
   name: value(anyText, { placeholder: "name", default: "ksvm-migrate", help: "name of the roles" }),
   "service-account": optional(parseServiceAccount, {
@@ -62,6 +70,12 @@ export const RBAC_COMMAND = defineCommand({
     if (flags.all && flags.output === "component") {
       throw new KsvmError("Usage", "Cannot limit an installation to every resource: deploy/base has those rights");
     }
+    if (flags.for === "check" && (flags.all || flags.output === "component")) {
+      throw new KsvmError(
+        "Usage",
+        "Cannot print roles for check: name the CRDs, without --all and without -o component",
+      );
+    }
     const names = flags.all ? [] : [...new Set(parseResources(given.join(",")))];
     const documents = flags.output === "component" ? [componentOf(names)] : rolesOf(names, flags);
     io.stdout.write(printable(documents.map((document) => stringify(document)).join("---\n")));
@@ -78,18 +92,30 @@ function rolesOf(
   names: readonly string[],
   {
     all,
+    for: purpose,
     serviceAccount,
     via,
     ...options
   }: RunRoleOptions & {
     readonly all: boolean;
+    readonly for: "runs" | "check";
     readonly serviceAccount?: Subject | undefined;
     readonly via: WriteVia;
   },
 ): readonly object[] {
+  if (purpose === "check") {
+    return checkRolesOf(names, options.name, serviceAccount);
+  }
   const subresource = via === "status" ? { subresource: via } : {};
   const roles = all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource });
   return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
+}
+
+function checkRolesOf(names: readonly string[], name: string, subject: Subject | undefined): readonly object[] {
+  const username = subject && `system:serviceaccount:${subject.namespace}:${subject.name}`;
+  const { role, policies } = rolesForCheck(names, { name, username });
+  // The policy first: it is in force a moment after it is there.
+  return [...policies, role, ...(subject === undefined ? [] : [bindingOf(role, subject)])];
 }
 
 function bindingOf({ apiVersion, kind, metadata }: RoleObject, subject: Subject): object {
