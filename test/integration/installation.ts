@@ -103,8 +103,12 @@ function nameOf({ metadata: { name = "", namespace } }: NewObject): { name: stri
 }
 
 /** A token of a service account of the installation (TokenRequest), as its pods would get. */
-export async function tokenOf({ controlPlane }: Cluster, serviceAccount: string): Promise<string> {
-  const path = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/${serviceAccount}/token`;
+export async function tokenOf(
+  { controlPlane }: Cluster,
+  serviceAccount: string,
+  namespace: string = NAMESPACE,
+): Promise<string> {
+  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${serviceAccount}/token`;
   const request = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", spec: {} };
   const { status, body } = await controlPlane.request(path, { method: "POST", body: request });
   const { token } = (body as { status?: { token?: string } }).status ?? {};
@@ -120,10 +124,11 @@ export async function startAsServiceAccount(
   cluster: Cluster,
   serviceAccount: string,
   apiserverIndex = 0,
+  namespace: string = NAMESPACE,
 ): Promise<string> {
   const { apiservers, ca, dir } = cluster.controlPlane;
-  const token = await tokenOf(cluster, serviceAccount);
-  const path = join(dir, `${serviceAccount}-${apiserverIndex}.kubeconfig`);
+  const token = await tokenOf(cluster, serviceAccount, namespace);
+  const path = join(dir, `${namespace}-${serviceAccount}-${apiserverIndex}.kubeconfig`);
   const server = apiservers[apiserverIndex]?.url ?? "";
   writeFileSync(path, kubeconfigText(server, ca, { name: serviceAccount, token }), { mode: 0o600 });
   return path;

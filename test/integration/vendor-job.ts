@@ -6,7 +6,8 @@ import { APPLY_PATCH, CRDS } from "../../src/kube/resources.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import type { Cluster } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
-import { applyAll, NAMESPACE, startAsServiceAccount } from "./installation.ts";
+import { applyAll, NAMESPACE } from "./installation.ts";
+import { type Job, runPodOf } from "./job-runner.ts";
 
 const CRONTABS = {
   plural: "crontabs",
@@ -14,14 +15,6 @@ const CRONTABS = {
   namespace: "crontab-system",
   job: "crontab-migrate",
 };
-
-interface Job extends NewObject {
-  readonly spec: { readonly template: { readonly spec: PodSpec } };
-}
-interface PodSpec {
-  readonly serviceAccountName: string;
-  readonly containers: readonly { readonly args: readonly string[] }[];
-}
 
 /** What a vendor does with an example of deploy/vendor: writes the names of the own CRD and namespace into it. */
 function ownedBy(kind: TestKind, documents: readonly NewObject[]): readonly NewObject[] {
@@ -34,10 +27,10 @@ function ownedBy(kind: TestKind, documents: readonly NewObject[]): readonly NewO
   return JSON.parse(text) as readonly NewObject[];
 }
 
-function jobIn(documents: readonly NewObject[]): PodSpec {
+function jobIn(documents: readonly NewObject[]): Job {
   const [job, ...others] = documents.filter((document): document is Job => document["kind"] === "Job");
   if (job === undefined || others.length > 0) throw new Error("There is not exactly one Job");
-  return job.spec.template.spec;
+  return job;
 }
 
 /** What the API server says to the CRD of a release without `v1alpha1`; nothing where it takes it. */
@@ -63,13 +56,9 @@ export async function assertUpgrade(t: Test, cluster: Cluster, documents: readon
   await cluster.createStale(other, 3);
   const owned = ownedBy(kind, documents);
   await applyAll(cluster.api, [{ apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } }, ...owned]);
-  const { containers, serviceAccountName } = jobIn(owned);
-  const [command = "", ...args] = containers[0]?.args ?? [];
-  t.equal(command, "migrate");
-  const kubeconfig = await startAsServiceAccount(cluster, serviceAccountName);
 
   t.match(await applyNext(cluster, kind), /spec\.versions/, "negative control: without the Job the upgrade is refused");
-  const run = await cluster.migrate([...args, "--kubeconfig", kubeconfig]);
+  const run = await runPodOf(cluster, jobIn(owned));
   t.equal(run.code, 0, run.stdout + run.stderr);
   t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "the role is enough");
   t.same(await cluster.storedAs(kind), { v1: 10 });
@@ -78,10 +67,10 @@ export async function assertUpgrade(t: Test, cluster: Cluster, documents: readon
   t.equal(await applyNext(cluster, kind), "", "the upgrade goes on");
   t.same(await cluster.storedAs(kind), { v1: 10 });
 
-  const again = await cluster.migrate([...args, "--kubeconfig", kubeconfig]);
+  const again = await cluster.migrate(run.args);
   t.match(again, { code: 0, stdout: /nothing to do/ }, "it may run again");
-  const [, ...flags] = args;
-  const others = await cluster.migrate([other.name, ...flags, "--kubeconfig", kubeconfig]);
+  const [, ...flags] = run.args;
+  const others = await cluster.migrate([other.name, ...flags]);
   t.equal(others.code, 1, "another CRD is out of its reach");
   t.same(await cluster.storedAs(other), { v1alpha1: 3 });
 }

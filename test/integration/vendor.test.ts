@@ -4,7 +4,8 @@ import t from "tap";
 import { parseAllDocuments } from "yaml";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { render } from "./kubectl.ts";
+import { withJobsRunning } from "./job-runner.ts";
+import { kubectlOf, render } from "./kubectl.ts";
 import { assertUpgrade } from "./vendor-job.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -28,6 +29,43 @@ await t.test("deploy/vendor/argo-cd is the same as hooks: the Job runs when its 
   );
   t.ok(waves.every(([kind, wave]) => kind === "Job" || wave < 0));
   await assertUpgrade(t, cluster, documents);
+});
+
+/** The example as a vendor has it for a release: `release` is in the name of the Job. */
+async function releaseOf(release: string, image = "ksvm:0.1.0"): Promise<string> {
+  const documents = await render("deploy/vendor/job");
+  return documents
+    .map((document) =>
+      JSON.stringify(document)
+        .replaceAll("3-0-0", release)
+        .replaceAll(/ksvm:[\w.]+/g, image),
+    )
+    .join("\n---\n");
+}
+
+await t.test("a Job that has ended never runs again, and that of the next release does, by its name", async (t) => {
+  const kubectl = await kubectlOf(cluster);
+  await kubectl(["create", "namespace", "crontab-system"]);
+  const ended = async (manifests: string) => {
+    const wait = ["wait", "-n", "crontab-system", "--for=condition=complete", "--timeout=1m", "job", "--all"];
+    const both = async () => [await kubectl(["apply", "-f", "-"], manifests), await kubectl(wait)] as const;
+    const { result, ends } = await withJobsRunning(cluster, "crontab-system", both);
+    const [applied, waited] = result;
+    return { ...applied, waited: waited.code, runs: ends.map(({ stdout }) => stdout) };
+  };
+  const didRun = { code: 0, waited: 0, runs: [/nothing to do: the cluster has no such resource/] };
+  const job = "job.batch/crontab-migrate";
+  t.match(await ended(await releaseOf("3-0-0")), { ...didRun, stdout: `${job}-3-0-0 created` });
+  const same = await ended(await releaseOf("3-0-0"));
+  t.match(same, { code: 0, stdout: `${job}-3-0-0 unchanged` });
+  t.match(
+    same,
+    { waited: 0, runs: { length: 0 } },
+    "negative control: nothing runs, and kubectl wait succeeds all the same",
+  );
+  const changed = await ended(await releaseOf("3-0-0", "ksvm:0.2.0"));
+  t.match(changed, { code: 1, stderr: /field is immutable/, runs: { length: 0 } }, "negative control: another image");
+  t.match(await ended(await releaseOf("3-1-0", "ksvm:0.2.0")), { ...didRun, stdout: `${job}-3-1-0 created` });
 });
 
 interface FluxKustomization {
