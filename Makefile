@@ -28,7 +28,7 @@ test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kub
 	@KUBERNETES_VERSION=$(or $(KUBERNETES_VERSION),1.30.14) node test/run-tests.ts $(or $(FILES),cluster)
 
 .PHONY: test-install
-test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager and render it with the real helm, built once (about 3 minutes each); no part of `make test`
+test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager and upgrade with the real helm, built once (about 3 minutes each); no part of `make test`
 	@node test/run-tests.ts $(or $(FILES),installed)
 
 .PHONY: chaos

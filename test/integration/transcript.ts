@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Test } from "tap";
 import { ensureBinaries } from "../control-plane/binaries.ts";
@@ -62,29 +62,36 @@ export interface FollowOptions {
   readonly programs?: Readonly<Record<string, string>>;
 }
 
+/** Runs a command line as a user does; what it writes to standard error is in the output, too. */
+export type Shell = (command: string) => Promise<ProgramEnd>;
+
+/** A shell in a checkout of the project, whose user is an administrator of the cluster. `$?` is the exit code of the command before. */
+export async function shellOf(t: Test, cluster: Cluster, { programs = {} }: FollowOptions = {}): Promise<Shell> {
+  const { kubectl } = await ensureBinaries(["kubectl"]);
+  const cwd = folderWith(t, { ...programs, kubectl });
+  const env = { PATH: `${join(cwd, "bin")}:/usr/bin:/bin`, HOME: cwd, KUBECONFIG: cluster.kubeconfig };
+  let last = 0;
+  return async (command) => {
+    const args = ["-c", `exec 2>&1; (exit ${last}); ${command}`];
+    const end = await new RunningProgram("/bin/bash", args, { cwd, env, input: "", timeoutMs: TIMEOUT_MS }).ended;
+    last = end.code ?? 1;
+    return end;
+  };
+}
+
 /**
- * Follows a section of docs/scenarios.md as a user does, command by command, in the project's folder: each has to print what is shown.
+ * Follows a section of docs/scenarios.md as a user does, command by command: each has to print what is shown.
  * `ksvm` waits one second for writes that are under way, not a minute: none is.
  */
 export async function followScenario(
   t: Test,
   cluster: Cluster,
   heading: string,
-  { programs = {} }: FollowOptions = {},
+  options: FollowOptions = {},
 ): Promise<void> {
-  const { kubectl } = await ensureBinaries(["kubectl"]);
-  const folder = folderWith(t, { ...programs, kubectl });
-  const env = {
-    PATH: `${join(folder, "bin")}:/usr/bin:/bin`,
-    HOME: folder,
-    KUBECONFIG: cluster.kubeconfig,
-  };
-  let last = 0;
+  const shell = await shellOf(t, cluster, options);
   for (const { command, output } of commandsOf(readFileSync(join(ROOT, "docs/scenarios.md"), "utf8"), heading)) {
-    const script = `exec 2>&1; (exit ${last}); ${command}`;
-    const options = { cwd: folder, env, input: "", timeoutMs: TIMEOUT_MS };
-    const { code, stdout }: ProgramEnd = await new RunningProgram("/bin/bash", ["-c", script], options).ended;
-    last = code ?? 1;
+    const { stdout } = await shell(command);
     t.ok(isAsShown(stdout, output), command, { printed: masked(stdout), shown: masked(output) });
   }
 }
@@ -100,6 +107,5 @@ function folderWith(t: Test, programs: Readonly<Record<string, string>>): string
     `exec "${process.execPath}" "${KSVM}" "$@"`,
   ];
   writeFileSync(join(folder, "bin", "ksvm"), `${lines.join("\n")}\n`, { mode: 0o755 });
-  mkdirSync(join(folder, "home"));
   return folder;
 }
