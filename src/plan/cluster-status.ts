@@ -13,6 +13,7 @@ import {
   sortedLines,
 } from "./migration-lines.ts";
 import { type ControllerLine, isRunOf, readControllerLine, readRunLines, type RunLine } from "./run-lines.ts";
+import { readStorageLines, type StorageLine } from "./storage-lines.ts";
 
 /** What is going on in a cluster. Field names are those of `ksvm status -o json`. */
 export interface ClusterStatus {
@@ -21,6 +22,8 @@ export interface ClusterStatus {
   /** Runs without a migration object. */
   readonly runs: readonly RunLine[];
   readonly freezes: readonly FreezeLine[];
+  /** Resources of which not everything is stored alike, or whose API servers disagree. */
+  readonly storage?: readonly StorageLine[];
   /** Missing where not all migrations are suspended. */
   readonly suspended?: SuspendMark;
   /** Migrations that cannot be read, so that no controller carries them out; missing where there is none. */
@@ -52,7 +55,7 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
     () => inTreeMigrations(client, options),
     () => onUnknown("migrations of Kubernetes' own migrator: this user may not list them"),
   );
-  const [{ leftOut, lines }, inTree, freezes, suspended, controller, runs] = await Promise.all([
+  const [{ leftOut, lines }, inTree, freezes, suspended, controller, runs, storage] = await Promise.all([
     readMigrationLines(client, options),
     inTreeRead,
     inTreeRead.then((found) => readFreezeLines(client, found, options)),
@@ -62,12 +65,14 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
     ),
     readControllerLine(client, options),
     readRunLines(client, onUnknown, options),
+    readStorageLines(client, onUnknown, options),
   ]);
   return {
     controller,
     migrations: sortedLines([...lines, ...(inTree ?? []).map(inTreeLineOf)]),
     runs,
     freezes,
+    ...(storage.length === 0 ? {} : { storage }),
     ...(suspended === undefined ? {} : { suspended }),
     ...(leftOut.length === 0 ? {} : { leftOut }),
     ...(unknown.length === 0 ? {} : { unknown: unknown.toSorted() }),
@@ -92,10 +97,12 @@ export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
   const migrations = migrationsOf(status, name);
   const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
   const leftOut = status.leftOut?.filter((line) => line.name === name) ?? [];
-  const { leftOut: _all, ...rest } = status;
+  const { leftOut: _all, storage: stored, ...rest } = status;
+  const storage = stored?.filter(({ resource }) => resources.has(resource)) ?? [];
   const freezes = status.freezes.filter(({ crd }) => resources.has(crd));
   const runs = status.runs.filter((run) => [...resources].some((resource) => isRunOf(run, resource)));
-  return { ...rest, migrations, runs, freezes, ...(leftOut.length === 0 ? {} : { leftOut }) };
+  const parts = { ...(storage.length === 0 ? {} : { storage }), ...(leftOut.length === 0 ? {} : { leftOut }) };
+  return { ...rest, migrations, runs, freezes, ...parts };
 }
 
 /** The migrations of one resource, or the one with this name. */

@@ -12,6 +12,7 @@ import { discoverResources, findResource } from "../resources/served-resource.ts
 import { Pacer } from "../retry/pacer.ts";
 import { findName } from "../resources/find-name.ts";
 import { findCrd } from "../resources/read-crd.ts";
+import { conversionProblemOf, isWebhookDown } from "./conversion-problem.ts";
 import { type Estimate, estimateOf } from "./estimate.ts";
 import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
 import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
@@ -25,6 +26,8 @@ export interface CountedEntry extends PlanEntry {
   readonly estimate?: Estimate;
   /** Objects whose managedFields name another version than the storage version; missing unless they are asked for. */
   readonly managedFields?: FieldVersions;
+  /** What an API server says of the conversion webhook, where it could not call it; missing where nothing is to be migrated. */
+  readonly conversionProblem?: string;
 }
 
 /** CRDs on one page: they may be a megabyte each. */
@@ -169,19 +172,37 @@ async function count(
   }
   try {
     const objects = await countObjects(client, entry.request, { signal });
-    const counted = { ...entry, objects, ...(entry.action === "migrate" ? { estimate: estimateOf(objects) } : {}) };
-    if (!managedFields || entry.type !== "CustomResourceDefinition") {
-      return counted;
-    }
-    const isAskedFor = (version: string): boolean => version !== entry.storageVersion;
-    return { ...counted, managedFields: await countFieldVersions(client, entry.request, { isAskedFor, signal }) };
+    const problem = await conversionProblemOf(client, entry, { signal });
+    const fields = managedFields ? await fieldsOf(client, entry, { signal }) : undefined;
+    return {
+      ...entry,
+      objects,
+      ...(entry.action === "migrate" ? { estimate: estimateOf(objects) } : {}),
+      ...(problem === undefined ? {} : { conversionProblem: problem }),
+      ...(fields === undefined ? {} : { managedFields: fields }),
+    };
   } catch (error) {
     if (!(error instanceof ApiError)) {
       throw error;
     }
-    const note = `objects cannot be listed: ${messageOf(error.said)}`;
-    return { ...entry, note: entry.note === undefined ? note : `${entry.note}; ${note}` };
+    return unlisted(entry, error);
   }
+}
+
+async function fieldsOf(
+  client: ApiClient,
+  { request, storageVersion, type }: PlanEntry,
+  options: CallOptions,
+): Promise<FieldVersions | undefined> {
+  return request === undefined || type !== "CustomResourceDefinition"
+    ? undefined
+    : await countFieldVersions(client, request, { isAskedFor: (version) => version !== storageVersion, ...options });
+}
+
+function unlisted(entry: PlanEntry, error: ApiError): CountedEntry {
+  const note = `objects cannot be listed: ${messageOf(error.said)}`;
+  const failed = { ...entry, note: entry.note === undefined ? note : `${entry.note}; ${note}` };
+  return isWebhookDown(error, entry) ? { ...failed, conversionProblem: messageOf(error.said) } : failed;
 }
 
 /**

@@ -2,6 +2,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import {
   type CustomResourceDefinition,
   isClean,
+  movesFields,
   requestVersionOf,
   servedVersionsOf,
   storageVersionOf,
@@ -41,6 +42,8 @@ export interface PlanEntry {
   /** The versions that could be removed from the CRD afterwards. */
   readonly removableVersions: readonly string[];
   readonly note?: string;
+  /** Of a CRD whose versions are converted by a webhook. */
+  readonly conversion?: "Webhook";
 }
 
 /** What tells who froze a CRD, see `freezerOf`. */
@@ -83,6 +86,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
     removableVersions:
       action === "blocked" ? [] : crd.spec.versions.flatMap(({ name: v }) => (v === storageVersion ? [] : [v])),
     ...(note === undefined ? {} : { note }),
+    ...(movesFields(crd) ? { conversion: "Webhook" } : {}),
   };
 }
 

@@ -17,6 +17,7 @@ export function crdProjection(
       spec: {
         fields: {
           group: "all",
+          conversion: { fields: { strategy: "scalar" } },
           names: { fields: { plural: "all", kind: "all" } },
           versions: { items: { fields: { name: "all", served: "all", storage: "all", ...besides.version } } },
         },

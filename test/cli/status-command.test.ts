@@ -21,6 +21,7 @@ const answers: Readonly<Record<string, unknown>> = {
     metadata: { resourceVersion: "1" },
     items: [MIGRATION],
   },
+  "/apis/migration.k8s.io/v1alpha1/storagestates": { kind: "List", metadata: { resourceVersion: "1" }, items: [] },
   "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
   "/apis/coordination.k8s.io/v1/leases": { kind: "LeaseList", items: [] },
   "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": { kind: "LeaseList", items: [] },

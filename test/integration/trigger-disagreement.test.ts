@@ -5,6 +5,7 @@ import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
 import { STORAGE_STATES } from "../../src/kube/resources.ts";
+import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import { MigrationApi, startTrigger } from "./trigger-harness.ts";
 
 // A rolling upgrade of two API servers. The migration controller does not run: the test plays it.
@@ -51,6 +52,13 @@ await t.test("API servers that disagree stop migrations, and the trigger goes on
   const current = during?.persisted.find((hash) => hash !== old && hash !== "Unknown") ?? "";
   t.same(new Set(during?.persisted), new Set(["Unknown", old, current]), "all their hashes are listed");
   t.not(current, "");
+  const shown = JSON.parse((await cluster.ksvm(["status", NAME, "-o", "json"])).stdout) as ClusterStatus;
+  t.match(shown.storage, [{ resource: NAME, storageVersion: "unknown", lookedAt: /^20/ }]);
+  t.equal(shown.storage?.[0]?.storedVersions?.length, during?.persisted.length);
+  t.match(
+    (await cluster.ksvm(["status", NAME])).stdout,
+    new RegExp(`\nNOT STORED ALIKE .*\n${NAME} .*unknown.* unknown `),
+  );
   t.same(await migration.migrations(NAME), [], "the migration that ran is deleted and no other one created");
   t.match(
     trigger.report().waiting.find(({ name }) => name === NAME)?.reason,

@@ -15,6 +15,8 @@ import { describeChanges, renderStatus } from "../render/render-status.ts";
 import { oneLine, printable } from "../render/printable.ts";
 
 const POLL_MS = 2_000;
+/** Fields whose change is no news: a document would come every few seconds. */
+const SIGNS_OF_LIFE = ["renewed", "lookedAt"];
 
 /** `ksvm status`: shows every migration and every freeze, or those of one resource. */
 export const STATUS_COMMAND = defineCommand({
@@ -58,8 +60,8 @@ export const STATUS_COMMAND = defineCommand({
   },
 });
 
-function isEmpty({ freezes, leftOut = [], migrations, runs }: ClusterStatus): boolean {
-  return migrations.length + runs.length + freezes.length + leftOut.length === 0;
+function isEmpty({ freezes, leftOut = [], migrations, runs, storage = [] }: ClusterStatus): boolean {
+  return migrations.length + runs.length + freezes.length + leftOut.length + storage.length === 0;
 }
 
 /** Shows what changes until it is interrupted, which is how it ends. */
@@ -121,8 +123,7 @@ function lineOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => v
 function documentOutput({ stdout }: CliIo, format: "json" | "yaml"): (status: ClusterStatus | undefined) => void {
   let before = "";
   return (status) => {
-    // A renewal of a Lease is no change: a document would come every few seconds.
-    const text = JSON.stringify(status, (key, value: unknown) => (key === "renewed" ? undefined : value));
+    const text = JSON.stringify(status, (key, value: unknown) => (SIGNS_OF_LIFE.includes(key) ? undefined : value));
     if (status !== undefined && text !== before) {
       const shown = format === "json" ? JSON.stringify(status) : `---\n${renderStatus(status, "yaml", 0)}`;
       stdout.write(`${printable(shown)}\n`);

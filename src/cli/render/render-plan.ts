@@ -46,12 +46,19 @@ function shortTable(entries: readonly CountedEntry[]): string {
 
 /** Everything there is to say. */
 function noteOf(entry: CountedEntry): string | undefined {
-  return joined(entry.note ?? reasonOf(entry), fieldsOf(entry));
+  return joined(entry.note ?? reasonOf(entry), conversionOf(entry), fieldsOf(entry));
 }
 
 /** What the short table says. */
 function remarkOf(entry: CountedEntry): string | undefined {
-  return joined(reasonOf(entry), fieldsOf(entry));
+  return joined(reasonOf(entry), conversionOf(entry), fieldsOf(entry));
+}
+
+/** Once: a list that fails for it says the same. */
+function conversionOf({ conversionProblem, note }: CountedEntry): string | undefined {
+  return conversionProblem === undefined || note?.includes(conversionProblem) === true
+    ? undefined
+    : `its conversion webhook cannot be called: ${conversionProblem}`;
 }
 
 function fieldsOf({ managedFields }: CountedEntry): string | undefined {

@@ -2,6 +2,7 @@ import type { ClusterStatus } from "../../plan/cluster-status.ts";
 import { CONTROLLER_LEASE } from "../../api/migration.ts";
 import type { FreezeLine } from "../../plan/freeze-lines.ts";
 import type { LeftOutLine, MigrationLine } from "../../plan/migration-lines.ts";
+import type { StorageLine } from "../../plan/storage-lines.ts";
 import type { ControllerLine, LeaseLine, RunLine } from "../../plan/run-lines.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { renderResult } from "./render-result.ts";
@@ -20,6 +21,7 @@ export function renderStatus(status: ClusterStatus, format: ResultFormat, now: n
     migrationsTable(status.migrations, now),
     ...runsTable(status.runs, now),
     freezesTable(status.freezes, now),
+    ...storageTable(status.storage ?? [], now),
   ]);
 }
 
@@ -122,6 +124,20 @@ function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine):
   return `${owner ?? "(not ksvm)"}, condition ${[condition, ...why, ...stuck].join(", ")}`;
 }
 
+function storageTable(lines: readonly StorageLine[], now: number): readonly string[] {
+  if (lines.length === 0) {
+    return [];
+  }
+  const rows = lines.map(({ lookedAt, resource, servers = [], storageVersion, storedVersions }) => [
+    resource,
+    storedVersions?.join(",") ?? "-",
+    storageVersion ?? "-",
+    servers.map(({ server, version }) => `${server}: ${version}`).join(", ") || "-",
+    ageOf(lookedAt, now),
+  ]);
+  return [renderTable([["NOT STORED ALIKE", "STORED", "STORAGE", "API SERVERS", "LOOKED AT"], ...rows])];
+}
+
 /**
  * What changed between two looks, a line each, for an output that cannot be overwritten.
  */
@@ -130,8 +146,9 @@ export function describeChanges(before: ClusterStatus, after: ClusterStatus): re
   const runs = changesOf(before.runs, after.runs, ({ lease }) => `run of Lease ${lease}`, describeRun);
   const freezes = changesOf(before.freezes, after.freezes, freezeName, describeFreeze);
   const leftOut = changesOf(before.leftOut ?? [], after.leftOut ?? [], ({ name }) => name, describeLeftOut);
+  const storage = changesOf(before.storage ?? [], after.storage ?? [], ({ resource }) => resource, describeStorage);
   const about = [...describeController(before, after), ...describeSuspended(before, after)];
-  return [...about, ...leftOut, ...migrations, ...runs, ...freezes];
+  return [...about, ...leftOut, ...migrations, ...runs, ...freezes, ...storage];
 }
 
 function describeController(
@@ -144,6 +161,15 @@ function describeController(
 
 function describeRun(run: RunLine | undefined): string {
   return run === undefined ? "ended" : [run.state, checkpointOf(run), run.holder ?? ""].join(" ").trimEnd();
+}
+
+function describeStorage(line: StorageLine | undefined): string {
+  if (line === undefined) {
+    return "no longer known to be stored in several versions";
+  }
+  const servers = (line.servers ?? []).map(({ server, version }) => `${server} stores ${version}`);
+  const states = line.storedVersions === undefined ? [] : [`stored in ${line.storedVersions.join(",")}`];
+  return [...states, ...servers].join(", ");
 }
 
 function freezeName({ condition, crd }: FreezeLine): string {
