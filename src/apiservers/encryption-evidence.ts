@@ -64,6 +64,11 @@ const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKm
 
 const PACE = { minMs: 1_000, maxMs: 5_000 };
 
+/** Whether a look tells the processes of all API servers: two that agree show that none of them restarted in between. */
+export function showsProcesses({ configHash }: Pick<EncryptionFound, "configHash">): boolean {
+  return configHash !== ASSUMED && configHash !== NONE_SHOWN;
+}
+
 /**
  * An API server names a new key of a KMS v2 plugin before it encrypts with it. Where the plugin does not encrypt with the new
  * key, the old one is used for up to three minutes more (`kmsv2PluginWriteDEKSourceMaxTTL`). In milliseconds.

@@ -7,7 +7,7 @@ import { resourcesOf } from "../kube/discovery.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
-import type { EncryptionFound } from "../apiservers/encryption-evidence.ts";
+import { type EncryptionFound, showsProcesses } from "../apiservers/encryption-evidence.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "../apiservers/ask-all.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
@@ -143,8 +143,9 @@ export class BuiltInEvidence {
     const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
     const storageVersion = await this.#agreedStorageVersion(hash, apiServers);
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
-    // After the hash: what the same processes show at the end, they have shown all the time.
-    const restarts = await this.#restarts.look(this.#context, apiServers);
+    // What the same processes show at the end, they have shown all the time. /metrics of an API server are large: read once, where that tells.
+    const isTold = encryption !== undefined && showsProcesses(encryption);
+    const restarts = isTold ? 0 : await this.#restarts.look(this.#context, apiServers);
     const shown = { hash, storageVersion, ...crd, encryption: encryption?.agreement ?? "" };
     const came = { arrivals, newestArrival: this.#context.arrivals.newest };
     const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, ...came, ...shown };

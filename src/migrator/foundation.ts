@@ -20,7 +20,7 @@ export interface Foundation {
    */
   readonly arrivals: number;
   readonly newestArrival: string;
-  /** How many restarts of API servers the run has seen so far, by `ServerRestarts`. */
+  /** How many restarts of API servers the run has seen so far, by `ServerRestarts`; 0 where `encryption` shows them. */
   readonly restarts: number;
   /** `uid/generation` of the CRD of a custom resource; empty for a built-in one. */
   readonly crd: string;
@@ -36,7 +36,7 @@ export function changeBetween(before: Foundation, after: Foundation): string | u
     ["apiServers", "the set of API servers changed"],
     ["restarts", "an API server restarted"],
     ["arrivals", after.newestArrival],
-    ["encryption", "an API server read another encryption configuration, or uses another key"],
+    ["encryption", "an API server restarted, read another encryption configuration, or uses another key"],
     ["leases", "an API server joined, left or restarted"],
     ["hash", `the storageVersionHash changed from "${before.hash}" to "${after.hash}"`],
     ["storageVersion", "an API server reported another encoding in the StorageVersion"],

@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import tap from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import type { EncryptionFound } from "../../src/apiservers/encryption-evidence.ts";
+import { ASSUMED, type EncryptionFound, NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { BuiltInEvidence, disagreementWith } from "../../src/migrator/built-in-evidence.ts";
@@ -82,7 +82,11 @@ await tap.test("withoutEntriesOf() leaves an ignored API server out of the compa
   t.end();
 });
 
-const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
+let metricsRead = 0;
+const stream = async (): Promise<Readable> => {
+  metricsRead++;
+  return Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
+};
 
 /** Two API servers; `shown` says what each shows at a time, in milliseconds since the start. */
 function setting(
@@ -221,6 +225,24 @@ await tap.test("BuiltInEvidence begins again where the API servers encrypt other
   agreement = "after";
   await t.rejects(evidence.repeat(), { name: "StartAgain", message: /another encryption configuration/ });
 });
+
+for (const [configHash, times] of [
+  ["c", 0],
+  [ASSUMED, 2],
+  [NONE_SHOWN, 2],
+] as const) {
+  await tap.test(
+    `BuiltInEvidence looks for restarts where its encryption does not show them: ${configHash}`,
+    async (t) => {
+      const since = { at: undefined, seenAt: 0 };
+      const found = { configHash, agreement: "a", fingerprint: "a", since };
+      const { evidence } = setting({ a: () => "h1", b: () => "h1" }, new FakeClock(), () => found);
+      metricsRead = 0;
+      await evidence.prove();
+      t.equal(metricsRead, times);
+    },
+  );
+}
 
 await tap.test("BuiltInEvidence holds where nothing changed", async (t) => {
   const { evidence, events } = setting({ a: () => "h1", b: () => "h1" });
