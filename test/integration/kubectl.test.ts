@@ -95,8 +95,7 @@ await t.test("kubectl create starts a migration; kubectl wait, get and describe 
 
 await t.test("kubectl ksvm is ksvm: its output and its exit codes", async (t) => {
   t.match(await succeed(t, ["plugin", "list"]), /\/kubectl-ksvm\n/);
-  const [, status] = cellsOf(await succeed(t, ["ksvm", "status", migrated.name]));
-  t.match(status?.join(" "), /Succeeded 20\/20/);
+  t.match(await succeed(t, ["ksvm", "status", migrated.name]), /Succeeded +- +20\/20/);
   const [, plan] = cellsOf(await succeed(t, ["ksvm", "plan", migrated.name]));
   t.match(plan?.join(" "), new RegExp(`^${migrated.name} .* none`));
   t.match(await kubectl(["ksvm", "plan", "nobodies.example.com"]), { code: 1, stdout: "", stderr: /ResourceNotFound/ });

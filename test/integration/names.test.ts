@@ -44,7 +44,7 @@ await t.test("commands take the names that kubectl takes", async (t) => {
     stdout: `"${kind.name}" is not frozen: nothing to do\n`,
   });
   const unknown = await cluster.ksvm(["status", kind.plural]);
-  t.match(unknown.stderr, `Cannot find a migration or a freeze of "${kind.name}" [ResourceNotFound]`);
+  t.match(unknown.stderr, `Cannot find a migration, a run or a freeze of "${kind.name}" [ResourceNotFound]`);
 });
 
 await t.test("plan --stale and --crds-only show what they are for", async (t) => {
