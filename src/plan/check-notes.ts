@@ -3,23 +3,25 @@ import type { CheckFacts } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import { type FieldVersions, fieldVersionsText } from "./field-versions.ts";
 import { lastPruneOf } from "./last-prune.ts";
-import { hasVersion, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
+import { droppedFieldsOf } from "./dropped-fields.ts";
+import { hasVersion, losesConversion, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
 
 /** What there is to know of a file besides its verdict, and what cannot be known. */
 export function notesOf(manifest: CrdManifest, { live, managedFields, objects }: CheckFacts): readonly string[] {
   if (live === undefined) {
-    return [];
+    return unservedNotes(manifest);
   }
   const unlisted = unlistedVersionsOf(manifest, live);
   const lost = objects?.unreadableIn;
   const isFound = lost !== undefined && hasVersion(manifest, lost);
-  const isDeleted = live.metadata.deletionTimestamp !== undefined;
   return [
+    ...unservedNotes(manifest),
     ...flipNotes(manifest, storageVersionOf(live)),
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
     ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
-    ...(isDeleted ? ["the CRD is being deleted, and its objects with it, whatever is applied"] : []),
+    ...droppedNotes(manifest, live),
+    ...conversionNotes(manifest, live),
   ];
 }
 
@@ -63,4 +65,37 @@ function unprovenText(name: string, versions: readonly string[], live: CustomRes
     `that no object is stored in ${versions.join(", ")} rests on storedVersions alone${by}: the API does not show in which ` +
     `version an object is stored; to prove it, run ksvm verify ${name} before you apply the file`
   );
+}
+
+/** As many fields as a line has room for. */
+const NAMED_FIELDS = 5;
+
+function droppedNotes(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
+  const fields = droppedFieldsOf(manifest, live);
+  if (fields.length === 0) {
+    return [];
+  }
+  const named = fields.slice(0, NAMED_FIELDS).map(({ path, versions }) => `${path} (${versions.join(", ")})`);
+  const rest = fields.length > NAMED_FIELDS ? ` and ${fields.length - NAMED_FIELDS} more` : "";
+  return [
+    `the schema of ${targetVersionOf(manifest) ?? ""} in this file does not have ${named.join(", ")}${rest}: no client reads such a field any ` +
+      "more, and the next write of an object, a migration too, drops it for good",
+  ];
+}
+
+function conversionNotes(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
+  const target = targetVersionOf(manifest) ?? "";
+  const others = manifest.versions.filter(({ name, served }) => served && name !== target).map(({ name }) => name);
+  return losesConversion(manifest, live) && others.length > 0
+    ? [
+        `this file has no conversion webhook, and serves ${others.join(", ")} beside ${target}: clients of ${others.join(", ")} get what is stored ` +
+          `as ${target}, with another apiVersion`,
+      ]
+    : [];
+}
+
+function unservedNotes({ versions }: CrdManifest): readonly string[] {
+  return versions.length > 0 && versions.every(({ served }) => !served)
+    ? ["this file serves no version: no client can read or write the objects"]
+    : [];
 }

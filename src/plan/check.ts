@@ -3,7 +3,14 @@ import type { CrdManifest } from "./crd-manifests.ts";
 import type { CheckEntry, CheckFacts, CheckVerdict } from "./check-types.ts";
 import { estimateOf } from "./estimate.ts";
 import { hasStaleFields, notesOf } from "./check-notes.ts";
-import { hasVersion, removedVersionsOf, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
+import {
+  hasVersion,
+  losesConversion,
+  outgoingVersionsOf,
+  removedVersionsOf,
+  targetVersionOf,
+  unlistedVersionsOf,
+} from "./version-changes.ts";
 import { planCrd } from "./plan.ts";
 
 /** The oldest version of the API of CRDs that API servers still serve, since Kubernetes 1.22 the only one. */
@@ -73,6 +80,13 @@ function judge(manifest: CrdManifest, facts: CheckFacts): Judgement {
 /** What the API shows of lost objects: they cannot be listed, or a migrator that failed pruned. Nothing else shows in it. */
 function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFacts): Judgement | undefined {
   const { name } = manifest;
+  if (live?.metadata.deletionTimestamp !== undefined) {
+    return {
+      verdict: "data-loss",
+      reason: "the CRD is being deleted, and its objects with it, whatever is applied",
+      steps: ["wait until it is gone", "apply this file: it creates a CRD without objects"],
+    };
+  }
   const lost = objects?.unreadableIn;
   if (lost !== undefined && !hasVersion(manifest, lost)) {
     return {
@@ -101,27 +115,35 @@ function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFac
 
 function migrationOf(manifest: CrdManifest, facts: CheckFacts): Judgement | undefined {
   const { dryRun, live } = facts;
-  const stored = live === undefined ? [] : storedVersionsOf(live).filter((version) => !hasVersion(manifest, version));
-  if (live === undefined || stored.length === 0) {
+  const outgoing = live === undefined ? [] : outgoingVersionsOf(manifest, live);
+  if (live === undefined || outgoing.length === 0) {
     return undefined;
   }
-  const dropped = stored.join(", ");
+  const names = outgoing.join(", ");
   const others = dryRun.outcome === "refused" ? otherCausesOf(dryRun) : [];
   if (others.length > 0) {
-    const reason = `the API server refuses it, and not only for ${dropped} in storedVersions: ${others.join("; ")}`;
+    const reason = `the API server refuses it, and not only for ${names} in storedVersions: ${others.join("; ")}`;
     return { verdict: "refused", reason };
   }
-  return hasVersion(manifest, storageVersionOf(live))
-    ? {
+  return outgoing.includes(storageVersionOf(live))
+    ? twoStepsOf(manifest, { ...facts, live }, names)
+    : {
         verdict: "needs-migration",
-        reason: `this file drops ${dropped}, and objects may be stored in it: storedVersions lists it`,
+        reason: `${outgoingText(manifest, outgoing)}, and objects may be stored in it: storedVersions lists it`,
         steps: [
           `migrate the objects, which prunes storedVersions: ${migrateCommandOf(manifest, facts)}`,
           "apply this file",
         ],
         notes: blockedNotes(live),
-      }
-    : twoStepsOf(manifest, { ...facts, live }, dropped);
+      };
+}
+
+/** Why no object may stay stored in these versions. */
+function outgoingText(manifest: CrdManifest, outgoing: readonly string[]): string {
+  const names = outgoing.join(", ");
+  return outgoing.every((name) => hasVersion(manifest, name))
+    ? `this file has no conversion webhook, so that nothing would convert ${names} to ${targetVersionOf(manifest) ?? ""}`
+    : `this file drops ${names}`;
 }
 
 /** With the conversion of managedFields where they name a version that leaves, and it can be done. */
@@ -148,25 +170,34 @@ function otherCausesOf({
 function twoStepsOf(
   manifest: CrdManifest,
   facts: CheckFacts & { readonly live: CustomResourceDefinition },
-  dropped: string,
+  outgoing: string,
 ): Judgement {
   const { intermediateDryRun, live } = facts;
   if (intermediateDryRun?.outcome === "refused") {
-    const reason = `it drops ${dropped}, and the API server refuses it with ${dropped} too: ${intermediateDryRun.said}`;
+    const reason = `objects have to leave ${outgoing} first, and the API server refuses the file with ${outgoing} too: ${intermediateDryRun.said}`;
     return { verdict: "refused", reason };
   }
   const target = targetVersionOf(manifest) ?? "";
   const storage = storageVersionOf(live);
   return {
     verdict: "two-steps",
-    reason: `this file makes ${target} the storage version and drops ${storage}, the storage version until now, in one step`,
+    reason: hasVersion(manifest, storage)
+      ? `this file makes ${target} the storage version instead of ${storage} and has no conversion webhook, in one step`
+      : `this file makes ${target} the storage version and drops ${storage}, the storage version until now, in one step`,
     steps: [
-      `apply this file with ${dropped} kept in spec.versions, storage: false`,
+      `apply this file with ${keptText(manifest, live, outgoing)}`,
       `migrate the objects to ${target}, which prunes storedVersions: ${migrateCommandOf(manifest, facts)}`,
       "apply this file as it is",
     ],
     notes: intermediateDryRun?.outcome === "accepted" ? ["a dry run of the first step was accepted"] : [],
   };
+}
+
+function keptText(manifest: CrdManifest, live: CustomResourceDefinition, outgoing: string): string {
+  const webhook = losesConversion(manifest, live) ? "spec.conversion as the CRD has it" : "";
+  const versions =
+    removedVersionsOf(manifest, live).length > 0 ? `${outgoing} kept in spec.versions, storage: false` : "";
+  return [versions, webhook].filter((text) => text !== "").join(", and ");
 }
 
 function refusalOf({ dryRun }: CheckFacts): Judgement | undefined {

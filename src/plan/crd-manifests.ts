@@ -25,6 +25,7 @@ export interface CrdManifest {
 export interface ManifestVersion {
   readonly name: string;
   readonly storage: boolean;
+  readonly served: boolean;
 }
 
 /** What files hold. */
@@ -40,6 +41,8 @@ export const MAX_MANIFEST_BYTES = 67_108_864;
 const MAX_YAML_LENGTH = 8_388_608;
 /** Without this word a document holds no CRD, and is not parsed: there may be thousands of others. */
 const CRD_KIND = "CustomResourceDefinition";
+/** A kind that may be that word in other letters: with escapes, or as an alias, or behind a tag. */
+const ODD_KIND = /\bkind["']?\s*:\s*(?:"[^"\n]*\\|[&*!|>])/;
 const CRD_GROUP = "apiextensions.k8s.io";
 /** Only the API server sets these, and refuses some of them. */
 const SERVER_FIELDS = new Set(["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp"]);
@@ -89,7 +92,7 @@ export function readManifests(texts: readonly ManifestText[]): Manifests {
 /** The objects of a text, in their order; `undefined` stands for one of another kind that was not parsed. */
 function* objectsIn(source: string, text: string): Generator<JsonObject | undefined, void> {
   for (const document of documentsIn(text)) {
-    if (!document.includes(CRD_KIND)) {
+    if (!document.includes(CRD_KIND) && !ODD_KIND.test(document)) {
       yield undefined;
       continue;
     }
@@ -180,8 +183,8 @@ function crdManifestOf(source: string, given: JsonObject): CrdManifest {
 }
 
 function versionOf(value: unknown): readonly ManifestVersion[] {
-  const { name, storage } = objectIn(value) ?? {};
-  return typeof name === "string" ? [{ name, storage: storage === true }] : [];
+  const { name, served, storage } = objectIn(value) ?? {};
+  return typeof name === "string" ? [{ name, served: served === true, storage: storage === true }] : [];
 }
 
 function invalid(source: string, problem: string, cause?: unknown): KsvmError {

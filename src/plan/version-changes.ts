@@ -1,5 +1,11 @@
-import { type CrdVersion, type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
-import { type JsonObject, listIn, objectIn } from "../api/json-fields.ts";
+import {
+  type CrdVersion,
+  type CustomResourceDefinition,
+  movesFields,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
+import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 
 /** The storage version of a file; `undefined` where it has none, which the API server refuses. */
@@ -23,17 +29,39 @@ export function unlistedVersionsOf(manifest: CrdManifest, live: CustomResourceDe
   return removedVersionsOf(manifest, live).flatMap(({ name }) => (stored.includes(name) ? [] : [name]));
 }
 
+/** How a file has the API server convert objects: `None`, which it also has by default, or `Webhook`. */
+export function strategyOf({ object }: CrdManifest): string {
+  return textIn(objectIn(objectIn(object["spec"])?.["conversion"])?.["strategy"]) ?? "None";
+}
+
+/** Whether a webhook converts the objects now, and nothing would with this file: the API server then exchanges their apiVersion alone. */
+export function losesConversion(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
+  return movesFields(live) && strategyOf(manifest) === "None";
+}
+
 /**
- * The first of two steps for a file that drops the storage version: the file, and what it drops and objects may be stored in.
- * `undefined` for any other file.
+ * The versions that no object may be stored in once the file is applied: those that it drops, and, if nothing converts any more, every
+ * one but its storage version. Of those that storedVersions lists.
+ */
+export function outgoingVersionsOf(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
+  const target = losesConversion(manifest, live) ? targetVersionOf(manifest) : undefined;
+  const isOutgoing = (name: string): boolean =>
+    !hasVersion(manifest, name) || (target !== undefined && name !== target);
+  return storedVersionsOf(live).filter(isOutgoing);
+}
+
+/**
+ * The first of two steps for a file with which nothing may be stored in the storage version of now: the file, what it drops and objects may
+ * be stored in, and what converts them. `undefined` for any other file.
  */
 export function intermediateOf(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject | undefined {
-  if (hasVersion(manifest, storageVersionOf(live))) {
+  if (!outgoingVersionsOf(manifest, live).includes(storageVersionOf(live))) {
     return undefined;
   }
   const stored = storedVersionsOf(live);
   const kept = removedVersionsOf(manifest, live).filter(({ name }) => stored.includes(name));
   const spec = objectIn(manifest.object["spec"]) ?? {};
   const versions = [...listIn(spec["versions"]), ...kept.map((one) => ({ ...one, storage: false }))];
-  return { ...manifest.object, spec: { ...spec, versions } };
+  const conversion = losesConversion(manifest, live) ? { conversion: live.spec.conversion } : {};
+  return { ...manifest.object, spec: { ...spec, ...conversion, versions } };
 }

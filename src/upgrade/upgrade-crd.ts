@@ -19,7 +19,8 @@ export interface UpgradeContext extends CallContext {
   readonly isApplied: boolean;
   /** Migrates the CRD. @returns whether every object is rewritten and storedVersions pruned */
   readonly migrate: () => Promise<boolean>;
-  readonly onStep: (step: UpgradeStep) => void;
+  /** Told before each step, with what the check before it has found. */
+  readonly onStep: (step: UpgradeStep, entry: CheckEntry) => void;
 }
 
 /** How an upgrade ended, where nothing was thrown. */
@@ -97,7 +98,7 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
       return { outcome: "done", entry: found.entry };
     }
     assertNotUndone(manifest, step, done);
-    context.onStep(step);
+    context.onStep(step, found.entry);
     try {
       if (step.kind === "migrate" && !(await context.migrate())) {
         return { outcome: "incomplete" };

@@ -1,8 +1,8 @@
-import { type CrdVersion, type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { type CrdVersion, type CustomResourceDefinition, storageVersionOf } from "../api/crd.ts";
 import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
-import { hasVersion, targetVersionOf } from "../plan/version-changes.ts";
+import { hasVersion, outgoingVersionsOf, strategyOf, targetVersionOf } from "../plan/version-changes.ts";
 
 /**
  * One step from the CRD of the cluster to that of a file. Field names are those of `ksvm migrate -f FILE --dry-run -o json`.
@@ -46,13 +46,13 @@ export function planUpgrade(
   if (live === undefined) {
     return { steps: isApplied ? [applyStep(specIn(manifest)), HAND_OVER] : [] };
   }
-  const dropped = storedVersionsOf(live).filter((version) => !hasVersion(manifest, version));
-  const isFlip = dropped.length > 0 && !hasVersion(manifest, storageVersionOf(live));
+  const outgoing = outgoingVersionsOf(manifest, live);
+  const isFlip = outgoing.includes(storageVersionOf(live));
   const refusal = isFlip ? conversionGapOf(manifest, live) : undefined;
   if (refusal !== undefined) {
     return { steps: [], refusal };
   }
-  const migration = dropped.length > 0 ? [migrateStep(manifest, live, dropped)] : [];
+  const migration = outgoing.length > 0 ? [migrateStep(manifest, live, outgoing)] : [];
   const applying = isApplied ? [applyStep(appliedSpecOf(manifest, live))] : [];
   return { steps: handedOver(live, [...(isFlip ? flipSteps(manifest, live) : []), ...migration, ...applying]) };
 }
@@ -79,7 +79,7 @@ function isNew(live: CustomResourceDefinition, version: string): boolean {
 function conversionGapOf(manifest: CrdManifest, live: CustomResourceDefinition): string | undefined {
   const target = targetVersionOf(manifest) ?? "";
   const isByWebhook = live.spec.conversion?.strategy === "Webhook";
-  const isGap = isNew(live, target) && isByWebhook && strategyOf(conversionIn(specIn(manifest))) !== "Webhook";
+  const isGap = isNew(live, target) && isByWebhook && strategyOf(manifest) !== "Webhook";
   return isGap
     ? `a conversion webhook converts the objects of this CRD, and the file, which brings ${target}, has none: nothing would ` +
         `convert them to ${target}; keep spec.conversion with a webhook that knows ${target} in this file, and leave it out in the next one`
@@ -109,21 +109,22 @@ function flipSteps(manifest: CrdManifest, live: CustomResourceDefinition): reado
   const flip: UpgradeStep = {
     kind: "flip",
     does: `makes ${target} the storage version, and keeps ${old} in spec.versions`,
-    why: `the file drops ${old}, and what is written from now on is not stored in it`,
+    why: `the file ${hasVersion(manifest, old) ? `has no conversion webhook for ${old}` : `drops ${old}`}, and what is written from now on is not stored in it`,
     back: `make ${old} the storage version again; what is stored in ${target} stays readable`,
     spec: { ...served, versions },
   };
   return isAdded ? [serve, flip] : [flip];
 }
 
-function migrateStep(manifest: CrdManifest, live: CustomResourceDefinition, dropped: readonly string[]): UpgradeStep {
+function migrateStep(manifest: CrdManifest, live: CustomResourceDefinition, outgoing: readonly string[]): UpgradeStep {
   const current = storageVersionOf(live);
-  const target = hasVersion(manifest, current) ? current : (targetVersionOf(manifest) ?? "");
+  const target = outgoing.includes(current) ? (targetVersionOf(manifest) ?? "") : current;
+  const isDropped = outgoing.some((version) => !hasVersion(manifest, version));
   return {
     kind: "migrate",
     does: `rewrites every object in ${target} and prunes storedVersions to it`,
-    why: `storedVersions lists ${dropped.join(", ")}, which the file drops`,
-    back: `until the file is applied, make ${dropped[0] ?? ""} the storage version again and run ksvm migrate ${manifest.name}`,
+    why: `storedVersions lists ${outgoing.join(", ")}, which the file ${isDropped ? "drops" : "has no conversion webhook for"}`,
+    back: `until the file is applied, make ${outgoing[0] ?? ""} the storage version again and run ksvm migrate ${manifest.name}`,
   };
 }
 
@@ -178,10 +179,6 @@ function specIn({ object }: CrdManifest): JsonObject {
 
 function conversionIn(spec: JsonObject): JsonObject | undefined {
   return objectIn(spec["conversion"]);
-}
-
-function strategyOf(conversion: JsonObject | undefined): string {
-  return textIn(conversion?.["strategy"]) ?? "None";
 }
 
 function versionsIn(spec: JsonObject): readonly CrdVersion[] {

@@ -18,6 +18,7 @@ const prunedBy = (manager: string): NonNullable<CrdTraits["metadata"]> => ({
     { manager: "main", time: "2026-03-01T00:00:00Z", fieldsV1: STORED },
   ],
 });
+const WEBHOOK = { strategy: "Webhook" };
 const NAMED = { objects: 3, versions: ["v1"], lookedAt: 7, isPartial: false };
 const STORED = { "f:status": { "f:storedVersions": {} } };
 
@@ -151,7 +152,7 @@ const cases: readonly Case[] = [
       dryRun: refusedFor(`status.storedVersions[0]: Invalid value: "v1": ${NEW_WORDING}`),
       intermediateDryRun: refusedFor(OTHER),
     },
-    { verdict: "refused", reason: /the API server refuses it with v1 too/ },
+    { verdict: "refused", reason: /the API server refuses the file with v1 too/ },
   ],
   [
     "what the API server refuses for another reason is refused, also where a migration is needed",
@@ -224,11 +225,48 @@ const cases: readonly Case[] = [
     { verdict: "applicable" },
   ],
   [
-    "a CRD that is being deleted is named",
+    "data is lost with a CRD that is being deleted, whatever is applied",
     { metadata: { deletionTimestamp: "2026-01-01T00:00:00Z" } },
     ["v1", "v2+"],
     {},
-    { verdict: "applicable", notes: [/is being deleted/] },
+    { verdict: "data-loss", reason: /is being deleted/, steps: ["wait until it is gone", /without objects/] },
+  ],
+  [
+    "a migration comes first where a webhook converts, and nothing would with the file",
+    { conversion: WEBHOOK },
+    ["v1-", "v2+"],
+    {},
+    {
+      verdict: "needs-migration",
+      reason: /^this file has no conversion webhook, so that nothing would convert v1 to v2/,
+      notes: [],
+    },
+  ],
+  [
+    "clients of another version are told of where nothing converts any more",
+    { conversion: WEBHOOK, storedVersions: ["v2"] },
+    ["v1", "v2+"],
+    {},
+    { verdict: "applicable", notes: [/serves v1 beside v2: clients of v1 get what is stored as v2/] },
+  ],
+  [
+    "a new storage version and the end of the conversion in one step takes two",
+    { conversion: WEBHOOK, versions: ["v1+", "v2"], storedVersions: ["v1"] },
+    ["v1-", "v2+"],
+    { intermediateDryRun: APPLIED },
+    {
+      verdict: "two-steps",
+      reason: /^this file makes v2 the storage version instead of v1 and has no conversion webhook/,
+      steps: [/^apply this file with spec\.conversion as the CRD has it$/, /ksvm migrate/, "apply this file as it is"],
+      notes: [/dry run/, /^it changes the storage version/],
+    },
+  ],
+  [
+    "a file that serves no version is told of",
+    undefined,
+    ["v1-", "v2+-"],
+    {},
+    { verdict: "applicable", notes: ["this file serves no version: no client can read or write the objects"] },
   ],
 ];
 
@@ -257,6 +295,15 @@ await tap.test("checkCrd(): an API of CRDs that is no longer served is refused, 
     reason: /v1beta1 is not served since Kubernetes 1\.22/,
     steps: [/for apiextensions\.k8s\.io\/v1:/],
   });
+  t.end();
+});
+
+await tap.test("intermediateOf() keeps what converts the objects", (t) => {
+  const live = crdWith({ conversion: WEBHOOK, versions: ["v1+", "v2"], storedVersions: ["v1"] });
+  t.match(intermediateOf(fileWith(["v1", "v2+"]), live), {
+    spec: { conversion: WEBHOOK, versions: [{ name: "v1" }, { name: "v2", storage: true }] },
+  });
+  t.equal(intermediateOf(fileWith(["v1+", "v2"]), live), undefined, "nothing is stored in v2");
   t.end();
 });
 

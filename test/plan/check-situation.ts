@@ -18,6 +18,6 @@ export function fileWith(versions: readonly string[]): CrdManifest {
     source: "crd.yaml",
     apiVersion,
     object: { apiVersion, kind, metadata: { name: metadata.name }, spec },
-    versions: spec.versions.map(({ name, storage }) => ({ name, storage })),
+    versions: spec.versions.map(({ name, served, storage }) => ({ name, served, storage })),
   };
 }

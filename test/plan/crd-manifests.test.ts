@@ -32,6 +32,10 @@ await tap.test("readManifests() reads CRDs out of streams, lists and files, and 
   t.equal(found.others, 2);
   t.same(names(`\uFEFF${crd("bom").replaceAll("\n", "\r\n")}`), ["bom"]);
   t.same(names(`${json}\n---\n${crd("e")}`), ["d", "e"]);
+  const odd = [`"Custom\\x52esourceDefinition"`, "!!str CustomResourceDefinition", ">-\n  CustomResourceDefinition"];
+  for (const kind of odd) {
+    t.same(names(crd("odd").replace("kind: CustomResourceDefinition", `kind: ${kind}`)), ["odd"], kind);
+  }
   t.end();
 });
 
@@ -42,8 +46,8 @@ await tap.test("readManifests() leaves out what only the API server sets, and re
   t.notOk("status" in (manifest?.object ?? {}));
   t.match(manifest?.object["spec"], { versions: [{}, { served: true, storage: false }] });
   t.same(manifest?.versions, [
-    { name: "v1", storage: true },
-    { name: "v2", storage: false },
+    { name: "v1", served: true, storage: true },
+    { name: "v2", served: true, storage: false },
   ]);
   const [schema] = read(crd("a", "  x: {date: 2020-01-01, time: 12:30, octal: 0777}\n")).crds;
   t.match(schema?.object["spec"], { x: { date: "2020-01-01", time: "12:30", octal: 511 } });

@@ -46,10 +46,7 @@ function migrateFile(session: FilesSession, manifest: CrdManifest): Promise<Exit
       if (session.flags.dryRun) {
         return await showSteps(session, context, manifest);
       }
-      const end = await upgradeCrd(
-        { ...context, onStep: (step) => reporter.note(`${step.kind}: ${step.does}, because ${step.why}`) },
-        manifest,
-      );
+      const end = await upgradeCrd({ ...context, onStep: tellStep(reporter) }, manifest);
       log.debug({ end }, "Upgrade ended");
       if (end.outcome === "incomplete") {
         return migrated;
@@ -63,6 +60,18 @@ function migrateFile(session: FilesSession, manifest: CrdManifest): Promise<Exit
       return EXIT.wouldFail;
     }
   });
+}
+
+/** What the check notes is told once. */
+function tellStep(reporter: Reporter): UpgradeContext["onStep"] {
+  const told = new Set<string>();
+  return ({ does, kind, why }, { notes }) => {
+    for (const note of notes.filter((one) => !told.has(one))) {
+      told.add(note);
+      reporter.note(`note: ${note}`);
+    }
+    reporter.note(`${kind}: ${does}, because ${why}`);
+  };
 }
 
 function contextOf(session: FilesSession, reporter: Reporter, migrate: () => Promise<boolean>): UpgradeContext {

@@ -1,0 +1,87 @@
+import tap from "tap";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { JsonObject } from "../../src/api/json-fields.ts";
+import type { CrdManifest } from "../../src/plan/crd-manifests.ts";
+import { droppedFieldsOf } from "../../src/plan/dropped-fields.ts";
+import { fileWith } from "./check-situation.ts";
+import { crdWith } from "../api/crd-with.ts";
+
+const TEXT = { type: "string" };
+
+function objectOf(properties: JsonObject, more: JsonObject = {}): JsonObject {
+  return { type: "object", properties, ...more };
+}
+
+function spec(properties: JsonObject, more: JsonObject = {}): JsonObject {
+  return objectOf({ spec: objectOf(properties, more) });
+}
+
+type Conversion = CustomResourceDefinition["spec"]["conversion"];
+
+/** What is dropped where objects are stored in v1 with one schema, and the file stores them in v2 with another one. */
+function dropped(
+  known: JsonObject,
+  target: JsonObject,
+  conversions: { live?: Conversion; file?: Conversion } = {},
+): readonly string[] {
+  const live = crdWith({ versions: ["v1+"], storedVersions: ["v1"], conversion: conversions.live });
+  const versions = [{ ...live.spec.versions[0], schema: { openAPIV3Schema: known } }];
+  const file = fileWith(["v2+"]);
+  const fileVersions = [{ name: "v2", served: true, storage: true, schema: { openAPIV3Schema: target } }];
+  const fileSpec = { conversion: conversions.file, versions: fileVersions };
+  const manifest: CrdManifest = { ...file, object: { ...file.object, spec: fileSpec } };
+  const crd = { ...live, spec: { ...live.spec, versions } } as CustomResourceDefinition;
+  return droppedFieldsOf(manifest, crd).map(({ path, versions: names }) => `${path} ${names.join(",")}`);
+}
+
+const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string[]])[] = [
+  ["the same schema", spec({ a: TEXT }), spec({ a: TEXT, b: TEXT }), []],
+  ["a field", spec({ a: TEXT, b: TEXT }), spec({ a: TEXT }), ["spec.b v1"]],
+  ["all of spec, once", spec({ a: TEXT }), objectOf({}), ["spec v1"]],
+  ["a field of a field", spec({ a: objectOf({ b: TEXT }) }), spec({ a: objectOf({}) }), ["spec.a.b v1"]],
+  [
+    "a field of the items of a list of lists",
+    spec({ a: { items: { items: objectOf({ b: TEXT }) } } }),
+    spec({ a: { items: { items: objectOf({}) } } }),
+    ["spec.a[][].b v1"],
+  ],
+  [
+    "a field of the values of a map",
+    spec({ a: { additionalProperties: objectOf({ b: TEXT }) } }),
+    spec({ a: { additionalProperties: objectOf({}) } }),
+    ["spec.a.*.b v1"],
+  ],
+  ["what a map takes", spec({ a: objectOf({ b: TEXT }) }), spec({ a: { additionalProperties: TEXT } }), []],
+  ["what is kept unknown", spec({ a: TEXT }), spec({}, { "x-kubernetes-preserve-unknown-fields": true }), []],
+  [
+    "what is described below a field that keeps the unknown",
+    spec({ a: objectOf({ b: TEXT }) }),
+    spec({ a: objectOf({}) }, { "x-kubernetes-preserve-unknown-fields": true }),
+    ["spec.a.b v1"],
+  ],
+  [
+    "what every object has",
+    objectOf({ apiVersion: TEXT, kind: TEXT, metadata: objectOf({ name: TEXT }) }),
+    objectOf({}),
+    [],
+  ],
+  [
+    "what every embedded object has",
+    spec({ pod: objectOf({ kind: TEXT, spec: TEXT }) }),
+    spec({ pod: objectOf({}, { "x-kubernetes-embedded-resource": true }) }),
+    ["spec.pod.spec v1"],
+  ],
+];
+
+for (const [name, known, target, expected] of cases) {
+  await tap.test(`droppedFieldsOf(): ${name}`, async (t) => {
+    t.same(dropped(known, target), expected);
+  });
+}
+
+await tap.test("droppedFieldsOf() leaves objects to a webhook that converts them", async (t) => {
+  const [known, target] = [spec({ a: TEXT }), spec({})];
+  t.same(dropped(known, target), ["spec.a v1"]);
+  t.same(dropped(known, target, { file: { strategy: "Webhook" } }), [], "the file has one");
+  t.same(dropped(known, target, { live: { strategy: "Webhook" } }), [], "the migration before the file has one");
+});
