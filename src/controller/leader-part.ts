@@ -98,6 +98,7 @@ export class LeaderPart {
       openRun,
       namespace: settings.namespace,
       maxConcurrent: settings.concurrentMigrations,
+      finishedLimit: settings.finishedMigrationsLimit,
       observe: (resource) => this.#observe(resource),
       onStates: (states) => {
         for (const [state, count] of Object.entries(states)) {

@@ -33,6 +33,8 @@ export interface MigrationControllerOptions {
   readonly namespace?: string;
   /** How many resources are migrated at once. @default 1 */
   readonly maxConcurrent?: number;
+  /** How many finished migrations of each resource stay; 0 keeps all of them. @default 0 */
+  readonly finishedLimit?: number;
   /** Where its loops are watched. @default nowhere */
   readonly loops?: Pick<ReplicaLoops, "add">;
   /** Watches the run on a resource (`plural.group`). @default none */
@@ -151,10 +153,11 @@ export class MigrationController {
   }
 
   #deleteExpired(signal: AbortSignal, clock: Clock): Promise<void> {
-    const { leadership } = this.#options;
+    const { finishedLimit = 0, leadership } = this.#options;
     const idle = (): readonly QueuedMigration[] =>
       [...this.#known.queue].filter(({ uid }) => !this.#jobs.atWork.has(uid));
-    return deleteExpired({ ...this.#options, clock, idle, assertLeading: () => leadership.assertLeading() }, signal);
+    const assertLeading = (): void => leadership.assertLeading();
+    return deleteExpired({ ...this.#options, assertLeading, clock, finishedLimit, idle }, signal);
   }
 
   #sweep(signal: AbortSignal, loop: Loop): Promise<void> {

@@ -11,7 +11,7 @@ import {
 import { isOfKstatus, isShownToKstatus } from "../api/kstatus.ts";
 import { PRIORITY_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption } from "../api/reencryption.ts";
-import { expiryOf } from "./expiry.ts";
+import { type PastEnd, pastEndOf } from "./expiry.ts";
 import { SortedSet } from "../sorted-set.ts";
 
 /** What the controller keeps of a migration. */
@@ -35,8 +35,8 @@ export interface QueuedMigration {
   /** Whether kstatus reads of it what its state says. */
   readonly isShownToKstatus: boolean;
   readonly queuePosition?: number;
-  /** When it is to be deleted, in milliseconds since the Unix epoch. */
-  readonly expiresAt?: number;
+  /** Where it is finished, and may be deleted. */
+  readonly pastEnd?: PastEnd;
 }
 
 /** The part of a migration that its place in the queue depends on. */
@@ -44,7 +44,7 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
   const { name, uid, resourceVersion, generation, creationTimestamp = "", annotations } = migration.metadata;
   const { conditions = [], queuePosition } = migration.status ?? {};
   const isShown = isShownToKstatus(migration);
-  const expiresAt = expiryOf(migration);
+  const pastEnd = pastEndOf(migration);
   return {
     name,
     uid,
@@ -60,7 +60,7 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     isShownToKstatus: isShown,
     ...(generation === undefined ? {} : { generation }),
     ...(queuePosition === undefined ? {} : { queuePosition }),
-    ...(expiresAt === undefined ? {} : { expiresAt }),
+    ...(pastEnd === undefined ? {} : { pastEnd }),
   };
 }
 

@@ -14,6 +14,7 @@ export const CONTROLLER_DEFAULTS = {
   /** Where deploy/ mounts a Secret with a serving pair, for `files`. */
   certDir: "/etc/ksvm/tls",
   concurrentMigrations: 1,
+  finishedMigrationsLimit: 0,
   healthHost: ALL_ADDRESSES,
   healthPort: 8080,
   webhookHost: ALL_ADDRESSES,
@@ -57,6 +58,8 @@ export interface ControllerSettings extends ServingSettings {
   /** How runs are made; with `options.crdMode` "rewrite" there is no webhook. */
   readonly runs: RunSettings;
   readonly concurrentMigrations: number;
+  /** How many finished migrations of each resource stay; 0 keeps all of them. */
+  readonly finishedMigrationsLimit: number;
   /** `undefined` where migrations are created by users alone. */
   readonly trigger:
     | {

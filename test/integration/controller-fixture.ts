@@ -85,9 +85,9 @@ export function startController(
   cluster: Cluster,
   settings: ControllerSettings &
     Partial<Pick<MigrationControllerOptions, "client">> &
-    Pick<MigrationControllerOptions, "maxConcurrent" | "observe" | "onStates"> = {},
+    Pick<MigrationControllerOptions, "finishedLimit" | "maxConcurrent" | "observe" | "onStates"> = {},
 ) {
-  const { client = cluster.api, maxConcurrent = 1, observe, onStates, ...rest } = settings;
+  const { client = cluster.api, finishedLimit = 0, maxConcurrent = 1, observe, onStates, ...rest } = settings;
   const abort = new AbortController();
   const logger = pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" });
   const controller = new MigrationController({
@@ -99,6 +99,7 @@ export function startController(
     identity: `test_${Math.random()}`,
     leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },
     maxConcurrent,
+    finishedLimit,
     ...(observe === undefined ? {} : { observe }),
     ...(onStates === undefined ? {} : { onStates }),
   });

@@ -65,6 +65,23 @@ await t.test(
   },
 );
 
+await t.test("of each resource as many finished migrations stay as the controller is told, the newest", async (t) => {
+  const other = { ...RESOURCE, resource: "others" };
+  const succeeded = async (hour: number, resource = other) => {
+    const created = await createMigration(cluster, resource);
+    const conditions = [{ type: "Succeeded", status: "True" }];
+    await patchStatus(cluster, created, { conditions, completionTime: `2026-01-01T0${hour}:00:00Z` });
+    return created;
+  };
+  const [second, first, third] = [await succeeded(2), await succeeded(1), await succeeded(3)];
+  const alone = await succeeded(1, { ...RESOURCE, resource: "singles" });
+  startController(t, cluster, { finishedLimit: 2 });
+  await eventually(async () => !(await isThere(first)), "the oldest is deleted", 40_000);
+  const fourth = await succeeded(4);
+  await eventually(async () => !(await isThere(second)), "the oldest is deleted again", 40_000);
+  for (const kept of [third, fourth, alone]) t.ok(await isThere(kept));
+});
+
 await t.test("the API server refuses a TTL that is no number of seconds", async (t) => {
   const created = await createMigration(cluster, RESOURCE);
   for (const ttlSecondsAfterFinished of [-1, 1.5, "60"]) {

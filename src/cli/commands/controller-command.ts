@@ -70,6 +70,7 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
       leaseNamespace: flags.namespace,
     }),
     concurrentMigrations: flags.concurrentMigrations,
+    finishedMigrationsLimit: flags.finishedMigrationsLimit,
     trigger:
       flags.trigger === "on"
         ? {

@@ -10,6 +10,8 @@ import { choice, duration, optional, value } from "./kinds.ts";
 import { MIGRATION_FLAGS } from "./migration-flags.ts";
 import { anyText, durationText, parseBoolean, wholeNumber } from "./parsers.ts";
 
+const MAX_FINISHED_LIMIT = 1_000_000;
+
 const anyPort = wholeNumber(0, 65_535);
 
 const TRIGGER_FLAGS = {
@@ -98,6 +100,13 @@ export const CONTROLLER_FLAGS = {
     placeholder: "n",
     default: CONTROLLER_DEFAULTS.concurrentMigrations,
     help: "maximum number of resources to migrate at the same time",
+  }),
+  "finished-migrations-limit": value(wholeNumber(0, MAX_FINISHED_LIMIT), {
+    placeholder: "n",
+    default: CONTROLLER_DEFAULTS.finishedMigrationsLimit,
+    help:
+      "maximum number of finished migrations of a resource to keep; 0 means no limit. The trigger removes its own, and one that failed " +
+      "with FreezeLifted stays",
   }),
   "manage-stored-versions": value(parseBoolean, {
     placeholder: "bool",

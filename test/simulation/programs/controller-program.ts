@@ -34,7 +34,8 @@ const BUILT_IN_GROUPS = [
 
 /** What `ksvm controller` has by default; the serving certificate is the business of others. */
 export function controllerSettings(runs: RunSettings, trigger: "on" | "off"): ControllerSettings {
-  const { concurrentMigrations, certDir, healthHost, healthPort, webhookHost, webhookPort } = CONTROLLER_DEFAULTS;
+  const { concurrentMigrations, finishedMigrationsLimit, certDir, healthHost, healthPort, webhookHost, webhookPort } =
+    CONTROLLER_DEFAULTS;
   return {
     namespace: SYSTEM_NAMESPACE,
     webhook: { host: webhookHost, port: webhookPort, certificates: "files", certDir, drainMs: 15_000 },
@@ -55,6 +56,7 @@ export function controllerSettings(runs: RunSettings, trigger: "on" | "off"): Co
     health: { host: healthHost, port: healthPort },
     runs: { ...runs, options: { ...runs.options, leaseNamespace: SYSTEM_NAMESPACE } },
     concurrentMigrations,
+    finishedMigrationsLimit,
     trigger: trigger === "on" ? { intervalMs: DEFAULT_INTERVAL_MS, excludedGroups: BUILT_IN_GROUPS } : undefined,
   };
 }
