@@ -13,6 +13,7 @@ const REQUEST_TIMEOUT_S = 30;
 /** A migration begins while they are held, on a slow machine, too. */
 const HELD_MS = 26_000;
 const HELD_WRITES = 20;
+const MAX_TRIES = 4;
 /** How often the storage version changes again under late writes. */
 const ROUNDS = IS_LONG ? 3 : 0;
 /** Even, so that v1 is the storage version in the end. */
@@ -29,6 +30,7 @@ class HeldCreates {
   #letGo: () => void = () => undefined;
   #released: Promise<void> = Promise.resolve();
   #ended: Promise<unknown> = Promise.resolve();
+  #isLanded = false;
 
   private constructor(on: Cluster, calls: () => number) {
     this.#cluster = on;
@@ -50,13 +52,24 @@ class HeldCreates {
     const before = this.#calls();
     const objects = kind.objects(HELD_WRITES, "v1alpha1", `late${prefix}-`);
     const creates = objects.map((object) => api.create(kind.resource("v1alpha1"), object).catch(() => undefined));
-    this.#ended = Promise.all(creates);
+    this.#isLanded = false;
+    this.#ended = this.#land(creates);
     await eventually(async () => this.#calls() >= before + HELD_WRITES, "creates are held");
+  }
+
+  async #land(creates: readonly Promise<unknown>[]): Promise<void> {
+    await Promise.all(creates);
+    this.#isLanded = true;
   }
 
   /** Resolves when they have landed, at the latest when the webhook lets them go by itself. */
   landed(): Promise<unknown> {
     return this.#ended;
+  }
+
+  /** Whether the webhook has let them go by itself. */
+  get isLanded(): boolean {
+    return this.#isLanded;
   }
 
   letGo(): Promise<unknown> {
@@ -103,14 +116,24 @@ await t.test("F3: late writes of the old version under load do not outlive a mig
   await scenario.assertSoundEnd(t, ["--settle", "1s"]);
 });
 
-await t.test(
-  "F3: negative control: without settling the checker finds the late writes in a pruned version",
-  async (t) => {
-    // A webhook holds a create for 30 s at most, so the run has to be short on a slow machine, too.
+/** A webhook holds a create for 30 s at most: where a run takes longer on a busy machine, there is another one. */
+async function pruneUnderLateWrites(t: Test): Promise<Scenario> {
+  for (let tries = 1; ; tries++) {
     const scenario = await startWithLateWrites(t, cluster, held, { objects: 10, load: false });
     const end = await scenario.startKsvm(["--settle", "0"]).ended;
     t.equal(end.code, 0, end.stderr);
     t.ok(await scenario.isPruned());
+    if (!held.isLanded || tries === MAX_TRIES) {
+      return scenario;
+    }
+    await scenario.checker.stop();
+  }
+}
+
+await t.test(
+  "F3: negative control: without settling the checker finds the late writes in a pruned version",
+  async (t) => {
+    const scenario = await pruneUnderLateWrites(t);
     await held.letGo();
     const report = await scenario.checker.stop();
     t.match(report.breachesInHistory[0], { version: "v1alpha1", storedVersions: ["v1"] });
