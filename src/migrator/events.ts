@@ -10,9 +10,10 @@ export interface NotCurrent extends NamedObject {
   readonly server: string;
   /**
    * Why this does not tell for certain how the object was stored: an admission webhook or policy changed it with the write, so the
-   * write would have been stored in any case; or no answer to a write came, and the object was written since.
+   * write would have been stored in any case; or its managedFields named a version that the CRD no longer has, and the API server takes no
+   * write without emptying them; or no answer to a write came, and the object was written since.
    */
-  readonly doubt?: "changed by admission" | "no answer";
+  readonly doubt?: "changed by admission" | "managedFields emptied" | "no answer";
 }
 
 /** What a run tells those who watch it. */

@@ -46,8 +46,7 @@ export class Witness {
     const lostAt = this.#unanswered.get(sent.uid);
     this.#unanswered.delete(sent.uid);
     if (written.resourceVersion !== sent.resourceVersion) {
-      const isChanged = written.generation !== sent.generation || written.digest !== sent.digest;
-      this.#found({ ...namedObjectOf(sent), server, ...(isChanged ? { doubt: "changed by admission" } : {}) });
+      this.#found({ ...namedObjectOf(sent), server, ...changeIn(sent, written) });
     } else if (lostAt !== undefined && lostAt !== sent.resourceVersion) {
       // Either that write was stored, which shows that the object was not current, or another client wrote it.
       this.#found({ ...namedObjectOf(sent), server, doubt: "no answer" });
@@ -73,6 +72,15 @@ export class Witness {
       this.#tell(found);
     }
   }
+}
+
+/** What a write changed of an object besides its encoding. */
+function changeIn(sent: ListedObject, written: ListedObject): Pick<NotCurrent, "doubt"> {
+  if (written.generation === sent.generation && sent.hasManagedFields && !written.hasManagedFields) {
+    return { doubt: "managedFields emptied" };
+  }
+  const isChanged = written.generation !== sent.generation || written.digest !== sent.digest;
+  return isChanged ? { doubt: "changed by admission" } : {};
 }
 
 /** Whether a write that failed may have been stored all the same: no answer came, or one that does not tell. */

@@ -63,6 +63,11 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
     "a may not have been current: an admission webhook or policy changed it when it was written through https://a",
   ],
   [
+    { type: "notCurrent", name: "a", server: "https://a", doubt: "managedFields emptied" },
+    "a may not have been current: its managedFields name a version that the CRD no longer has, and the API server emptied them with the " +
+      "write through https://a",
+  ],
+  [
     { type: "tokenRefused", status: 410, startsOver: false },
     "the API server refused the continue token (410); the list continues at the same object",
   ],

@@ -76,6 +76,14 @@ await tap.test("Witness says where admission changed the object as well", async 
   t.same(told, [{ ...NAMED, doubt: "changed by admission" }]);
 });
 
+await tap.test("Witness says where the write emptied managedFields", async (t) => {
+  const managedFields = [{ manager: "kubectl", apiVersion: "example.com/v0" }] as unknown as NonNullable<
+    ObjectMeta["managedFields"]
+  >;
+  const { told } = await witnessOf([[object("5", { managedFields }), object("9")]]);
+  t.same(told, [{ ...NAMED, doubt: "managedFields emptied" }]);
+});
+
 await tap.test("Witness names a hundred objects and counts all", async (t) => {
   const writes = Array.from({ length: 101 }, (_, index) => [object("5", { uid: `u${index}` }), object("9")] as const);
   const { told, witness } = await witnessOf(writes);

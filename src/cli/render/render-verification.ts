@@ -9,6 +9,8 @@ export function describeNotCurrent({ doubt, server, ...object }: NotCurrent): st
   switch (doubt) {
     case "changed by admission":
       return `${name} may not have been current: an admission webhook or policy changed it when it was written through ${server}`;
+    case "managedFields emptied":
+      return `${name} may not have been current: its managedFields name a version that the CRD no longer has, and the API server emptied them with the write through ${server}`;
     case "no answer":
       return `${name} may not have been current: a write through ${server} got no answer, and the object has changed since`;
     default:
