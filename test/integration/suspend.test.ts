@@ -177,7 +177,7 @@ await t.test("suspend --all covers migrations that come later, in every leader, 
   await assertStopped(t, kind, performance.now());
   t.same(await cluster.storedAs(later), { v1alpha1: 3 });
   t.equal(stateOf(await readMigration(cluster, created)), "Suspended");
-  t.match((await cluster.ksvm(["status"])).stdout, /^all migrations are suspended since .* by .*ksvm resume --all\n/);
+  t.match((await cluster.ksvm(["status"])).stdout, /^all migrations are suspended since .* by .*ksvm resume --all$/m);
   t.match(
     (await cluster.ksvm(["resume", kind.name])).stdout,
     /is not suspended by itself\nall migrations remain suspended/,
