@@ -179,7 +179,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
   }
   // Three at a time, on two cores too: mostly they wait, for a settle time or a Lease. The long versions of the chaos tests do not wait, and
   // take longer than .taprc allows the others.
-  return runTap(files, process.env["CHAOS"] === "long" ? ["--jobs=1", "--timeout=3600"] : ["--jobs=3"]);
+  return runTap(files, process.env["CHAOS"] === "long" ? ["--jobs=1", "--timeout=3600"] : ["--jobs=4"]);
 }
 
 async function runAll(args: readonly string[]): Promise<number> {
