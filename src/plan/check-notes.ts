@@ -20,9 +20,13 @@ export function notesOf(manifest: CrdManifest, { live, managedFields, objects }:
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
     ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
-    ...droppedNotes(manifest, live),
-    ...conversionNotes(manifest, live),
+    ...lossNotesOf(manifest, live),
   ];
+}
+
+/** What objects and their clients lose with a file, whatever is migrated before. */
+export function lossNotesOf(manifest: CrdManifest, live: CustomResourceDefinition | undefined): readonly string[] {
+  return live === undefined ? [] : [...droppedNotes(manifest, live), ...conversionNotes(manifest, live)];
 }
 
 /** Whether there are managedFields that name a version which the file does not have. */

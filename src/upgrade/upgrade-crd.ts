@@ -3,6 +3,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { isConflict } from "../kube/client.ts";
 import { checkManifests } from "../plan/check-facts.ts";
+import { lossNotesOf } from "../plan/check-notes.ts";
 import type { CheckEntry } from "../plan/check-types.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { targetVersionOf } from "../plan/version-changes.ts";
@@ -19,8 +20,8 @@ export interface UpgradeContext extends CallContext {
   readonly isApplied: boolean;
   /** Migrates the CRD. @returns whether every object is rewritten and storedVersions pruned */
   readonly migrate: () => Promise<boolean>;
-  /** Told before each step, with what the check before it has found. */
-  readonly onStep: (step: UpgradeStep, entry: CheckEntry) => void;
+  /** Told before each step, with what objects and their clients lose by the file. */
+  readonly onStep: (step: UpgradeStep, losses: readonly string[]) => void;
 }
 
 /** How an upgrade ended, where nothing was thrown. */
@@ -98,7 +99,7 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
       return { outcome: "done", entry: found.entry };
     }
     assertNotUndone(manifest, step, done);
-    context.onStep(step, found.entry);
+    context.onStep(step, lossNotesOf(manifest, found.live));
     try {
       if (step.kind === "migrate" && !(await context.migrate())) {
         return { outcome: "incomplete" };

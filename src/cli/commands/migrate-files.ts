@@ -62,11 +62,11 @@ function migrateFile(session: FilesSession, manifest: CrdManifest): Promise<Exit
   });
 }
 
-/** What the check notes is told once. */
+/** A loss is told once, before the first step. */
 function tellStep(reporter: Reporter): UpgradeContext["onStep"] {
   const told = new Set<string>();
-  return ({ does, kind, why }, { notes }) => {
-    for (const note of notes.filter((one) => !told.has(one))) {
+  return ({ does, kind, why }, losses) => {
+    for (const note of losses.filter((one) => !told.has(one))) {
       told.add(note);
       reporter.note(`note: ${note}`);
     }
