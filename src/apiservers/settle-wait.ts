@@ -9,7 +9,7 @@ import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type Clock, wallOffsetOf } from "../clock.ts";
 import type { ApiServerEvent, WriteConcern } from "./events.ts";
-import { lastVersionsChangeOf, type SeenChange, settleRemainingMs } from "./settle.ts";
+import { type SeenChange, settleRemainingMs, versionsChangeOf } from "./settle.ts";
 
 /** What settling takes of a run. */
 export interface SettleContext extends CallContext {
@@ -110,16 +110,6 @@ class Settling {
     }
   }
 
-  /**
-   * The generation tells apart two changes of spec.versions that have the same time: the API server raises it with every
-   * change of spec, and no client can set it.
-   */
-  #sawCrd(crd: CustomResourceDefinition): void {
-    const { uid, generation } = crd.metadata;
-    const at = lastVersionsChangeOf(crd);
-    this.#saw(["crd", uid, generation, at].join(" "), at);
-  }
-
   async untilSettled(): Promise<void> {
     const { clock, emit, options: settings } = this.#context;
     const concern = this.#options.concern === undefined ? {} : { concern: this.#options.concern };
@@ -129,7 +119,8 @@ class Settling {
         this.#saw("lag");
       }
       for (const crd of crds) {
-        this.#sawCrd(crd);
+        const { key, at } = versionsChangeOf(crd);
+        this.#saw(key, at);
       }
       this.#noticeSuspension();
       const remainingMs = settleRemainingMs({

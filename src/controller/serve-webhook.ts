@@ -15,7 +15,7 @@ export interface ServeWebhookOptions extends Pick<ReplicaOptions, "client" | "cl
 
 /**
  * The webhook alone, until the signal is aborted: what reads bytes from the network in a process that may do nothing but keep its
- * own configuration and read its own Secret. It knows nothing of migrations, so its denials do not say how far one is.
+ * own configurations and read CRDs and its own Secret. It knows nothing of migrations, so its denials do not say how far one is.
  *
  * @throws {Error} of node:net where an address cannot be had.
  */

@@ -8,12 +8,18 @@ import { SecretSource } from "../certs/secret-source.ts";
 import { serverNameOf } from "../certs/service-names.ts";
 import { ServerClock } from "../kube/server-clock.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
-import { VALIDATE_PATH } from "../webhook/app.ts";
+import { EARLY_PATH, VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
+import { EarlyMigrations } from "../webhook/early-migrations.ts";
 import type { ProgressOf } from "../freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
-import { type WebhookClientConfig, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
+import {
+  earlyConfigurationOf,
+  type WebhookClientConfig,
+  type WebhookConfiguration,
+  webhookConfigurationOf,
+} from "../webhook/webhook-configuration.ts";
 import type { WebhookLoop } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import type { ServingSettings } from "./settings.ts";
@@ -36,6 +42,7 @@ export class WebhookPart {
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
+  readonly #early: EarlyMigrations;
   readonly #configuration: Loop;
   readonly #serving: Loop;
   #server: WebhookServer | undefined;
@@ -64,12 +71,15 @@ export class WebhookPart {
       client,
       clock,
       logger,
-      wanted: () => this.#wanted(),
+      wanted: () => this.#wanted(webhookConfigurationOf, VALIDATE_PATH),
+      wantedEarly: () => this.#wanted(earlyConfigurationOf, EARLY_PATH),
       // A replica that is behind would put an old CA bundle in the place of a new one.
       freshen: async (signal) => this.#source.look?.(signal),
       observer: this.#trust,
     });
     this.#source = this.#sourceOf(settings);
+    const { earlyMigrations = { mode: "off", settleMs: 0 } } = settings.webhook;
+    this.#early = new EarlyMigrations({ client, clock: options.clock, ...earlyMigrations });
   }
 
   /** Why no reviews are to be sent here; `undefined` where they are welcome. */
@@ -89,6 +99,7 @@ export class WebhookPart {
       ...this.#options,
       certificate: this.#certificate,
       lacking: () => this.#trust.lacking(),
+      judgeEarly: (resource) => this.#early.judge(resource),
       host,
       port,
       drainMs,
@@ -138,22 +149,25 @@ export class WebhookPart {
   }
 
   /** The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. */
-  #wanted() {
-    const { webhook } = this.#options.settings;
-    if (webhook.certificates !== "own") {
-      return webhookConfigurationOf({ clientConfig: this.#clientConfig() });
+  #wanted(
+    configurationOf: (options: { clientConfig: WebhookClientConfig }) => WebhookConfiguration,
+    path: string,
+  ): WebhookConfiguration | undefined {
+    const clientConfig = this.#clientConfig(path);
+    if (this.#options.settings.webhook.certificates !== "own") {
+      return configurationOf({ clientConfig });
     }
-    return this.#caBundle === undefined
-      ? undefined
-      : webhookConfigurationOf({ clientConfig: { ...this.#clientConfig(), caBundle: this.#caBundle } });
+    const caBundle = this.#caBundle;
+    return caBundle === undefined ? undefined : configurationOf({ clientConfig: { ...clientConfig, caBundle } });
   }
 
-  #clientConfig(): WebhookClientConfig {
+  #clientConfig(path: string): WebhookClientConfig {
     const { certificates, webhook } = this.#options.settings;
     const { namespace, service: name } = certificates;
-    return webhook.url === undefined
-      ? { service: { namespace, name, path: VALIDATE_PATH, port: 443 } }
-      : { url: webhook.url };
+    if (webhook.url === undefined) {
+      return { service: { namespace, name, path, port: 443 } };
+    }
+    return { url: path === VALIDATE_PATH ? webhook.url : new URL(path.slice(1), webhook.url).href };
   }
 }
 

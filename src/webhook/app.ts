@@ -12,12 +12,14 @@ import { cutText } from "../cut-text.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
 import type { FreezeVerdict, ProgressOf } from "../freeze/freeze-rule.ts";
-import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
+import type { EarlyVerdict, InTreeResource } from "./early-migrations.ts";
+import { reviewEarly } from "./early-review.ts";
+import { EARLY_PATH, METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
 import { BodyBudget } from "./body-budget.ts";
 import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
 import { refusal, type Reviewed, reviewBody } from "./review.ts";
 
-export { VALIDATE_PATH } from "./http-statuses.ts";
+export { EARLY_PATH, VALIDATE_PATH } from "./http-statuses.ts";
 
 /** Options of {@link buildWebhookApp}. */
 export interface WebhookAppOptions {
@@ -29,6 +31,8 @@ export interface WebhookAppOptions {
   readonly bodyTimeoutMs?: number | undefined;
   /** For the words of a denial. @default they leave it out */
   readonly progressOf?: ProgressOf | undefined;
+  /** Judges a new migration of Kubernetes' own migrator. @default all are created */
+  readonly judgeEarly?: ((resource: InTreeResource) => Promise<EarlyVerdict>) | undefined;
   /** Told about every verdict, before it is answered. @default none */
   readonly onVerdict?: ((verdict: FreezeVerdict, crdName: string) => void) | undefined;
   /** Counts and times the reviews. @default none */
@@ -94,6 +98,7 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
     return reply.code(reason === undefined ? 200 : 503).send({ status: reason ?? "ok" });
   });
   app.post(VALIDATE_PATH, (request, reply) => answerReview(request, reply, options, limits));
+  app.post(EARLY_PATH, (request, reply) => answerEarly(request, reply, options));
   return app;
 }
 
@@ -108,8 +113,7 @@ function answerReview(
   options: WebhookAppOptions,
   limits: BodyLimits,
 ): ReviewAnswer {
-  // Nothing was read where there is no body at all.
-  const body = (request.body as ReceivedBody | null | undefined) ?? NO_BODY;
+  const body = bodyOf(request);
   const reviewed = reviewBody(body, { bodyLimit: limits.bodyLimit, progressOf: options.progressOf });
   body.release();
   const { status, answer, decision } = tell(reviewed, request, options);
@@ -117,6 +121,30 @@ function answerReview(
   options.metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);
   reply.code(status);
   return answer;
+}
+
+async function answerEarly(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { judgeEarly = allowAll, metrics }: WebhookAppOptions,
+): Promise<ReviewAnswer> {
+  const { answer, status, verdict } = await reviewEarly(bodyOf(request), judgeEarly);
+  metrics?.inTreeReviews.inc({ decision: verdict?.decision ?? "invalid" });
+  if (verdict !== undefined && verdict.decision !== "allowed") {
+    const { crdName, decision, message } = verdict;
+    request.log.info({ crd: crdName, decision, reason: message }, "Reviewed a migration of Kubernetes' own migrator");
+  }
+  reply.code(status);
+  return answer;
+}
+
+async function allowAll(): Promise<EarlyVerdict> {
+  return { decision: "allowed" };
+}
+
+/** Nothing was read where there is no body at all. */
+function bodyOf({ body }: FastifyRequest): ReceivedBody {
+  return (body as ReceivedBody | null | undefined) ?? NO_BODY;
 }
 
 /** Logs a review and tells of its verdict; there is no verdict if the listener throws. */
@@ -148,15 +176,13 @@ async function refuseUnknownRoute(request: FastifyRequest, reply: FastifyReply, 
   if (!request.is404) {
     return;
   }
-  const path = request.url.split("?", 1)[0] ?? "";
+  const path = pathOf(request);
   const methods = METHODS[path];
   const status = methods === undefined ? 404 : 405;
   if (methods !== undefined) {
     reply.header("allow", methods);
   }
-  if (path === VALIDATE_PATH) {
-    metrics?.webhookReviews.inc({ decision: "invalid" });
-  }
+  countInvalid(path, metrics);
   await reply.code(status).send({ message: STATUS_TEXTS[status] });
 }
 
@@ -172,8 +198,20 @@ function answerError(
   } else {
     request.log.warn({ err: error }, "Refused a request");
   }
-  metrics?.webhookReviews.inc({ decision: "invalid" });
+  countInvalid(pathOf(request), metrics);
   // The rest of a body that was not read to its end would be taken for the next request.
   reply.code(status).header("connection", "close");
   return refusal(status).answer;
+}
+
+function pathOf({ url }: FastifyRequest): string {
+  return url.split("?", 1)[0] ?? "";
+}
+
+function countInvalid(path: string, metrics: Metrics | undefined): void {
+  if (path === VALIDATE_PATH) {
+    metrics?.webhookReviews.inc({ decision: "invalid" });
+  } else if (path === EARLY_PATH) {
+    metrics?.inTreeReviews.inc({ decision: "invalid" });
+  }
 }

@@ -1,5 +1,4 @@
 import type { ManagedFieldsEntry } from "../api/meta.ts";
-import { WEBHOOK_NAME } from "../api/names.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { type AppliedPart, KEEPER_FIELD_MANAGER, type WantedObject } from "./object-writer.ts";
 import type { WebhookConfiguration } from "./webhook-configuration.ts";
@@ -27,7 +26,7 @@ export function partsOf(wanted: WantedObject, live: KubeObject | undefined): rea
     return [main];
   }
   const bundle = bundlePartOf(configuration, caBundle);
-  return webhookIn(live) !== undefined ? [bundle, main] : [whole, bundle, main];
+  return webhookIn(live, wanted) !== undefined ? [bundle, main] : [whole, bundle, main];
 }
 
 /**
@@ -37,13 +36,13 @@ export function partsOf(wanted: WantedObject, live: KubeObject | undefined): rea
 export function bundleWhileYielding(live: KubeObject, wanted: WantedObject): AppliedPart | undefined {
   const configuration = wanted as unknown as WebhookConfiguration;
   const { caBundle } = clientConfigOf(configuration.webhooks[0]);
-  const ours = webhookIn(live);
+  const ours = webhookIn(live, wanted);
   const isRight = caBundle === undefined || ours === undefined || clientConfigOf(ours).caBundle === caBundle;
   return isRight ? undefined : bundlePartOf(configuration, caBundle);
 }
 
 function bundlePartOf({ apiVersion, kind, metadata }: WebhookConfiguration, caBundle: string): AppliedPart {
-  const webhooks = [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }];
+  const webhooks = [{ name: metadata.name, clientConfig: { caBundle } }];
   const fields = { apiVersion, kind, metadata: { name: metadata.name }, webhooks } as unknown as WantedObject;
   return { fieldManager: CA_BUNDLE_FIELD_MANAGER, fields };
 }
@@ -55,14 +54,15 @@ export function isBundleOwned(live: KubeObject, wanted: WantedObject): boolean {
   if (caBundle === undefined || managedFields.length === 0) {
     return true;
   }
-  const appliers = managedFields.filter((entry) => entry.operation === "Apply" && ownsBundle(entry));
+  const appliers = managedFields.filter((entry) => entry.operation === "Apply" && ownsBundle(entry, wanted));
   const managers = appliers.map(({ manager }) => manager);
   return managers.includes(CA_BUNDLE_FIELD_MANAGER) && !managers.includes(KEEPER_FIELD_MANAGER);
 }
 
-function webhookIn(live: KubeObject | undefined): object | undefined {
+/** The one webhook of the configuration, which has its name. */
+function webhookIn(live: KubeObject | undefined, { metadata }: WantedObject): object | undefined {
   const { webhooks = [] } = (live ?? {}) as { webhooks?: readonly { readonly name?: string }[] };
-  return webhooks.find(({ name }) => name === WEBHOOK_NAME);
+  return webhooks.find(({ name }) => name === metadata.name);
 }
 
 function clientConfigOf(webhook: object = {}): { readonly caBundle?: string } {
@@ -71,8 +71,8 @@ function clientConfigOf(webhook: object = {}): { readonly caBundle?: string } {
 }
 
 /** https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management */
-function ownsBundle({ fieldsV1 }: ManagedFieldsEntry): boolean {
-  const path = ["f:webhooks", `k:${JSON.stringify({ name: WEBHOOK_NAME })}`, "f:clientConfig", "f:caBundle"];
+function ownsBundle({ fieldsV1 }: ManagedFieldsEntry, { metadata: { name } }: WantedObject): boolean {
+  const path = ["f:webhooks", `k:${JSON.stringify({ name })}`, "f:clientConfig", "f:caBundle"];
   let fields: unknown = fieldsV1;
   for (const key of path) {
     fields = (fields as Readonly<Record<string, unknown>> | undefined)?.[key];

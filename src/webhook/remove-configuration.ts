@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
+import { EARLY_WEBHOOK_NAME, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
@@ -48,6 +48,7 @@ export async function removeWebhook(options: RemoveWebhookOptions): Promise<void
 async function removeOnce({ client, logger, signal }: RemoveWebhookOptions): Promise<void> {
   for (const [resource, name] of [
     [WEBHOOK_CONFIGURATIONS, WEBHOOK_NAME],
+    [WEBHOOK_CONFIGURATIONS, EARLY_WEBHOOK_NAME],
     [POLICY_BINDINGS, WARN_POLICY_NAME],
     [POLICIES, WARN_POLICY_NAME],
   ] as const) {

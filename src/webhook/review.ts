@@ -40,7 +40,7 @@ export function reviewBody(body: ReceivedBody, { bodyLimit, progressOf }: Review
   if (body.bytes === undefined) {
     return reviewUnread(body.head, tooLargeMessage(body.length, bodyLimit));
   }
-  const parsed = parse(body.bytes);
+  const parsed = decode(body.bytes, (bytes) => parseAdmissionReview(decodeReview(bytes)));
   if (parsed === "over budget") {
     return reviewUnread(body.bytes, OVER_BUDGET_MESSAGE);
   }
@@ -52,13 +52,14 @@ export function reviewBody(body: ReceivedBody, { bodyLimit, progressOf }: Review
 }
 
 /** An answer without a verdict, for a body that is no review or cannot be reviewed. */
-export function refusal(status: number, uid = "", message = STATUS_TEXTS[status] ?? ""): Reviewed {
+export function refusal(status: number, uid = "", message = STATUS_TEXTS[status] ?? ""): Omit<Reviewed, "verdict"> {
   return { status, answer: errored(uid, status, message), decision: "invalid" };
 }
 
-function parse(bytes: Buffer): ParsedReview | "over budget" {
+/** What `read` makes of the bytes of a body, whatever they hold. */
+export function decode<T>(bytes: Buffer, read: (bytes: Buffer) => ParsedReview<T>): ParsedReview<T> | "over budget" {
   try {
-    return parseAdmissionReview(decodeReview(bytes));
+    return read(bytes);
   } catch (error) {
     if (error instanceof OverBudget) {
       return "over budget";

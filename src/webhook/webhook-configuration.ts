@@ -1,5 +1,6 @@
-import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
+import { EARLY_WEBHOOK_NAME, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
+import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
 import { STAMP } from "./generation.ts";
 
 /**
@@ -46,37 +47,75 @@ export interface WebhookConfiguration {
  * blocks no other update of a CRD, the one that repairs the webhook included.
  */
 export function webhookConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
-  const { clientConfig, timeoutSeconds = 5, annotations } = options;
+  return configurationOf(WEBHOOK_NAME, options, {
+    rules: [
+      {
+        apiGroups: ["apiextensions.k8s.io"],
+        apiVersions: ["v1"],
+        operations: ["UPDATE"],
+        resources: ["customresourcedefinitions"],
+        scope: "Cluster",
+      },
+    ],
+    matchConditions: [
+      { name: "frozen", expression: FROZEN_EXPRESSION },
+      { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
+    ],
+    failurePolicy: "Fail",
+  });
+}
+
+/**
+ * The configuration that sends new migrations of Kubernetes' own migrator to the webhook. It is one of its own, so that whatever
+ * happens to it leaves the freeze as it is; where no webhook answers, migrations are created as if there were none.
+ */
+export function earlyConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
+  return configurationOf(EARLY_WEBHOOK_NAME, options, {
+    rules: [
+      {
+        apiGroups: [IN_TREE_GROUP],
+        apiVersions: ["*"],
+        operations: ["CREATE"],
+        resources: ["storageversionmigrations"],
+        scope: "Cluster",
+      },
+    ],
+    matchConditions: [],
+    failurePolicy: "Ignore",
+  });
+}
+
+/** What differs between the webhooks. */
+interface Selection {
+  readonly rules: readonly object[];
+  readonly matchConditions: readonly object[];
+  readonly failurePolicy: "Fail" | "Ignore";
+}
+
+function configurationOf(
+  name: string,
+  { clientConfig, timeoutSeconds = 5, annotations }: WebhookConfigurationOptions,
+  { failurePolicy, matchConditions, rules }: Selection,
+): WebhookConfiguration {
   return {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
     metadata: {
-      name: WEBHOOK_NAME,
+      name,
       labels: { [MANAGED_BY_LABEL]: MANAGED_BY },
       annotations: { ...annotations, ...STAMP },
     },
     webhooks: [
       {
-        name: WEBHOOK_NAME,
+        name,
         clientConfig,
-        rules: [
-          {
-            apiGroups: ["apiextensions.k8s.io"],
-            apiVersions: ["v1"],
-            operations: ["UPDATE"],
-            resources: ["customresourcedefinitions"],
-            scope: "Cluster",
-          },
-        ],
+        rules,
         matchPolicy: "Equivalent",
-        // The defaults, stated: a selector that another client adds would take CRDs out of the webhook's sight.
+        // The defaults, stated: a selector that another client adds would take objects out of the webhook's sight.
         namespaceSelector: {},
         objectSelector: {},
-        matchConditions: [
-          { name: "frozen", expression: FROZEN_EXPRESSION },
-          { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
-        ],
-        failurePolicy: "Fail",
+        ...(matchConditions.length === 0 ? {} : { matchConditions }),
+        failurePolicy,
         sideEffects: "None",
         admissionReviewVersions: ["v1"],
         timeoutSeconds,

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import t, { type Test } from "tap";
 import { parse, parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
+import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { overlayOf } from "./installation.ts";
 import { ensureKustomize, KUBECTL_VERSIONS, kustomizeBuild } from "../control-plane/kustomize.ts";
 
@@ -57,7 +58,13 @@ const cases: readonly { readonly name: string; readonly folder: string }[] = [
 
 /** Every component, in the order of docs/install.md, but of those that say who keeps the certificates only one. */
 function inOrder(certificates: "certificate-files" | "certificate-secret" | "cert-manager"): readonly string[] {
-  const names = ["separate-webhook", certificates, "only-these-resources", "control-plane-nodes"];
+  const names = [
+    "separate-webhook",
+    certificates,
+    "only-these-resources",
+    "control-plane-nodes",
+    "deny-early-migrations",
+  ];
   return names.map((name) => `deploy/components/${name}`);
 }
 
@@ -110,12 +117,27 @@ await t.test("cert-manager's certificate reaches a webhook in a Deployment of it
   const ids = Object.keys(objects);
   t.ok(ids.includes("cert-manager.io/v1/Certificate/kube-storage-migration/ksvm-webhook"));
   t.notOk(ids.some((id) => id.includes("storage-migrator-certificates") || id.includes("CronJob")));
-  const { metadata } = objects[
-    "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration//crd.kube-storage-version-migrator.io"
-  ] as NewObject;
-  const { annotations = {} } = metadata;
-  t.equal(annotations["cert-manager.io/inject-ca-from"], "kube-storage-migration/ksvm-webhook");
-  t.ok(annotations["ksvm.sigs.k8s.io/generation"], "its generation stays");
+  for (const name of [WEBHOOK_NAME, EARLY_WEBHOOK_NAME]) {
+    const { metadata } = objects[
+      `admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration//${name}`
+    ] as NewObject;
+    const { annotations = {} } = metadata;
+    t.equal(annotations["cert-manager.io/inject-ca-from"], "kube-storage-migration/ksvm-webhook", name);
+    t.ok(annotations["ksvm.sigs.k8s.io/generation"], "its generation stays");
+  }
+});
+
+await t.test("deny-early-migrations reaches whatever serves the webhook", async (t) => {
+  const [program = ""] = programs.values();
+  const early = "deploy/components/deny-early-migrations";
+  for (const [folders, name] of [
+    [["deploy/base", early], "ksvm-controller"],
+    [["deploy/base", "deploy/components/separate-webhook", early], "ksvm-webhook"],
+  ] as const) {
+    const { stdout } = await kustomizeBuild(program, overlayOf(t, folders));
+    const { spec } = objectsIn(stdout)[`apps/v1/Deployment/kube-storage-migration/${name}`] as Deployment;
+    t.ok(spec.template.spec.containers[0]?.args.includes("--early-in-tree-migrations=deny"), name);
+  }
 });
 
 await t.test(

@@ -43,7 +43,14 @@ export const WEBHOOK_COMMAND = defineCommand({
 export function webhookSettingsOf(
   flags: Pick<
     WebhookFlags,
-    "certDir" | "certificates" | "shutdownDrainMs" | "webhookHost" | "webhookPort" | "webhookUrl"
+    | "certDir"
+    | "certificates"
+    | "earlyInTreeMigrations"
+    | "settleMs"
+    | "shutdownDrainMs"
+    | "webhookHost"
+    | "webhookPort"
+    | "webhookUrl"
   >,
 ): WebhookSettings {
   return {
@@ -52,6 +59,7 @@ export function webhookSettingsOf(
     url: flags.webhookUrl,
     certificates: flags.certificates,
     certDir: flags.certDir,
+    earlyMigrations: { mode: flags.earlyInTreeMigrations, settleMs: flags.settleMs },
     drainMs: flags.shutdownDrainMs,
   };
 }
