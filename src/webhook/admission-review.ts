@@ -160,17 +160,22 @@ export function denied(uid: string, message: string, auditAnnotations?: AuditAnn
 }
 
 /** The object may be created, and the user is warned. */
-export function allowedWithWarning(uid: string, warning: string): ReviewAnswer {
-  return answer({ uid, allowed: true, warnings: [warning] });
+export function allowedWithWarning(uid: string, warning: string, auditAnnotations: AuditAnnotations): ReviewAnswer {
+  return answer({ uid, allowed: true, warnings: [warning], auditAnnotations });
 }
 
 /**
  * The object may be created later. The status is not 429: clients of Go would stand still for that time without a word, where their
  * users are to read it.
  */
-export function deniedForNow(uid: string, message: string, retryAfterSeconds: number): ReviewAnswer {
+export function deniedForNow(
+  uid: string,
+  message: string,
+  retryAfterSeconds: number,
+  auditAnnotations: AuditAnnotations,
+): ReviewAnswer {
   const status = { code: 403, reason: "Forbidden", message, details: { retryAfterSeconds } };
-  return answer({ uid, allowed: false, status });
+  return answer({ uid, allowed: false, status, auditAnnotations });
 }
 
 /** There is no verdict, and so no update. */

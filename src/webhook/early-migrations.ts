@@ -37,12 +37,13 @@ export interface InTreeResource {
 /** What becomes of a new migration. `unread` is created, and the user is told that the CRD could not be read. */
 export type EarlyVerdict =
   | { readonly decision: "allowed" }
-  | { readonly decision: "warned" | "unread"; readonly crdName: string; readonly message: string }
+  | { readonly decision: "unread"; readonly crdName: string; readonly message: string }
   | {
-      readonly decision: "denied";
+      readonly decision: "warned" | "denied";
       readonly crdName: string;
       readonly message: string;
-      readonly retryAfterSeconds: number;
+      /** Until it is no longer too early. */
+      readonly seconds: number;
     };
 
 /** What {@link EarlyMigrations} needs. */
@@ -199,9 +200,6 @@ export class EarlyMigrations {
 }
 
 function verdictOf(early: EarlyMigration, mode: Exclude<EarlyMode, "off">): EarlyVerdict {
-  const { crdName } = early;
-  const message = earlyMessage(early, mode);
-  return mode === "warn"
-    ? { decision: "warned", crdName, message }
-    : { decision: "denied", crdName, message, retryAfterSeconds: secondsLeft(early) };
+  const decision = mode === "warn" ? "warned" : "denied";
+  return { decision, crdName: early.crdName, message: earlyMessage(early, mode), seconds: secondsLeft(early) };
 }

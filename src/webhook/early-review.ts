@@ -5,6 +5,7 @@ import {
   checkedReview,
   decodeReview,
   deniedForNow,
+  type AuditAnnotations,
   type ParsedReview,
   type ReviewAnswer,
 } from "./admission-review.ts";
@@ -86,12 +87,18 @@ function answerOf(uid: string, verdict: EarlyVerdict): ReviewAnswer {
   switch (verdict.decision) {
     case "allowed":
       return allowed(uid);
-    case "warned":
     case "unread":
-      return allowedWithWarning(uid, verdict.message);
-    case "denied": {
-      const { message, retryAfterSeconds } = verdict;
-      return deniedForNow(uid, message, retryAfterSeconds);
-    }
+      return allowedWithWarning(uid, verdict.message, { "not-judged": verdict.crdName });
+    case "warned":
+      return allowedWithWarning(uid, verdict.message, auditAnnotationsOf(verdict));
+    case "denied":
+      return deniedForNow(uid, verdict.message, verdict.seconds, auditAnnotationsOf(verdict));
   }
+}
+
+function auditAnnotationsOf({
+  crdName,
+  seconds,
+}: Extract<EarlyVerdict, { readonly seconds: number }>): AuditAnnotations {
+  return { "too-early-for": crdName, "seconds-left": String(seconds) };
 }

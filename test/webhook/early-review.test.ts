@@ -5,6 +5,7 @@ import type { EarlyVerdict, InTreeResource } from "../../src/webhook/early-migra
 import { STATUS_TEXTS } from "../../src/webhook/http-statuses.ts";
 
 const CRD_NAME = "widgets.example.com";
+const AUDITED = { "too-early-for": CRD_NAME, "seconds-left": "42" };
 
 /** A review of a new migration, in whatever version: v1alpha1 has a version in spec.resource as well. */
 function reviewOf(resource: unknown, request: object = {}): object {
@@ -29,22 +30,22 @@ async function post(payload: string, options: WebhookAppOptions = {}) {
 }
 
 await tap.test("a migration is created, warned about, or to be created later", async (t) => {
+  const early = { crdName: CRD_NAME, message: "why", seconds: 42 };
+  const details = { retryAfterSeconds: 42 };
+  const status = { code: 403, reason: "Forbidden", message: "why", details };
   const verdicts: readonly [EarlyVerdict, response: object][] = [
     [{ decision: "allowed" }, { allowed: true }],
     [
-      { decision: "warned", crdName: CRD_NAME, message: "why" },
-      { allowed: true, warnings: ["why"] },
+      { decision: "warned", ...early },
+      { allowed: true, warnings: ["why"], auditAnnotations: AUDITED },
     ],
     [
       { decision: "unread", crdName: CRD_NAME, message: "why" },
-      { allowed: true, warnings: ["why"] },
+      { allowed: true, warnings: ["why"], auditAnnotations: { "not-judged": CRD_NAME } },
     ],
     [
-      { decision: "denied", crdName: CRD_NAME, message: "why", retryAfterSeconds: 42 },
-      {
-        allowed: false,
-        status: { code: 403, reason: "Forbidden", message: "why", details: { retryAfterSeconds: 42 } },
-      },
+      { decision: "denied", ...early },
+      { allowed: false, status, auditAnnotations: AUDITED },
     ],
   ];
   for (const [verdict, response] of verdicts) {

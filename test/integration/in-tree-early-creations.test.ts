@@ -13,9 +13,10 @@ import { createNamespace, ensure, readTheSecret, SETTINGS } from "./certs-fixtur
 import type { ProgramEnd } from "../processes/program.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind, versionsOf } from "./crd-fixture.ts";
-import { startEarlyGuard } from "./early-guard.ts";
+import { isConfigured, startEarlyGuard } from "./early-guard.ts";
 import { kubectlOf } from "./kubectl.ts";
 import { freePort } from "./replica.ts";
+import { clockAhead } from "./trigger-harness.ts";
 
 const cluster = await Cluster.start(t, IN_TREE_APISERVER);
 const { api } = cluster;
@@ -25,6 +26,8 @@ await ensure(cluster);
 
 /** Nothing here is too early for no more than this time, and nothing ceases to be. */
 const HOUR_MS = 3_600_000;
+/** Of tests that wait until a migration may be created. */
+const SETTLE_MS = 8_000;
 const DENIED = `admission webhook "${EARLY_WEBHOOK_NAME}" denied the request: ${EARLY_REASON}: `;
 
 const changed = new TestKind("changed");
@@ -120,15 +123,30 @@ await t.test("in mode deny a migration is refused only for the CRD whose version
   await api.delete(IN_TREE_MIGRATIONS, { name: "before" });
 });
 
-await t.test("in mode deny a migration is created once the settle time is over", async (t) => {
-  const kind = new TestKind("settles");
-  await startEarlyGuard(t, cluster, { mode: "deny", settleMs: 8_000 });
-  await cluster.createStale(kind, 0);
-  const resource = { group: GROUP, resource: kind.plural };
-  await eventually(async () => (await refusalOf(resource)) !== undefined, "the webhook is in force");
-  await eventually(async () => (await refusalOf(resource, kind.plural)) === undefined, "the time is over");
-  await api.delete(IN_TREE_MIGRATIONS, { name: kind.plural });
-});
+const CLOCKS = [
+  ["right", 0],
+  ["ten minutes ahead", 600_000],
+  ["ten minutes behind", -600_000],
+] as const;
+
+await t.test(
+  "in mode deny a migration is created once the settle time is over, also where a clock is wrong",
+  async (t) => {
+    for (const [name, aheadMs] of CLOCKS) {
+      await t.test(`the clock of the replica is ${name}`, async (t) => {
+        const kind = new TestKind("settles");
+        await startEarlyGuard(t, cluster, { mode: "deny", settleMs: SETTLE_MS }, clockAhead(aheadMs));
+        await cluster.createStale(kind, 0);
+        const changedAt = performance.now();
+        const resource = { group: GROUP, resource: kind.plural };
+        await eventually(async () => (await refusalOf(resource)) !== undefined, "the webhook is in force");
+        await eventually(async () => (await refusalOf(resource, kind.plural)) === undefined, "the time is over");
+        t.ok(performance.now() - changedAt >= SETTLE_MS - 1_000, "and no sooner");
+        await api.delete(IN_TREE_MIGRATIONS, { name: kind.plural });
+      });
+    }
+  },
+);
 
 await t.test(
   "in mode warn kubectl shows why it is too early, and the migration is created; off says nothing",
@@ -190,7 +208,8 @@ await t.test(
       () => api.patch(WEBHOOK_CONFIGURATIONS, ref, { type: MERGE_PATCH, body: { webhooks: [] } }),
     ]) {
       await damage();
-      await eventually(isInForce, "it is restored");
+      await eventually(() => isConfigured(api), "it is restored");
+      await eventually(isInForce, "it is in force again");
     }
   },
 );
