@@ -61,10 +61,15 @@ export function byToolExpression(users: readonly string[]): string {
 /** Whether the in-tree controller removes them. */
 export const IN_TREE_EXPRESSION = `request.userInfo.username in ${JSON.stringify(IN_TREE_USERS)}`;
 
-/** Whether the update says that a migration of the in-tree controller failed. It prunes in the same update. */
-export const IN_TREE_FAILED_EXPRESSION =
+/**
+ * Whether the update says that a migration of the in-tree controller succeeded, and that it prunes for this reason. It prunes in three
+ * other cases: after a failure, and, where an earlier migration of the CRD has succeeded, when the next one begins, and when that
+ * one ends after the CRD was changed, which it calls "not been updated": docs/upstream/prune-after-failure.md.
+ */
+export const IN_TREE_SUCCEEDED_EXPRESSION =
   "has(object.status.conditions) && object.status.conditions != null && object.status.conditions.exists(condition, " +
-  `condition.type == "${STORAGE_MIGRATING_CONDITION}" && condition.status == "False" && condition.reason == "MigrationFailed")`;
+  `condition.type == "${STORAGE_MIGRATING_CONDITION}" && condition.status == "False" && condition.reason == "MigrationSucceeded" && ` +
+  `!(has(condition.message) && condition.message.contains("have not been updated")))`;
 
 /** The sentence for the user, for `messageExpression`. */
 export const MESSAGE_EXPRESSION = [

@@ -6,7 +6,7 @@ import {
   BY_RUN_EXPRESSION,
   byToolExpression,
   IN_TREE_EXPRESSION,
-  IN_TREE_FAILED_EXPRESSION,
+  IN_TREE_SUCCEEDED_EXPRESSION,
   MESSAGE_EXPRESSION,
   REMOVED_EXPRESSION,
   REMOVES_EXPRESSION,
@@ -31,7 +31,7 @@ export const PRUNE_POLICY_NAMES = {
   unproven: "ksvm-stored-versions",
   /** Removals of the in-tree controller after a migration that it says has succeeded. */
   inTree: "ksvm-stored-versions-in-tree",
-  /** Puts back what the in-tree controller removes after a migration that failed. */
+  /** Puts back what the in-tree controller removes where no migration has succeeded. */
   restore: "ksvm-stored-versions-restore",
 } as const;
 
@@ -51,7 +51,7 @@ export function prunePolicies({ mode, allowedUsers }: PruneGuardOptions): readon
     "not-allowed": not(ALLOWED_EXPRESSION),
     [TOOLS_CONDITION]: not(byToolExpression(allowedUsers)),
   };
-  const isInTreeSuccess = `${IN_TREE_EXPRESSION} && !(${IN_TREE_FAILED_EXPRESSION})`;
+  const isInTreeSuccess = `${IN_TREE_EXPRESSION} && ${IN_TREE_SUCCEEDED_EXPRESSION}`;
   return [
     validatingPolicy(PRUNE_POLICY_NAMES.unproven, {
       mode,
@@ -65,7 +65,7 @@ export function prunePolicies({ mode, allowedUsers }: PruneGuardOptions): readon
 }
 
 /**
- * What puts back the versions that the in-tree controller removes after a migration that failed, where MutatingAdmissionPolicies are
+ * What puts back the versions that the in-tree controller removes where no migration has succeeded, where MutatingAdmissionPolicies are
  * served: where its update is denied, it tries again for all time, and the CRD stays frozen by its condition StorageMigrating.
  */
 export function restorePolicy({ allowedUsers }: Pick<PruneGuardOptions, "allowedUsers">): FreezePolicy<"Mutating"> {
@@ -73,7 +73,7 @@ export function restorePolicy({ allowedUsers }: Pick<PruneGuardOptions, "allowed
   const metadata = { name, labels: MANAGED_LABELS };
   const conditions = {
     removes: REMOVES_EXPRESSION,
-    "after-a-failure": `${IN_TREE_EXPRESSION} && ${IN_TREE_FAILED_EXPRESSION}`,
+    "not-after-a-success": `${IN_TREE_EXPRESSION} && !(${IN_TREE_SUCCEEDED_EXPRESSION})`,
     "not-allowed": not(ALLOWED_EXPRESSION),
     [TOOLS_CONDITION]: not(byToolExpression(allowedUsers)),
   };
