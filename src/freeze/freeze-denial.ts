@@ -88,8 +88,8 @@ function quoted(text: string): string {
   return `"${printable(text)}"`;
 }
 
-/** On one line and not too long, whatever the text of another client holds. */
-export function printable(text: string): string {
+/** On one line, whatever the annotation holds. */
+function printable(text: string): string {
   return text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ").slice(0, MAX_QUOTED);
 }
 

@@ -130,9 +130,15 @@ async function answerEarly(
 ): Promise<ReviewAnswer> {
   const { answer, status, verdict } = await reviewEarly(bodyOf(request), judgeEarly);
   metrics?.inTreeReviews.inc({ decision: verdict?.decision ?? "invalid" });
-  if (verdict !== undefined && verdict.decision !== "allowed") {
-    const { crdName, decision, message } = verdict;
-    request.log.info({ crd: crdName, decision, reason: message }, "Reviewed a migration of Kubernetes' own migrator");
+  if (verdict?.decision === "unread") {
+    const { crdName, error, message } = verdict;
+    request.log.warn(
+      { crd: crdName, problem: message, err: error },
+      "Cannot judge a migration of Kubernetes' own migrator",
+    );
+  } else if (verdict !== undefined && verdict.decision !== "allowed") {
+    const { crdName, decision, seconds } = verdict;
+    request.log.info({ crd: crdName, decision, seconds }, "Reviewed a migration of Kubernetes' own migrator");
   }
   reply.code(status);
   return answer;

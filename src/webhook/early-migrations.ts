@@ -2,8 +2,6 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { versionsChangeOf } from "../apiservers/settle.ts";
 import type { Clock } from "../clock.ts";
-import { messageOf } from "../errors.ts";
-import { printable } from "../freeze/freeze-denial.ts";
 import {
   type EarlyMigration,
   type EarlyMode,
@@ -37,7 +35,13 @@ export interface InTreeResource {
 /** What becomes of a new migration. `unread` is created, and the user is told that the CRD could not be read. */
 export type EarlyVerdict =
   | { readonly decision: "allowed" }
-  | { readonly decision: "unread"; readonly crdName: string; readonly message: string }
+  | {
+      readonly decision: "unread";
+      readonly crdName: string;
+      readonly message: string;
+      /** For the log alone: it may show internals. */
+      readonly error?: unknown;
+    }
   | {
       readonly decision: "warned" | "denied";
       readonly crdName: string;
@@ -125,24 +129,21 @@ export class EarlyMigrations {
     if (mode === "off" || crdName.length > MAX_NAME_LENGTH || !CRD_NAME.test(crdName)) {
       return { decision: "allowed" };
     }
+    if (this.#pending >= MAX_PENDING) {
+      return unread(crdName, "too many migrations are created at once");
+    }
     const signal = this.#options.clock.timeout(this.#readMs);
     this.#pending++;
     try {
-      if (this.#pending > MAX_PENDING) {
-        throw new Error("too many migrations are created at once");
-      }
       const early = await this.#earlyMigrationOf(crdName, signal);
       return early === undefined ? { decision: "allowed" } : verdictOf(early, mode);
     } catch (error) {
       if (isAbsent(error, crdName)) {
         return { decision: "allowed" };
       }
-      const isLate = signal.aborted;
-      const reason = isLate ? `it was not read within ${this.#readMs / 1_000} s` : printable(messageOf(error));
-      const message =
-        `cannot tell whether the versions of CustomResourceDefinition "${crdName}" changed a moment ago, so that this migration ` +
-        `comes too early: ${reason}`;
-      return { decision: "unread", crdName, message };
+      return signal.aborted
+        ? unread(crdName, `it was not read within ${this.#readMs / 1_000} s`)
+        : unread(crdName, "it could not be read; the log of the webhook says why", error);
     } finally {
       this.#pending--;
     }
@@ -202,4 +203,11 @@ export class EarlyMigrations {
 function verdictOf(early: EarlyMigration, mode: Exclude<EarlyMode, "off">): EarlyVerdict {
   const decision = mode === "warn" ? "warned" : "denied";
   return { decision, crdName: early.crdName, message: earlyMessage(early, mode), seconds: secondsLeft(early) };
+}
+
+function unread(crdName: string, reason: string, error?: unknown): EarlyVerdict {
+  const message =
+    `cannot tell whether the versions of CustomResourceDefinition "${crdName}" changed a moment ago, so that this migration comes ` +
+    `too early: ${reason}`;
+  return { decision: "unread", crdName, message, ...(error === undefined ? {} : { error }) };
 }

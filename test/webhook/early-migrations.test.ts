@@ -45,6 +45,9 @@ function changedAt(ms?: number, generation = 3) {
   return crdWith({ metadata: { creationTimestamp: "2020-01-01T00:00:00Z", managedFields, generation } });
 }
 
+/** Neither what the API server said nor where the webhook failed: the log has it. */
+const FAILED = /too early: it could not be read; the log of the webhook says why$/;
+
 /** Time limits keep no process alive, and nothing else goes on here. */
 const alive = setInterval(() => undefined, 1_000);
 tap.teardown(() => clearInterval(alive));
@@ -130,17 +133,17 @@ await tap.test("judge() lets pass, with a warning, where the CRD cannot be read"
       () => {
         throw errorWith(403);
       },
-      /too early: [^\n]*by a proxy/,
+      FAILED,
     ],
     [
       "a 404 that is about no CRD",
       () => {
         throw errorWith(404);
       },
-      /404/,
+      FAILED,
     ],
-    ["another object", () => ({ metadata: { name: "other" } }), /not this object/],
-    ["no CRD", () => ({ metadata: { name: "widgets.example.com" } }), /too early: /],
+    ["another object", () => ({ metadata: { name: "other" } }), FAILED],
+    ["no CRD", () => ({ metadata: { name: "widgets.example.com" } }), FAILED],
     ["an API server that hangs", () => new Promise(() => undefined), /not read within 0\.05 s/],
   ];
   for (const [name, answer, message] of answers) {
