@@ -56,6 +56,10 @@ simulate-coverage: $(INSTALLED) ## Play simulated clusters and print how much of
 		node test/simulation/main.ts --seeds $(or $(SEEDS),500) --shrink 0 $(call SIMULATE_FLAGS,FROM WORKERS); \
 		code=$$?; node test/simulation/coverage-table.ts $(SIMULATE_COVERAGE)/coverage-summary.json; exit $$code
 
+.PHONY: conformance
+conformance: $(INSTALLED) ## Run the tests of other migrators against ksvm and write docs/conformance.md (some 15 minutes, more where Go compiles first; KSVM_PEER_SOURCE=FOLDER, ONLY=ksvm)
+	@node test/conformance/conformance.ts $(if $(ONLY),--only $(ONLY))
+
 .PHONY: upstream-report
 upstream-report: $(INSTALLED) ## Run the reproduction of docs/upstream on Kubernetes as it is, and with the patch (some 8 minutes, more where Go compiles first)
 	@node test/conformance/upstream-report.ts

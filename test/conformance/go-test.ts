@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
-import { endWithThisProcess } from "../processes/watchdog.ts";
+import { startWatchdog } from "../processes/watchdog.ts";
 import { WORK_DIR } from "./go-workspace.ts";
 import { type GoTestEvent, goTestEvent, resultsOf, type TestResult } from "./test-result.ts";
 
@@ -41,7 +41,9 @@ export async function runGoTests(options: GoTestOptions): Promise<readonly TestR
     detached: true,
     stdio: ["ignore", "pipe", log],
   });
-  endWithThisProcess(child, { withGroup: true });
+  // Where this process is killed, all of it ends too.
+  const watchdog = startWatchdog(tmp);
+  watchdog.watch(child.pid === undefined ? [] : [-child.pid]);
   const end = AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]);
   const onEnd = (): void => {
     endGroup(child.pid, "SIGINT");
@@ -62,6 +64,7 @@ export async function runGoTests(options: GoTestOptions): Promise<readonly TestR
   } finally {
     end.removeEventListener("abort", onEnd);
     endGroup(child.pid, "SIGKILL");
+    watchdog.disarm();
     rmSync(tmp, { recursive: true, force: true });
     closeSync(log);
   }
