@@ -86,7 +86,7 @@ const replica = await startReplica(SLOW);
 
 await t.test("what the webhook needs is put there once, and found right from then on", async (t) => {
   const puts = (): number => replica.log().split('"Restored object"').length - 1;
-  await eventually(() => Promise.resolve(puts() === 3), "the configuration, the policy and its binding are there");
+  await eventually(() => Promise.resolve(puts() === 4), "two configurations, the policy and its binding are there");
   t.notMatch(replica.log(), /Removed what another client had added to object/);
 });
 
