@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Test } from "tap";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { decodeStored } from "../control-plane/decode-stored.ts";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
 import { between, pick, type Random, randomFrom } from "./random.ts";
@@ -216,10 +217,7 @@ function isDenial(body: unknown): boolean {
 function lossOf(name: string, expected: Expected, stored: StoredObject | undefined): string | undefined {
   if (stored === undefined) return expected.mayBeGone ? undefined : `"${name}" is gone`;
   if (!expected.mayBeThere) return `"${name}" came back`;
-  const { spec, status } = JSON.parse(stored.raw.toString()) as {
-    spec?: { size?: number };
-    status?: { round?: number };
-  };
+  const { spec, status } = decodeStored(stored.raw) as { spec?: { size?: number }; status?: { round?: number } };
   if (!expected.sizes.includes(spec?.size)) {
     return `"${name}" has size ${spec?.size} instead of ${expected.sizes.join(" or ")}`;
   }

@@ -1,6 +1,7 @@
 import { UNKNOWN_HASH } from "../../src/api/migration.ts";
 import { stateFactsOf } from "../../src/trigger/state-facts.ts";
 import type { StorageState } from "../../src/api/migration.ts";
+import { decodeStored } from "../control-plane/decode-stored.ts";
 
 /** The CRD in one generation. */
 export interface CrdGeneration {
@@ -62,7 +63,7 @@ export class PersistedList {
   /** Takes in a write of the StorageState. */
   applyState(value: Buffer | undefined): void {
     const wasComplete = isComplete(this.#state);
-    this.#state = value && stateFactsOf(JSON.parse(value.toString()) as StorageState);
+    this.#state = value && stateFactsOf(decodeStored(value) as StorageState);
     this.#completions += !wasComplete && isComplete(this.#state) ? 1 : 0;
   }
 

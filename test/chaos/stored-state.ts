@@ -1,4 +1,5 @@
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { decodeStored } from "../control-plane/decode-stored.ts";
 import type { ListBreach, PersistedList } from "./persisted-list.ts";
 
 /** One write as etcd tells of it. */
@@ -139,7 +140,7 @@ export class StoredState {
 
   #applyCrd(value: Buffer | undefined): void {
     const before = this.#crd;
-    const crd = value && (JSON.parse(value.toString()) as StoredCrd);
+    const crd = value && (decodeStored(value) as StoredCrd);
     this.#crd = crd && factsOf(crd);
     if (crd !== undefined && this.#crd !== undefined) {
       const { uid, generation } = crd.metadata;
@@ -167,7 +168,7 @@ export class StoredState {
 }
 
 function versionOf(value: Buffer): string {
-  const { apiVersion } = JSON.parse(value.toString()) as { apiVersion: string };
+  const { apiVersion } = decodeStored(value) as { apiVersion: string };
   return apiVersion.slice(apiVersion.indexOf("/") + 1);
 }
 

@@ -1,11 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
+import { askedFeatureGates } from "./features.ts";
 import { featureGateArgs, filesIn, pairs } from "./flags.ts";
 
 /** What can be set for each apiserver on its own. */
 export interface ApiserverOptions {
-  /** @default none */
+  /** They win over those that {@link askedFeatureGates} names for all. @default none */
   readonly featureGates?: Readonly<Record<string, boolean>>;
   /** Such as `{ "internal.apiserver.k8s.io/v1alpha1": true }`. @default none */
   readonly runtimeConfig?: Readonly<Record<string, boolean>>;
@@ -92,7 +93,7 @@ function placeArgs({ dir, port, etcdUrl }: ApiserverPlace): string[] {
 }
 
 function optionArgs(options: ApiserverOptions): string[] {
-  const args: string[] = [...featureGateArgs(options.featureGates)];
+  const args: string[] = [...featureGateArgs({ ...askedFeatureGates(), ...options.featureGates })];
   if (options.runtimeConfig) args.push(`--runtime-config=${pairs(options.runtimeConfig)}`);
   if (options.emulatedVersion) args.push(`--emulated-version=${options.emulatedVersion}`);
   if (options.compactionInterval) args.push(`--etcd-compaction-interval=${options.compactionInterval}`);

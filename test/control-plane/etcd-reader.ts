@@ -1,3 +1,4 @@
+import { decodeStored } from "./decode-stored.ts";
 import { type StoredObject, typeMetaOf } from "./stored-value.ts";
 
 export interface ReadOptions {
@@ -113,7 +114,7 @@ export class EtcdReader {
   /** The stored CustomResourceDefinition, or undefined. CRDs are stored as JSON, unlike other built-in kinds. */
   async storedCrd(name: string, options: ReadOptions = {}): Promise<Record<string, unknown> | undefined> {
     const entry = await this.readKey(`/registry/apiextensions.k8s.io/customresourcedefinitions/${name}`, options);
-    return entry && (JSON.parse(entry.value.toString()) as Record<string, unknown>);
+    return entry && (decodeStored(entry.value) as Record<string, unknown>);
   }
 
   async currentRevision(): Promise<number> {

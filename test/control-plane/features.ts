@@ -9,3 +9,22 @@ export function isAtLeast(minor: number): boolean {
 export function unlessAtLeast(minor: number, what: string): string | false {
   return isAtLeast(minor) ? false : `needs Kubernetes 1.${minor} or newer: ${what}`;
 }
+
+/**
+ * The feature gates that KSVM_TEST_FEATURE_GATES names for every API server, such as `CBORServingAndStorage=true`.
+ * @throws {Error} when it names something else
+ */
+export function askedFeatureGates(): Readonly<Record<string, boolean>> {
+  const pairs = (process.env["KSVM_TEST_FEATURE_GATES"] ?? "").split(",").filter((pair) => pair !== "");
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const [, name, value] = /^(\w+)=(true|false)$/.exec(pair) ?? [];
+      if (name === undefined) {
+        throw new Error(
+          `Cannot set feature gate "${pair}": expected KSVM_TEST_FEATURE_GATES to be such as A=true,B=false`,
+        );
+      }
+      return [name, value === "true"];
+    }),
+  );
+}

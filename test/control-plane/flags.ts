@@ -31,8 +31,8 @@ export function etcdArgs(dir: string, clientPort: number, peerPort: number): str
 }
 
 /** The flag for feature gates, or none. */
-export function featureGateArgs(gates: Readonly<Record<string, boolean>> | undefined): string[] {
-  return gates ? [`--feature-gates=${pairs(gates)}`] : [];
+export function featureGateArgs(gates: Readonly<Record<string, boolean>> = {}): string[] {
+  return Object.keys(gates).length === 0 ? [] : [`--feature-gates=${pairs(gates)}`];
 }
 
 /** Settings as flags take them: a=true,b=false. */

@@ -1,3 +1,5 @@
+import { decodeStored } from "./decode-stored.ts";
+
 /** One object as etcd holds it. */
 export interface StoredObject {
   /** The namespace, for an object that has one. */
@@ -24,7 +26,7 @@ type TypeMeta = Pick<StoredObject, "apiVersion" | "kind" | "encryptedWith">;
 const KMS_V2 = "k8s:enc:kms:v2:";
 
 /**
- * Reads version and kind from a stored value: JSON (custom resources, CRDs), protobuf (most built-in kinds), or encrypted.
+ * Reads version and kind from a stored value: JSON (custom resources, CRDs), CBOR (custom resources), protobuf (most built-in kinds), or encrypted.
  * @throws {Error} when it is none of them
  */
 export function typeMetaOf(raw: Buffer): TypeMeta {
@@ -36,7 +38,7 @@ export function typeMetaOf(raw: Buffer): TypeMeta {
   }
   if (encryptedWith !== undefined) return { apiVersion: "", kind: "", encryptedWith };
   if (start.startsWith("k8s\0")) return protobufTypeMeta(raw.subarray(4));
-  const { apiVersion, kind } = JSON.parse(raw.toString()) as { apiVersion?: string; kind?: string };
+  const { apiVersion, kind } = decodeStored(raw) as { apiVersion?: string; kind?: string };
   return { apiVersion: apiVersion ?? "", kind: kind ?? "" };
 }
 

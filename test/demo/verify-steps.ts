@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 
 import { type CustomResourceDefinition, servedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { decodeStored } from "../control-plane/decode-stored.ts";
 import { listNames, messageOf, readCrd, requestUntil } from "./api.ts";
 import { apiVersion, crdPath, GROUP, NEW, objectsPath, OLD, storageChange, withoutOldVersion } from "./crds.ts";
 import { runKsvm } from "./ksvm.ts";
@@ -68,7 +69,7 @@ export async function dropOldVersion({ controlPlane, signal }: Stage, objects: n
 }
 
 function sizeIn(raw: Buffer): number | undefined {
-  const { spec } = JSON.parse(raw.toString()) as { readonly spec?: { readonly size?: number } };
+  const { spec } = decodeStored(raw) as { readonly spec?: { readonly size?: number } };
   return spec?.size;
 }
 

@@ -5,6 +5,7 @@ import { KsvmError } from "../../src/errors.ts";
 import { LEASES } from "../../src/kube/resources.ts";
 import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
+import { decodeStored } from "../control-plane/decode-stored.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
@@ -94,7 +95,7 @@ async function lagging(
 async function writeInOldVersion(kind: TestKind, name: string): Promise<void> {
   const { stored } = cluster.controlPlane;
   const key = `/registry/${GROUP}/${kind.plural}/default/${name}`;
-  const object = JSON.parse((await stored.readKey(key))?.value.toString() ?? "") as object;
+  const object = decodeStored((await stored.readKey(key))?.value ?? Buffer.of()) as object;
   const value = JSON.stringify({ ...object, apiVersion: `${GROUP}/v1alpha1` });
   await stored.writeKey(key, value);
 }
