@@ -27,6 +27,15 @@ test: $(TAP_BUILT) ## Run all tests: unit, contract and integration
 test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kubernetes (KUBERNETES_VERSION=1.30.14 FILES=...)
 	@KUBERNETES_VERSION=$(or $(KUBERNETES_VERSION),1.30.14) node test/run-tests.ts $(or $(FILES),cluster)
 
+# The chain from the freeze to the prune, by hand and installed, and what reads etcd beside it.
+CBOR_FILES := $(addprefix test/integration/,$(addsuffix .test.ts,cbor reencrypt-cbor migrate-crd conversion managed-fields interrupted-run \
+	rejected-objects doubtful-checkpoint freeze-before-rewrite webhook-denials automatic-trigger installed prune-guard verify reencrypt)) \
+	$(addprefix test/chaos/,$(addsuffix .test.ts,late-writes kill-migrator installed-system))
+
+.PHONY: test-cbor
+test-cbor: $(TAP_BUILT) ## Run cluster tests where API servers store custom resources as CBOR (some 15 minutes; FILES=...); no part of `make test`
+	@KSVM_TEST_FEATURE_GATES=CBORServingAndStorage=true node test/run-tests.ts $(or $(FILES),$(CBOR_FILES))
+
 .PHONY: test-install
 test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager and upgrade with the real helm, built once (about 3 minutes each); no part of `make test`
 	@node test/run-tests.ts $(or $(FILES),installed)

@@ -15,6 +15,11 @@ const NEEDS = [
     minor: 34,
     what: "API servers show which encryption configuration they use",
   },
+  {
+    files: "test/integration/cbor.test.ts",
+    minor: 32,
+    what: "API servers have the feature gate CBORServingAndStorage",
+  },
 ] as const;
 
 /** Why a file of tests cannot run on the control plane that was asked for; `undefined` where it can. */

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { ShownEncryption } from "./encryption-metrics.ts";
+import type { StorageEncoding } from "./storage-encoding.ts";
 
 /** The answer of one API server. */
 export interface Answered {
@@ -9,6 +10,10 @@ export interface Answered {
   readonly shown: ShownEncryption | string;
   /** Whether it works, and has no EncryptionConfiguration or no metric that tells which. */
   readonly isAbsent?: boolean;
+  /** How it stores custom resources. @default it does not tell */
+  readonly encoding?: StorageEncoding | undefined;
+  /** When its process started, which tells it from others. @default it does not tell */
+  readonly instance?: string | undefined;
 }
 
 /** That all API servers encrypt alike. */
@@ -28,6 +33,8 @@ export interface Disagreement {
   readonly reason: string;
   /** Whether it does not tell, and so nothing shows that it differs. */
   readonly isUntold: boolean;
+  /** Whether this is about how custom resources are encoded, and not about how they are encrypted. @default false */
+  readonly isEncoding?: boolean;
 }
 
 /** `sha256:` and the digest of the name of an identity Lease, as the API server itself is named in its metrics. */
@@ -80,8 +87,12 @@ export function agreementOf(answers: readonly Answered[], expected: Expected): A
 }
 
 /** Several may answer at one address: then the identity Lease tells them apart. */
-function nameOf({ server, shown }: Told, { identities }: Expected): string {
-  const identity = identities.find((name) => serverIdHashOf(name) === shown.serverIdHash);
+export function nameOf(
+  { server, shown }: Pick<Answered, "server" | "shown">,
+  { identities }: Pick<Expected, "identities">,
+): string {
+  const idHash = typeof shown === "string" ? "" : shown.serverIdHash;
+  const identity = identities.find((name) => serverIdHashOf(name) === idHash);
   return identity === undefined ? server : `${server} (${identity})`;
 }
 

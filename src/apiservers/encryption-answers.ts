@@ -62,5 +62,6 @@ async function answerOf({ clock, signal }: AskContext, { transport }: ApiClient)
     signal.throwIfAborted();
     return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
   }
-  return { server, shown: metrics.result(), isAbsent: metrics.isAbsent };
+  const { encoding, instance, isAbsent } = metrics;
+  return { server, shown: metrics.result(), isAbsent, encoding, instance };
 }

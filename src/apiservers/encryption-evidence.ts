@@ -7,12 +7,14 @@ import { type ApiServers, serversOf } from "./api-servers.ts";
 import { identityLeases } from "./control-plane-objects.ts";
 import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
 import { answersOf } from "./encryption-answers.ts";
+import { commonEncodingOf, encodingDisagreementOf, unencryptedAgreementOf } from "./encoding-agreement.ts";
 import { encryptionErrorOf } from "./encryption-errors.ts";
 import { KmsV1 } from "./kms-v1.ts";
 import type { RecentFailure } from "./recent-failure.ts";
 import type { ApiServerEvent } from "./events.ts";
 import type { Arrivals } from "./arrivals.ts";
 import type { SeenChange } from "./settle.ts";
+import type { StorageEncoding } from "./storage-encoding.ts";
 
 /** What looking at the encryption of API servers takes of a run. */
 export interface EncryptionContext extends CallContext {
@@ -29,6 +31,8 @@ export interface EncryptionContext extends CallContext {
 export interface EncryptionFound {
   /** The digest of their EncryptionConfiguration; {@link ASSUMED} where a user says that it is the same on all. */
   readonly configHash: string;
+  /** How all of them store custom resources; missing where they do not tell. */
+  readonly encoding?: StorageEncoding | undefined;
   /** As in {@link Agreement}. */
   readonly agreement: string;
   /** The same, and with every API server that came or went another one: it may have encrypted otherwise. For this process alone. */
@@ -59,6 +63,11 @@ export interface LookOptions {
 export const ASSUMED = "assumed";
 /** In place of it where every API server works and none of them shows one. */
 export const NONE_SHOWN = "none shown";
+/** That all API servers encrypt alike, and store custom resources alike. */
+interface Encoded extends Agreement {
+  readonly encoding?: StorageEncoding | undefined;
+}
+
 const ASSUMED_ALIKE: Agreement = { configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false };
 const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKms: false };
 
@@ -83,6 +92,8 @@ export interface EncryptionEvidenceOptions {
   readonly isAssumed: boolean;
   /** Its digest, as API servers show it. @default any, if all of them use it */
   readonly expectedConfig?: string | undefined;
+  /** How they are to store custom resources: then no configuration has to be shown. @default any, if all of them do it alike */
+  readonly expectedEncoding?: StorageEncoding | undefined;
   /** Is content where no API server at all shows a configuration, and none is expected. @default false */
   readonly isOptional?: boolean;
   /** A first look waits for no API server that differs: who looks tries again, later each time. @default false */
@@ -185,7 +196,7 @@ export class EncryptionEvidence {
         return { ...this.#note(agreement, arrivals, clock), answers, apiServers, arrivals };
       }
       this.#agreed = undefined;
-      if (isHopeless(answers) || clock.monotonic() >= deadline) {
+      if ((isHopeless(answers) && !this.#isNone(answers)) || clock.monotonic() >= deadline) {
         this.#options.recent?.note(agreement, clock);
         return agreement;
       }
@@ -193,26 +204,39 @@ export class EncryptionEvidence {
     }
   }
 
-  #agreementOf({ identities = [] }: ApiServers, answers: readonly Answered[]): Agreement | Disagreement {
-    const { expectedConfig, isUnattended = false } = this.#options;
+  #agreementOf({ identities = [] }: ApiServers, answers: readonly Answered[]): Encoded | Disagreement {
+    const { expectedConfig: configHash, expectedEncoding: encoding, isUnattended = false } = this.#options;
     const namedBy = isUnattended ? `the annotation ${REENCRYPT_ANNOTATION}` : undefined;
-    return this.#isNone(answers) ? NONE : agreementOf(answers, { identities, configHash: expectedConfig, namedBy });
+    const agreement = this.#isNone(answers)
+      ? this.#noneAmong(answers, identities)
+      : agreementOf(answers, { identities, configHash, namedBy });
+    if (!("configHash" in agreement)) {
+      return agreement;
+    }
+    const disagreement = encodingDisagreementOf(answers, { identities, encoding });
+    return disagreement ?? { ...agreement, encoding: commonEncodingOf(answers) };
+  }
+
+  #noneAmong(answers: readonly Answered[], identities: readonly string[]): Agreement | Disagreement {
+    return this.#options.expectedEncoding === undefined
+      ? NONE
+      : unencryptedAgreementOf(answers, { identities }, NONE_SHOWN);
   }
 
   /** Whether it is enough that no API server at all shows a configuration, and none does. */
   #isNone(answers: readonly Answered[]): boolean {
-    const { expectedConfig, isOptional = false } = this.#options;
-    return isOptional && expectedConfig === undefined && isHopeless(answers);
+    const { expectedConfig, expectedEncoding, isOptional = false } = this.#options;
+    return (isOptional || expectedEncoding !== undefined) && expectedConfig === undefined && isHopeless(answers);
   }
 
-  #note(agreement: Agreement, arrivals: number, clock: Clock): EncryptionFound {
-    const { configHash, hasKms } = agreement;
+  #note(agreement: Encoded, arrivals: number, clock: Clock): EncryptionFound {
+    const { configHash, encoding, hasKms } = agreement;
     const fingerprint = fingerprintAfter(agreement, arrivals);
     this.#isSettled &&= this.#agreed?.fingerprint === fingerprint;
     if (this.#agreed === undefined || !this.#isSettled) {
       const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
       const since = { at: undefined, seenAt };
-      this.#agreed = { configHash, agreement: agreement.fingerprint, fingerprint, since };
+      this.#agreed = { configHash, encoding, agreement: agreement.fingerprint, fingerprint, since };
     }
     return this.#agreed;
   }

@@ -1,4 +1,5 @@
 import { instanceIn } from "./server-instance.ts";
+import { encodingIn, type StorageEncoding } from "./storage-encoding.ts";
 
 /** How one API server encrypts, as its /metrics say it in one answer. */
 export interface ShownEncryption {
@@ -62,11 +63,13 @@ export class EncryptionMetrics {
   readonly #keys: Sample[] = [];
   readonly #kmsV1 = new Map<string, KmsV1Use>();
   #instance: string | undefined;
+  #encoding: StorageEncoding | undefined;
   #problem: string | undefined;
 
   /** Takes one line. */
   add(line: string): void {
     this.#instance ??= instanceIn(line);
+    this.#encoding ??= encodingIn(line);
     if (line.startsWith(`${CONFIG_INFO}{`)) {
       this.#keep(this.#configs, sampleOf(line));
     } else if (line.startsWith(`${KEY_SEEN}{`)) {
@@ -81,6 +84,16 @@ export class EncryptionMetrics {
   /** Whether the API server says nothing of an EncryptionConfiguration at all. */
   get isAbsent(): boolean {
     return this.#configs.length === 0;
+  }
+
+  /** How the API server stores custom resources; `undefined` where it does not tell. */
+  get encoding(): StorageEncoding | undefined {
+    return this.#encoding;
+  }
+
+  /** When the process of the API server started; `undefined` where it does not tell. */
+  get instance(): string | undefined {
+    return this.#instance;
   }
 
   /** What the lines say, or why they tell nothing, in words. */

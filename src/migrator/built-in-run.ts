@@ -11,6 +11,7 @@ import { ListPosition } from "./rewrite/list-position.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { RunContext } from "./run-context.ts";
+import { shownStorageOf } from "./shown-storage.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
 
 /** Where an attempt stood after its last whole page. */
@@ -75,12 +76,11 @@ export class BuiltInRun {
     // Where objects were rejected, it is not called re-encrypted anyway, and they are named.
     const { failed, migrated, newer } = start.tally.counts;
     context.encryption?.assertKeyIsShown(resourceNameOf(resource), failed + migrated + newer);
-    const configuration = context.encryption?.found?.configHash;
     return {
       resource: resourceNameOf(resource),
       outcome: outcomeOf(start.tally, "migrated"),
       ...(foundation.crd === "" ? {} : { crd: foundation.crd }),
-      ...(configuration === undefined ? {} : { encryption: configuration }),
+      ...shownStorageOf(context.encryption?.found, this.#crdName),
       ...(isResumed ? { isResumed } : {}),
       ...reportOf(start.tally),
     };

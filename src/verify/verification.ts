@@ -1,3 +1,4 @@
+import type { StorageEncoding } from "../apiservers/storage-encoding.ts";
 import type { NotCurrent } from "../migrator/events.ts";
 import type { ObjectFailure } from "../migrator/rewrite/counts.ts";
 
@@ -41,6 +42,8 @@ export interface Verification {
   readonly storageVersion?: string;
   /** What all API servers show for a built-in resource; empty where they show none. */
   readonly storageVersionHash?: string;
+  /** How the API servers store the objects of a custom resource; missing where they do not show it. */
+  readonly encoding?: StorageEncoding;
   /** The digest of the EncryptionConfiguration, or `NONE_SHOWN`; missing where that was not looked at. */
   readonly encryption?: string;
   /** The first hundred of those that were not current. */

@@ -9,6 +9,7 @@ import { readCrd } from "../resources/read-crd.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { BuiltInEvidence } from "../migrator/built-in-evidence.ts";
 import type { RunContext } from "../migrator/run-context.ts";
+import { shownStorageOf } from "../migrator/shown-storage.ts";
 import { type ShownOn, type Verification, type VerificationCounts, verdictOf } from "./verification.ts";
 import { verifyAll } from "./verify-pass.ts";
 import { Witness } from "./witness.ts";
@@ -44,7 +45,6 @@ export class VerifyRun {
       await evidence.repeat();
       const { current, failed, gone } = tally.counts;
       const counts: VerificationCounts = { current, changed: this.#witness.count, gone, notShown: failed };
-      const { encryption } = context;
       return {
         resource: resourceNameOf(resource),
         outcome: verdictOf(counts),
@@ -52,7 +52,7 @@ export class VerifyRun {
         apiServers,
         watermark,
         ...storedAs,
-        ...(encryption?.found === undefined ? {} : { encryption: encryption.found.configHash }),
+        ...shownStorageOf(context.encryption?.found, this.#crdName),
         changed: this.#witness.named,
         notShown: tally.failures,
       };

@@ -3,7 +3,7 @@ import tap from "tap";
 import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
-import { type EncryptionContext, EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
+import { type EncryptionContext, EncryptionEvidence, NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
 import { RecentFailure } from "../../src/apiservers/recent-failure.ts";
 import type { WarningEvent } from "../../src/retry/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
@@ -244,5 +244,30 @@ await tap.test(
       code: "EncryptionUnknown",
       message: /cannot be read.*see docs\/reencryption\.md$/,
     });
+  },
+);
+
+const started = (at: number, gate: 0 | 1): string =>
+  `process_start_time_seconds ${at}\nkubernetes_feature_enabled{name="CBORServingAndStorage",stage="ALPHA"} ${gate}\n`;
+
+/** Writes CBOR after five seconds. */
+const late = (ms: number): string => started(2, ms < 5_000 ? 0 : 1);
+
+await tap.test(
+  "EncryptionEvidence needs no configuration where a user means an encoding, and waits for it",
+  async (t) => {
+    const { context, events } = setting(late, { a: () => started(1, 1) });
+    const options = { isAssumed: false, expectedEncoding: "cbor" } as const;
+    const found = await new EncryptionEvidence(options).look(context, "widgets");
+    t.match(found, { configHash: NONE_SHOWN, encoding: "cbor" });
+    t.match(events, [{ type: "lagging", server: "https://b", reason: /stores custom resources as JSON/ }]);
+
+    const expectsConfig = new EncryptionEvidence({ ...options, expectedConfig: NEW }).look(context, "widgets");
+    await t.rejects(expectsConfig, { code: "EncryptionUnknown" }, "one that is expected has to be shown");
+    const one = setting(() => metricsOf("lease-b", NEW) + started(2, 1), { a: () => started(1, 1) });
+    const halfShown = new EncryptionEvidence(options).look(one.context, "widgets");
+    await t.rejects(halfShown, { code: "EncryptionUnknown" }, "and so has one that another API server shows");
+    const never = setting(() => started(2, 0), { a: () => started(1, 1) });
+    await t.rejects(new EncryptionEvidence(options).look(never.context, "widgets"), { code: "NotConverged" });
   },
 );

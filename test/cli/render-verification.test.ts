@@ -46,6 +46,7 @@ await tap.test("describeVerification() is a statement with numbers, and says wha
   const unknown = verification({ encryption: NONE_SHOWN, apiServers: { servers: ["https://lb"], isShared: true } });
   t.match(describeVerification(unknown), "on 1 of an unknown number of API servers");
   t.match(describeVerification(unknown), "no API server shows an encryption configuration");
+  t.match(describeVerification(verification({ encoding: "cbor" })), 'storage version "v1" as CBOR, encryption');
 });
 
 await tap.test("describeNotShown() and describeUnnamed() name objects and count those they do not name", async (t) => {

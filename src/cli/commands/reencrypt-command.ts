@@ -23,10 +23,10 @@ export const REENCRYPT_COMMAND = defineCommand({
   flags: REENCRYPT_FLAGS,
   async run(io, flags, given) {
     requireOneChoice(flags, given, WORDS);
-    if (flags.assumeConfigRolledOut && flags.expectConfig !== undefined) {
+    if (flags.assumeConfigRolledOut && (flags.expectConfig ?? flags.expectEncoding) !== undefined) {
       throw new KsvmError(
         "Usage",
-        "Cannot expect a configuration of API servers that are not asked: pass one of both flags",
+        "Cannot expect a configuration or an encoding of API servers that are not asked: pass one of both flags",
       );
     }
     if (flags.assumeConfigRolledOut && flags.resume) {
@@ -45,8 +45,11 @@ export const REENCRYPT_COMMAND = defineCommand({
     const connection = await connect(flags, io.signal);
     try {
       const { names, code } = await chooseResources(io, connection, { flags, given, words: WORDS });
-      const { assumeConfigRolledOut: isAssumed, expectConfig: expectedConfig } = flags;
-      const encryption = new EncryptionEvidence({ isAssumed, expectedConfig });
+      const encryption = new EncryptionEvidence({
+        isAssumed: flags.assumeConfigRolledOut,
+        expectedConfig: flags.expectConfig,
+        expectedEncoding: flags.expectEncoding,
+      });
       const work = new Reencryption({
         io,
         flags,

@@ -97,7 +97,7 @@ export class Reencryption {
     const { flags, io } = this.#session;
     const results = [...this.#done.values()].map(({ result }) => result);
     const unchanged = results.length === 0 ? undefined : describeUnchanged(results);
-    if (unchanged !== undefined && flags.expectConfig === undefined) {
+    if (unchanged !== undefined && (flags.expectConfig ?? flags.expectEncoding) === undefined) {
       io.stderr.write(
         `note: ${unchanged}. If you changed the configuration lately, API servers may not have read it yet: run again with ` +
           "--expect-config before you remove the old key\n",

@@ -45,6 +45,7 @@ export const VERIFY_COMMAND = defineCommand({
           isAssumed: false,
           isOptional: true,
           expectedConfig: flags.expectConfig,
+          expectedEncoding: flags.expectEncoding,
         }),
       });
       return worstOf([code, await verifications.run(names)]);

@@ -3,11 +3,12 @@ import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
 import { DEFAULT_GUARD } from "../../freeze/guard.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
+import { STORAGE_ENCODINGS } from "../../apiservers/storage-encoding.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
 import { duration, optional, repeated, toggle } from "./kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";
-import { anyText } from "./parsers.ts";
+import { anyText, oneOf } from "./parsers.ts";
 import { LEASE_NAMESPACE_FLAG, RUN_OUTPUT_FLAG, VERIFY_FLAG } from "./run-flags.ts";
 import { runSettingsOf } from "./run-settings.ts";
 
@@ -39,6 +40,12 @@ export const REENCRYPT_FLAGS = {
     help:
       "digest of the new EncryptionConfiguration, as sha256sum prints it; ksvm waits until every API server uses that one. " +
       "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
+  }),
+  "expect-encoding": optional(oneOf(STORAGE_ENCODINGS), {
+    placeholder: "encoding",
+    help:
+      "json or cbor: the encoding in which API servers are to store custom resources; ksvm waits until every API server does. With " +
+      "this flag they need no EncryptionConfiguration. If not set, any encoding that all of them use counts",
   }),
   resume: toggle({
     help:
@@ -75,7 +82,10 @@ export const REENCRYPT_FLAGS = {
 
 /** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */
 export function reencryptSettingsOf(
-  flags: Omit<FlagsOf<typeof REENCRYPT_FLAGS>, "all" | "assumeConfigRolledOut" | "expectConfig" | "resume" | "verify">,
+  flags: Omit<
+    FlagsOf<typeof REENCRYPT_FLAGS>,
+    "all" | "assumeConfigRolledOut" | "expectConfig" | "expectEncoding" | "resume" | "verify"
+  >,
 ): RunSettings {
   const freeze = {
     guard: DEFAULT_GUARD,

@@ -1,4 +1,6 @@
 import { wordsFor } from "../../apiservers/concern-words.ts";
+import { NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
+import { encodingText } from "../../apiservers/storage-encoding.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
 import type { Counts, ObjectFailure } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
@@ -65,12 +67,21 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
   }
 }
 
-function workOf({ encryption }: MigrationResult): string {
-  return encryption === undefined ? "migrated" : "re-encrypted";
+function workOf({ encoding, encryption }: MigrationResult): string {
+  const work = encryption === NONE_SHOWN ? "rewritten" : "re-encrypted";
+  const stored = encoding === "cbor" || encryption === NONE_SHOWN ? encoding : undefined;
+  return encryption === undefined ? "migrated" : `${work}${stored === undefined ? "" : ` as ${encodingText(stored)}`}`;
 }
 
 function whatIsLeftOf({ encryption }: MigrationResult): string {
-  return encryption === undefined ? "nothing was pruned" : "the old key is still needed";
+  switch (encryption) {
+    case undefined:
+      return "nothing was pruned";
+    case NONE_SHOWN:
+      return "the others are stored as they were";
+    default:
+      return "the old key is still needed";
+  }
 }
 
 /** States what the API server would accept: nothing was written. */

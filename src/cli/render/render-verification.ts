@@ -1,4 +1,5 @@
 import { ASSUMED, NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
+import { encodingText } from "../../apiservers/storage-encoding.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
 import type { NotCurrent } from "../../migrator/events.ts";
 import type { ShownOn, Verification, VerificationCounts } from "../../verify/verification.ts";
@@ -42,11 +43,11 @@ function describeServers({ isShared, of, servers }: ShownOn): string {
   return `${servers.length} of ${of ?? servers.length} API servers (${servers.join(", ")})`;
 }
 
-function describeEvidence({ encryption, storageVersion, storageVersionHash }: Verification): string {
+function describeEvidence({ encoding, encryption, storageVersion, storageVersionHash }: Verification): string {
   const stored =
     storageVersion === undefined
       ? `storageVersionHash "${storageVersionHash ?? ""}"`
-      : `storage version "${storageVersion}"`;
+      : `storage version "${storageVersion}"${encoding === "cbor" ? ` as ${encodingText(encoding)}` : ""}`;
   return `${stored}, ${describeEncryption(encryption)}`;
 }
 

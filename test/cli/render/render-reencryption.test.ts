@@ -1,5 +1,6 @@
 import tap from "tap";
-import { describeUnchanged } from "../../../src/cli/render/render-reencryption.ts";
+import { NONE_SHOWN } from "../../../src/apiservers/encryption-evidence.ts";
+import { describeSummary, describeUnchanged } from "../../../src/cli/render/render-reencryption.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
 
 function resultOf(counts: { readonly done: number; readonly current: number }): MigrationResult {
@@ -14,4 +15,14 @@ await tap.test("describeUnchanged() says what was not rewritten, also beside one
     /2 of 3 objects were not rewritten/,
   );
   t.equal(describeUnchanged([resultOf({ done: 2, current: 0 })]), undefined);
+});
+
+await tap.test("describeSummary() speaks of no key where no API server has an encryption configuration", async (t) => {
+  const results = [resultOf({ done: 2, current: 0 })];
+  const summary = { results, notDone: ["widgets"], encryption: NONE_SHOWN };
+  t.match(describeSummary(summary), /^rewrote 1 of 2 resources: .*; not widgets$/);
+  t.match(
+    describeSummary({ ...summary, encryption: "sha256:ab" }),
+    /^re-encrypted 1 of 2 resources with configuration sha256:ab: .*: the old key is still needed$/,
+  );
 });
