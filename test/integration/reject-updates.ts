@@ -6,16 +6,19 @@ import { GROUP, type TestKind } from "./crd-fixture.ts";
  * An admission rule of another owner on the updates of a kind's objects, as an operator's own validation may be. It comes into
  * force a moment later.
  * @param validation what an update must meet, in CEL, and what is said where it does not
- * @param resources what it is about, subresources too. @default the objects themselves
+ * @param about subresources too. @default the objects themselves
  * @returns takes the rule away
  */
 export async function rejectUpdates(
   { api }: Cluster,
   { plural }: TestKind,
   validation: { readonly expression: string; readonly message: string },
-  resources: readonly string[] = [plural],
+  about: readonly string[] | { readonly apiGroups: readonly string[]; readonly resources: readonly string[] } = [
+    plural,
+  ],
 ): Promise<() => Promise<void>> {
-  const rule = { apiGroups: [GROUP], apiVersions: ["*"], resources, operations: ["UPDATE"] };
+  const which = "resources" in about ? about : { apiGroups: [GROUP], resources: about };
+  const rule = { ...which, apiVersions: ["*"], operations: ["UPDATE"] };
   const base = { apiVersion: "admissionregistration.k8s.io/v1", metadata: { name: plural } };
   await api.create(POLICIES, {
     ...base,

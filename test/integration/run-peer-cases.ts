@@ -1,0 +1,44 @@
+import type { Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { messageOf } from "../../src/errors.ts";
+import type { PeerCase, PeerCases, RunnableId } from "../peer-cases/peer-case.ts";
+import type { Cluster } from "./cluster.ts";
+import type { TestKind } from "./crd-fixture.ts";
+import { dropOldVersions, pruneByHand, V1 } from "./lost-objects.ts";
+import { parallel } from "./parallel.ts";
+
+/** How each case that means something for ksvm is run against it. */
+export type CaseRuns<C extends readonly PeerCase[]> = Readonly<Record<RunnableId<C>, (t: Test) => Promise<unknown>>>;
+
+/** Registers a test for each case of a peer that can be run. */
+export function runCases<C extends readonly PeerCase[]>({ peer, cases }: PeerCases, runs: CaseRuns<C>): void {
+  for (const { id, notApplicable, tests } of cases) {
+    if (notApplicable === undefined) {
+      parallel(`${peer.name}: ${id} (${tests.join(", ")})`, runs[id as RunnableId<C>]);
+    }
+  }
+}
+
+/** Asserts that etcd holds so many objects of a kind, all of them in v1, and that storedVersions says so. */
+export async function assertMigrated(t: Test, cluster: Cluster, kind: TestKind, count: number): Promise<void> {
+  t.same(await cluster.storedAs(kind), { v1: count });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+}
+
+/** Asserts that the API server refuses a CRD without v1alpha1, since storedVersions names it. */
+export async function assertKept(t: Test, cluster: Cluster, kind: TestKind): Promise<void> {
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  const refusal = await cluster.setVersions(kind, V1).then(() => "", messageOf);
+  t.match(refusal, /status\.storedVersions\[0\].*v1alpha1/, "a CRD without the old version is refused");
+}
+
+/** The negative control: once storedVersions is pruned, that CRD is accepted, and the object that was left cannot be read. */
+export async function assertLostOncePruned(t: Test, cluster: Cluster, kind: TestKind): Promise<void> {
+  await pruneByHand(cluster, kind);
+  await dropOldVersions(cluster, kind);
+  t.equal(
+    (await cluster.storedAs(kind))["v1alpha1"],
+    1,
+    "negative control: etcd has the object, and no API server can read it",
+  );
+}
