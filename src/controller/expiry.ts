@@ -12,14 +12,15 @@ export interface PastEnd {
 /**
  * The end of a finished migration; `undefined` where it is not finished, or stays in any case. Those of the trigger do: it counts its
  * attempts by them, and removes them itself. So does one whose freeze another client lifted: by it alone the trigger knows that it
- * may not freeze the CRD again.
+ * may not freeze the CRD again. And one that is deleted already: a finalizer may keep it for weeks.
  */
 export function pastEndOf(migration: StorageVersionMigration): PastEnd | undefined {
   const { metadata, spec, status = {} } = migration;
   const { ttlSecondsAfterFinished: ttl } = spec;
   const isOfTrigger = metadata.labels?.[CREATED_BY_LABEL] === CREATED_BY_TRIGGER;
   const endedAt = Date.parse(status.completionTime ?? "");
-  if (isOfTrigger || !isFinished(migration) || isBreakGlass(migration) || Number.isNaN(endedAt)) {
+  const isDeleted = metadata.deletionTimestamp !== undefined;
+  if (isDeleted || isOfTrigger || !isFinished(migration) || isBreakGlass(migration) || Number.isNaN(endedAt)) {
     return undefined;
   }
   return { endedAt, ...(ttl === undefined ? {} : { expiresAt: endedAt + ttl * 1_000 }) };

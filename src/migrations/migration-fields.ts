@@ -38,6 +38,7 @@ export const MIGRATION_FIELDS: Projection = fields({
     resourceVersion: "all",
     generation: "all",
     creationTimestamp: "all",
+    deletionTimestamp: "all",
     labels: fields({ [CREATED_BY_LABEL]: "all" }),
     annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, { maxLength: MAX_ANNOTATION_LENGTH }]))),
   }),
