@@ -52,14 +52,19 @@ export function unencryptedAgreementOf(
   { identities }: ExpectedEncoding,
   configHash: string,
 ): Agreement | Disagreement {
-  const instances = new Set(answers.map(({ instance, server }) => `${server} ${instance}`));
-  const isWhole = answers.every(({ instance }) => instance !== undefined);
-  if (!isWhole || instances.size < Math.max(identities.length, 1)) {
+  const instances = unencryptedInstancesOf(answers);
+  if (instances.size < Math.max(identities.length, 1)) {
     const reason = `${instances.size} of them answered, and ${identities.length} identity Leases live`;
     return { server: "an API server", reason, isUntold: true, isEncoding: true };
   }
   const text = JSON.stringify([configHash, ...[...instances].toSorted((a, b) => a.localeCompare(b))]);
   return { configHash, fingerprint: createHash("sha256").update(text).digest("hex"), hasKms: false };
+}
+
+/** What tells the processes that answered from one another; empty where one of them has an EncryptionConfiguration, or does not tell. */
+export function unencryptedInstancesOf(answers: readonly Answered[]): ReadonlySet<string> {
+  const isWhole = answers.every(({ instance, isAbsent }) => isAbsent === true && instance !== undefined);
+  return new Set(isWhole ? answers.map(({ instance, server }) => `${server} ${instance}`) : []);
 }
 
 function isCbor(encoding: StorageEncoding | undefined): boolean {

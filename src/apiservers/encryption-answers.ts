@@ -4,6 +4,7 @@ import type { ApiClient } from "../kube/client.ts";
 import type { ApiServers } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { type Answered, unheardOf } from "./encryption-agreement.ts";
+import { unencryptedInstancesOf } from "./encoding-agreement.ts";
 import { EncryptionMetrics } from "./encryption-metrics.ts";
 import { readMetrics } from "./metric-lines.ts";
 
@@ -27,7 +28,10 @@ export async function answersOf(context: AskContext, apiServers: ApiServers): Pr
   return await sampledAnswers(context, apiServers);
 }
 
-/** One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard. */
+/**
+ * One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard. Where no API
+ * server has an EncryptionConfiguration none names its Lease: then until as many processes answered as Leases live.
+ */
 async function sampledAnswers(
   context: AskContext,
   { identities = [], open }: Extract<ApiServers, { mode: "sampled" }>,
@@ -35,7 +39,8 @@ async function sampledAnswers(
   const answers: Answered[] = [];
   const isEnough = (): boolean =>
     answers.length >= MAX_SAMPLES ||
-    ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0);
+    ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0) ||
+    (answers.length >= SAMPLES && unencryptedInstancesOf(answers).size >= identities.length);
   do {
     answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
   } while (!isEnough() && answers.every(({ isAbsent, shown }) => isAbsent === true || typeof shown !== "string"));

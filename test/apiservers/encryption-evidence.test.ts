@@ -271,3 +271,18 @@ await tap.test(
     await t.rejects(new EncryptionEvidence(options).look(never.context, "widgets"), { code: "NotConverged" });
   },
 );
+
+await tap.test(
+  "EncryptionEvidence asks new connections until as many processes answered as API servers live",
+  async (t) => {
+    let asked = 0;
+    const count = (at: number) => (): string => {
+      asked++;
+      return started(at, 1);
+    };
+    const { context } = setting(count(2), { mode: "sampled", a: count(1) });
+    const found = await new EncryptionEvidence({ isAssumed: false, expectedEncoding: "cbor" }).look(context, "widgets");
+    t.equal(found.encoding, "cbor");
+    t.equal(asked, 20, "and not forty, since none of them names its Lease");
+  },
+);
