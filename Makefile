@@ -33,7 +33,7 @@ CBOR_FILES := $(addprefix test/integration/,$(addsuffix .test.ts,cbor reencrypt-
 	$(addprefix test/chaos/,$(addsuffix .test.ts,late-writes kill-migrator installed-system))
 
 .PHONY: test-cbor
-test-cbor: $(TAP_BUILT) ## Run cluster tests where API servers store custom resources as CBOR (some 15 minutes; FILES=...); no part of `make test`
+test-cbor: $(TAP_BUILT) ## Run cluster tests where API servers store custom resources as CBOR (some 20 minutes; FILES=...); no part of `make test`
 	@KSVM_TEST_FEATURE_GATES=CBORServingAndStorage=true node test/run-tests.ts $(or $(FILES),$(CBOR_FILES))
 
 .PHONY: test-install
