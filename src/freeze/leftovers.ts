@@ -53,6 +53,20 @@ export async function removeCheckpointKey(context: CallContext, crdName: string)
   );
 }
 
+/**
+ * Puts another key of checkpoints in the place of one.
+ * @throws as `updateCrd()`.
+ */
+export async function replaceCheckpointKey(
+  context: CallContext,
+  crdName: string,
+  { by, key }: { readonly key: string; readonly by: string },
+): Promise<void> {
+  await updateCrd(context, crdName, ({ metadata: { annotations } }) =>
+    annotations?.[CHECKPOINT_KEY_ANNOTATION] === key ? { [CHECKPOINT_KEY_ANNOTATION]: by } : undefined,
+  );
+}
+
 function hasCheckpointKey({ metadata }: CustomResourceDefinition): boolean {
   return Object.hasOwn(metadata.annotations ?? {}, CHECKPOINT_KEY_ANNOTATION);
 }

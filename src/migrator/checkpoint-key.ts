@@ -11,6 +11,7 @@ export class CheckpointKey {
   readonly #privateKey: KeyObject;
   /** The half that {@link isSignedBy} takes. */
   readonly publicKey: string;
+  #hasSigned = false;
 
   constructor() {
     const { privateKey, publicKey } = generateKeyPairSync("ed25519");
@@ -18,8 +19,14 @@ export class CheckpointKey {
     this.publicKey = publicKey.export({ format: "der", type: "spki" }).toString("base64");
   }
 
+  /** Whether there is a text that it has signed. */
+  get hasSigned(): boolean {
+    return this.#hasSigned;
+  }
+
   /** @param checkpoint the text of a JSON object. A signature that it has is replaced */
   sign(checkpoint: string): string {
+    this.#hasSigned = true;
     const { signature: _, ...fields } = JSON.parse(checkpoint) as { readonly signature?: unknown };
     const signature = sign(null, bytesOf(fields), this.#privateKey).toString("base64");
     return JSON.stringify({ ...fields, signature });

@@ -24,6 +24,7 @@ import { CrdMonitor } from "./crd-monitor.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { FreezeHold } from "../freeze/freeze-hold.ts";
+import { replaceCheckpointKey } from "../freeze/leftovers.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
@@ -60,10 +61,7 @@ export interface CrdRunParts {
   readonly guarded: GuardedCrd;
   /** Releases the freeze and the guard; the caller runs it when the attempt ends. */
   readonly cleanup: Cleanup;
-  /**
-   * Where the run is forced, the restarts that its attempts have seen: a forced run re-encrypts, and an API server that
-   * restarts may encrypt otherwise. What another one writes is in the storage version of the CRD in any case.
-   */
+  /** Where the run is forced, the restarts that its attempts have seen: an API server that restarts may encrypt otherwise. */
   readonly restarts: ServerRestarts | undefined;
   /** What one attempt of a run leaves to the next. */
   readonly memory: RunMemory;
@@ -77,25 +75,21 @@ export class CrdRun {
   readonly #context: RunContext;
   readonly #abort = new AbortController();
   #tally = new Tally();
-  readonly #key = new CheckpointKey();
+  #key = new CheckpointKey();
   /** Whether a later attempt may go on from the checkpoint. */
   #isLasting = true;
   readonly #hold: FreezeHold;
   readonly #evidence: FreezeEvidence;
 
   constructor({ context, guarded, ...parts }: CrdRunParts) {
-    const { cleanup, lease, memory, restarts } = parts;
+    const { cleanup, lease, restarts } = parts;
     const { client, clock, emit, identity, retrier } = context;
     this.#parts = parts;
     this.#crdName = guarded.crdName;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#context = { ...context, client: client.fencedBy(() => lease.confirm(signal, retrier)), signal };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
-    const onDifference = (): Promise<void> => {
-      memory.known = [];
-      return lease.voidCheckpoint(this.#context);
-    };
-    this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, onDifference);
+    this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     this.#hold = new FreezeHold({
       ...guarded,
       owner: { lease: lease.key, identity, since: new Date(clock.now()).toISOString() },
@@ -107,10 +101,7 @@ export class CrdRun {
     });
   }
 
-  /**
-   * @throws {KsvmError} where nothing was pruned, with the reason.
-   * @throws {StartAgain | WaitingForOthers | MissingApiServer} where the run should begin again at step 1, at once or later.
-   */
+  /** @throws {KsvmError} where nothing was pruned; {StartAgain | WaitingForOthers | MissingApiServer} where the run should begin again. */
   async run(): Promise<MigrationResult> {
     try {
       const result = await this.#run();
@@ -179,8 +170,7 @@ export class CrdRun {
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
     const { clock, emit, options } = this.#context;
     const { memory } = this.#parts;
-    const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
-    const resume = resumePointOf(this.#known, crd, expected);
+    const resume = await this.#resumePoint(crd);
     const { progress } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
     const left = memory.left?.checkpoint === this.#known ? memory.left : undefined;
@@ -213,6 +203,14 @@ export class CrdRun {
     });
     await pass.run();
     return pass.isResumed;
+  }
+
+  /** A checkpoint that does not match is taken back: what it rests on may look as before to the next run. */
+  async #resumePoint(crd: CustomResourceDefinition): Promise<ReturnType<typeof resumePointOf>> {
+    const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
+    const resume = resumePointOf(this.#known, crd, expected);
+    await (resume === undefined && this.#known !== undefined ? this.#forget() : undefined);
+    return resume;
   }
 
   /** What is converted counts on from what earlier attempts of the run did. */
@@ -254,6 +252,18 @@ export class CrdRun {
     if (known !== undefined) {
       const checkpoint = await this.#sign(known);
       memory.left = memory.left?.checkpoint === known ? { ...memory.left, checkpoint } : memory.left;
+    }
+  }
+
+  /** Takes back what is on the Lease, and the key: another client may have kept what this attempt has signed. */
+  async #forget(): Promise<void> {
+    const { lease, memory } = this.#parts;
+    memory.known = [];
+    await lease.voidCheckpoint(this.#context);
+    if (this.#key.hasSigned) {
+      const { publicKey: key } = this.#key;
+      this.#key = new CheckpointKey();
+      await replaceCheckpointKey(this.#context, this.#crdName, { key, by: this.#key.publicKey });
     }
   }
 

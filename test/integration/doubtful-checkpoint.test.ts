@@ -2,7 +2,7 @@ import t, { type Test } from "tap";
 import type { Lease } from "../../src/api/lease.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { KsvmError } from "../../src/errors.ts";
-import { LEASES } from "../../src/kube/resources.ts";
+import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
@@ -46,7 +46,13 @@ interface Lag {
 async function lagging(
   t: Test,
   word: string,
-  options: { readonly lasts?: boolean; readonly writesFail?: boolean; readonly atStart?: boolean } = {},
+  options: {
+    readonly lasts?: boolean;
+    readonly writesFail?: boolean;
+    readonly atStart?: boolean;
+    readonly onShown?: () => Promise<void>;
+    readonly inOldVersion?: string;
+  } = {},
 ) {
   const kind = new TestKind(word);
   await cluster.createCrd(kind, { storage: "v1alpha1" });
@@ -78,9 +84,10 @@ async function lagging(
       }
       if (lag.isDue || (options.atStart !== true && lag.writes >= OBJECTS)) {
         if (!lag.hasShown) {
-          await writeInOldVersion(kind, "w0");
+          await writeInOldVersion(kind, options.inOldVersion ?? "w0");
         }
         if (!lag.hasShown || options.lasts === true) {
+          await options.onShown?.();
           [lag.isDue, lag.hasShown, lag.discoveryFails] = [options.lasts === true, true, options.lasts !== true];
           lag.leaseFails = options.writesFail === true;
           return { status: 200, body: old };
@@ -146,6 +153,49 @@ parallel("a run does not resume an earlier one where an API server lagged once a
   t.notMatch(stdout, /resuming an earlier run/);
   await assertMigrated(t, kind);
 });
+
+parallel(
+  "no client can bring back a checkpoint that became void in a run that another checkpoint is left of",
+  async (t) => {
+    const seen: string[] = [];
+    const { kind, lag, flags } = await lagging(t, "broughtback", {
+      atStart: true,
+      // The last one: neither of the runs that are interrupted gets there.
+      inOldVersion: "w9",
+      onShown: async () => {
+        // As a client that may read and write Leases finds it, signed by the run that is under way.
+        seen.push((await checkpointOf(kind)) ?? "");
+      },
+    });
+    const interrupted = async (writes: number, onStdout: (text: string) => void = () => undefined) => {
+      const interrupt = new AbortController();
+      const ended = cluster.migrate([kind.name, ...flags], { signal: interrupt.signal, onStdout });
+      const isFarEnough = async (): Promise<boolean> => {
+        lag.discoveryFails = false;
+        return lag.writes >= writes;
+      };
+      await eventually(isFarEnough, "a page or two are written", 120_000);
+      interrupt.abort(new KsvmError("Interrupted", "enough"));
+      const { code, stderr } = await ended;
+      t.equal(code, 130, stderr);
+    };
+    await interrupted(6);
+    const before = lag.writes;
+    await interrupted(before + 8, (text) => {
+      lag.isDue ||= !lag.hasShown && /proved the freeze/.test(text);
+    });
+    t.match(seen[0], /watermark.*signature/, "the second run signed the checkpoint of the first one");
+    t.match(await checkpointOf(kind), /watermark/, "and left one of its own");
+    const annotations = { [CHECKPOINT_ANNOTATION]: seen[0] };
+    const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
+    await cluster.api.patch(LEASES, lease, { type: MERGE_PATCH, body: { metadata: { annotations } } });
+    lag.isOver = true;
+    const { code, stdout, stderr } = await cluster.migrate([kind.name, ...flags]);
+    t.equal(code, 0, stderr);
+    t.notMatch(stdout, /resuming an earlier run/);
+    await assertMigrated(t, kind);
+  },
+);
 
 for (const [word, what, options] of [
   ["diedwaiting", "while it waits for an API server that lags", { lasts: true }],

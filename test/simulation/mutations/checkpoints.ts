@@ -72,8 +72,8 @@ export const CHECKPOINTS: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/crd-run.ts",
-        from: "memory.known = [];\n      return lease.voidCheckpoint(this.#context);",
-        to: "return Promise.resolve();",
+        from: "restarts, () => this.#forget());",
+        to: "restarts, async () => undefined);",
       },
     ],
   },
