@@ -3,7 +3,8 @@ import type { ListedObject } from "../kube/listed-object.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { Tally } from "../migrator/rewrite/counts.ts";
 import { rewriteAll } from "../migrator/rewrite-all.ts";
-import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../migrator/rewrite/rewrite.ts";
+import { rewriteObject } from "../migrator/rewrite/rewrite.ts";
+import type { ObjectOutcome, RewriteContext } from "../migrator/rewrite/rewrite-context.ts";
 import type { RunContext } from "../migrator/run-context.ts";
 import type { Witness } from "./witness.ts";
 

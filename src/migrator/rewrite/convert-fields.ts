@@ -16,7 +16,8 @@ import {
 } from "../../kube/resources.ts";
 import { keptReasonOf, MAX_NAMED_OBJECTS, type ObjectFailure } from "./counts.ts";
 import { reasonOf } from "./failure-reason.ts";
-import { type ObjectOutcome, type RewriteContext, rewriteObject } from "./rewrite.ts";
+import { rewriteObject } from "./rewrite.ts";
+import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
 
 /** What became of managedFields that named another version. */
 export interface FieldsReport {

@@ -1,5 +1,5 @@
 import { type NamedObject, namedObjectOf } from "../../kube/named-object.ts";
-import type { ObjectOutcome } from "./rewrite.ts";
+import type { ObjectOutcome } from "./rewrite-context.ts";
 
 /** How far a run is, in objects. */
 export interface Counts {

@@ -12,7 +12,8 @@ import { PageReader } from "./page-reader.ts";
 import type { Pacer } from "../../retry/pacer.ts";
 import { Patience } from "../../retry/patience.ts";
 import type { Retrier } from "../../retry/retrier.ts";
-import { type ObjectOutcome, type RewriteContext, rewriteObject } from "./rewrite.ts";
+import { rewriteObject } from "./rewrite.ts";
+import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
 import type { Advance, RunBudget } from "../../retry/run-budget.ts";
 import { SetAside } from "./set-aside.ts";
 

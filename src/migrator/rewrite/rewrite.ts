@@ -1,55 +1,18 @@
 import { isNewer } from "../../api/resource-version.ts";
-import type { Clock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { DoubtfulAnswer } from "../../kube/errors.ts";
 import { failureKindOf, isInvalidGroupVersion } from "../../kube/failure.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
-import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../kube/resources.ts";
-import type { Transport } from "../../kube/transport.ts";
+import { APPLY_PATCH, MERGE_PATCH } from "../../kube/resources.ts";
 import { backoffMs } from "../../retry/backoff.ts";
 import { isAboutValues, isOfTheObject, reasonOf } from "./failure-reason.ts";
+import { isApplyInvisible } from "./apply-trial.ts";
 import { noOpWrite } from "./no-op-write.ts";
 import { type ObjectState, readObjectState, withStatusDigest } from "./object-state.ts";
 import { namedObjectOf } from "../../kube/named-object.ts";
-import type { Pacer } from "../../retry/pacer.ts";
-import type { Patience } from "../../retry/patience.ts";
-import type { Retrier, RetryState } from "../../retry/retrier.ts";
+import type { RetryState } from "../../retry/retrier.ts";
+import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
 import { type StuckRequest, WaitingForOthers } from "../../retry/start-again.ts";
-
-/** What became of one object. */
-export type ObjectOutcome =
-  /** It was written. `changed` where admission changed more than the encoding, as far as {@link ListedObject.digest} shows it. */
-  | { readonly kind: "migrated"; readonly changed: boolean }
-  /** It was stored in the storage version already: the API server wrote nothing. */
-  | { readonly kind: "current" }
-  /** Another client wrote it after the watermark, in the storage version. */
-  | { readonly kind: "newer" }
-  /** It does not exist any more. */
-  | { readonly kind: "gone" }
-  /** It is still stored as it was, and this is why. */
-  | { readonly kind: "failed"; readonly reason: string };
-
-/** What {@link rewriteObject} needs besides the object. */
-export interface RewriteContext {
-  readonly transport: Transport;
-  readonly clock: Clock;
-  readonly retrier: Retrier;
-  readonly pacer: Pacer;
-  /** Of the whole pass. */
-  readonly patience: Patience;
-  readonly resource: Resource;
-  readonly kind: string;
-  readonly watermark: string;
-  /** How a write is sent. @default as {@link noOpWrite} */
-  readonly write?: typeof noOpWrite;
-  /** What the objects are written through. @default the objects themselves */
-  readonly subresource?: "status" | undefined;
-  /** What a user could do about an object whose spec is rejected. @default nothing is known */
-  readonly adviceOnRejection?: string | undefined;
-  /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */
-  readonly dryRun: boolean;
-  readonly signal: AbortSignal;
-}
 
 /** How often an object is read again that another client writes at the same time, without ever passing the watermark. */
 const MAX_CONFLICTS = 20;
@@ -63,8 +26,8 @@ const MAX_UNEXPLAINED_CONFLICTS = 5;
 /**
  * Has one object stored in the storage version, by a write that changes nothing that a user sees: a server-side apply
  * that owns no field, since a merge patch wipes all managedFields while a conversion webhook is down
- * (https://github.com/kubernetes/kubernetes/issues/136919); or a merge patch where the object has no managedFields, since
- * an apply gives it an entry `before-first-apply` that owns every field.
+ * (https://github.com/kubernetes/kubernetes/issues/136919); or a merge patch where the object has no managedFields and an
+ * apply, tried as a dry run, gives it an entry `before-first-apply` that owns every field.
  *
  * @throws {KsvmError} VersionNotServed where the path itself is not served; RetryBudgetExceeded.
  */
@@ -92,6 +55,8 @@ class Rewrite {
   #deniedSince: number | undefined;
   #conflicts = 0;
   #unexplainedConflicts = 0;
+  /** The object that a dry run was made with, and showed what to write it by. */
+  #tried: ListedObject | undefined;
 
   constructor(context: RewriteContext, object: ListedObject) {
     this.#context = context;
@@ -134,15 +99,25 @@ class Rewrite {
    */
   #hasChanged(written: ListedObject): boolean {
     const before = this.#object;
-    const isComparable = this.#patchType === patchTypeFor(before);
+    const isComparable = this.#patchType === APPLY_PATCH || !before.hasManagedFields;
     return written.generation !== before.generation || (isComparable && written.digest !== before.digest);
   }
 
   async #patch(): Promise<ListedObject> {
     const { resource, kind, pacer, transport, signal, dryRun, subresource, write = noOpWrite } = this.#context;
     if (subresource !== undefined) this.#object = await withStatusDigest(this.#context, this.#object);
+    if (!dryRun && subresource === undefined) await this.#choosePatchType();
     const options = { patchType: this.#patchType, subresource, dryRun, signal };
     return pacer.observe(() => write(transport, { ...resource, kind }, this.#object, options));
+  }
+
+  /** Where the object has no managedFields, a dry run says how to write it. */
+  async #choosePatchType(): Promise<void> {
+    const object = this.#object;
+    if (!object.hasManagedFields && this.#tried !== object) {
+      this.#patchType = (await isApplyInvisible(this.#context, object)) ? APPLY_PATCH : patchTypeFor(object);
+      this.#tried = object;
+    }
   }
 
   async #afterFailure(error: unknown): Promise<ObjectOutcome | undefined> {

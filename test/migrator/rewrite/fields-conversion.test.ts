@@ -3,7 +3,7 @@ import type { ManagedFieldsEntry, ObjectMeta } from "../../../src/api/meta.ts";
 import { listedObjectOf } from "../../../src/kube/listed-object.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../../src/kube/resources.ts";
 import { FieldsConversion, newFieldsReport } from "../../../src/migrator/rewrite/convert-fields.ts";
-import type { RewriteContext } from "../../../src/migrator/rewrite/rewrite.ts";
+import type { RewriteContext } from "../../../src/migrator/rewrite/rewrite-context.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { Patience } from "../../../src/retry/patience.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";

@@ -104,7 +104,8 @@ async function pass(
 }
 
 function metadataOf(name: string, resourceVersion = "50") {
-  return { name, namespace: "ns", uid: `uid-${name}`, resourceVersion };
+  const managedFields = [{ manager: "kubectl", operation: "Update" }];
+  return { name, namespace: "ns", uid: `uid-${name}`, resourceVersion, managedFields };
 }
 
 function pageOf({ query }: SeenRequest, count: number, written: ReadonlySet<string>) {

@@ -12,7 +12,8 @@ import { Limiter } from "../../../src/retry/limiter.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { FAULT_PATIENCE_MS, Patience } from "../../../src/retry/patience.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
-import { type ObjectOutcome, type RewriteContext, rewriteObject } from "../../../src/migrator/rewrite/rewrite.ts";
+import { rewriteObject } from "../../../src/migrator/rewrite/rewrite.ts";
+import type { ObjectOutcome, RewriteContext } from "../../../src/migrator/rewrite/rewrite-context.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { type LocalServer, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
 
@@ -404,25 +405,52 @@ for (const code of [404, 409, 429, 500]) {
   }
 }
 
-await tap.test("rewriteObject() sends a merge patch when the object has no managedFields", async (t) => {
-  const { server, outcome } = await rewrite(t, {
-    patch: [WRITTEN],
-    metadata: { ...METADATA, hasManagedFields: false },
-  });
-  t.match(await outcome, { kind: "migrated" });
-  t.equal(server.seen[0]?.headers["content-type"], MERGE_PATCH);
-  t.match(server.seen[0]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+/** Without managedFields, as it is listed and as a write answers. */
+const { managedFields: _managedFields, ...BARE_SENT } = SENT;
+const BARE = listedObjectOf(Buffer.from(JSON.stringify({ metadata: BARE_SENT })));
+const BARE_WRITTEN = object({ resourceVersion: "101", managedFields: undefined as never });
+const OWNED = object({ managedFields: [{ manager: "before-first-apply", operation: "Update" }] });
+
+await tap.test("rewriteObject() sends a merge patch when an apply would give the object managedFields", async (t) => {
+  const { server, outcome } = await rewrite(t, { patch: [OWNED, BARE_WRITTEN], metadata: BARE });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.same(
+    server.seen.map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, MERGE_PATCH],
+  );
+  t.match(server.seen[0]?.query.get("dryRun"), "All");
+  t.match(server.seen[1]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
+});
+
+await tap.test("rewriteObject() applies where that changes nothing of an object without managedFields", async (t) => {
+  const { server, outcome } = await rewrite(t, { patch: [BARE_WRITTEN, BARE_WRITTEN], metadata: BARE });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.same(
+    server.seen.map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, APPLY_PATCH],
+  );
+  t.equal(server.seen[1]?.query.get("dryRun"), null);
+});
+
+await tap.test("rewriteObject() sends a merge patch where only the dry run of an apply is refused", async (t) => {
+  const refusal = status(400, { reason: "BadRequest", message: "admission webhook does not support dry run" });
+  const { server, outcome } = await rewrite(t, { patch: [refusal, BARE_WRITTEN], metadata: BARE });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.same(
+    server.seen.map(({ headers }) => headers["content-type"]),
+    [APPLY_PATCH, MERGE_PATCH],
+  );
 });
 
 await tap.test("rewriteObject() sends what fits the object as it was read after a conflict", async (t) => {
   const { server, outcome } = await rewrite(t, {
-    patch: [CONFLICT, CONFLICT, WRITTEN],
+    patch: [CONFLICT, OWNED, CONFLICT, WRITTEN],
     list: [listed({ resourceVersion: "60", managedFields: [] }), listed({ resourceVersion: "70" })],
   });
   t.match(await outcome, { kind: "migrated" });
   t.same(
     server.seen.filter(({ method }) => method === "PATCH").map(({ headers }) => headers["content-type"]),
-    [APPLY_PATCH, MERGE_PATCH, APPLY_PATCH],
+    [APPLY_PATCH, APPLY_PATCH, MERGE_PATCH, APPLY_PATCH],
   );
 });
 

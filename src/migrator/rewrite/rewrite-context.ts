@@ -1,0 +1,42 @@
+import type { Clock } from "../../clock.ts";
+import type { Resource } from "../../kube/resources.ts";
+import type { Transport } from "../../kube/transport.ts";
+import type { Pacer } from "../../retry/pacer.ts";
+import type { Patience } from "../../retry/patience.ts";
+import type { Retrier } from "../../retry/retrier.ts";
+import type { noOpWrite } from "./no-op-write.ts";
+
+/** What became of one object. */
+export type ObjectOutcome =
+  /** It was written. `changed` where admission changed more than the encoding, as far as {@link ListedObject.digest} shows it. */
+  | { readonly kind: "migrated"; readonly changed: boolean }
+  /** It was stored in the storage version already: the API server wrote nothing. */
+  | { readonly kind: "current" }
+  /** Another client wrote it after the watermark, in the storage version. */
+  | { readonly kind: "newer" }
+  /** It does not exist any more. */
+  | { readonly kind: "gone" }
+  /** It is still stored as it was, and this is why. */
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** What the rewrite of one object needs besides the object. */
+export interface RewriteContext {
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly retrier: Retrier;
+  readonly pacer: Pacer;
+  /** Of the whole pass. */
+  readonly patience: Patience;
+  readonly resource: Resource;
+  readonly kind: string;
+  readonly watermark: string;
+  /** How a write is sent. @default as {@link noOpWrite} */
+  readonly write?: typeof noOpWrite;
+  /** What the objects are written through. @default the objects themselves */
+  readonly subresource?: "status" | undefined;
+  /** What a user could do about an object whose spec is rejected. @default nothing is known */
+  readonly adviceOnRejection?: string | undefined;
+  /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */
+  readonly dryRun: boolean;
+  readonly signal: AbortSignal;
+}
