@@ -2,6 +2,7 @@ import { type Clock, wallOffsetOf } from "../clock.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
 import { ServerArrivals } from "./server-arrivals.ts";
+import { SettledChanges } from "./settled-changes.ts";
 
 /**
  * What a process saw of the API servers of its cluster. There is one for a whole process, made where it starts, since a run
@@ -11,6 +12,7 @@ import { ServerArrivals } from "./server-arrivals.ts";
 export class SeenServers {
   readonly sightings = new LeaseSightings();
   readonly arrivals: ServerArrivals;
+  readonly settled = new SettledChanges();
   readonly #clock: Clock;
   /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;

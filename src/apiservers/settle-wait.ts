@@ -35,6 +35,8 @@ export interface SettleOptions {
   readonly wallOffset?: number | undefined;
   /** A change that this process saw before, such as one of the encryption of the API servers. @default none */
   readonly earlier?: SeenChange | undefined;
+  /** The change of the CRD whose late writes an earlier run has waited for, as `versionsChangeOf()` has it. @default none */
+  readonly settledChange?: string | undefined;
   /** What a late write may have been done by. @default "version" */
   readonly concern?: WriteConcern;
   /** Milliseconds for which a freeze may still be held where the clock keeps jumping. @default no freeze is held */
@@ -120,7 +122,9 @@ class Settling {
       }
       for (const crd of crds) {
         const { key, at } = versionsChangeOf(crd);
-        this.#saw(key, at);
+        if (key !== this.#options.settledChange) {
+          this.#saw(key, at);
+        }
       }
       this.#noticeSuspension();
       const remainingMs = settleRemainingMs({

@@ -41,7 +41,16 @@ export interface RunEnvironment {
 /** What differs from run to run. */
 export type RunParts = Omit<
   RunContext,
-  "client" | "findApiServers" | "arrivals" | "areServersNamed" | "clock" | "retrier" | "budget" | "pacer" | "options"
+  | "client"
+  | "findApiServers"
+  | "arrivals"
+  | "settled"
+  | "areServersNamed"
+  | "clock"
+  | "retrier"
+  | "budget"
+  | "pacer"
+  | "options"
 > &
   Pick<MigrationOptions, "dryRun" | "force"> & {
     /** Told how many requests the run may have under way, whenever that changes. @default none */
@@ -90,6 +99,7 @@ export function assembleRun(
     clock,
     retrier,
     arrivals: shared.seen.arrivals,
+    settled: shared.seen.settled,
     areServersNamed: shared.apiserverEndpoints !== undefined,
     findApiServers: (signal) => finder.findAll(options.settleMs, signal),
     pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait }),

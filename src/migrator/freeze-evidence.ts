@@ -11,6 +11,7 @@ import { ownApiOf } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import { wallOffsetOf } from "../clock.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
+import { versionsChangeOf } from "../apiservers/settle.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";
 
@@ -90,19 +91,32 @@ export class FreezeEvidence {
    * @throws {KsvmError} NotConverged, naming the API server that lags; VersionNotServed where an aggregated one serves the CRD's group.
    */
   async settle(apiServers: ApiServers, silent: boolean, crd: CustomResourceDefinition): Promise<void> {
-    const { budget, client, emit, options } = this.#context;
+    const { emit, options } = this.#context;
     this.#atStart = await this.#fingerprint(apiServers);
     this.#ownApi = await ownApiOf(this.#context, crd);
     const result = await this.#converge(apiServers, crd, options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
+    await this.#untilSettled(apiServers, crd, silent || result.lagged || result.silent);
+  }
+
+  /** A forced run may come again and again, also of a CRD that is clean: it waits for a change once in a process. */
+  async #untilSettled(apiServers: ApiServers, crd: CustomResourceDefinition, lagged: boolean): Promise<void> {
+    const { arrivals, budget, client, options } = this.#context;
+    const { key } = versionsChangeOf(crd);
+    const servers = `${fingerprintOf(apiServers)} arrivals=${arrivals.count}`;
+    const earlier = this.#restarts === undefined ? undefined : this.#context.settled;
+    const isSettled = earlier?.has(key, servers) === true;
     await settle(this.#context, {
+      settledChange: isSettled ? key : undefined,
       crdName: crd.metadata.name,
       apiServers: apiServers.clients ?? [client],
-      newestJoin: apiServers.newestJoin,
-      lagged: silent || result.lagged || result.silent,
+      // The one that was waited for with that change is the same.
+      newestJoin: isSettled ? undefined : apiServers.newestJoin,
+      lagged,
       wallOffset: this.#wallOffset,
       freezeMs: options.maxFreezeIdleMs - (budget?.frozenMs ?? 0),
     });
+    earlier?.note(key, servers);
   }
 
   /**

@@ -2,6 +2,7 @@ import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
+import type { SettledChanges } from "../apiservers/settled-changes.ts";
 import type { Arrivals, CountedArrivals } from "../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
@@ -42,6 +43,8 @@ export interface RunContext {
   readonly findApiServers: (signal: AbortSignal) => Promise<ApiServers>;
   /** Which of them came and went in between, while that is watched. */
   readonly arrivals: Arrivals;
+  /** The changes of CRDs whose late writes a run of this process has waited for. @default none is known */
+  readonly settled?: SettledChanges;
   /** Whether a user named them: then they need not be found. @default false */
   readonly areServersNamed?: boolean;
   readonly clock: Clock;

@@ -1,5 +1,6 @@
 import tap from "tap";
 import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
+import { SettledChanges } from "../../src/apiservers/settled-changes.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
@@ -30,7 +31,11 @@ function evidenceWith(
   request: (request: ApiRequest) => Promise<unknown>,
   clock = new FakeClock(),
   onDifference = async (): Promise<void> => undefined,
-  given: { readonly arrivals?: Arrivals; readonly restarts?: ServerRestarts | undefined } = {},
+  given: {
+    readonly arrivals?: Arrivals;
+    readonly restarts?: ServerRestarts | undefined;
+    readonly settled?: SettledChanges;
+  } = {},
 ) {
   const budget = new RunBudget();
   const seen: { differences: number; apiServices: readonly object[] } = { differences: 0, apiServices: [] };
@@ -43,6 +48,7 @@ function evidenceWith(
   const apiServers: ApiServers = { mode: "each", clients: [client], identities: ["a"] };
   const context = {
     arrivals: given.arrivals ?? UNSEEN_ARRIVALS,
+    settled: given.settled,
     budget,
     client,
     clock,
@@ -240,6 +246,39 @@ for (const tookMs of [0, 3_600_000]) {
     },
   );
 }
+
+await tap.test("a forced run does without a wait that an earlier one of the same change has made", async (t) => {
+  const clock = new FakeClock();
+  const settled = new SettledChanges();
+  const times = { change: new Date(clock.now()).toISOString() };
+  const wait = async (
+    parts: { readonly arrivals?: Arrivals; readonly isForced?: boolean; isBehind?: boolean } = {},
+  ) => {
+    const { arrivals = UNSEEN_ARRIVALS, isForced = true } = parts;
+    const restarts = isForced ? ({ look: async () => 0 } as unknown as ServerRestarts) : undefined;
+    const answer = (request: ApiRequest): unknown =>
+      parts.isBehind === true && request.path === "/apis/example.com/v2"
+        ? { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] }
+        : answerTo(request, times.change);
+    const run = evidenceWith(
+      async (request) => ({ status: 200, body: answer(request), serverTime: clock.now() }),
+      clock,
+      async () => void (parts.isBehind = false),
+      { arrivals, restarts, settled },
+    );
+    const begun = clock.monotonic();
+    await run.evidence.settle(run.apiServers, false, frozenCrd(times.change));
+    return clock.monotonic() - begun >= 1_000;
+  };
+  t.equal(await wait(), true, "the first one waits");
+  t.equal(await wait(), false);
+  t.equal(await wait({ isForced: false }), true, "any other run waits by itself");
+  t.equal(await wait({ isBehind: true }), true, "an API server was behind");
+  t.equal(await wait({ arrivals: { ...UNSEEN_ARRIVALS, count: 1 } }), true, "an API server came or went");
+  t.equal(await wait({ arrivals: { ...UNSEEN_ARRIVALS, count: 1 } }), false);
+  times.change = new Date(clock.now()).toISOString();
+  t.equal(await wait({ arrivals: { ...UNSEEN_ARRIVALS, count: 1 } }), true, "the CRD was changed again");
+});
 
 await tap.test("FreezeEvidence takes failed requests for no other storage version", async (t) => {
   const run = evidenceOf(unavailable);

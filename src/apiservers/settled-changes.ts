@@ -1,0 +1,30 @@
+/** Many more CRDs than one process migrates twice within an hour. */
+const MAX_CHANGES = 1_000;
+
+/**
+ * The changes of CRDs whose late writes this process has waited for, to the end. Such a wait holds for a later run: every API server that
+ * lives followed the change before it began and answered all the time, so a write of an older version that was under way has
+ * ended, and as long as the generation of the CRD is the same none has begun since. An API server that joins reads the CRD as it is.
+ */
+export class SettledChanges {
+  /** By change: which API servers there were. */
+  readonly #settled = new Map<string, string>();
+
+  /**
+   * Notes a wait that came to its end.
+   * @param key as `versionsChangeOf()` makes it
+   * @param apiServers which ones there were all the time
+   */
+  note(key: string, apiServers: string): void {
+    this.#settled.delete(key);
+    this.#settled.set(key, apiServers);
+    for (const oldest of [...this.#settled.keys()].slice(0, -MAX_CHANGES)) {
+      this.#settled.delete(oldest);
+    }
+  }
+
+  /** Whether the same API servers were waited for after this change. */
+  has(key: string, apiServers: string): boolean {
+    return this.#settled.get(key) === apiServers;
+  }
+}
