@@ -9,6 +9,8 @@ import { type FreezeSink, observeMigration } from "./observe-migration.ts";
 import { ResourceSeries } from "../observability/resource-series.ts";
 import { observePacing, observeRetries } from "./observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
+import { InTreeService, SERVICE_STATES } from "../serve-in-tree/in-tree-service.ts";
+import { retireInTree } from "../serve-in-tree/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
@@ -61,9 +63,11 @@ export class LeaderPart {
       timeoutMs: settings.runs.options.convergenceTimeoutMs,
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
     });
+    const inTree = this.#inTreeService();
     try {
       const parts = [
-        this.#migrate(signal),
+        this.#migrate(inTree, signal),
+        this.#serveInTree(inTree, signal),
         this.#ownMigrations(signal),
         this.#trigger(finder, signal),
         this.#keepCertificates(finder, { retrier, signal }),
@@ -78,11 +82,41 @@ export class LeaderPart {
       failed.signal.throwIfAborted();
     } finally {
       metrics.migrations.reset();
+      metrics.inTreeService.reset();
       await finder.close();
     }
   }
 
-  async #migrate(signal: AbortSignal): Promise<void> {
+  #inTreeService(): InTreeService | undefined {
+    const { leadership, metrics, settings } = this.#options;
+    if (settings.servesInTree !== true) {
+      return undefined;
+    }
+    const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
+    return new InTreeService({
+      ...this.#options,
+      client,
+      onState: (state) => {
+        SERVICE_STATES.forEach((one) => metrics.inTreeService.set({ state: one }, one === state ? 1 : 0));
+      },
+    });
+  }
+
+  async #serveInTree(inTree: InTreeService | undefined, signal: AbortSignal): Promise<void> {
+    const { clock, leadership, logger, loops } = this.#options;
+    if (inTree === undefined) {
+      const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
+      await retireInTree({ client, clock, logger, signal });
+    } else {
+      await loops.add("in-tree").keep((loop) => {
+        // Each of its waits has an end, or is for the feed, which is a loop of its own.
+        loop.rest();
+        return inTree.run(signal);
+      }, signal);
+    }
+  }
+
+  async #migrate(inTree: InTreeService | undefined, signal: AbortSignal): Promise<void> {
     const { client, clock, metrics, seen, settings } = this.#options;
     const openRun = runFactory({
       ...settings.runs,
@@ -97,6 +131,7 @@ export class LeaderPart {
       ...this.#options,
       openRun,
       namespace: settings.namespace,
+      isServed: inTree?.isServed,
       maxConcurrent: settings.concurrentMigrations,
       finishedLimit: settings.finishedMigrationsLimit,
       observe: (resource) => this.#observe(resource),

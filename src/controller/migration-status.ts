@@ -5,6 +5,7 @@ import type {
   MigrationState,
   MigrationStatus,
 } from "../api/migration.ts";
+import { NONE_SHOWN } from "../apiservers/encryption-evidence.ts";
 import { cutText } from "../cut-text.ts";
 import type { Counts, ObjectFailure } from "../migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
@@ -93,7 +94,7 @@ export function phaseAfter(result: MigrationResult): Phase {
       return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
     case "migrated":
     case "dry-run":
-      return encryption === undefined
+      return encryption === undefined || encryption === NONE_SHOWN
         ? { type: "Succeeded", reason: "Migrated" }
         : {
             type: "Succeeded",

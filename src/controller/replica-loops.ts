@@ -22,6 +22,7 @@ export type ReplicaLoop =
   | "expiry"
   | "sweep"
   | "trigger"
+  | "in-tree"
   | "certificates"
   | WebhookLoop
   | "progress"
@@ -49,6 +50,7 @@ export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "r
     expiry: LIMIT_MS,
     sweep: LIMIT_MS,
     trigger: LIMIT_MS,
+    "in-tree": LIMIT_MS,
     certificates: LIMIT_MS,
     configuration: LIMIT_MS,
     "serving-certificate": LIMIT_MS,

@@ -29,16 +29,30 @@ export interface InTreeMigration {
           readonly lastTransitionTime?: string;
         }[]
       | null;
+    readonly resourceVersion?: string;
   };
+  /** What wrote its status, by managedFields: one text for each field manager and the time of its last write. */
+  readonly writers?: readonly StatusWriter[];
+}
+
+/** A field manager that wrote the status of an object. */
+export interface StatusWriter {
+  readonly manager: string;
+  /** RFC 3339, of its last write. */
+  readonly time: string;
 }
 
 const PAGE_SIZE = 500;
 /** What is read of each: other clients may make them as large as an object may be. */
 const IN_TREE_FIELDS: Projection = {
   fields: {
-    metadata: metadataProjection({ creationTimestamp: "all" }),
+    metadata: metadataProjection({
+      generation: "all",
+      creationTimestamp: "all",
+      managedFields: { items: { fields: { manager: "all", subresource: "all", time: "all" } } },
+    }),
     spec: { fields: { resource: { fields: { group: "all", resource: "all" } } } },
-    status: { fields: { conditions: "all" } },
+    status: { fields: { conditions: "all", resourceVersion: "all" } },
   },
 };
 
@@ -53,11 +67,19 @@ export async function inTreeMigrations(
   client: ApiClient,
   options: CallOptions = {},
 ): Promise<readonly InTreeMigration[]> {
-  const version = await servedVersion(client, options);
-  if (version === undefined) {
-    return [];
-  }
-  const resource = inTreeResourceIn(version);
+  const resource = await servedInTree(client, options);
+  return resource === undefined ? [] : listInTree(client, resource, options);
+}
+
+/**
+ * The migrations of Kubernetes' own migrator, of a resource that the API server serves.
+ * @throws as {@link inTreeMigrations}.
+ */
+export async function listInTree(
+  client: ApiClient,
+  resource: Resource,
+  options: CallOptions = {},
+): Promise<readonly InTreeMigration[]> {
   try {
     const list = { limit: PAGE_SIZE, projection: IN_TREE_FIELDS, ...options };
     const { items } = await listProjected(client.transport, resource, list);
@@ -78,13 +100,13 @@ export async function deleteInTree(
   { metadata: { name, resourceVersion, uid } }: InTreeMigration,
   options: CallOptions = {},
 ): Promise<boolean> {
-  const version = await servedVersion(client, options);
-  if (version === undefined) {
+  const resource = await servedInTree(client, options);
+  if (resource === undefined) {
     return false;
   }
   try {
     const preconditions = { uid, resourceVersion };
-    await client.delete(inTreeResourceIn(version), { name }, { preconditions, ...options });
+    await client.delete(resource, { name }, { preconditions, ...options });
     return true;
   } catch (error) {
     if (isConflict(error)) {
@@ -92,10 +114,6 @@ export async function deleteInTree(
     }
     throw error;
   }
-}
-
-function inTreeResourceIn(version: string): Resource {
-  return { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
 }
 
 /**
@@ -109,11 +127,29 @@ export function parseInTree(value: unknown): InTreeMigration | undefined {
   if (read === undefined || typeof resource !== "string") {
     return undefined;
   }
-  const conditions = listIn(objectIn(status)?.["conditions"]).flatMap((one) => {
+  return {
+    metadata: read,
+    spec: { resource: { group: textIn(group) ?? "", resource } },
+    status: statusIn(status),
+    writers: writersIn(objectIn(metadata)?.["managedFields"]),
+  };
+}
+
+function statusIn(status: unknown): NonNullable<InTreeMigration["status"]> {
+  const { conditions: all, resourceVersion } = objectIn(status) ?? {};
+  const conditions = listIn(all).flatMap((one) => {
     const { type, status: isTrue, ...texts } = textsIn(one) ?? {};
     return type === undefined || isTrue === undefined ? [] : [{ ...texts, type, status: isTrue }];
   });
-  return { metadata: read, spec: { resource: { group: textIn(group) ?? "", resource } }, status: { conditions } };
+  const noted = typeof resourceVersion === "string" && resourceVersion !== "" ? { resourceVersion } : {};
+  return { conditions, ...noted };
+}
+
+function writersIn(managedFields: unknown): readonly StatusWriter[] {
+  return listIn(managedFields).flatMap((one) => {
+    const { manager = "", subresource, time = "" } = textsIn(one) ?? {};
+    return subresource === "status" ? [{ manager, time }] : [];
+  });
 }
 
 /** `plural.group` of what it migrates. */
@@ -133,8 +169,13 @@ export function isInTreeUnfinished(migration: InTreeMigration): boolean {
   return !["Succeeded", "Failed"].includes(inTreeStateOf(migration));
 }
 
-/** From the list of all groups: an answer for this group alone could be a proxy's 404. */
-async function servedVersion({ transport }: ApiClient, options: CallOptions): Promise<string | undefined> {
+/**
+ * Migrations of Kubernetes' own migrator in the version that the API server prefers; `undefined` where it does not serve the group.
+ * From the list of all groups: an answer for this group alone could be a proxy's 404.
+ * @throws {ApiError | TransportError}
+ */
+export async function servedInTree({ transport }: ApiClient, options: CallOptions = {}): Promise<Resource | undefined> {
   const groups = await preferredVersions(transport, options);
-  return groups.find(({ group }) => group === IN_TREE_GROUP)?.version;
+  const version = groups.find(({ group }) => group === IN_TREE_GROUP)?.version;
+  return version === undefined ? undefined : { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };
 }

@@ -78,7 +78,7 @@ A test that did not run, or of which nothing is known, is never called passed. T
 ## How it is run
 
 In both columns API server and etcd are those of the suite. For the in-tree controller not a line is changed. For ksvm the suite starts
-\`${command}\` as a process, after it has applied \`deploy/base\`, with the token of the service account \`storage-migrator\`: it has the
+\`${command}\` as a process, after it has applied \`deploy/base\` with \`deploy/components/serve-in-tree-migrations\`, with the token of the service account \`storage-migrator\`: it has the
 rights that the manifests give, and no others. Every other flag but addresses has its default, the settle time of 65 s among them.
 
 The end-to-end test of kube-storage-version-migrator applies its test CRD, its RBAC and its Deployments, which nothing here runs, and reads its API

@@ -12,7 +12,7 @@ import { GoWorkspace } from "./go-workspace.ts";
 import { ASSERTION_EDITS, KUBERNETES, START_EDITS, SUITE_FILES, SUITE_FLAGS } from "./in-tree-suite.ts";
 import { PEER, PEER_COMMIT } from "./peer-files.ts";
 import { missingPeer, PEER_EDITS, PEER_TEST, PEER_VARIABLE, runPeerSuite, verifyPeer } from "./peer-suite.ts";
-import { missingInKsvm, runInTreeSuite, suiteTests, UTIL } from "./run-in-tree-suite.ts";
+import { runInTreeSuite, suiteTests, UTIL } from "./run-in-tree-suite.ts";
 import type { TestResult } from "./test-result.ts";
 
 const PARTS = ["in-tree", "ksvm", "peer"] as const;
@@ -39,8 +39,7 @@ await runScript(async (signal) => {
     return tests();
   };
   const inTree = await run("in-tree", () => runInTreeSuite(workspace, "in-tree", signal));
-  const unserved = await missingInKsvm();
-  const ksvm = unserved === undefined ? await run("ksvm", () => runInTreeSuite(workspace, "ksvm", signal)) : [];
+  const ksvm = await run("ksvm", () => runInTreeSuite(workspace, "ksvm", signal));
   const peer = missing === undefined ? await run("peer", () => runPeerSuite(peerSource, signal)) : [];
 
   const rows = [
@@ -48,13 +47,13 @@ await runScript(async (signal) => {
       suite: `Kubernetes ${KUBERNETES}`,
       test: `\`${test}\``,
       inTree: cellOf(inTree, test, "not asked for"),
-      ksvm: cellOf(ksvm, test, unserved ?? "not asked for"),
+      ksvm: cellOf(ksvm, test, "not asked for"),
     })),
     ...peerRows(cellOf(peer, PEER_TEST, missing ?? "not asked for")),
   ];
   const seconds = (performance.now() - startedAt) / 1_000;
   console.log(`${resultTable(rows)}\n\nThis took ${seconds.toFixed(0)} s. The logs are in ${LOG_DIR}.`);
-  for (const one of [missing, unserved]) if (one !== undefined) console.log(`Missing: ${one}.`);
+  if (missing !== undefined) console.log(`Missing: ${missing}.`);
   if (values.only === undefined) writeFileSync(PAGE, pageOf(workspace, { rows, seconds, peerSource }));
   if (!havePassed(rows)) process.exitCode = 1;
 });

@@ -24,11 +24,11 @@ export const SUITE_FILES: readonly PinnedFile[] = [
   },
 ];
 
-/** What is applied before `ksvm controller` starts, and its flags beyond those that a process on loopback needs. */
-export const SUITE_MANIFESTS = "deploy/base";
+/** What is applied before `ksvm controller` starts: deploy/base with the component that serves in-tree migrations. */
+export const SUITE_MANIFESTS = "test/conformance/served";
 
 /**
- * The suite asks for each migration by an object, as with the in-tree controller, which has no trigger. All else is as by default, the
+ * The flags of `ksvm controller` beyond those that a process on loopback needs. The suite asks for each migration by an object, as with the in-tree controller, which has no trigger. All else is as by default, the
  * settle time of 65 s too.
  */
 export const SUITE_FLAGS: readonly string[] = ["--serve-in-tree-migrations", "--trigger=off"];

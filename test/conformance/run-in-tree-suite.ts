@@ -1,10 +1,9 @@
 import { dirname, join } from "node:path";
 import { ensureBinaries } from "../control-plane/binaries.ts";
-import { KSVM, RunningProgram } from "../processes/program.ts";
 import { editSource } from "./edit-source.ts";
 import { LOG_DIR, runGoTests } from "./go-test.ts";
 import { type GoFile, type GoWorkspace, MODULE } from "./go-workspace.ts";
-import { ASSERTION_EDITS, KUBERNETES, START_EDITS, SUITE_FILES, SUITE_FLAGS, SUITE_FOLDER } from "./in-tree-suite.ts";
+import { ASSERTION_EDITS, KUBERNETES, START_EDITS, SUITE_FILES, SUITE_FOLDER } from "./in-tree-suite.ts";
 import { type TestResult, testsIn } from "./test-result.ts";
 
 /** What makes and changes migrations in the suite. */
@@ -19,13 +18,6 @@ export const UTIL = `${SUITE_FOLDER}/util.go`;
 /** The names of the tests of the suite. */
 export function suiteTests(workspace: GoWorkspace): readonly string[] {
   return SUITE_FILES.flatMap(({ path }) => (path.endsWith("_test.go") ? testsIn(workspace.read(path)) : []));
-}
-
-/** Why ksvm cannot take the place of the in-tree controller; `undefined` where it can. */
-export async function missingInKsvm(): Promise<string | undefined> {
-  const { stdout } = await new RunningProgram(process.execPath, [KSVM, "controller", "--help"]).ended;
-  const missing = SUITE_FLAGS.map((flag) => flag.split("=")[0] ?? "").find((flag) => !stdout.includes(flag));
-  return missing === undefined ? undefined : `this ksvm has no ${missing}`;
 }
 
 /** Runs the suite of the in-tree controller: as it is, or with ksvm in its place. */

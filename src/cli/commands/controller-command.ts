@@ -5,6 +5,7 @@ import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
 import { serve } from "../../controller/serve.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";
+import { KsvmError } from "../../errors.ts";
 import { Metrics } from "../../observability/metrics.ts";
 import { observeRequests } from "../../controller/observe-requests.ts";
 import { defineCommand } from "../shared/command.ts";
@@ -27,6 +28,7 @@ export const CONTROLLER_COMMAND = defineCommand({
   operands: NO_OPERANDS,
   flags: CONTROLLER_FLAGS,
   async run(io, flags) {
+    assertServable(flags);
     const metrics = new Metrics();
     const logger = loggerOf(io, flags);
     const connection = await connect(flags, io.signal, observeRequests(metrics));
@@ -50,6 +52,14 @@ export const CONTROLLER_COMMAND = defineCommand({
   },
 });
 
+/** Kubernetes' own migrator prunes storedVersions: without that its migrations would not mean the same. */
+function assertServable({ manageStoredVersions, serveInTreeMigrations }: ControllerFlags): void {
+  if (serveInTreeMigrations && !manageStoredVersions) {
+    const text = "Cannot use --serve-in-tree-migrations with --manage-stored-versions=false: they prune storedVersions";
+    throw new KsvmError("Usage", text);
+  }
+}
+
 function settingsOf(flags: ControllerFlags): ControllerSettings {
   return {
     namespace: flags.namespace,
@@ -71,6 +81,7 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
     }),
     concurrentMigrations: flags.concurrentMigrations,
     finishedMigrationsLimit: flags.finishedMigrationsLimit,
+    servesInTree: flags.serveInTreeMigrations,
     trigger:
       flags.trigger === "on"
         ? {
