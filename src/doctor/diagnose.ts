@@ -5,6 +5,7 @@ import { IDENTITY_NAMESPACE, type LiveLease } from "../apiservers/control-plane-
 import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
 import { failedPruneOf } from "../in-tree/failed-prune.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
+import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import type { ClusterFacts, CrdFacts, DoctorFacts, Finding } from "./doctor-types.ts";
 import { restoredVersionsOf } from "./restored-version.ts";
 
@@ -23,7 +24,7 @@ function crdFindings(facts: CrdFacts, inTree: readonly InTreeMigration[] | undef
   }
   return [
     ...lossFindings(facts),
-    ...(inTree === undefined ? [] : pruneFindings(facts, inTree)),
+    ...pruneFindings(facts, inTree ?? []),
     ...staleFindings(facts, inTree ?? []),
     ...freezeFindings(facts),
     ...(inTree === undefined ? [] : conditionFindings(facts, inTree)),
@@ -69,31 +70,37 @@ function lossFindings({ crd, objects }: CrdFacts): readonly Finding[] {
 
 function pruneFindings(facts: CrdFacts, inTree: readonly InTreeMigration[]): readonly Finding[] {
   const { failed, versions } = failedPruneOf(facts.crd, inTree);
-  if (failed.length === 0 || versions.length === 0) {
+  const doubt = pruneDoubtOf(facts.crd);
+  if (versions.length === 0 || (failed.length === 0 && doubt === undefined)) {
     return [];
   }
-  const names = failed.map(({ metadata }) => metadata.name).join(", ");
   const object = facts.crd.metadata.name;
-  return [
-    {
-      finding: "unproven-prune",
-      severity: "data",
-      object,
-      versions,
-      ...(facts.objects?.count === undefined ? {} : { objects: facts.objects.count }),
-      meaning:
-        `Kubernetes' own migration failed (${names}), and storedVersions lacks ${versions.join(", ")}: objects may still be ` +
-        "stored in it, and are lost when the CRD drops it",
-      help: `ksvm doctor ${object} --repair`,
-    },
-  ];
+  const names = failed.map(({ metadata }) => metadata.name).join(", ");
+  const why = failed.length > 0 ? `Kubernetes' own migration failed (${names})` : `Kubernetes' own migrator: ${doubt}`;
+  const base = {
+    finding: "unproven-prune",
+    object,
+    versions,
+    ...(facts.objects?.count === undefined ? {} : { objects: facts.objects.count }),
+    meaning:
+      `${why}, and storedVersions lacks ${versions.join(", ")}: objects may still be ` +
+      "stored in it, and are lost when the CRD drops it",
+  } as const;
+  const help = `ksvm doctor ${object} --repair`;
+  // One that is at work may still succeed, and no repair may begin beside it.
+  return failed.length === 0 && isAtWork(facts, inTree)
+    ? [{ ...base, severity: "unknown", help: `wait until that migration has ended; unless it succeeds: ${help}` }]
+    : [{ ...base, severity: "data", help }];
+}
+
+function isAtWork({ crd }: CrdFacts, inTree: readonly InTreeMigration[]): boolean {
+  return inTree.some((one) => inTreeResourceOf(one) === crd.metadata.name && isInTreeUnfinished(one));
 }
 
 /** One that is being migrated is not stale for want of a migration. */
 function staleFindings({ crd, freeze }: CrdFacts, inTree: readonly InTreeMigration[]): readonly Finding[] {
   const object = crd.metadata.name;
-  const isRunning = inTree.some((one) => inTreeResourceOf(one) === object && isInTreeUnfinished(one));
-  if (isClean(crd) || freeze?.isAlive === true || isRunning || restoredVersionsOf(crd).length > 0) {
+  if (isClean(crd) || freeze?.isAlive === true || isAtWork({ crd }, inTree) || restoredVersionsOf(crd).length > 0) {
     return [];
   }
   const storage = storageVersionOf(crd);
@@ -138,8 +145,7 @@ function freezeFindings({ crd, freeze }: CrdFacts): readonly Finding[] {
 
 function conditionFindings({ crd }: CrdFacts, inTree: readonly InTreeMigration[]): readonly Finding[] {
   const object = crd.metadata.name;
-  const isExplained = inTree.some((one) => inTreeResourceOf(one) === object && isInTreeUnfinished(one));
-  if (!hasMigratingCondition(crd) || isExplained) {
+  if (!hasMigratingCondition(crd) || isAtWork({ crd }, inTree)) {
     return [];
   }
   const meaning =

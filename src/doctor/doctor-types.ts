@@ -8,7 +8,7 @@ import type { ListedObjects } from "../plan/check-types.ts";
  * What is wrong.
  *
  * - `unreadable-objects`: objects are stored in a version that the CRD no longer has
- * - `unproven-prune`: Kubernetes' own migrator pruned storedVersions, and its migration had failed
+ * - `unproven-prune`: Kubernetes' own migrator may have pruned storedVersions, and its migration has not succeeded
  * - `unfinished-repair`: `ksvm doctor --repair` brought a version back and did not come to its end
  * - `unlisted-objects`: the objects cannot be listed, for another reason
  * - `stale-stored-versions`: storedVersions lists more than the storage version

@@ -11,8 +11,8 @@ export interface RepairPlan {
 const LOSSES: ReadonlySet<FindingKind> = new Set(["unreadable-objects", "unproven-prune", "unfinished-repair"]);
 
 /** Whether objects of a CRD are unreadable or would be lost. */
-export function isLoss({ finding }: Finding): boolean {
-  return LOSSES.has(finding);
+export function isLoss({ finding, severity }: Finding): boolean {
+  return LOSSES.has(finding) && severity !== "unknown";
 }
 
 /** Whether a repair does anything about it. What it does not know, and what belongs to other owners, it leaves alone. */
@@ -54,7 +54,10 @@ function stepsOf(findings: readonly Finding[]): readonly string[] {
       "freeze, rewrite every object in the storage version, prune storedVersions, unfreeze",
     ],
     [has("unreadable-objects") || has("unfinished-repair"), "remove what was added to spec.versions again"],
-    [has("unproven-prune"), "delete the migrations of Kubernetes' own migrator that failed"],
+    [
+      has("unproven-prune"),
+      "delete the migrations of Kubernetes' own migrator that failed, and the condition StorageMigrating that one left",
+    ],
   ];
   return steps.filter(([isTaken]) => isTaken).map(([, step]) => step);
 }

@@ -1,7 +1,7 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { freezerOf } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
-import { clearCondition, inspectFreeze } from "../freeze/break-glass.ts";
+import { clearCondition, clearSettledCondition, inspectFreeze, listedAgain } from "../freeze/break-glass.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { removeLeftovers } from "../freeze/leftovers.ts";
 import { failedPruneOf } from "../in-tree/failed-prune.ts";
@@ -62,8 +62,9 @@ async function sweepDeadRun(context: RepairContext, name: string): Promise<void>
 /** What explains the condition may have begun since the diagnosis. */
 async function clearStuck(context: RepairContext, name: string): Promise<void> {
   const { condition } = await inspectFreeze(context, name);
-  if (condition === "stuck" && (await clearCondition(context, name))) {
-    context.tell("cleared the condition StorageMigrating");
+  const cleared = condition === "stuck" ? await clearCondition(context, name) : undefined;
+  if (cleared !== undefined) {
+    context.tell(`cleared the condition StorageMigrating${listedAgain(cleared)}`);
   }
 }
 
@@ -84,7 +85,12 @@ async function repairLoss(context: RepairContext, name: string, isUnproven: bool
   if (result.outcome !== "migrated") {
     return false;
   }
-  await holdingLease(context, subject, (held) => removeRestored(held, name, result.crd));
+  await holdingLease(context, subject, async (held) => {
+    if (isUnproven && (await clearSettledCondition(held, name, result.crd))) {
+      tell("cleared the condition StorageMigrating of a migration that has ended");
+    }
+    await removeRestored(held, name, result.crd);
+  });
   for (const migration of failed) {
     await forget(context, migration);
   }

@@ -1,4 +1,4 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
+import { type CrdCondition, type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError, messageOf } from "../errors.ts";
@@ -6,9 +6,11 @@ import { ApiError } from "../kube/errors.ts";
 import { POLICIES, POLICY_BINDINGS } from "../kube/resources.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type CrdChange, changeCrd } from "./change-crd.ts";
+import { hasMigratingCondition } from "./freeze-rule.ts";
 import { updateCrd } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
+import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import { findCrd } from "../resources/read-crd.ts";
 
 /** What keeps the storage version of a CRD as it is. */
@@ -68,13 +70,21 @@ export async function breakGlass(context: CallContext, findings: FreezeFindings)
   if (await liftAnnotations(context, name)) {
     done.push(`"${name}" is no longer frozen`);
   }
-  if (findings.condition === "stuck" && (await clearCondition(context, name))) {
-    done.push(`cleared condition ${STORAGE_MIGRATING_CONDITION} of "${name}"`);
+  const cleared = findings.condition === "stuck" ? await clearCondition(context, name) : undefined;
+  if (cleared !== undefined) {
+    done.push(`cleared condition ${STORAGE_MIGRATING_CONDITION} of "${name}"${listedAgain(cleared)}`);
   }
   if (findings.hasPolicy) {
     done.push(await sweepPolicy(context, name));
   }
   return done;
+}
+
+/** What a user is told of it; empty where storedVersions listed every version. */
+export function listedAgain({ listed }: ClearedCondition): string {
+  return listed.length === 0
+    ? ""
+    : `, and listed ${listed.join(", ")} in storedVersions again: the migration that began may have removed it, and rewritten nothing`;
 }
 
 async function liftAnnotations(context: CallContext, name: string): Promise<boolean> {
@@ -87,19 +97,54 @@ async function liftAnnotations(context: CallContext, name: string): Promise<bool
   return lifted;
 }
 
-/**
- * Takes the condition of Kubernetes' own migrator off, whatever it says.
- * @returns whether it was there
- * @throws as {@link changeCrd}
- */
-export function clearCondition(context: CallContext, name: string): Promise<boolean> {
-  return changeCrd(context, name, withoutCondition, { subresource: "status" });
+/** What became of a condition that nothing explains. */
+export interface ClearedCondition {
+  /** Versions that are in storedVersions again. */
+  readonly listed: readonly string[];
 }
 
-function withoutCondition({ status }: CustomResourceDefinition): CrdChange | undefined {
+/**
+ * Takes the condition off with which Kubernetes' own migrator began a migration that it never ended. It may have pruned storedVersions
+ * when it began, and nothing shows that once the condition is gone: in the same write storedVersions lists every version of the CRD.
+ * @returns `undefined` where it was not there
+ * @throws as {@link changeCrd}
+ */
+export async function clearCondition(context: CallContext, name: string): Promise<ClearedCondition | undefined> {
+  let listed: readonly string[] = [];
+  const clear = (crd: CustomResourceDefinition): CrdChange | undefined => {
+    const conditions = withoutCondition(crd);
+    listed = hasMigratingCondition(crd) ? notInStoredVersions(crd) : [];
+    if (conditions === undefined || listed.length === 0) {
+      return conditions && { status: { conditions } };
+    }
+    return { status: { conditions, storedVersions: [...storedVersionsOf(crd), ...listed] } };
+  };
+  return (await changeCrd(context, name, clear, { subresource: "status" })) ? { listed } : undefined;
+}
+
+function withoutCondition({ status }: CustomResourceDefinition): readonly CrdCondition[] | undefined {
   const all = status?.conditions ?? [];
   const conditions = all.filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
-  return conditions.length === all.length ? undefined : { status: { conditions } };
+  return conditions.length === all.length ? undefined : conditions;
+}
+
+/**
+ * Takes the condition of a migration off that ended and may have pruned what it did not rewrite, where every object was rewritten since.
+ * @param provenFor `uid/generation` of the CRD that a run has proven every object for
+ * @returns whether it was there, as that of a migration that has ended, on this CRD
+ * @throws as {@link changeCrd}
+ */
+export function clearSettledCondition(
+  context: CallContext,
+  name: string,
+  provenFor: string | undefined,
+): Promise<boolean> {
+  const clear = (crd: CustomResourceDefinition): CrdChange | undefined => {
+    const isSettled = !hasMigratingCondition(crd) && isClean(crd) && specKeyOf(crd.metadata) === provenFor;
+    const conditions = isSettled && pruneDoubtOf(crd) !== undefined ? withoutCondition(crd) : undefined;
+    return conditions && { status: { conditions } };
+  };
+  return changeCrd(context, name, clear, { subresource: "status" });
 }
 
 /** It does nothing without the annotation, so that what keeps it from being removed is no failure. */

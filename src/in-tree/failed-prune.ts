@@ -1,5 +1,6 @@
-import { type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
+import type { CustomResourceDefinition } from "../api/crd.ts";
 import { type InTreeMigration, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
+import { notInStoredVersions } from "./prune-doubt.ts";
 
 /** A prune of storedVersions that nothing proves. */
 export interface FailedPrune {
@@ -11,8 +12,6 @@ export interface FailedPrune {
 
 /** The migrations of Kubernetes' own migrator that failed: it prunes storedVersions also where it fails. */
 export function failedPruneOf(crd: CustomResourceDefinition, inTree: readonly InTreeMigration[]): FailedPrune {
-  const stored = storedVersionsOf(crd);
-  const versions = crd.spec.versions.map(({ name }) => name).filter((name) => !stored.includes(name));
   const failed = inTree.filter((one) => inTreeResourceOf(one) === crd.metadata.name && inTreeStateOf(one) === "Failed");
-  return { failed, versions };
+  return { failed, versions: notInStoredVersions(crd) };
 }

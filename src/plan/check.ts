@@ -12,6 +12,7 @@ import {
   unlistedVersionsOf,
 } from "./version-changes.ts";
 import { planCrd } from "./plan.ts";
+import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 
 /** The oldest version of the API of CRDs that API servers still serve, since Kubernetes 1.22 the only one. */
 const CRD_API_VERSION = "apiextensions.k8s.io/v1";
@@ -100,17 +101,36 @@ function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFac
       ],
     };
   }
-  const unlisted = live === undefined ? [] : unlistedVersionsOf(manifest, live);
-  if (failedInTree.length > 0 && unlisted.length > 0) {
+  return live === undefined ? undefined : unprovenPruneOf(manifest, live, failedInTree);
+}
+
+/** A version that the file drops, and that a migrator took out of storedVersions although it has not rewritten every object. */
+function unprovenPruneOf(
+  manifest: CrdManifest,
+  live: CustomResourceDefinition,
+  failedInTree: readonly string[],
+): Judgement | undefined {
+  const { name } = manifest;
+  const unlisted = unlistedVersionsOf(manifest, live);
+  const doubt = pruneDoubtOf(live);
+  if (unlisted.length === 0 || (failedInTree.length === 0 && doubt === undefined)) {
+    return undefined;
+  }
+  const drops = `this file drops ${unlisted.join(", ")}, and Kubernetes' own`;
+  if (failedInTree.length === 0) {
     return {
       verdict: "data-loss",
-      reason:
-        `this file drops ${unlisted.join(", ")}, and Kubernetes' own migration of it failed (${failedInTree.join(", ")}): ` +
-        "it takes a version out of storedVersions although objects are still stored in it",
-      steps: [`rewrite every object: ksvm migrate ${name} --force`, "delete the failed migration", "apply this file"],
+      reason: `${drops} migrator may have taken it out of storedVersions although objects are still stored in it: ${doubt}`,
+      steps: [`rewrite every object: ksvm doctor ${name} --repair`, "apply this file"],
     };
   }
-  return undefined;
+  return {
+    verdict: "data-loss",
+    reason:
+      `${drops} migration of it failed (${failedInTree.join(", ")}): ` +
+      "it takes a version out of storedVersions although objects are still stored in it",
+    steps: [`rewrite every object: ksvm migrate ${name} --force`, "delete the failed migration", "apply this file"],
+  };
 }
 
 function migrationOf(manifest: CrdManifest, facts: CheckFacts): Judgement | undefined {

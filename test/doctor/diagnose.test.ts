@@ -115,6 +115,23 @@ await tap.test("diagnose() finds StorageMigrating that no migration explains", a
   t.match(diagnose({ crds: [facts] }), [{ finding: "not-looked-at", severity: "unknown" }], "the user may not look");
 });
 
+await tap.test(
+  "diagnose() finds a prune by the condition of Kubernetes' own migrator, whatever became of the migration",
+  async (t) => {
+    const crd = crdWith({ versions: ["v1+", "v1alpha1"], storedVersions: ["v1"] });
+    const saying = (condition: object): CrdFacts => {
+      const conditions = [{ type: "StorageMigrating", status: "False", ...condition }];
+      return { crd: { ...crd, status: { ...crd.status, conditions } }, objects: { count: 3 } };
+    };
+    const prune = { finding: "unproven-prune", severity: "data", versions: ["v1alpha1"], objects: 3 };
+    t.match(found(saying({ reason: "MigrationFailed" })), [prune]);
+    t.match(diagnose({ crds: [saying({ reason: "MigrationFailed" })] }), [prune, { finding: "not-looked-at" }]);
+    t.match(found(saying({ status: "True" })), [prune, { finding: "stuck-storage-migrating" }]);
+    t.match(found(saying({ status: "True" }), [inTree("Running")]), [{ ...prune, severity: "unknown", help: /^wait/ }]);
+    t.same(found(saying({ reason: "MigrationSucceeded" })), [], "negative control");
+  },
+);
+
 await tap.test("diagnose() finds a repair that was interrupted, whatever storedVersions says", async (t) => {
   for (const storedVersions of [["v1"], ["v1alpha1", "v1"]]) {
     const crd = crdWith({ ...CLEAN, storedVersions });

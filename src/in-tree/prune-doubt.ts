@@ -1,0 +1,34 @@
+import { type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
+import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
+
+/** Says in the message of a success that the CRD was changed during the migration: pkg/controller/storageversionmigrator. */
+const NOT_UPDATED = "have not been updated";
+
+/** The versions of a CRD that its storedVersions lacks. */
+export function notInStoredVersions(crd: CustomResourceDefinition): readonly string[] {
+  const stored = storedVersionsOf(crd);
+  return crd.spec.versions.map(({ name }) => name).filter((name) => !stored.includes(name));
+}
+
+/**
+ * Why the storedVersions of a CRD proves nothing about the versions that it lacks, by the condition that Kubernetes' own migrator leaves on
+ * it; `undefined` where nothing speaks against it. Where a migration of the CRD has succeeded, that migrator prunes when the next one
+ * begins, before the first object is rewritten. Only a success that ends on the CRD that it began with has rewritten every object:
+ * docs/upstream/prune-after-failure.md. The condition outlives the migration.
+ */
+export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined {
+  const condition = (crd.status?.conditions ?? []).find(({ type }) => type === STORAGE_MIGRATING_CONDITION);
+  if (condition === undefined || notInStoredVersions(crd).length === 0) {
+    return undefined;
+  }
+  const { message = "", reason, status } = condition;
+  if (status === "True") {
+    return `its condition ${STORAGE_MIGRATING_CONDITION} says that one began, which prunes, and none has succeeded since`;
+  }
+  if (reason !== "MigrationSucceeded") {
+    return `its condition ${STORAGE_MIGRATING_CONDITION} says that the last one did not succeed`;
+  }
+  return message.includes(NOT_UPDATED)
+    ? `its condition ${STORAGE_MIGRATING_CONDITION} says that the CRD was changed during the last one`
+    : undefined;
+}
