@@ -111,6 +111,12 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
   ["unfreeze is given two names", ["unfreeze", "a.b", "c.d"], 2, /^error: too many arguments for 'unfreeze'/],
   ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
   ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
+  [
+    "in-tree migrations are to be served without a prune",
+    ["controller", "--serve-in-tree-migrations", "--manage-stored-versions=false"],
+    2,
+    /^error: Cannot use --serve-in-tree-migrations with .* \[Usage\]\n$/,
+  ],
 ];
 
 for (const [name, args, code, stderr] of failures) {
