@@ -12,8 +12,10 @@ export interface MigrateBenchOptions {
   readonly maxInFlight: readonly number[];
   /** Other migrators that get the same work in the same run. @default none */
   readonly peers: readonly "in-tree"[];
-  /** The compiled ksvm; `make bench-migrate` names it. @default the sources, with Node's type stripping in every figure */
-  readonly program?: string;
+  /** Compiled ksvm, one or several to compare; `make bench-migrate` names one. @default the sources, with Node's type stripping in every figure */
+  readonly programs: readonly string[];
+  /** So often everything is measured, in turn: what else the machine does falls on all of them alike. @default 1 */
+  readonly rounds: number;
   /** @default "table" */
   readonly output: "table" | "json";
 }
@@ -24,7 +26,8 @@ export const USAGE = `node bench/migrate.ts [options]
   --size <bytes>           of each, as it is sent (2000)
   --max-in-flight <list>   a run of ksvm for each (4,8,16,32)
   --peer in-tree           also run the in-tree controller, its client limits lifted
-  --program <file>         ksvm, compiled (src/cli/main.ts, which costs CPU and memory for its types)
+  --program <file>         ksvm, compiled; several times to compare (src/cli/main.ts, which costs CPU and memory for its types)
+  --rounds <n>             measure everything so often, in turn (1)
   -o, --output <format>    table or json (table)
   -h, --help               print this`;
 
@@ -41,7 +44,8 @@ export function parseMigrateBenchOptions(args: readonly string[]): MigrateBenchO
       size: { type: "string", default: "2000" },
       "max-in-flight": { type: "string", default: "4,8,16,32" },
       peer: { type: "string", multiple: true, default: [] },
-      program: { type: "string" },
+      program: { type: "string", multiple: true, default: [] },
+      rounds: { type: "string", default: "1" },
       output: { type: "string", short: "o", default: "table" },
       help: { type: "boolean", short: "h", default: false },
     },
@@ -52,7 +56,8 @@ export function parseMigrateBenchOptions(args: readonly string[]): MigrateBenchO
     size: wholeNumber(500, 1_000_000)(values.size),
     maxInFlight: values["max-in-flight"].split(",").map(wholeNumber(1, 256)),
     peers: values.peer.map((peer) => oneOf(["in-tree"], peer)),
-    ...(values.program === undefined ? {} : { program: values.program }),
+    programs: values.program,
+    rounds: wholeNumber(1, 100)(values.rounds),
     output: oneOf(["table", "json"], values.output),
   };
 }

@@ -19,15 +19,19 @@ await runScript(async (interrupted) => {
   }
   await withCluster({ ...IN_TREE_APISERVER, signal: interrupted }, async (cluster, signal) => {
     say(`creating ${options.objects} objects`);
-    const { program } = options;
     const stale = await StaleObjects.create(cluster, options);
-    const bench: Bench = { cluster, stale, signal, ...(program === undefined ? {} : { program }) };
+    const bench: Bench = { cluster, stale, signal };
+    const programs = options.programs.length === 0 ? [undefined] : options.programs;
     const measurements: Measurement[] = [];
     const add = (measurement: Measurement): void => {
       measurements.push(measurement);
       say(`${measurement.who}: ${measurement.seconds.toFixed(1)} s`);
     };
-    for (const maxInFlight of options.maxInFlight) add(await measureKsvm(bench, maxInFlight));
+    for (let round = 0; round < options.rounds; round++) {
+      for (const maxInFlight of options.maxInFlight) {
+        for (const program of programs) add(await measureKsvm(bench, maxInFlight, program));
+      }
+    }
     // Last, so that no other run pays for the watch that its cache keeps on all objects.
     if (options.peers.includes("in-tree")) add(await measureInTree(bench));
     const report = {

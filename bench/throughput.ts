@@ -26,26 +26,33 @@ export interface Bench {
   readonly cluster: Cluster;
   readonly stale: StaleObjects;
   readonly signal: AbortSignal;
-  /** As in MigrateBenchOptions. */
-  readonly program?: string;
 }
 
 type Outcome = Pick<Measurement, "seconds" | "own">;
 
-/** `ksvm migrate` as a child process. */
-export async function measureKsvm(bench: Bench, maxInFlight: number): Promise<Measurement> {
-  const { cluster, stale, signal, program } = bench;
+/** `ksvm migrate` as a child process. @param program as in MigrateBenchOptions */
+export async function measureKsvm(
+  bench: Bench,
+  maxInFlight: number,
+  program: string | undefined,
+): Promise<Measurement> {
+  const { cluster, stale, signal } = bench;
   await stale.renew(signal);
-  return await measure(bench, `ksvm, ${maxInFlight} in flight`, async () => {
-    const args = ["migrate", stale.kind.name, "--settle", "1s", "--max-in-flight", String(maxInFlight), "-o", "json"];
-    const { code, stderr, seconds, usage } = await runKsvm(args, {
-      kubeconfig: cluster.kubeconfig,
-      signal,
-      ...(program === undefined ? {} : { program }),
-    });
-    if (code !== 0 || usage === undefined) throw new Error(`Cannot count this run: ksvm ended with ${code}: ${stderr}`);
-    return { seconds, own: usage };
-  });
+  return await measure(
+    bench,
+    `ksvm, ${maxInFlight} in flight${program === undefined ? "" : `, ${program}`}`,
+    async () => {
+      const args = ["migrate", stale.kind.name, "--settle", "1s", "--max-in-flight", String(maxInFlight), "-o", "json"];
+      const { code, stderr, seconds, usage } = await runKsvm(args, {
+        kubeconfig: cluster.kubeconfig,
+        signal,
+        ...(program === undefined ? {} : { program }),
+      });
+      if (code !== 0 || usage === undefined)
+        throw new Error(`Cannot count this run: ksvm ended with ${code}: ${stderr}`);
+      return { seconds, own: usage };
+    },
+  );
 }
 
 /** The in-tree controller, its client limits lifted; it runs for this measurement only. */

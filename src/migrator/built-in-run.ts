@@ -131,13 +131,13 @@ export class BuiltInRun {
       tally,
       resume,
       position,
-      onPage: async (point, listed) => {
+      onPage: async (point, listed, settled) => {
         const { watermark, continueToken } = point;
         // A failed object lies before the token, so an attempt that goes on from there would miss it.
-        const token = continueToken === undefined || tally.counts.failed > 0 ? {} : { continueToken };
+        const token = continueToken === undefined || settled.counts.failed > 0 ? {} : { continueToken };
         const kept = { watermark, ...token };
-        this.#left = { foundation, point: kept, tally: new Tally(tally), position: listed };
-        await this.#kept?.save(context, foundation, { point: kept, counts: tally.counts, position: listed });
+        this.#left = { foundation, point: kept, tally: settled, position: listed };
+        await this.#kept?.save(context, foundation, { point: kept, counts: settled.counts, position: listed });
         await context.onPageDone?.(point);
       },
     });

@@ -36,11 +36,16 @@ import type { RunLease } from "../lease/run-lease.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
 
-/** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
-interface Left {
-  readonly checkpoint: string;
+/** What is done up to the end of a page. */
+interface Settled {
+  readonly point: ResumePoint;
   readonly tally: Tally;
   readonly position: ListPosition;
+}
+
+/** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
+interface Left extends Omit<Settled, "point"> {
+  readonly checkpoint: string;
 }
 
 /** What the attempts of one run know of each other. */
@@ -194,9 +199,9 @@ export class CrdRun {
       resume,
       tally,
       position: left?.position ?? new ListPosition(progress?.position),
-      onPage: async (point, position) => {
+      onPage: async (point, position, settled) => {
         report();
-        await this.#saveCheckpoint(crd, point, position);
+        await this.#saveCheckpoint(crd, { point, position, tally: settled });
         await this.#context.onPageDone?.(point);
       },
       onObject: report,
@@ -221,7 +226,7 @@ export class CrdRun {
     return conversion?.wayOfPass ?? {};
   }
 
-  async #saveCheckpoint(crd: CustomResourceDefinition, point: ResumePoint, position: ListPosition): Promise<void> {
+  async #saveCheckpoint(crd: CustomResourceDefinition, { point, position, tally }: Settled): Promise<void> {
     const { memory } = this.#parts;
     const checkpoint = await this.#sign(
       formatCheckpoint({
@@ -231,12 +236,10 @@ export class CrdRun {
         storageVersion: storageVersionOf(crd),
         apiServers: this.#evidence.apiServers,
         ...point,
-        ...(point.continueToken === undefined
-          ? {}
-          : { progress: earlierProgressOf(this.#tally.counts, position.state) }),
+        ...(point.continueToken === undefined ? {} : { progress: earlierProgressOf(tally.counts, position.state) }),
       }),
     );
-    memory.left = { checkpoint, tally: new Tally(this.#tally), position };
+    memory.left = { checkpoint, tally, position };
   }
 
   /** The checkpoint on the Lease, where this run knows that it is not made up. */

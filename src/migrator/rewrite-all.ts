@@ -17,8 +17,8 @@ export interface RewriteAllOptions {
   readonly rewrite?: RewritePassOptions["rewrite"];
   /** Has managedFields converted, too. @default not */
   readonly conversion?: FieldsConversion | undefined;
-  /** Told of every page that is done, and waited for. @default none */
-  readonly onPage?: (point: ResumePoint, position: ListPosition) => Promise<void>;
+  /** As `RewritePass` takes it. @default none */
+  readonly onPage?: RewritePassOptions["onPage"];
 }
 
 /**
@@ -47,9 +47,9 @@ export async function rewriteAll(
     position,
     tally,
     onObject: report,
-    onPage: async (point, listed) => {
+    onPage: async (...page) => {
       report();
-      await onPage?.(point, listed);
+      await onPage?.(...page);
     },
   });
   await pass.run();

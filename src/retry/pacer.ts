@@ -5,6 +5,9 @@ import type { Limiter } from "./limiter.ts";
 /** The default of `--max-qps`: no limit. */
 export const DEFAULT_MAX_QPS = Number.POSITIVE_INFINITY;
 
+/** How many pieces of work may wait without counting as under way. */
+const MAX_ASIDE = 64;
+
 /** How much work may be under way. */
 export interface PacerOptions {
   readonly clock: Clock;
@@ -23,6 +26,7 @@ export class Pacer {
   readonly #options: PacerOptions;
   #nextSlot: number;
   #inFlight = 0;
+  #aside = 0;
   readonly #waiting: (() => void)[] = [];
 
   constructor(options: PacerOptions) {
@@ -31,33 +35,65 @@ export class Pacer {
   }
 
   /**
-   * Calls `work` for each item. The first error ends it: no item is begun after it, and it is thrown once those under
-   * way are done.
+   * Calls `work` for each item, in order. The first error, of `items` or of `work`, ends it: no item is begun after it, and it is
+   * thrown once those under way are done.
    */
-  async forEach<T>(items: readonly T[], work: (item: T) => Promise<void>, signal: AbortSignal): Promise<void> {
-    const queue = items.values();
+  async forEach<T>(
+    items: Iterable<T> | AsyncIterable<T>,
+    work: (item: T) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<void> {
     const failures: unknown[] = [];
-    const worker = async (): Promise<void> => {
-      for (const item of queue) {
-        await this.#enter();
-        try {
-          if (failures.length > 0) {
-            return;
-          }
-          await this.slot(signal);
-          await work(item);
-        } catch (error) {
-          failures.push(error);
-        } finally {
+    const underWay = new Set<Promise<void>>();
+    const fail = (error: unknown): void => void failures.push(error);
+    const begin = (item: T): void => {
+      const task = work(item)
+        .catch(fail)
+        .finally(() => {
+          underWay.delete(task);
           this.#leave();
-        }
-      }
+        });
+      underWay.add(task);
     };
-    const workers = Math.min(this.#options.maxInFlight, items.length);
-    await Promise.all(Array.from({ length: workers }, worker));
+    try {
+      for await (const item of items) {
+        await this.#enter();
+        const isGoingOn = failures.length === 0 && (await this.slot(signal).then(() => true, fail));
+        if (isGoingOn !== true) {
+          this.#leave();
+          break;
+        }
+        begin(item);
+      }
+    } catch (error) {
+      fail(error);
+    }
+    await Promise.all(underWay);
     if (failures.length > 0) {
       throw failures[0];
     }
+  }
+
+  /**
+   * Waits, as before another try, without counting as under way, so that others go on. Where many do that already, it counts
+   * all the same: what fails for all of them would only be asked for more often.
+   * @throws what `wait` throws, at once.
+   */
+  async aside(wait: () => Promise<void>): Promise<void> {
+    if (this.#aside >= MAX_ASIDE) {
+      return wait();
+    }
+    this.#aside++;
+    this.#leave();
+    try {
+      await wait();
+    } catch (error) {
+      this.#inFlight++;
+      throw error;
+    } finally {
+      this.#aside--;
+    }
+    return this.#enter();
   }
 
   /**

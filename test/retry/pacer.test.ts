@@ -108,6 +108,64 @@ await tap.test("Pacer.forEach() follows its limiter, up and down, and never beyo
   t.ok(limiter.limit < 8, "and shrinks with a 429");
 });
 
+await tap.test("Pacer.forEach() takes items as they come, and throws what ends them", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 2, maxQps: Number.POSITIVE_INFINITY });
+  const done: number[] = [];
+  const failure = new Error("no more");
+  async function* items(): AsyncGenerator<number> {
+    yield 1;
+    await turn();
+    yield 2;
+    throw failure;
+  }
+  const work = async (item: number): Promise<void> => {
+    await turn();
+    done.push(item);
+  };
+  await t.rejects(pacer.forEach(items(), work, NEVER), failure);
+  t.same(done, [1, 2], "those under way were waited for");
+});
+
+await tap.test("Pacer.aside() lets others go on, up to 64 of them", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
+  const waited = Promise.withResolvers<void>();
+  const begun: number[] = [];
+  const inWork = { now: 0, most: 0 };
+  const work = async (item: number): Promise<void> => {
+    begun.push(item);
+    await pacer.aside(() => waited.promise);
+    inWork.most = Math.max(inWork.most, ++inWork.now);
+    await turn();
+    inWork.now--;
+  };
+  const all = pacer.forEach(
+    Array.from({ length: 100 }, (_, index) => index),
+    work,
+    NEVER,
+  );
+  for (let turns = 0; turns < 200; turns++) await turn();
+  t.equal(begun.length, 65, "the last one waits in its place");
+  waited.resolve();
+  await all;
+  t.equal(begun.length, 100);
+  t.equal(inWork.most, 1, "who comes back needs a place again");
+});
+
+await tap.test("Pacer.aside() throws what ends the wait at once, and loses no place", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
+  const failure = new Error("given up");
+  const held = Promise.withResolvers<void>();
+  const work = (item: number): Promise<void> =>
+    item === 0 ? pacer.aside(() => turn().then(() => Promise.reject(failure))) : held.promise;
+  const all = pacer.forEach([0, 1, 2], work, NEVER);
+  for (let turns = 0; turns < 10; turns++) await turn();
+  held.resolve();
+  await t.rejects(all, failure);
+  const done: number[] = [];
+  await pacer.forEach([1, 2, 3], async (item) => void done.push(item), NEVER);
+  t.same(done, [1, 2, 3]);
+});
+
 await tap.test("Pacer.observe() takes a refusal for an answer, and a fault of this program for neither", async (t) => {
   const outcomes: string[] = [];
   const limiter = {

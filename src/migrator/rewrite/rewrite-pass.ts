@@ -2,13 +2,14 @@ import { compareResourceVersions, isNewer } from "../../api/resource-version.ts"
 import type { Clock } from "../../clock.ts";
 import type { ApiClient } from "../../kube/client.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
-import type { ListedPage } from "../../kube/listed-page.ts";
 import type { Resource } from "../../kube/resources.ts";
 import type { ResumePoint } from "./checkpoint.ts";
-import type { Tally } from "./counts.ts";
+import { Tally } from "./counts.ts";
 import type { RewriteEvent } from "./events.ts";
 import { ListPosition } from "./list-position.ts";
+import { OpenPage, OpenPages } from "./open-pages.ts";
 import { PageReader } from "./page-reader.ts";
+import { type PageAhead, PagesAhead } from "./pages-ahead.ts";
 import type { Pacer } from "../../retry/pacer.ts";
 import { Patience } from "../../retry/patience.ts";
 import type { Retrier } from "../../retry/retrier.ts";
@@ -44,8 +45,11 @@ export interface RewritePassOptions {
   readonly position?: ListPosition | undefined;
   readonly emit: (event: RewriteEvent) => void;
   readonly signal: AbortSignal;
-  /** Called when a page is done. */
-  readonly onPage: (point: ResumePoint, position: ListPosition) => Promise<void>;
+  /**
+   * Called when a page is done, for one page after the other, while the objects of later ones are under way. `settled` has what
+   * became of the objects up to here.
+   */
+  readonly onPage: (point: ResumePoint, position: ListPosition, settled: Tally) => Promise<void>;
   /** Called when an object is done. */
   readonly onObject: () => void;
   /** What is done about one object. @default {@link rewriteObject} */
@@ -56,21 +60,42 @@ export interface RewritePassOptions {
   readonly isDueLate?: (object: ListedObject) => boolean;
 }
 
+/** What became of an object that was written after the watermark. */
+const NEWER: ObjectOutcome = { kind: "newer" };
+
+/** An object to rewrite, and the page that it came on. */
+interface DueObject {
+  readonly object: ListedObject;
+  readonly page: OpenPage;
+}
+
 /**
  * Goes once over all objects of a resource, page by page, and rewrites those that were last written before the
- * watermark. It keeps one page in memory.
+ * watermark. It keeps a few pages in memory: what comes next is listed, and what is done is kept in the cluster, while objects
+ * are under way.
  */
 export class RewritePass {
   readonly #options: RewritePassOptions;
   readonly #patience = new Patience();
   readonly #setAside = new SetAside<ListedObject>();
+  readonly #abort = new AbortController();
+  /** Aborted with the pass, and by what ends it. */
+  readonly #signal: AbortSignal;
   readonly #reader: PageReader;
+  readonly #pages: PagesAhead;
+  readonly #open: OpenPages;
+  /** What became of the objects of the pages that are done. */
+  #settled: Tally;
   #position: ListPosition;
   #watermark: string | undefined;
 
   constructor(options: RewritePassOptions) {
     this.#options = options;
-    this.#reader = new PageReader(options);
+    this.#signal = AbortSignal.any([options.signal, this.#abort.signal]);
+    this.#reader = new PageReader({ ...options, signal: this.#signal });
+    this.#pages = new PagesAhead(this.#reader);
+    this.#open = new OpenPages((page) => this.#pageDone(page), this.#signal);
+    this.#settled = new Tally(options.tally);
     this.#position = options.position?.copy() ?? new ListPosition();
   }
 
@@ -83,23 +108,87 @@ export class RewritePass {
   /** @throws {KsvmError} VersionNotServed, RetryBudgetExceeded, and whatever the client's fence throws. */
   async run(): Promise<void> {
     await this.#probe();
-    do {
-      const page = await this.#nextPage();
-      this.#watermark ??= page.resourceVersion;
-      const watermark = this.#watermark;
-      await this.#rewritePage(page, watermark);
-      await this.#options.onPage(this.#point(watermark), this.#position.copy());
-    } while (this.#reader.continueToken !== undefined);
-    await this.#tryAgain(this.#watermark);
+    this.#settled = new Tally(this.#options.tally);
+    try {
+      await this.#options.pacer.forEach(this.#due(), (due) => this.#rewriteDue(due), this.#signal);
+      await this.#open.drained();
+    } finally {
+      this.#abort.abort();
+      await this.#pages.ended();
+      await this.#open.idle();
+    }
+    await this.#tryAgain();
+  }
+
+  async *#due(): AsyncGenerator<DueObject> {
+    for (let isLast = false; !isLast; ) {
+      await this.#open.room();
+      const ahead = await this.#pages.next();
+      if (ahead.startsOver) {
+        // Such a list shows objects that were counted already, and none of them may be under way.
+        await this.#open.drained();
+        this.#startOver();
+      }
+      yield* this.#dueOn(ahead);
+      isLast = ahead.continueToken === undefined;
+    }
+  }
+
+  *#dueOn({
+    page: { items, remainingItemCount = 0, resourceVersion },
+    continueToken,
+  }: PageAhead): Generator<DueObject> {
+    const { counts } = this.#options.tally;
+    const page = new OpenPage(items, continueToken);
+    this.#watermark ??= resourceVersion;
+    counts.total = this.#position.listed + this.#open.items + items.length + remainingItemCount;
+    this.#open.add(page, (error) => this.#abort.abort(error));
+    for (const object of items) {
+      this.#setAside.remove(object);
+      if (!isNewer(object.resourceVersion, this.#watermark) || this.#isDueLate(object)) {
+        page.begun();
+        yield { object, page };
+      } else if (!this.#position.wasListed(object)) {
+        this.#options.tally.add(object, NEWER);
+        page.done.push([object, NEWER]);
+      }
+    }
+    page.ended();
+  }
+
+  async #rewriteDue({ object, page }: DueObject): Promise<void> {
+    try {
+      const outcome = await this.#rewrite(object);
+      if (outcome.kind !== "failed" || !this.#setAside.add(object, this.#options.clock.monotonic())) {
+        this.#count(object, outcome);
+        page.done.push([object, outcome]);
+      }
+    } catch (error) {
+      this.#abort.abort(error);
+      throw error;
+    }
+    page.ended();
+  }
+
+  async #pageDone({ continueToken, done, items }: OpenPage): Promise<void> {
+    const { onPage, tally } = this.#options;
+    const settled = new Tally(this.#settled);
+    for (const [object, outcome] of done) {
+      settled.add(object, outcome);
+    }
+    settled.counts.total = tally.counts.total;
+    this.#settled = settled;
+    this.#position.passed(items);
+    await onPage(this.#point(continueToken), this.#position.copy(), new Tally(settled));
   }
 
   /**
    * Where a later run may go on. An object that failed, or that is to be tried again, lies before the token: a run that
    * went on from there would miss it.
    */
-  #point(watermark: string): ResumePoint {
-    const isMissed = this.#options.tally.counts.failed > 0 || this.#setAside.size > 0;
-    const { continueToken } = this.#reader;
+  #point(continueToken: string | undefined): ResumePoint {
+    const watermark = this.#watermark ?? "";
+    const isMissed = this.#settled.counts.failed > 0 || this.#setAside.size > 0;
     return continueToken === undefined || isMissed ? { watermark } : { watermark, continueToken };
   }
 
@@ -124,42 +213,11 @@ export class RewritePass {
     }
   }
 
-  /** A list that begins at the first object again shows objects that were counted already. */
-  async #nextPage(): Promise<ListedPage> {
-    const { restarts } = this.#reader;
-    const page = await this.#reader.next();
-    if (this.#reader.restarts > restarts) {
-      this.#startOver();
-    }
-    return page;
-  }
-
   #startOver(): void {
     const { tally } = this.#options;
     this.#position.startOver(tally.counts.gone);
     tally.startOver();
-  }
-
-  async #rewritePage({ items, remainingItemCount = 0 }: ListedPage, watermark: string): Promise<void> {
-    const { clock, pacer, signal, tally } = this.#options;
-    tally.counts.total = this.#position.listed + items.length + remainingItemCount;
-    const due: ListedObject[] = [];
-    for (const item of items) {
-      this.#setAside.remove(item);
-      if (!isNewer(item.resourceVersion, watermark) || this.#isDueLate(item)) {
-        due.push(item);
-      } else if (!this.#position.wasListed(item)) {
-        tally.add(item, { kind: "newer" });
-      }
-    }
-    const rewrite = async (object: ListedObject): Promise<void> => {
-      const outcome = await this.#rewrite(object, watermark);
-      if (outcome.kind !== "failed" || !this.#setAside.add(object, clock.monotonic())) {
-        this.#count(object, outcome, watermark);
-      }
-    };
-    await pacer.forEach(due, rewrite, signal);
-    this.#position.passed(items);
+    this.#settled.startOver();
   }
 
   #isDueLate(item: ListedObject): boolean {
@@ -168,24 +226,24 @@ export class RewritePass {
   }
 
   /** The second and last try of objects that could not be rewritten. */
-  async #tryAgain(watermark: string): Promise<void> {
+  async #tryAgain(): Promise<void> {
     const { clock, pacer, signal } = this.#options;
     const waitMs = this.#setAside.dueInMs(clock.monotonic());
     if (waitMs > 0) {
       await clock.sleep(waitMs, signal);
     }
-    const rewrite = async (object: ListedObject): Promise<void> =>
-      this.#count(object, await this.#rewrite(object, watermark), watermark);
+    const rewrite = async (object: ListedObject): Promise<void> => this.#count(object, await this.#rewrite(object));
     await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);
   }
 
-  #rewrite(object: ListedObject, watermark: string): Promise<ObjectOutcome> {
+  #rewrite(object: ListedObject): Promise<ObjectOutcome> {
     const { client, rewrite = rewriteObject } = this.#options;
-    const context = { ...this.#options, transport: client.transport, patience: this.#patience, watermark };
-    return rewrite(context, object);
+    const { transport } = client;
+    const watermark = this.#watermark ?? "";
+    return rewrite({ ...this.#options, transport, patience: this.#patience, watermark }, object);
   }
 
-  #count(object: ListedObject, outcome: ObjectOutcome, watermark: string): void {
+  #count(object: ListedObject, outcome: ObjectOutcome): void {
     const { budget, clock, dryRun, onAdvance, onObject, retrier, tally } = this.#options;
     tally.add(object, outcome);
     if (outcome.kind !== "failed") {
@@ -193,7 +251,7 @@ export class RewritePass {
     }
     // A dry-run leaves the object as it is, so the next attempt would count it again.
     const written = outcome.kind === "migrated" && !dryRun ? object.resourceVersion : undefined;
-    const advance = { done: tally.counts.done, written, watermark };
+    const advance = { done: tally.counts.done, written, watermark: this.#watermark ?? "" };
     budget?.advanced(advance, clock.monotonic());
     onAdvance?.(advance);
     onObject();

@@ -217,18 +217,19 @@ class Rewrite {
   }
 
   async #pause(attempt: number): Promise<void> {
-    const { clock, retrier, signal } = this.#context;
-    await clock.sleep(Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random())), signal);
+    const { clock, pacer, retrier, signal } = this.#context;
+    const pauseMs = Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random()));
+    await pacer.aside(() => clock.sleep(pauseMs, signal));
   }
 
   async #afterTransient(error: unknown): Promise<ObjectOutcome | undefined> {
-    const { retrier, signal } = this.#context;
+    const { pacer, retrier, signal } = this.#context;
     if (isOfTheObject(error) && (await this.#givesUpFault())) {
       return { kind: "failed", reason: reasonOf(error) };
     }
     const state = this.#retryState();
     const attempt = isOfTheObject(error) ? Math.min(state.attempt, MAX_FAULT_ATTEMPT) : state.attempt;
-    await retrier.pause(error, { ...state, attempt }, signal);
+    await pacer.aside(() => retrier.pause(error, { ...state, attempt }, signal));
     return undefined;
   }
 

@@ -1,123 +1,10 @@
-import type { ServerResponse } from "node:http";
+import tap from "tap";
 
-import tap, { type Test } from "tap";
-
-import { ApiClient } from "../../../src/kube/client.ts";
-import type { ResumePoint } from "../../../src/migrator/rewrite/checkpoint.ts";
-import { type Counts, Tally } from "../../../src/migrator/rewrite/counts.ts";
-import type { ListPosition } from "../../../src/migrator/rewrite/list-position.ts";
-import { Pacer } from "../../../src/retry/pacer.ts";
-import { Retrier } from "../../../src/retry/retrier.ts";
-import type { Advance } from "../../../src/retry/run-budget.ts";
-import { RewritePass, type RewritePassOptions } from "../../../src/migrator/rewrite/rewrite-pass.ts";
+import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
+import type { RewritePassOptions } from "../../../src/migrator/rewrite/rewrite-pass.ts";
 import { MAX_SET_ASIDE } from "../../../src/migrator/rewrite/set-aside.ts";
-import { FakeClock } from "../../fake-clock.ts";
-import { type SeenRequest, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
-
-// The server is local: what a run keeps for a later one while an object waits for its second try, and what it does with
-// more such objects than it keeps, cannot be seen on a real one.
-
-const DENIED = 'admission webhook "own.example.com" denied the request: no';
-
-/** What a run keeps of an attempt for the next one. */
-interface Left {
-  readonly point: ResumePoint;
-  readonly tally: Tally;
-  readonly position: ListPosition;
-}
-
-interface Pass {
-  readonly tally: Tally;
-  readonly points: readonly ResumePoint[];
-  readonly clock: FakeClock;
-  /** Names of the objects that were written, in order, refused tries included. */
-  readonly tries: readonly string[];
-  readonly advances: readonly Advance[];
-}
-
-/** Runs a pass over `count` objects on pages of `pageSize`. */
-async function pass(
-  t: Test,
-  options: {
-    readonly count: number;
-    readonly pageSize: number;
-    readonly accepts: (name: string, tried: number) => boolean;
-    readonly onObject?: (counts: Readonly<Counts>) => void;
-    /** Answers a list otherwise; `false` where it does not. */
-    readonly onList?: (request: SeenRequest, response: ServerResponse) => boolean;
-    /** Names of the objects that are written already. @default none */
-    readonly written?: Set<string>;
-    /** Where an earlier attempt stood after its last whole page. @default nowhere */
-    readonly left?: Left | undefined;
-    /** Called when a page is done. */
-    readonly onPage?: (left: Left) => void;
-    /** @default as of the pass */
-    readonly rewrite?: RewritePassOptions["rewrite"];
-  },
-): Promise<Pass> {
-  const { count, pageSize, accepts } = options;
-  const tries: string[] = [];
-  const { left, onPage, written = new Set<string>() } = options;
-  const server = await startServer(t, (request, response) => {
-    if (request.method === "GET") {
-      if (options.onList?.(request, response) !== true) sendJson(response, 200, pageOf(request, count, written));
-      return;
-    }
-    const name = request.path.split("/").at(-1) ?? "";
-    tries.push(name);
-    if (accepts(name, tries.filter((tried) => tried === name).length)) {
-      written.add(name);
-      sendJson(response, 200, { kind: "PartialObjectMetadata", metadata: metadataOf(name, "101") });
-    } else {
-      sendStatus(response, 404, { reason: "NotFound", message: DENIED, details: { name } });
-    }
-  });
-  const clock = new FakeClock();
-  const tally = new Tally(left?.tally);
-  const points: ResumePoint[] = [];
-  const advances: Advance[] = [];
-  const rewriting = new RewritePass({
-    client: new ApiClient(server.transport()),
-    clock,
-    retrier: new Retrier({ clock, random: () => 0.5 }),
-    pacer: new Pacer({ clock, maxInFlight: 4, maxQps: Number.POSITIVE_INFINITY }),
-    resource: { group: "example.com", version: "v2", resource: "widgets" },
-    kind: "Widget",
-    otherVersions: [],
-    pageSize,
-    dryRun: false,
-    tally,
-    resume: left?.point,
-    position: left?.position,
-    emit: () => undefined,
-    onAdvance: (advance) => void advances.push(advance),
-    signal: new AbortController().signal,
-    onPage: async (point, position) => {
-      points.push(point);
-      onPage?.({ point, position, tally: new Tally(tally) });
-    },
-    onObject: () => options.onObject?.({ ...tally.counts }),
-    ...(options.rewrite === undefined ? {} : { rewrite: options.rewrite }),
-  });
-  await rewriting.run();
-  return { tally, points, clock, tries, advances };
-}
-
-function metadataOf(name: string, resourceVersion = "50") {
-  const managedFields = [{ manager: "kubectl", operation: "Update" }];
-  return { name, namespace: "ns", uid: `uid-${name}`, resourceVersion, managedFields };
-}
-
-function pageOf({ query }: SeenRequest, count: number, written: ReadonlySet<string>) {
-  const begin = Number(query.get("continue") ?? 0);
-  const end = Math.min(count, begin + Number(query.get("limit")));
-  const items = Array.from({ length: end - begin }, (_, index) => {
-    const name = `w${begin + index}`;
-    return { metadata: metadataOf(name, written.has(name) ? "101" : "50") };
-  });
-  const metadata = { resourceVersion: "100", ...(end < count ? { continue: String(end) } : {}) };
-  return { kind: "PartialObjectMetadataList", metadata, items };
-}
+import { sendJson, sendStatus } from "../../kube/local-server.ts";
+import { DENIED, type Left, pass } from "./pass-fixture.ts";
 
 await tap.test("RewritePass tells of each object what it was last written with, where it wrote it", async (t) => {
   const { advances } = await pass(t, { count: 3, pageSize: 2, accepts: (name) => name !== "w1" });
@@ -322,7 +209,7 @@ for (const [what, rejectedAt] of [
     t.match(tally.counts, { done: 9, failed: 0, current: 0, total: 9 });
     // What the first attempt did after its last whole page was written since the watermark.
     t.equal(tally.counts.migrated + tally.counts.newer, 9);
-    t.ok(tally.counts.migrated >= 7, `${tally.counts.migrated} migrated`);
+    t.ok(tally.counts.migrated >= 4, `${tally.counts.migrated} migrated: what the first attempt kept, at least`);
     t.notOk(
       totals.some((total = 0) => total > 9),
       "nor more in all",
@@ -346,7 +233,7 @@ await tap.test("RewritePass hands objects beyond the watermark to work of anothe
 
 await tap.test("RewritePass counts from zero where what an earlier attempt left is void", async (t) => {
   const kept: Left[] = [];
-  await pass(t, { count: 4, pageSize: 2, accepts: () => true, onPage: (left) => kept.push(left) });
+  await pass(t, { count: 4, pageSize: 2, accepts: () => true, onPage: (left) => void kept.push(left) });
   const [left] = kept;
   // etcd was restored from a backup: it counts from an older revision.
   const point = { watermark: "5000", continueToken: "2" };

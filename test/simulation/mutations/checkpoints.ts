@@ -39,8 +39,35 @@ export const CHECKPOINTS: readonly Mutation[] = [
     edits: [
       {
         file: PASS,
-        from: "const isMissed = this.#options.tally.counts.failed > 0 || this.#setAside.size > 0;",
+        from: "const isMissed = this.#settled.counts.failed > 0 || this.#setAside.size > 0;",
         to: "const isMissed = false;",
+      },
+    ],
+  },
+  {
+    name: "a page is done as soon as its objects were begun",
+    withinSeeds: 1_000,
+    edits: [{ file: "migrator/rewrite/open-pages.ts", from: "    this.#underWay++;", to: "    void 0;" }],
+  },
+  {
+    name: "a page is done before the one before it",
+    withinSeeds: 1_000,
+    edits: [
+      {
+        file: "migrator/rewrite/open-pages.ts",
+        from: "Promise.all([this.#last, page.closed])",
+        to: "Promise.all([undefined, page.closed])",
+      },
+    ],
+  },
+  {
+    name: "keep the token of the page that is read ahead",
+    withinSeeds: 1_000,
+    edits: [
+      {
+        file: PASS,
+        from: "await onPage(this.#point(continueToken), this.#position.copy(), new Tally(settled));",
+        to: "void continueToken; await onPage(this.#point(this.#reader.continueToken), this.#position.copy(), new Tally(settled));",
       },
     ],
   },

@@ -138,11 +138,6 @@ export const ENGINE: readonly Mutation[] = [
         from: "return this.#options.limiter?.limit ?? this.#options.maxInFlight;",
         to: "return Number.POSITIVE_INFINITY;",
       },
-      {
-        file: PACER,
-        from: "const workers = Math.min(this.#options.maxInFlight, items.length);",
-        to: "const workers = items.length;",
-      },
     ],
     withinSeeds: 20,
   },

@@ -21,8 +21,8 @@ export const OBJECTS: readonly Mutation[] = [
     edits: [
       {
         file: PASS,
-        from: "await this.#rewritePage(page, watermark);",
-        to: "if (this.#reader.continueToken !== undefined) await this.#rewritePage(page, watermark);",
+        from: "yield* this.#dueOn(ahead);",
+        to: "if (ahead.continueToken !== undefined) yield* this.#dueOn(ahead);",
       },
     ],
   },
@@ -140,7 +140,7 @@ export const OBJECTS: readonly Mutation[] = [
       {
         file: PASS,
         from: "await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);",
-        to: "this.#setAside.takeAll(); void pacer; void rewrite;",
+        to: "this.#setAside.takeAll(); void pacer; void rewrite; void signal;",
       },
     ],
   },
