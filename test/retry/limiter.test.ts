@@ -73,6 +73,50 @@ await tap.test("Limiter shrinks at once with a failure, once for all that began 
   t.end();
 });
 
+/** Has each `nth` request of so many fail. */
+function driveFailing(limiter: Limiter, nth: (inFlight: number) => number, requests: number): number[] {
+  const limits: number[] = [];
+  let now = 1_000;
+  for (let sent = 0; sent < requests; ) {
+    const begunAt = now;
+    now += 10;
+    const inFlight = limiter.limit;
+    for (let one = 0; one < inFlight; one++) {
+      sent++;
+      limiter[sent % nth(inFlight) === 0 ? "failed" : "answered"](begunAt, now);
+    }
+    limits.push(limiter.limit);
+  }
+  return limits;
+}
+
+await tap.test("Limiter does not mind failures that come whatever is sent", (t) => {
+  for (const nth of [4, 5, 20]) {
+    const limits = driveFailing(new Limiter({ maxInFlight: 16 }), () => nth, 5_000).slice(-100);
+    const mean = limits.reduce((sum, limit) => sum + limit, 0) / limits.length;
+    t.ok(mean > 12, `every ${nth}th fails: ${mean}`);
+  }
+  t.end();
+});
+
+await tap.test("Limiter stays where no more fail than with fewer requests at a time", (t) => {
+  // Every fifth fails with two at a time, and every second with more than six.
+  const limits = driveFailing(new Limiter({ maxInFlight: 16 }), (inFlight) => (inFlight > 6 ? 2 : 5), 10_000).slice(
+    -300,
+  );
+  const over = limits.filter((limit) => limit > 6).length;
+  t.ok(over / limits.length < 0.3, `${over} of ${limits.length}: ${limits.slice(-50).join(" ")}`);
+  t.end();
+});
+
+await tap.test("Limiter allows one at a time while most fail, and recovers", (t) => {
+  const limiter = new Limiter({ maxInFlight: 16 });
+  t.equal(driveFailing(limiter, () => 1, 200).at(-1), 1);
+  const { limits } = drive(limiter, NEVER_QUEUES, 5_000, 10_000);
+  t.equal(limits.at(-1), 16);
+  t.end();
+});
+
 await tap.test(
   "Limiter measures its baseline again, so that an API server that became slower for good is no reason",
   (t) => {

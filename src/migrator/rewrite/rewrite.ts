@@ -218,8 +218,7 @@ class Rewrite {
 
   async #pause(attempt: number): Promise<void> {
     const { clock, pacer, retrier, signal } = this.#context;
-    const pauseMs = Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random()));
-    await pacer.aside(() => clock.sleep(pauseMs, signal));
+    await pacer.aside(() => clock.sleep(Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random())), signal));
   }
 
   async #afterTransient(error: unknown): Promise<ObjectOutcome | undefined> {
