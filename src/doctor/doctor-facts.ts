@@ -15,7 +15,7 @@ import { listedObjects } from "../plan/listed-objects.ts";
 import { FREEZER_FIELDS } from "../plan/plan.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { Pacer } from "../retry/pacer.ts";
+import { mapInFlight } from "../retry/map-in-flight.ts";
 import type { ClusterFacts, CrdFacts, DoctorFacts, FoundFreeze } from "./doctor-types.ts";
 import { webhookFacts } from "./webhook-answer.ts";
 
@@ -62,12 +62,12 @@ const DOCTOR_FIELDS = crdProjection(
 export async function readDoctorFacts(context: DoctorContext, names: readonly string[]): Promise<DoctorFacts> {
   const { client, retrier, signal } = context;
   const crds = names.length === 0 ? await everyCrd(context) : await namedCrds(context, names);
-  const facts: CrdFacts[] = [];
-  const pacer = new Pacer({ clock: context.clock, maxInFlight: CRDS_IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
-  const readAt = async ([index, crd]: readonly [number, CustomResourceDefinition]): Promise<void> => {
-    facts[index] = { crd, objects: await listedObjects(context, crd), freeze: await freezeOf(context, crd) };
-  };
-  await pacer.forEach([...crds.entries()], readAt, signal);
+  const factsOf = async (crd: CustomResourceDefinition): Promise<CrdFacts> => ({
+    crd,
+    objects: await listedObjects(context, crd),
+    freeze: await freezeOf(context, crd),
+  });
+  const facts = await mapInFlight(crds, factsOf, { most: CRDS_IN_FLIGHT, signal });
   const inTree = await retrier.run(() => unlessForbidden(() => inTreeMigrations(client, { signal })), signal);
   return { crds: facts, inTree, ...(names.length === 0 ? { cluster: await clusterFacts(context) } : {}) };
 }

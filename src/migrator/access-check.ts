@@ -8,6 +8,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
 import { isForbidden } from "../kube/failure.ts";
 import type { CallContext } from "../retry/call-context.ts";
+import { mapInFlight } from "../retry/map-in-flight.ts";
 import { SEE_API_SERVICES } from "./own-api.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
 
@@ -68,19 +69,19 @@ export function accessForArrivals({ areServersNamed }: Pick<RunContext, "areServ
   return areServersNamed === true ? [] : WATCH_IDENTITIES;
 }
 
+/** Reviews that are asked for at the same time. */
+const REVIEWS_IN_FLIGHT = 8;
+
 /** What of this the user may not do. */
 export async function missingOf<One extends Access | PathAccess>(
   { client, retrier, signal }: CallContext,
   wanted: readonly One[],
 ): Promise<readonly One[]> {
-  const denied: One[] = [];
-  // One after the other: a throttled user gets answers to some of them at a time, and never to all at once.
-  for (const access of wanted) {
-    if (!(await retrier.run(() => isAllowed(client.transport, access, { signal }), signal))) {
-      denied.push(access);
-    }
-  }
-  return denied;
+  // Each is asked again by itself: a throttled user gets answers to some of them at a time, and never to all at once.
+  const isGiven = (access: One): Promise<boolean> =>
+    retrier.run(() => isAllowed(client.transport, access, { signal }), signal);
+  const given = await mapInFlight(wanted, isGiven, { most: REVIEWS_IN_FLIGHT, signal });
+  return wanted.filter((_, index) => given[index] !== true);
 }
 
 /**

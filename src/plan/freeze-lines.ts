@@ -2,14 +2,13 @@ import type { CrdCondition, CustomResourceDefinition } from "../api/crd.ts";
 import type { ManagedFieldsEntry, PartialObjectMetadata } from "../api/meta.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezerOf } from "../api/owner.ts";
-import { systemClock } from "../clock.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { collectionPath, CRDS } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
-import { Pacer } from "../retry/pacer.ts";
+import { mapInFlight } from "../retry/map-in-flight.ts";
 
 /** One mark that freezes the storage version of a CRD. Field names are those of `ksvm status -o json`. */
 export interface FreezeLine {
@@ -52,14 +51,13 @@ export async function readFreezeLines(
     candidates.push(...page.items.filter(mayHaveCondition));
     continueToken = trail.next(page.metadata.continue);
   } while (continueToken !== undefined);
-  const pacer = new Pacer({ clock: systemClock, maxInFlight: READS_IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
-  const readOne = async ({ metadata: { name } }: PartialObjectMetadata): Promise<void> => {
+  const linesOf = async ({ metadata: { name } }: PartialObjectMetadata): Promise<readonly FreezeLine[]> => {
     // By a list, since the user may have no other right.
     const { object } = await listNamed<CustomResourceDefinition>(client.transport, CRDS, { name }, options);
-    lines.push(...(object === undefined ? [] : conditionLineOf(object, inTree)));
+    return object === undefined ? [] : conditionLineOf(object, inTree);
   };
-  await pacer.forEach(candidates, readOne, options.signal ?? new AbortController().signal);
-  return lines.toSorted((a, b) => a.crd.localeCompare(b.crd));
+  const ofConditions = await mapInFlight(candidates, linesOf, { most: READS_IN_FLIGHT, signal: options.signal });
+  return [...lines, ...ofConditions.flat()].toSorted((a, b) => a.crd.localeCompare(b.crd));
 }
 
 function freezeLineOf({ metadata }: PartialObjectMetadata): readonly FreezeLine[] {

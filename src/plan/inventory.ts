@@ -9,7 +9,7 @@ import { projectedPages } from "../kube/list-projected.ts";
 import { CRDS, type Resource } from "../kube/resources.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { discoverResources, findResource } from "../resources/served-resource.ts";
-import { Pacer } from "../retry/pacer.ts";
+import { mapInFlight } from "../retry/map-in-flight.ts";
 import { findName } from "../resources/find-name.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { conversionProblemOf, isWebhookDown } from "./conversion-problem.ts";
@@ -153,13 +153,8 @@ async function countAll(
   entries: readonly PlanEntry[],
   options: CallOptions & PlanSelection,
 ): Promise<readonly CountedEntry[]> {
-  const counted: CountedEntry[] = [...entries];
-  const pacer = new Pacer({ clock: systemClock, maxInFlight: COUNTS_IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
-  const countAt = async ([index, entry]: readonly [number, PlanEntry]): Promise<void> => {
-    counted[index] = await count(client, entry, options);
-  };
-  await pacer.forEach([...entries.entries()], countAt, options.signal ?? new AbortController().signal);
-  return counted;
+  const { signal } = options;
+  return mapInFlight(entries, (entry) => count(client, entry, options), { most: COUNTS_IN_FLIGHT, signal });
 }
 
 async function count(

@@ -6,7 +6,7 @@ import { type GroupVersion, listedVersions, resourcesOf } from "../kube/discover
 import { isNotFound } from "../kube/absent.ts";
 import { TransportError } from "../kube/errors.ts";
 import type { Transport } from "../kube/transport.ts";
-import { Pacer } from "../retry/pacer.ts";
+import { mapInFlight } from "../retry/map-in-flight.ts";
 import type { DiscoveredResource, ServerDiscovery, UnavailableVersion } from "./survey.ts";
 
 /** How discovery is read. */
@@ -28,13 +28,11 @@ const ANSWER_TIMEOUT_MS = 5_000;
  */
 export async function discover(transport: Transport, options: DiscoverOptions): Promise<ServerDiscovery> {
   const groupVersions = await answered(transport, options, () => groupVersionsOf(transport, options));
-  const found: (readonly DiscoveredResource[])[] = groupVersions.map(() => []);
   const unavailable: UnavailableVersion[] = [];
-  const pacer = new Pacer({ clock: options.clock, maxInFlight: IN_FLIGHT, maxQps: Number.POSITIVE_INFINITY });
-  const readAt = async ([index, groupVersion]: readonly [number, GroupVersion]): Promise<void> => {
+  const resourcesIn = async (groupVersion: GroupVersion): Promise<readonly DiscoveredResource[]> => {
     try {
       const resources = await resourcesOf(transport, groupVersion, { signal: answerWithin(options) });
-      found[index] = resources.map(({ name, kind, verbs, storageVersionHash }) => ({
+      return resources.map(({ name, kind, verbs, storageVersionHash }) => ({
         ...groupVersion,
         resource: name,
         kind,
@@ -44,9 +42,10 @@ export async function discover(transport: Transport, options: DiscoverOptions): 
     } catch (error) {
       options.signal.throwIfAborted();
       unavailable.push({ ...groupVersion, reason: messageOf(error), isMissing: isNotFound(error) });
+      return [];
     }
   };
-  await pacer.forEach([...groupVersions.entries()], readAt, options.signal);
+  const found = await mapInFlight(groupVersions, resourcesIn, { most: IN_FLIGHT, signal: options.signal });
   return { server: transport.server, resources: found.flat(), unavailable };
 }
 
