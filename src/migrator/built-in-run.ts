@@ -10,16 +10,14 @@ import { Tally } from "./rewrite/counts.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
+import type { Settled } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 import { shownStorageOf } from "./shown-storage.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
 
 /** Where an attempt stood after its last whole page. */
-interface Left {
+interface Left extends Settled {
   readonly foundation: Foundation;
-  readonly point: ResumePoint;
-  readonly tally: Tally;
-  readonly position: ListPosition;
 }
 
 /** Where an attempt goes on. */
@@ -131,14 +129,10 @@ export class BuiltInRun {
       tally,
       resume,
       position,
-      onPage: async (point, listed, settled) => {
-        const { watermark, continueToken } = point;
-        // A failed object lies before the token, so an attempt that goes on from there would miss it.
-        const token = continueToken === undefined || settled.counts.failed > 0 ? {} : { continueToken };
-        const kept = { watermark, ...token };
-        this.#left = { foundation, point: kept, tally: settled, position: listed };
-        await this.#kept?.save(context, foundation, { point: kept, counts: settled.counts, position: listed });
-        await context.onPageDone?.(point);
+      onPage: async (settled) => {
+        this.#left = { foundation, ...settled };
+        await this.#kept?.save(context, foundation, settled);
+        await context.onPageDone?.(settled.point);
       },
     });
     return isResumed && isEarlier;

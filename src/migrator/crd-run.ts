@@ -7,13 +7,7 @@ import {
 } from "../api/crd.ts";
 import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { formatOwner } from "../api/owner.ts";
-import {
-  checkpointOwnerOf,
-  earlierProgressOf,
-  formatCheckpoint,
-  type ResumePoint,
-  resumePointOf,
-} from "./rewrite/checkpoint.ts";
+import { checkpointOwnerOf, earlierProgressOf, formatCheckpoint, resumePointOf } from "./rewrite/checkpoint.ts";
 import { CheckpointKey } from "./checkpoint-key.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { conversionOf } from "./crd-options.ts";
@@ -30,18 +24,11 @@ import { type Pruned, pruneStoredVersions } from "./prune.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
-import { RewritePass } from "./rewrite/rewrite-pass.ts";
+import { RewritePass, type Settled } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunLease } from "../lease/run-lease.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
-
-/** What is done up to the end of a page. */
-interface Settled {
-  readonly point: ResumePoint;
-  readonly tally: Tally;
-  readonly position: ListPosition;
-}
 
 /** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
 interface Left extends Omit<Settled, "point"> {
@@ -199,10 +186,10 @@ export class CrdRun {
       resume,
       tally,
       position: left?.position ?? new ListPosition(progress?.position),
-      onPage: async (point, position, settled) => {
+      onPage: async (settled) => {
         report();
-        await this.#saveCheckpoint(crd, { point, position, tally: settled });
-        await this.#context.onPageDone?.(point);
+        await this.#saveCheckpoint(crd, settled);
+        await this.#context.onPageDone?.(settled.point);
       },
       onObject: report,
     });

@@ -11,17 +11,9 @@ import {
   type KeptExpectation,
   parseKept,
 } from "./kept-checkpoint.ts";
-import { type EarlierRun, earlierProgressOf, type ResumePoint } from "./rewrite/checkpoint.ts";
-import type { Counts } from "./rewrite/counts.ts";
-import type { ListPosition } from "./rewrite/list-position.ts";
+import { type EarlierRun, earlierProgressOf } from "./rewrite/checkpoint.ts";
+import type { Settled } from "./rewrite/rewrite-pass.ts";
 import type { RunContext } from "./run-context.ts";
-
-/** How far a run is. */
-export interface KeptPoint {
-  readonly point: ResumePoint;
-  readonly counts: Counts;
-  readonly position: ListPosition;
-}
 
 const NOT_USED = "the checkpoint of a killed run is not used";
 
@@ -96,7 +88,11 @@ export class KeptProgress {
    * Keeps how far the run is; nothing where it is not known that no API server joined or left.
    * @throws as `RunLease.saveCheckpoint()`.
    */
-  async save(context: RunContext, foundation: Foundation, { counts, point, position }: KeptPoint): Promise<void> {
+  async save(
+    context: RunContext,
+    foundation: Foundation,
+    { point, position, tally: { counts } }: Settled,
+  ): Promise<void> {
     const { count, seenTo } = context.arrivals;
     if (count !== foundation.arrivals || seenTo === "") {
       return;

@@ -47,9 +47,9 @@ export async function rewriteAll(
     position,
     tally,
     onObject: report,
-    onPage: async (...page) => {
+    onPage: async (settled) => {
       report();
-      await onPage?.(...page);
+      await onPage?.(settled);
     },
   });
   await pass.run();

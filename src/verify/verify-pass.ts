@@ -34,7 +34,7 @@ export async function verifyAll(
   await rewriteAll(context, resource, {
     tally,
     rewrite: (writing, object) => throughEach(writers, { ...writing, write: witness.write }, object),
-    onPage: async (point) => {
+    onPage: async ({ point }) => {
       watermark = point.watermark;
     },
   });

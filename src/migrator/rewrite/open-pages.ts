@@ -1,6 +1,6 @@
 import type { ListedObject } from "../../kube/listed-object.ts";
 import { untilAborted } from "../../retry/deadline.ts";
-import type { ObjectOutcome } from "./rewrite.ts";
+import type { ObjectOutcome } from "./rewrite-context.ts";
 
 /** Pages whose objects may be under way at the same time: one object that takes long keeps others waiting only beyond them. */
 const MAX_OPEN_PAGES = 4;

@@ -18,6 +18,15 @@ import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
 import type { Advance, RunBudget } from "../../retry/run-budget.ts";
 import { SetAside } from "./set-aside.ts";
 
+/** How far a pass is at the end of a page, whatever was done of later ones. */
+export interface Settled {
+  /** Where a later run may go on. */
+  readonly point: ResumePoint;
+  readonly position: ListPosition;
+  /** What became of the objects up to there. */
+  readonly tally: Tally;
+}
+
 /** What a {@link RewritePass} needs. */
 export interface RewritePassOptions {
   readonly client: ApiClient;
@@ -45,11 +54,8 @@ export interface RewritePassOptions {
   readonly position?: ListPosition | undefined;
   readonly emit: (event: RewriteEvent) => void;
   readonly signal: AbortSignal;
-  /**
-   * Called when a page is done, for one page after the other, while the objects of later ones are under way. `settled` has what
-   * became of the objects up to here.
-   */
-  readonly onPage: (point: ResumePoint, position: ListPosition, settled: Tally) => Promise<void>;
+  /** Called when a page is done, for one page after the other, while the objects of later ones are under way. */
+  readonly onPage: (settled: Settled) => Promise<void>;
   /** Called when an object is done. */
   readonly onObject: () => void;
   /** What is done about one object. @default {@link rewriteObject} */
@@ -179,7 +185,8 @@ export class RewritePass {
     settled.counts.total = tally.counts.total;
     this.#settled = settled;
     this.#position.passed(items);
-    await onPage(this.#point(continueToken), this.#position.copy(), new Tally(settled));
+    const [point, position] = [this.#point(continueToken), this.#position.copy()];
+    await onPage({ point, position, tally: new Tally(settled) });
   }
 
   /**

@@ -5,11 +5,10 @@ import type { Test } from "tap";
 import { ApiClient } from "../../../src/kube/client.ts";
 import type { ResumePoint } from "../../../src/migrator/rewrite/checkpoint.ts";
 import { type Counts, Tally } from "../../../src/migrator/rewrite/counts.ts";
-import type { ListPosition } from "../../../src/migrator/rewrite/list-position.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
 import type { Advance } from "../../../src/retry/run-budget.ts";
-import { RewritePass, type RewritePassOptions } from "../../../src/migrator/rewrite/rewrite-pass.ts";
+import { RewritePass, type RewritePassOptions, type Settled } from "../../../src/migrator/rewrite/rewrite-pass.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { type SeenRequest, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
 
@@ -18,13 +17,6 @@ import { type SeenRequest, sendJson, sendStatus, startServer } from "../../kube/
 
 /** What the server says of an object that it does not accept. */
 export const DENIED = 'admission webhook "own.example.com" denied the request: no';
-
-/** What a run keeps of an attempt for the next one. */
-export interface Left {
-  readonly point: ResumePoint;
-  readonly tally: Tally;
-  readonly position: ListPosition;
-}
 
 /** What became of a pass. */
 export interface Pass {
@@ -50,9 +42,9 @@ export async function pass(
     /** Names of the objects that are written already. @default none */
     readonly written?: Set<string>;
     /** Where an earlier attempt stood after its last whole page. @default nowhere */
-    readonly left?: Left | undefined;
+    readonly left?: Settled | undefined;
     /** Called when a page is done. */
-    readonly onPage?: (left: Left) => void | Promise<void>;
+    readonly onPage?: (left: Settled) => void | Promise<void>;
     /** @default as of the pass */
     readonly rewrite?: RewritePassOptions["rewrite"];
   },
@@ -97,9 +89,9 @@ export async function pass(
       options.onAdvance?.(advance);
     },
     signal: new AbortController().signal,
-    onPage: async (point, position, settled) => {
-      points.push(point);
-      await onPage?.({ point, position, tally: settled });
+    onPage: async (settled) => {
+      points.push(settled.point);
+      await onPage?.(settled);
     },
     onObject: () => options.onObject?.({ ...tally.counts }),
     ...(options.rewrite === undefined ? {} : { rewrite: options.rewrite }),

@@ -2,8 +2,8 @@ import tap from "tap";
 
 import type { Advance } from "../../../src/retry/run-budget.ts";
 import { rewriteObject } from "../../../src/migrator/rewrite/rewrite.ts";
-import type { RewritePassOptions } from "../../../src/migrator/rewrite/rewrite-pass.ts";
-import { type Left, pass } from "./pass-fixture.ts";
+import type { RewritePassOptions, Settled } from "../../../src/migrator/rewrite/rewrite-pass.ts";
+import { pass } from "./pass-fixture.ts";
 
 /** Rewrites as usual, but w0 only once `released` is. */
 const heldUntil =
@@ -32,7 +32,7 @@ await tap.test(
   "RewritePass keeps of each page what was done up to its end, whatever later pages came to",
   async (t) => {
     const released = Promise.withResolvers<void>();
-    const kept: Left[] = [];
+    const kept: Settled[] = [];
     const { advances } = await pass(t, {
       count: 8,
       pageSize: 2,

@@ -1,10 +1,10 @@
 import tap from "tap";
 
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
-import type { RewritePassOptions } from "../../../src/migrator/rewrite/rewrite-pass.ts";
+import type { RewritePassOptions, Settled } from "../../../src/migrator/rewrite/rewrite-pass.ts";
 import { MAX_SET_ASIDE } from "../../../src/migrator/rewrite/set-aside.ts";
 import { sendJson, sendStatus } from "../../kube/local-server.ts";
-import { DENIED, type Left, pass } from "./pass-fixture.ts";
+import { DENIED, pass } from "./pass-fixture.ts";
 
 await tap.test("RewritePass tells of each object what it was last written with, where it wrote it", async (t) => {
   const { advances } = await pass(t, { count: 3, pageSize: 2, accepts: (name) => name !== "w1" });
@@ -188,7 +188,7 @@ for (const [what, rejectedAt] of [
 ] as const) {
   await tap.test(`RewritePass counts each object once and completely when an attempt goes on at ${what}`, async (t) => {
     const written = new Set<string>();
-    const kept: Left[] = [];
+    const kept: Settled[] = [];
     const all = { count: 9, pageSize: 2, written };
     const first = pass(t, {
       ...all,
@@ -232,7 +232,7 @@ await tap.test("RewritePass hands objects beyond the watermark to work of anothe
 });
 
 await tap.test("RewritePass counts from zero where what an earlier attempt left is void", async (t) => {
-  const kept: Left[] = [];
+  const kept: Settled[] = [];
   await pass(t, { count: 4, pageSize: 2, accepts: () => true, onPage: (left) => void kept.push(left) });
   const [left] = kept;
   // etcd was restored from a backup: it counts from an older revision.

@@ -87,7 +87,7 @@ await tap.test(
           dryRun: false,
           resume: left,
           tally: new Tally(),
-          onPage: async (point) => {
+          onPage: async ({ point }) => {
             left = point;
           },
           onObject: () => undefined,

@@ -66,8 +66,8 @@ export const CHECKPOINTS: readonly Mutation[] = [
     edits: [
       {
         file: PASS,
-        from: "await onPage(this.#point(continueToken), this.#position.copy(), new Tally(settled));",
-        to: "void continueToken; await onPage(this.#point(this.#reader.continueToken), this.#position.copy(), new Tally(settled));",
+        from: "[this.#point(continueToken), this.#position.copy()]",
+        to: "[this.#point((void continueToken, this.#reader.continueToken)), this.#position.copy()]",
       },
     ],
   },
