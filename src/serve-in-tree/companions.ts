@@ -1,6 +1,6 @@
-import { stateOf, type StorageVersionMigration } from "../api/migration.ts";
+import { resourceNameOf, stateOf, type StorageVersionMigration } from "../api/migration.ts";
 import { CREATED_BY_IN_TREE, CREATED_BY_LABEL, FORCE_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
-import { reencryptAnnotation } from "../api/reencryption.ts";
+import { asksForReencryption, reencryptAnnotation } from "../api/reencryption.ts";
 import type { InTreeMigration } from "../in-tree/in-tree-migrations.ts";
 import type { NewObject } from "../kube/client.ts";
 import { apiVersionOf, type Resource } from "../kube/resources.ts";
@@ -68,13 +68,15 @@ export class Companions {
   }
 
   #put(migration: StorageVersionMigration): boolean {
-    const { labels, name, uid } = migration.metadata;
+    const { annotations, labels, name, uid } = migration.metadata;
     if (labels?.[CREATED_BY_LABEL] !== CREATED_BY_IN_TREE) {
       return this.#byUid.delete(uid);
     }
     const state = stateOf(migration);
     const { reason = "", message = "" } = migration.status?.conditions?.find(({ type }) => type === state) ?? {};
-    this.#byUid.set(uid, { name, uid, state, reason, message });
+    const resource = resourceNameOf(migration.spec.resource);
+    const isThorough = annotations?.[FORCE_ANNOTATION] === "true" || asksForReencryption(annotations);
+    this.#byUid.set(uid, { name, uid, resource, isThorough, state, reason, message });
     return true;
   }
 }

@@ -6,6 +6,10 @@ import type { ServedEnd } from "./served-status.ts";
 export interface Companion {
   readonly name: string;
   readonly uid: string;
+  /** `plural.group` of what it migrates. */
+  readonly resource: string;
+  /** Whether it has every object written again, also where the resource looks migrated. */
+  readonly isThorough: boolean;
   readonly state: MigrationState;
   /** Why it is in this state. */
   readonly reason: string;
@@ -42,7 +46,12 @@ export function nextStepOf(migration: InTreeMigration, companion: Companion | un
   if (migration.status?.resourceVersion === undefined) {
     return { type: "note" };
   }
-  return companion === undefined ? { type: "work" } : stepAfter(companion);
+  return companion === undefined || !doesWorkOf(migration, companion) ? { type: "work" } : stepAfter(companion);
+}
+
+/** A client that may create migrations of ours may take the name first, with one that ends at once: its end says nothing. */
+function doesWorkOf(migration: InTreeMigration, { isThorough, resource }: Companion): boolean {
+  return isThorough && resource === inTreeResourceOf(migration);
 }
 
 function stepAfter({ message, reason, state }: Companion): Step {
@@ -91,17 +100,20 @@ function isTrue({ status }: InTreeMigration, type: string): boolean {
   return (status?.conditions ?? []).some((condition) => condition.type === type && condition.status === "True");
 }
 
-/** Those that no migration of Kubernetes' own migrator needs any more: they are to be deleted. */
+/** Those that no migration of Kubernetes' own migrator needs any more, or that do not do its work: they are to be deleted. */
 export function leftOverOf(
   companions: Iterable<Companion>,
   migrations: readonly InTreeMigration[],
 ): readonly Companion[] {
-  const wanted = new Map(migrations.map((one) => [companionNameOf(one), isInTreeUnfinished(one)]));
-  return [...companions].filter(({ name, state }) => {
-    const isUnfinished = wanted.get(name);
-    const isOver = state === "Succeeded" || state === "Failed";
+  const wanted = new Map(migrations.map((one) => [companionNameOf(one), one]));
+  return [...companions].filter((companion) => {
+    const migration = wanted.get(companion.name);
+    const isOver = companion.state === "Succeeded" || companion.state === "Failed";
+    if (migration === undefined) {
+      return true;
+    }
     // One that ended says what its migration has not: which objects failed, and why.
-    return isUnfinished === undefined || (!isUnfinished && !isOver);
+    return isInTreeUnfinished(migration) ? !doesWorkOf(migration, companion) : !isOver;
   });
 }
 

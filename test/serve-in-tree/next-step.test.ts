@@ -10,7 +10,8 @@ import {
 import { inTreeMigration } from "./in-tree-migration.ts";
 
 function companion(state: MigrationState, name = "in-tree-one"): Companion {
-  return { name, uid: `uid of ${name}`, state, reason: "Why", message: "because" };
+  const [resource, isThorough] = ["widgets.example.com", true];
+  return { name, uid: `uid of ${name}`, resource, isThorough, state, reason: "Why", message: "because" };
 }
 
 const RUNNING = { conditions: ["Running=True"], resourceVersion: "5" };
@@ -68,3 +69,19 @@ await tap.test("ours are deleted that nothing needs any more", async (t) => {
   }
   t.equal(leftOverOf([companion("Running", name)], [over]).length, 1, "another client ended its migration");
 });
+
+await tap.test(
+  "the end of one that another client created under the name says nothing, and it is deleted",
+  async (t) => {
+    const running = inTreeMigration(RUNNING);
+    const ours = companion("Succeeded", companionNameOf(running));
+    t.equal(nextStepOf(running, ours)?.type, "end");
+    for (const foreign of [
+      { ...ours, resource: "empties.example.com" },
+      { ...ours, isThorough: false },
+    ]) {
+      t.same(nextStepOf(running, foreign), { type: "work" });
+      t.same(leftOverOf([foreign], [running]), [foreign]);
+    }
+  },
+);
