@@ -49,6 +49,8 @@ export class Limiter {
   #limitAfterProbe: number | undefined;
   #baselineMs = Number.POSITIVE_INFINITY;
   #baselineAt = 0;
+  /** Whether a round was compared with the baseline: where requests take seconds, it is older than its lifetime after one. */
+  #isBaselineUsed = false;
   /** The share of requests that fail at a low limit. */
   #usualShare = 0;
   /** Requests that the baseline is measured with. */
@@ -127,13 +129,16 @@ export class Limiter {
   #afterProbe(next: number, now: number): void {
     this.#baselineMs = medianOf(this.#latencies);
     this.#baselineAt = now;
+    this.#isBaselineUsed = false;
     this.#usualShare = Math.min(MAX_USUAL_SHARE, this.#failures / (this.#latencies.length + this.#failures));
     this.#limitAfterProbe = undefined;
     this.#set(next, now);
   }
 
   #afterRound(medianMs: number, now: number): void {
-    if (now - this.#baselineAt >= BASELINE_LIFETIME_MS) {
+    const isDue = this.#isBaselineUsed && now - this.#baselineAt >= BASELINE_LIFETIME_MS;
+    this.#isBaselineUsed = true;
+    if (isDue) {
       this.#measureBaseline(now, this.#usualShare > 0 ? SHARE_ROUND : MIN_ROUND);
     } else if (medianMs > this.#baselineMs * TOLERANCE + NOISE_MS) {
       this.#shrink(SHRINK_BY_LATENCY, now);

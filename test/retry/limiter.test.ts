@@ -157,3 +157,12 @@ await tap.test("Limiter allows at least one request and at most as many as it ma
   );
   t.end();
 });
+
+await tap.test("Limiter grows also where every request takes longer than a baseline lasts", (t) => {
+  for (const ms of [3_000, 10_000, 30_000]) {
+    const limiter = new Limiter({ maxInFlight: 16 });
+    const { limits } = drive(limiter, () => ms, 400 * ms);
+    t.ok(limits.includes(16), `${ms} ms: ${[...new Set(limits)].join(" ")}`);
+  }
+  t.end();
+});
