@@ -47,7 +47,8 @@ export class OpenPage {
 export class OpenPages {
   readonly #onDone: (page: OpenPage) => Promise<void>;
   readonly #signal: AbortSignal;
-  readonly #open: { readonly page: OpenPage; readonly told: Promise<void> }[] = [];
+  readonly #open: { readonly told: Promise<void> }[] = [];
+  #items = 0;
   #last: Promise<void> = Promise.resolve();
   #telling: Promise<void> | undefined;
 
@@ -60,15 +61,16 @@ export class OpenPages {
     this.#signal = signal;
   }
 
-  /** Objects of the pages that are not done. */
+  /** Objects of the pages that `onDone` was not called for. */
   get items(): number {
-    return this.#open.reduce((sum, { page }) => sum + page.items.length, 0);
+    return this.#items;
   }
 
   /** Takes a page in. @param onFailure told of what `onDone` throws */
   add(page: OpenPage, onFailure: (error: unknown) => void): void {
     const told = Promise.all([this.#last, page.closed]).then(() => this.#tell(page));
-    this.#open.push({ page, told });
+    this.#open.push({ told });
+    this.#items += page.items.length;
     this.#last = told;
     told.catch(onFailure);
   }
@@ -97,6 +99,7 @@ export class OpenPages {
   async #tell(page: OpenPage): Promise<void> {
     this.#signal.throwIfAborted();
     this.#telling = this.#onDone(page);
+    this.#items -= page.items.length;
     await this.#telling;
     this.#open.shift();
   }

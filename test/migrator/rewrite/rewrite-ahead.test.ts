@@ -89,3 +89,25 @@ await tap.test("RewritePass begins no object after it could not keep how far it 
   await t.rejects(run, { message: "the Lease is lost" });
   t.ok(advances.length < 20, `${advances.length} objects`);
 });
+
+await tap.test("RewritePass counts no object twice in the total while a page is being kept", async (t) => {
+  const [keeping, listed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const { tally } = await pass(t, {
+    count: 15,
+    pageSize: 5,
+    accepts: () => true,
+    // All four places are taken by the second page until the first one is being kept, which takes until the last one is begun.
+    rewrite: async (context, object) => {
+      if (["w5", "w6", "w7", "w8"].includes(object.name)) await keeping.promise;
+      if (object.name === "w10") listed.resolve();
+      return rewriteObject(context, object);
+    },
+    onPage: async ({ point: { continueToken } }) => {
+      if (continueToken === "5") {
+        keeping.resolve();
+        await listed.promise;
+      }
+    },
+  });
+  t.match(tally.counts, { done: 15, total: 15 });
+});
