@@ -35,11 +35,21 @@ const [T1, T2, T3, T4]: readonly [CrdShape, CrdShape, CrdShape, CrdShape] = [
 ];
 
 /** Applies a spec as a client does. @param versionAndName `v1/NAME` */
-function applyAs(kind: TestKind, versionAndName: string, spec: object, fieldManager = "applier"): Promise<unknown> {
+function applyAs(
+  kind: TestKind,
+  versionAndName: string,
+  spec: object,
+  options: { readonly fieldManager?: string; readonly dryRun?: boolean } = {},
+): Promise<unknown> {
   const [version = "", name = ""] = versionAndName.split("/");
   const metadata = { name, namespace: "default" };
   const body = { apiVersion: `${GROUP}/${version}`, kind: kind.kind, metadata, spec };
-  return api.patch(kind.resource(version), metadata, { type: APPLY_PATCH, body }, { fieldManager });
+  return api.patch(
+    kind.resource(version),
+    metadata,
+    { type: APPLY_PATCH, body },
+    { fieldManager: "applier", ...options },
+  );
 }
 
 function namedVersions({ metadata }: PartialObjectMetadata): readonly string[] {
@@ -60,7 +70,7 @@ async function throughT2(word: string): Promise<TestKind> {
   await cluster.setVersions(kind, T2);
   await cluster.waitForVersion(kind, "v1");
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  await applyAs(kind, "v1/two", { bar: "b" }, "other-applier");
+  await applyAs(kind, "v1/two", { bar: "b" }, { fieldManager: "other-applier" });
   await applyAs(kind, "v1/three", { foo: "a" });
   return kind;
 }
@@ -113,10 +123,14 @@ runCases<typeof CLUSTER_API_CASES>(CLUSTER_API, {
     t.equal((await cluster.migrate([kind.name])).code, 0);
     t.same(await fieldVersions(kind), before);
     await throughT4(kind);
+    const gone = /request to convert CR to an invalid group\/version: example\.com\/v1alpha1/;
+    await eventually(
+      async () => gone.test(await applyAs(kind, "v1/one", { foo: "new" }, { dryRun: true }).then(() => "", messageOf)),
+      "the API server knows that v1alpha1 is gone",
+    );
     const outcomes = await Promise.all(
       NAMES.map((name) => applyAs(kind, `v1/${name}`, { foo: "new" }).then(() => "", messageOf)),
     );
-    const gone = /request to convert CR to an invalid group\/version: example\.com\/v1alpha1/;
     t.match(outcomes, [gone, gone, /^$/]);
     await assertMigrated(t, cluster, kind, 3);
   },

@@ -3,7 +3,7 @@ import { untilAborted } from "../../retry/deadline.ts";
 import type { ObjectOutcome } from "./rewrite-context.ts";
 
 /** Pages whose objects may be under way at the same time: one object that takes long keeps others waiting only beyond them. */
-const MAX_OPEN_PAGES = 4;
+export const MAX_OPEN_PAGES = 4;
 
 /** What became of an object. */
 export type ObjectDone = readonly [ListedObject, ObjectOutcome];
