@@ -50,7 +50,7 @@ async function throughEach(
   let outcome: ObjectOutcome = { kind: "failed", reason: "there is no API server to write through" };
   for (const [index, { transport }] of writers.entries()) {
     if (index > 0) {
-      await context.pacer.slot(context.signal);
+      await context.pacer.slot(context.waitSignal);
     }
     outcome = await rewriteObject({ ...context, transport, watermark: NO_WATERMARK }, object);
     if (outcome.kind !== "current") {

@@ -154,19 +154,19 @@ async function asUsual(context: RewriteContext, object: ListedObject): Promise<O
 
 /** By a list, for which the right to list is enough; `undefined` where the object is gone, or is another one. */
 async function read(context: RewriteContext, { name, namespace, uid }: ListedObject): Promise<ObjectMeta | undefined> {
-  const { pacer, resource, retrier, signal, transport } = context;
+  const { pacer, resource, retrier, signal, transport, waitSignal } = context;
   const path = collectionPath(resource, namespace);
   const query = { fieldSelector: `metadata.name=${name}` };
   const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
   const list = (): Promise<{ readonly body: ListAnswer<PartialObjectMetadata> }> =>
     pacer.observe(() => transport.request<ListAnswer<PartialObjectMetadata>>(request));
-  const { body } = await retrier.run(list, signal);
+  const { body } = await retrier.run(list, waitSignal);
   return itemsOf(body, path).find(({ metadata }) => metadata.uid === uid)?.metadata;
 }
 
 /** A merge patch with uid and resourceVersion; a list that it carries replaces the one that there is. */
 async function patch(
-  { dryRun, kind, pacer, resource, retrier, signal, transport }: RewriteContext,
+  { dryRun, kind, pacer, resource, retrier, signal, transport, waitSignal }: RewriteContext,
   { name, namespace, uid, resourceVersion }: ObjectMeta,
   managedFields: readonly ManagedFieldsEntry[],
 ): Promise<ObjectMeta> {
@@ -179,10 +179,10 @@ async function patch(
     accept: ACCEPT_METADATA,
     signal,
   } as const;
-  await pacer.slot(signal);
+  await pacer.slot(waitSignal);
   const send = (): Promise<{ readonly body: PartialObjectMetadata }> =>
     pacer.observe(() => transport.request<PartialObjectMetadata>(request));
-  return (await retrier.run(send, signal)).body.metadata;
+  return (await retrier.run(send, waitSignal)).body.metadata;
 }
 
 /** Whether nothing of the metadata differs but the entries, and those are as wanted. A change of the spec shows in the generation. */

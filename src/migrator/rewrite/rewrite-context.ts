@@ -38,5 +38,8 @@ export interface RewriteContext {
   readonly adviceOnRejection?: string | undefined;
   /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */
   readonly dryRun: boolean;
+  /** Aborts requests. */
   readonly signal: AbortSignal;
+  /** Aborted with `signal`, and where the pass ends for another object: nothing is waited for then, but what was sent goes on. */
+  readonly waitSignal: AbortSignal;
 }

@@ -164,7 +164,7 @@ export class RewritePass {
 
   async #rewriteDue({ object, page }: DueObject): Promise<void> {
     try {
-      const outcome = await this.#rewrite(object);
+      const outcome = await this.#rewrite(object, this.#signal);
       if (outcome.kind !== "failed" || !this.#setAside.add(object, this.#options.clock.monotonic())) {
         this.#count(object, outcome);
         page.done.push([object, outcome]);
@@ -239,15 +239,16 @@ export class RewritePass {
     if (waitMs > 0) {
       await clock.sleep(waitMs, signal);
     }
-    const rewrite = async (object: ListedObject): Promise<void> => this.#count(object, await this.#rewrite(object));
+    const rewrite = async (object: ListedObject): Promise<void> =>
+      this.#count(object, await this.#rewrite(object, signal));
     await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);
   }
 
-  #rewrite(object: ListedObject): Promise<ObjectOutcome> {
+  #rewrite(object: ListedObject, waitSignal: AbortSignal): Promise<ObjectOutcome> {
     const { client, rewrite = rewriteObject } = this.#options;
     const { transport } = client;
     const watermark = this.#watermark ?? "";
-    return rewrite({ ...this.#options, transport, patience: this.#patience, watermark }, object);
+    return rewrite({ ...this.#options, transport, patience: this.#patience, waitSignal, watermark }, object);
   }
 
   #count(object: ListedObject, outcome: ObjectOutcome): void {

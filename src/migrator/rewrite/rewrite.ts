@@ -144,10 +144,10 @@ class Rewrite {
    * namespace; and only a resourceVersion beyond the watermark shows a write in the new version.
    */
   async #look(error: unknown): Promise<ObjectOutcome | undefined> {
-    const { retrier, resource, transport, signal, watermark } = this.#context;
+    const { retrier, resource, transport, signal, waitSignal, watermark } = this.#context;
     let state: ObjectState;
     try {
-      state = await retrier.run(() => readObjectState(transport, resource, this.#object, { signal }), signal);
+      state = await retrier.run(() => readObjectState(transport, resource, this.#object, { signal }), waitSignal);
     } catch (lookError) {
       return this.#afterFailedLook(lookError);
     }
@@ -217,18 +217,19 @@ class Rewrite {
   }
 
   async #pause(attempt: number): Promise<void> {
-    const { clock, pacer, retrier, signal } = this.#context;
-    await pacer.aside(() => clock.sleep(Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random())), signal));
+    const { clock, pacer, retrier, waitSignal } = this.#context;
+    const ms = Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random()));
+    await pacer.aside(() => clock.sleep(ms, waitSignal));
   }
 
   async #afterTransient(error: unknown): Promise<ObjectOutcome | undefined> {
-    const { pacer, retrier, signal } = this.#context;
+    const { pacer, retrier, waitSignal } = this.#context;
     if (isOfTheObject(error) && (await this.#givesUpFault())) {
       return { kind: "failed", reason: reasonOf(error) };
     }
     const state = this.#retryState();
     const attempt = isOfTheObject(error) ? Math.min(state.attempt, MAX_FAULT_ATTEMPT) : state.attempt;
-    await pacer.aside(() => retrier.pause(error, { ...state, attempt }, signal));
+    await pacer.aside(() => retrier.pause(error, { ...state, attempt }, waitSignal));
     return undefined;
   }
 

@@ -85,6 +85,7 @@ async function convert(t: Test, behaviour: Behaviour) {
     watermark,
     dryRun,
     signal: new AbortController().signal,
+    waitSignal: new AbortController().signal,
   };
   const report = newFieldsReport();
   const conversion = new FieldsConversion("example.com/v1", report);

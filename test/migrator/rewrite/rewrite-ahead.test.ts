@@ -111,3 +111,25 @@ await tap.test("RewritePass counts no object twice in the total while a page is 
   });
   t.match(tally.counts, { done: 15, total: 15 });
 });
+
+await tap.test("RewritePass waits for no other try of an object once it failed for another one", async (t) => {
+  let waits = 0;
+  const run = pass(t, {
+    count: 2,
+    pageSize: 2,
+    accepts: () => true,
+    rewrite: async ({ clock, signal, waitSignal }, { name }) => {
+      if (name === "w1") throw new Error("the Lease is lost");
+      await t.rejects(
+        async () => {
+          for (; waits < 20; waits++) await clock.sleep(10_000, waitSignal);
+        },
+        { message: "the Lease is lost" },
+      );
+      t.notOk(signal.aborted, "a write that was sent goes on");
+      throw waitSignal.reason;
+    },
+  });
+  await t.rejects(run, { message: "the Lease is lost" });
+  t.ok(waits < 3, `${waits} waits`);
+});

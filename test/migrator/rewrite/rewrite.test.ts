@@ -125,6 +125,7 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     subresource: answers.subresource,
     adviceOnRejection: answers.adviceOnRejection,
     signal: new AbortController().signal,
+    waitSignal: new AbortController().signal,
   };
   const outcome = rewriteObject(context, answers.metadata ?? METADATA);
   return { server, clock, outcome };
@@ -539,6 +540,7 @@ await tap.test("rewriteObject() throws the signal's reason when it is aborted", 
     watermark: WATERMARK,
     dryRun: false,
     signal: abort.signal,
+    waitSignal: abort.signal,
   };
   await t.rejects(rewriteObject(context, METADATA), reason);
   t.match(server.seen[0], { path: "/api/v1/namespaces/ns/secrets/a", body: { apiVersion: "v1" } });
@@ -559,6 +561,7 @@ await tap.test("rewriteObject() leaves the namespace out when the object has non
     watermark: WATERMARK,
     dryRun: false,
     signal: new AbortController().signal,
+    waitSignal: new AbortController().signal,
   };
   await rewriteObject(context, metadata);
   t.equal(server.seen[0]?.path, "/apis/example.com/v2/gadlists/a");
