@@ -2,7 +2,7 @@ import { resourceNameOf, stateOf, type StorageVersionMigration } from "../api/mi
 import { CREATED_BY_IN_TREE, CREATED_BY_LABEL, FORCE_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { asksForReencryption, reencryptAnnotation } from "../api/reencryption.ts";
 import type { InTreeMigration } from "../in-tree/in-tree-migrations.ts";
-import type { NewObject } from "../kube/client.ts";
+import type { KubeObject, NewObject } from "../kube/client.ts";
 import { apiVersionOf, type Resource } from "../kube/resources.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import type { MigrationChange } from "../migrations/migration-feed.ts";
@@ -33,6 +33,11 @@ export function companionManifest({ inTree, isCustom, migration, resource }: Com
   });
   const { generateName: _, ...named } = metadata;
   return { ...manifest, metadata: { ...named, name: companionNameOf(migration) } };
+}
+
+/** Whether a migration of ours does the work of one of Kubernetes' own migrator, by its label. */
+export function isCompanion({ metadata }: KubeObject): boolean {
+  return metadata.labels?.[CREATED_BY_LABEL] === CREATED_BY_IN_TREE;
 }
 
 /** The companions that there are, as the feed of all migrations tells. */
@@ -68,14 +73,16 @@ export class Companions {
   }
 
   #put(migration: StorageVersionMigration): boolean {
-    const { annotations, labels, name, uid } = migration.metadata;
-    if (labels?.[CREATED_BY_LABEL] !== CREATED_BY_IN_TREE) {
+    const { annotations, name, uid } = migration.metadata;
+    if (!isCompanion(migration)) {
       return this.#byUid.delete(uid);
     }
     const state = stateOf(migration);
     const { reason = "", message = "" } = migration.status?.conditions?.find(({ type }) => type === state) ?? {};
     const resource = resourceNameOf(migration.spec.resource);
-    const isThorough = annotations?.[FORCE_ANNOTATION] === "true" || asksForReencryption(annotations);
+    // What its annotations say now says nothing of when it ran: one that found nothing to do wrote nothing.
+    const isAsked = annotations?.[FORCE_ANNOTATION] === "true" || asksForReencryption(annotations);
+    const isThorough = isAsked && reason !== "NothingToDo";
     this.#byUid.set(uid, { name, uid, resource, isThorough, state, reason, message });
     return true;
   }

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import { listInTree, servedInTree } from "../in-tree/in-tree-migrations.ts";
+import { isNotFound } from "../kube/absent.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import type { Resource } from "../kube/resources.ts";
 import { type WatchEvent, watchObject } from "../kube/watch.ts";
@@ -118,7 +119,7 @@ export class InTreeService {
     return other ?? this.#serveAlone(resource, others, signal);
   }
 
-  async #serveAlone(resource: Resource, others: OtherWriters, signal: AbortSignal): Promise<OtherWriter> {
+  async #serveAlone(resource: Resource, others: OtherWriters, signal: AbortSignal): Promise<OtherWriter | undefined> {
     const { clock, logger } = this.#options;
     const context = { ...this.#options, resource, retrier: patientRetrier(clock), signal };
     const served = new ServedMigrations(context, await markedCrds(context));
@@ -135,12 +136,12 @@ export class InTreeService {
     }
   }
 
-  /** @returns the client that set the status of one of them */
+  /** @returns the client that set the status of one of them; `undefined` where the API server does not serve this version any more */
   async #rounds(
     served: ServedMigrations,
     others: OtherWriters,
     { resource, signal }: { readonly resource: Resource; readonly signal: AbortSignal },
-  ): Promise<OtherWriter> {
+  ): Promise<OtherWriter | undefined> {
     const pace = new LoopPace({ clock: this.#options.clock, minMs: MIN_INTERVAL_MS });
     for (;;) {
       await pace.turn(signal);
@@ -159,8 +160,21 @@ export class InTreeService {
         signal.throwIfAborted();
         // What is known of other writers stays known: an outage is no reason to begin with another probe.
         this.#failures.failed(error);
+        if (isNotFound(error) && !(await this.#isServedStill(resource, signal))) {
+          return undefined;
+        }
       }
       await this.#wait(isMoreDue ? DUE_INTERVAL_MS : MAX_INTERVAL_MS, signal);
+    }
+  }
+
+  /** Also where that cannot be learned. */
+  async #isServedStill({ version }: Resource, signal: AbortSignal): Promise<boolean> {
+    try {
+      return (await servedInTree(this.#options.client, { signal }))?.version === version;
+    } catch {
+      signal.throwIfAborted();
+      return true;
     }
   }
 

@@ -4,13 +4,13 @@ import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { type InTreeMigration, inTreeResourceOf, inTreeStateOf, parseInTree } from "../in-tree/in-tree-migrations.ts";
 import { isNotFound } from "../kube/absent.ts";
-import { isConflict } from "../kube/client.ts";
+import { isConflict, type KubeObject } from "../kube/client.ts";
 import { DoubtfulAnswer } from "../kube/errors.ts";
 import { MERGE_PATCH, MIGRATIONS, type Resource } from "../kube/resources.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { Retrier } from "../retry/retrier.ts";
 import { ToldOnce } from "../told-once.ts";
-import { companionManifest } from "./companions.ts";
+import { companionManifest, isCompanion } from "./companions.ts";
 import { activeOf, type Companion, companionNameOf, leftOverOf, nextStepOf, type Step } from "./next-step.ts";
 import { isProbe } from "./probe.ts";
 import { latestVersionOf, type WantedResource, wantedResource } from "./probed-resource.ts";
@@ -25,7 +25,7 @@ export interface ServedMigrationsOptions extends CallContext {
   readonly resource: Resource;
 }
 
-/** As upstream: a resource that was created just now may be missing in discovery, in milliseconds. */
+/** As upstream: a resource that was created just now may be missing in discovery, in milliseconds since its migration was first seen. */
 const DISCOVERY_GRACE_MS = 60_000;
 /** What is wrong with one migration or CRD alone keeps the others waiting no longer than this, in milliseconds. */
 const PATIENCE = { maxIdleMs: 10_000, webhookWaitMs: 10_000 } as const;
@@ -41,6 +41,8 @@ export class ServedMigrations {
   /** By CRD: what its condition was last made to say. */
   readonly #marked: Map<string, string>;
   readonly #told = new ToldOnce();
+  /** By uid, on the clock that never goes backwards: the API server's time of creation is of another clock. */
+  readonly #seenSince = new Map<string, number>();
 
   /** @param marked the CRDs whose condition a process before this one set to True */
   constructor(options: ServedMigrationsOptions, marked: readonly string[]) {
@@ -57,6 +59,7 @@ export class ServedMigrations {
   async advance(all: readonly InTreeMigration[], companions: ReadonlyMap<string, Companion>): Promise<boolean> {
     const { signal } = this.#options;
     const migrations = all.filter((one) => !isProbe(one));
+    this.#see(migrations);
     const active = activeOf(migrations);
     const works = [
       ...leftOverOf(companions.values(), migrations).map((one) => ({ uid: one.uid, run: () => this.#drop(one) })),
@@ -80,6 +83,17 @@ export class ServedMigrations {
       }
     }
     return isMoreDue;
+  }
+
+  #see(migrations: readonly InTreeMigration[]): void {
+    const uids = new Set(migrations.map(({ metadata }) => metadata.uid));
+    for (const gone of [...this.#seenSince.keys()].filter((uid) => !uids.has(uid))) {
+      this.#seenSince.delete(gone);
+    }
+    const now = this.#options.clock.monotonic();
+    for (const uid of uids) {
+      this.#seenSince.set(uid, this.#seenSince.get(uid) ?? now);
+    }
   }
 
   /** The CRDs that say that a migration runs, of which there is none any more. */
@@ -137,8 +151,8 @@ export class ServedMigrations {
         });
       case "work":
         return this.#ofResource(migration, async (wanted) => {
-          await this.#createCompanion(migration, wanted);
-          return undefined;
+          const isTaken = await this.#createCompanion(migration, wanted);
+          return isTaken ? this.#end(migration, { type: "Failed", message: takenText(migration) }) : undefined;
         });
       case "end":
         return this.#end(migration, step.end);
@@ -168,25 +182,30 @@ export class ServedMigrations {
       if (!(error instanceof KsvmError) || error.code !== "ResourceNotFound") {
         throw error;
       }
-      const { creationTimestamp = "" } = migration.metadata;
-      const isNew = this.#options.clock.now() - Date.parse(creationTimestamp) < DISCOVERY_GRACE_MS;
+      const now = this.#options.clock.monotonic();
+      const isNew = now - (this.#seenSince.get(migration.metadata.uid) ?? now) < DISCOVERY_GRACE_MS;
       return isNew
         ? undefined
         : this.#end(migration, { type: "Failed", message: "resource does not exist in discovery" });
     }
   }
 
-  async #createCompanion(migration: InTreeMigration, { isCustom, resource }: WantedResource): Promise<void> {
+  /** @returns whether the name is taken by a migration that is no companion, and is not ours to delete */
+  async #createCompanion(migration: InTreeMigration, { isCustom, resource }: WantedResource): Promise<boolean> {
     const { client, retrier, resource: inTree, signal } = this.#options;
     const manifest = companionManifest({ inTree, isCustom, migration, resource });
     try {
       await retrier.run(() => client.create(MIGRATIONS, manifest, { signal }), signal);
+      return false;
     } catch (error) {
-      // The feed is late to tell of it.
       if (!isConflict(error)) {
         throw error;
       }
     }
+    // Else the feed is late to tell of it.
+    const name = companionNameOf(migration);
+    const taken = await retrier.run(() => client.find<KubeObject>(MIGRATIONS, { name }, { signal }), signal);
+    return taken !== undefined && !isCompanion(taken);
   }
 
   async #drop({ name, uid }: Companion): Promise<boolean> {
@@ -229,4 +248,9 @@ export class ServedMigrations {
   #time(): string {
     return new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
   }
+}
+
+function takenText(migration: InTreeMigration): string {
+  const name = companionNameOf(migration);
+  return `another client created the migration.migration.k8s.io "${name}", which ksvm does its work by; delete both`;
 }
