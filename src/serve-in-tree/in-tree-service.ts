@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import { listInTree, servedInTree } from "../in-tree/in-tree-migrations.ts";
-import { isNotFound } from "../kube/absent.ts";
+import { DoubtfulAnswer } from "../kube/errors.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import type { Resource } from "../kube/resources.ts";
 import { type WatchEvent, watchObject } from "../kube/watch.ts";
@@ -160,7 +160,7 @@ export class InTreeService {
         signal.throwIfAborted();
         // What is known of other writers stays known: an outage is no reason to begin with another probe.
         this.#failures.failed(error);
-        if (isNotFound(error) && !(await this.#isServedStill(resource, signal))) {
+        if (error instanceof DoubtfulAnswer && !(await this.#isServedStill(resource, signal))) {
           return undefined;
         }
       }
