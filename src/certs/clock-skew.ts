@@ -1,5 +1,5 @@
 import { KsvmError } from "../errors.ts";
-import { BACKDATE_MS } from "./issue.ts";
+import { BACKDATE_MS } from "./lifetimes.ts";
 
 /**
  * Clocks that are further apart than this, in milliseconds, do not agree on what is valid. Certificates are valid from five minutes

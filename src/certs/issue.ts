@@ -2,6 +2,7 @@ import { randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { promisify } from "node:util";
 import forge from "node-forge";
+import { BACKDATE_MS } from "./lifetimes.ts";
 import { type ValidityPeriod, whyInvalidAt } from "../serving/validity-period.ts";
 
 /** PEM texts of a certificate and its key. */
@@ -42,9 +43,6 @@ export interface ServingOptions extends Validity {
   readonly dnsNames: readonly string[];
   readonly ipAddresses: readonly string[];
 }
-
-/** Certificates are valid from this many milliseconds before `now`, for machines whose clocks lag behind. */
-export const BACKDATE_MS = 5 * 60_000;
 
 type Extension = Readonly<Record<string, unknown>>;
 

@@ -5,14 +5,6 @@ import type { TwoClocks } from "./rotation-step.ts";
 import type { SecretChange } from "./secret-store.ts";
 import { dnsNamesOf, ipAddressesOf, type ServiceNames } from "./service-names.ts";
 
-const DAY_MS = 86_400_000;
-
-/** The default of `--ca-lifetime`, in milliseconds: a year. */
-export const DEFAULT_CA_LIFETIME_MS = 365 * DAY_MS;
-
-/** The default of `--serving-lifetime`, in milliseconds: 90 days, which fit into the last third of the CA's year. */
-export const DEFAULT_SERVING_LIFETIME_MS = 90 * DAY_MS;
-
 /** What certificates are issued with. */
 export interface IssueOptions extends ServiceNames {
   /** Milliseconds. */

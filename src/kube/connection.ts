@@ -1,4 +1,4 @@
-import type { KubeConfig } from "@kubernetes/client-node";
+import type { ConnectionConfig } from "./connect/cluster-config.ts";
 import { systemClock } from "../clock.ts";
 import { ApiClient } from "./client.ts";
 import { assertSupportedServer } from "./discovery.ts";
@@ -23,7 +23,7 @@ const QUICK_MS = 2_000;
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
  */
 export async function connectTo(
-  config: KubeConfig,
+  config: ConnectionConfig,
   signal: AbortSignal,
   observer?: RequestObserver,
 ): Promise<Connection> {

@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import type { KubeConfig } from "@kubernetes/client-node";
+import type { ConnectionConfig } from "./connect/cluster-config.ts";
 import { type Dispatcher, request as undiciRequest } from "undici";
 import { type Clock, systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
@@ -61,7 +61,7 @@ const MAX_ERROR_BYTES = 4 * 2 ** 20;
 export class Transport {
   /** The API server's base URL, without a slash at its end. */
   readonly server: string;
-  readonly #config: KubeConfig;
+  readonly #config: ConnectionConfig;
   readonly #options: TransportOptions;
   readonly #timeoutMs: number;
   readonly #clock: Clock;
@@ -69,7 +69,7 @@ export class Transport {
   #sessions: Sessions;
   #fence: Fence | undefined;
 
-  constructor(config: KubeConfig, options: TransportOptions = {}) {
+  constructor(config: ConnectionConfig, options: TransportOptions = {}) {
     this.#config = config;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -85,7 +85,7 @@ export class Transport {
   }
 
   /** Cluster and user. It may hold secrets: as a getter it is in no output of a transport. */
-  get config(): KubeConfig {
+  get config(): ConnectionConfig {
     return this.#config;
   }
 

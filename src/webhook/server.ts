@@ -4,6 +4,7 @@ import type { FastifyBaseLogger, FastifyInstance } from "fastify";
 import { listenAt } from "../serving/listen.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
+import { DEFAULT_DRAIN_MS, DEFAULT_FINISH_MS } from "./shutdown-times.ts";
 import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "../serving/connection-limits.ts";
 import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serving-certificate.ts";
 
@@ -47,15 +48,6 @@ export interface WebhookServer {
    */
   close(): Promise<void>;
 }
-
-/**
- * 10 seconds: kube-proxy and load balancers learn of an endpoint that is not ready within one or two; the rest is for
- * slow ones.
- */
-export const DEFAULT_DRAIN_MS = 10_000;
-
-/** 5 seconds, which is the webhook's own timeout: after that no API server waits for the answer. */
-export const DEFAULT_FINISH_MS = 5_000;
 
 /**
  * 120 seconds. API servers close idle connections after 90: it must always be they who do, as a request that is sent

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { connect, createServer, type ConnectionOptions } from "node:tls";
 import tap from "tap";
-import { BACKDATE_MS } from "../../src/certs/issue.ts";
+import { BACKDATE_MS } from "../../src/certs/lifetimes.ts";
 import { issueSelfSigned, type SelfSignedOptions } from "../../src/certs/self-signed.ts";
 
 const NOW = new Date(Math.floor(Date.now() / 1000) * 1000);

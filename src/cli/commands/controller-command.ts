@@ -3,11 +3,8 @@ import { hostname } from "node:os";
 import { WEBHOOK_NAME } from "../../api/names.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
-import { serve } from "../../controller/serve.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";
 import { KsvmError } from "../../errors.ts";
-import { Metrics } from "../../observability/metrics.ts";
-import { observeRequests } from "../../controller/observe-requests.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
@@ -29,6 +26,7 @@ export const CONTROLLER_COMMAND = defineCommand({
   flags: CONTROLLER_FLAGS,
   async run(io, flags) {
     assertServable(flags);
+    const { Metrics, observeRequests, serve } = await import("../../controller/server.ts");
     const metrics = new Metrics();
     const logger = loggerOf(io, flags);
     const connection = await connect(flags, io.signal, observeRequests(metrics));

@@ -1,6 +1,5 @@
 import { oneLine } from "../render/printable.ts";
 import { hostname } from "node:os";
-import { ensureCertificates } from "../../certs/ensure.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
@@ -44,6 +43,7 @@ export interface KeepMode {
  */
 export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow, wait }: KeepMode): Promise<ExitCode> {
   assertLifetimes(flags);
+  const { ensureCertificates } = await import("../../certs/ensure.ts");
   const logger = loggerOf(io, flags);
   const connection = await connect(flags, io.signal);
   const retrier = new Retrier({

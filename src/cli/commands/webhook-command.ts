@@ -1,8 +1,5 @@
 import { systemClock } from "../../clock.ts";
-import { observeRequests } from "../../controller/observe-requests.ts";
-import { serveWebhook } from "../../controller/serve-webhook.ts";
 import type { WebhookSettings } from "../../controller/settings.ts";
-import { Metrics } from "../../observability/metrics.ts";
 import { takeOverFrom } from "../flags/certificate-flags.ts";
 import { WEBHOOK_COMMAND_FLAGS } from "../flags/controller-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
@@ -21,6 +18,7 @@ export const WEBHOOK_COMMAND = defineCommand({
   operands: NO_OPERANDS,
   flags: WEBHOOK_COMMAND_FLAGS,
   async run(io, flags) {
+    const { Metrics, observeRequests, serveWebhook } = await import("../../controller/server.ts");
     const metrics = new Metrics();
     const logger = loggerOf(io, flags);
     const connection = await connect(flags, io.signal, observeRequests(metrics));

@@ -5,7 +5,7 @@ import {
   DEFAULT_RENEW_BEFORE,
   DEFAULT_REPLICA_DWELL_MS,
 } from "../../certs/rotation-plan.ts";
-import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../certs/rotation-writes.ts";
+import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../certs/lifetimes.ts";
 import { DEFAULT_CLUSTER_DOMAIN } from "../../certs/service-names.ts";
 import { parseAddresses, parseNames } from "./address-parsers.ts";
 import type { FlagTable } from "./flag.ts";

@@ -3,7 +3,7 @@ import { CERTIFICATE_SECRET } from "../../api/names.ts";
 import { CERTIFICATE_SOURCES, CONTROLLER_DEFAULTS, MAX_CONCURRENT_MIGRATIONS } from "../../controller/settings.ts";
 import { EARLY_MODES } from "../../in-tree/early-migration.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/heartbeat-limit.ts";
-import { DEFAULT_DRAIN_MS } from "../../webhook/server.ts";
+import { DEFAULT_DRAIN_MS } from "../../webhook/shutdown-times.ts";
 import { parseGroups, parseResources, parseWebhookUrl } from "./address-parsers.ts";
 import { ISSUE_FLAGS, RENEWAL_FLAGS } from "./certificate-flags.ts";
 import type { FlagTable } from "./flag.ts";

@@ -1,9 +1,10 @@
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
-import type { Cluster, KubeConfig } from "@kubernetes/client-node";
+import type { Cluster } from "@kubernetes/client-node";
 import { KsvmError, messageOf } from "../../errors.ts";
 import {
   ClusterConfig,
+  type ConnectionConfig,
   clusterOf,
   environmentOf,
   type KubeEnvironment,
@@ -31,7 +32,7 @@ const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
  * Loads the configuration as kubectl would; inside a cluster the service account. docs/kubeconfig.md says what is supported.
  * @throws {KsvmError} KubeconfigInvalid where it cannot be read, names no cluster or user, or has no such context.
  */
-export function loadKubeConfig(options: KubeConfigOptions = {}): KubeConfig {
+export function loadKubeConfig(options: KubeConfigOptions = {}): ConnectionConfig {
   const { environment, kubeconfig } = options;
   const paths = pathsOf(options);
   const merged = mergeKubeconfigs(paths.map(readKubeconfig));
@@ -146,7 +147,7 @@ const IN_CLUSTER_SERVER_NAME = "kubernetes.default.svc";
  * The same credentials for another API server of the same cluster.
  * @throws {KsvmError} KubeconfigInvalid where the configuration has no current context.
  */
-export function withServer(config: KubeConfig, server: string): KubeConfig {
+export function withServer(config: ConnectionConfig, server: string): ConnectionConfig {
   const cluster = clusterOf(config);
   const sameHost = URL.canParse(server) && new URL(server).hostname === new URL(cluster.server).hostname;
   const changes = { server, ...(sameHost ? {} : { tlsServerName: IN_CLUSTER_SERVER_NAME }) };

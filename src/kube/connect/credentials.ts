@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import type { KubeConfig } from "@kubernetes/client-node";
 import { messageOf } from "../../errors.ts";
 import {
   clusterOf,
+  type ConnectionConfig,
   environmentOf,
   type KubeCluster,
   type KubeEnvironment,
@@ -60,7 +60,7 @@ const sources = new WeakMap<object, UserCredentials>();
  * The credentials of the current user. All connections of this process share them, so that a plugin runs once for all API
  * servers.
  */
-export function credentialsOf(config: KubeConfig): CredentialSource {
+export function credentialsOf(config: ConnectionConfig): CredentialSource {
   const user = userOf(config);
   const known = sources.get(user);
   const source = known ?? new UserCredentials(user, clusterOf(config), environmentOf(config));

@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { getCACertificates } from "node:tls";
-import type { Cluster, KubeConfig } from "@kubernetes/client-node";
+import type { Cluster } from "@kubernetes/client-node";
 import { Agent, type Dispatcher } from "undici";
 import type { Clock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { clusterOf, environmentOf } from "./cluster-config.ts";
+import { clusterOf, type ConnectionConfig, environmentOf } from "./cluster-config.ts";
 import { type ConnectionSpec, connectorFor, isForwarded, proxyAuthorization } from "./connector.ts";
 import { type CredentialSource, type Credentials, CredentialsError, credentialsOf } from "./credentials.ts";
 import { parseProxy, proxyFromEnvironment } from "./proxy.ts";
@@ -48,7 +48,7 @@ interface OpenSession extends Session {
 export class Sessions {
   readonly #server: string;
   readonly #clock: Clock;
-  readonly #config: KubeConfig;
+  readonly #config: ConnectionConfig;
   readonly #credentials: CredentialSource;
   readonly #onConnect: (() => void) | undefined;
   readonly #carrier: Carrier | undefined;
@@ -60,7 +60,7 @@ export class Sessions {
   #retired: Dispatcher | undefined;
   #ca: string[] | Buffer | undefined;
 
-  constructor(config: KubeConfig, server: string, { carrier, clock, credentials, onConnect }: SessionsOptions) {
+  constructor(config: ConnectionConfig, server: string, { carrier, clock, credentials, onConnect }: SessionsOptions) {
     this.#carrier = carrier;
     this.#config = config;
     this.#server = server;

@@ -14,7 +14,7 @@ import {
   DEFAULT_RENEW_BEFORE,
   DEFAULT_REPLICA_DWELL_MS,
 } from "../../../src/certs/rotation-plan.ts";
-import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../../src/certs/rotation-writes.ts";
+import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../../src/certs/lifetimes.ts";
 import type { ApiClient } from "../../../src/kube/client.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
 import type { SimProcess } from "../world/sim-process.ts";
