@@ -105,6 +105,10 @@ decodable-kinds: $(INSTALLED) ## Write what the API server of each release can r
 	node tools/decodable.ts
 	biome format --write src/resources/decodable-kinds.ts
 
+.PHONY: report-pictures
+report-pictures: $(TAP_BUILT) ## Take the pictures of docs/report.md, in a real browser (apt-get install chromium)
+	@REPORT_PICTURES=docs/images node test/run-tests.ts test/browser/report-page.test.ts
+
 .PHONY: sbom
 sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by package-lock.json (CycloneDX)
 	@node tools/sbom.ts

@@ -2,7 +2,7 @@
 // same case on the same cluster. Reports what it finds and judges nothing: node bench/in-tree-prune.ts [-o json]
 import { parseArgs } from "node:util";
 
-import { programVersion } from "../src/cli/version.ts";
+import { programVersion } from "../src/cli/shared/version.ts";
 import { readVersions } from "../test/control-plane/versions.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
 import { IN_TREE_APISERVER, migrateInTree, startInTree } from "./in-tree.ts";

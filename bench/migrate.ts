@@ -1,7 +1,7 @@
 // How fast objects are migrated, and what that costs: node bench/migrate.ts --help
 import { cpus } from "node:os";
 
-import { programVersion } from "../src/cli/version.ts";
+import { programVersion } from "../src/cli/shared/version.ts";
 import { readVersions } from "../test/control-plane/versions.ts";
 import { IN_TREE_APISERVER } from "./in-tree.ts";
 import { parseMigrateBenchOptions, USAGE } from "./migrate-options.ts";

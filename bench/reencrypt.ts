@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 
 import { wholeNumber } from "../src/cli/flags/parsers.ts";
 import { renderTable } from "../src/cli/render/render-table.ts";
-import { programVersion } from "../src/cli/version.ts";
+import { programVersion } from "../src/cli/shared/version.ts";
 import { readVersions } from "../test/control-plane/versions.ts";
 import { ensureBinaries } from "../test/control-plane/binaries.ts";
 import { EncryptedSecrets, withKeys } from "./encrypted-secrets.ts";

@@ -9,7 +9,7 @@ import { parseArgs } from "node:util";
 
 import { issueSelfSigned } from "../src/certs/self-signed.ts";
 import { renderTable } from "../src/cli/render/render-table.ts";
-import { programVersion } from "../src/cli/version.ts";
+import { programVersion } from "../src/cli/shared/version.ts";
 import { freePorts } from "../test/control-plane/ports.ts";
 import { RunningProgram } from "../test/processes/program.ts";
 import { SHIPPED_LIMITS } from "../test/webhook/shipped-limits.ts";

@@ -3,6 +3,7 @@ export const ERROR_CODES = [
   "Usage",
   "KubeconfigInvalid",
   "ManifestInvalid",
+  "EvidenceInvalid",
   "ReleaseUnknown",
   "ServerUnreachable",
   "ServerUntrusted",

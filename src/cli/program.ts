@@ -6,7 +6,7 @@ import { type Flag, meaningOf, synopsisOf } from "./flags/flag.ts";
 import { InterruptionNotice } from "./shared/interruption-notice.ts";
 import type { CliIo } from "./render/io.ts";
 import { errorLine, exitCodeOf } from "./render/report-error.ts";
-import { programVersion } from "./version.ts";
+import { programVersion } from "./shared/version.ts";
 
 /**
  * Runs one command line.

@@ -119,7 +119,7 @@ function rolesWith(wanted: readonly Access[], { name }: Pick<RunRoleOptions, "na
  * with any resource, as opposed to its own.
  */
 export function rulesForController(names: readonly string[]): readonly PolicyRule[] {
-  const rewrite = names.flatMap((name) => ["list", "patch"].map((verb) => ({ verb, resource: resourceOf(name) })));
+  const rewrite = names.flatMap((name) => ["list", "patch"].map((verb) => ({ verb, resource: resourceOfName(name) })));
   const crds = names
     .filter(isCustom)
     .flatMap((crdName): readonly Access[] => [
@@ -141,7 +141,7 @@ function accessOfRun(name: string, options: Omit<RunRoleOptions, "name">): reado
   if (isCustom(name)) {
     return [...needed, SEE_IN_TREE];
   }
-  const { group, resource } = resourceOf(name);
+  const { group, resource } = resourceOfName(name);
   const storageVersion = `${group === "" ? "core" : group}.${resource}`;
   // `ksvm reencrypt` and `ksvm verify` leave an aggregated API server alone: it has a storage of its own.
   return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, SEE_API_SERVICES, SEE_IN_TREE];
@@ -154,7 +154,7 @@ export function accessNeededFor(
 ): readonly Access[] {
   // Beside what it checks: whether another run on this resource lives.
   const lease: Access = { verb: "list", resource: LEASES, namespace: leaseNamespace, name: leaseNameOf(name) };
-  const rewrite = [...accessForRewrite(resourceOf(name), { leaseNamespace, subresource }), lease];
+  const rewrite = [...accessForRewrite(resourceOfName(name), { leaseNamespace, subresource }), lease];
   if (isCustom(name)) {
     return [...rewrite, ...guardsOf(name, guard).flatMap(accessForFreeze), ...accessToWebhook(guard)];
   }
@@ -206,12 +206,13 @@ export function roleOf(metadata: RoleObject["metadata"], rules: readonly PolicyR
   return { apiVersion: RBAC_VERSION, kind, metadata, rules };
 }
 
-function resourceOf(name: string): { readonly group: string; readonly resource: string } {
+/** The group and the plural that a full name stands for. */
+export function resourceOfName(name: string): { readonly group: string; readonly resource: string } {
   const [resource = "", ...group] = name.split(".");
   return { resource, group: group.join(".") };
 }
 
 function isCustom(name: string): boolean {
-  const { group } = resourceOf(name);
+  const { group } = resourceOfName(name);
   return group.includes(".") && !BUILT_IN_GROUPS.has(group);
 }

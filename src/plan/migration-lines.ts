@@ -41,6 +41,8 @@ export interface MigrationLine {
   readonly message?: string;
   /** RFC 3339. */
   readonly created?: string;
+  /** When it ended, RFC 3339; missing before, and where its migrator does not tell. */
+  readonly ended?: string;
 }
 
 /** One migration that cannot be read. */
@@ -80,6 +82,7 @@ export function migrationLineOf(migration: StorageVersionMigration): MigrationLi
     ...(status.failures === undefined ? {} : { failures: status.failures }),
     ...messageOf(condition),
     ...createdOf(metadata),
+    ...(status.completionTime === undefined ? {} : { ended: status.completionTime }),
   };
 }
 

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
 import { runScript, say } from "../../bench/run-script.ts";
-import { programVersion } from "../../src/cli/version.ts";
+import { programVersion } from "../../src/cli/shared/version.ts";
 import { type Cell, conformancePage, havePassed, resultTable, type Row, type ShownDiff } from "./conformance-page.ts";
 import { diffOf, type SourceEdit } from "./edit-source.ts";
 import { LOG_DIR } from "./go-test.ts";

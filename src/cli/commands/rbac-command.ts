@@ -10,8 +10,9 @@ import {
   type RunRoleOptions,
 } from "../../migrator/run-roles.ts";
 import { rolesForCheck } from "../../plan/check-roles.ts";
+import { roleForReport } from "../../report/report-roles.ts";
 import { parseResources } from "../flags/address-parsers.ts";
-import type { FlagTable } from "../flags/flag.ts";
+import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { choice, optional, toggle, value } from "../flags/kinds.ts";
 import { VIA_FLAG, type WriteVia } from "../flags/run-flags.ts";
 import { anyNames } from "../flags/operands.ts";
@@ -24,14 +25,14 @@ const RBAC_FLAGS = {
   all: toggle({
     help:
       "print the roles of ksvm reencrypt --all and ksvm verify --all. Their holder can read and change every object of the " +
-      "cluster, every Secret and role included",
+      "cluster, every Secret and role included; with --for report, read",
   }),
-  for: choice(["runs", "check"], {
+  for: choice(["runs", "check", "report"], {
     placeholder: "purpose",
     default: "runs",
     help:
       "runs are ksvm migrate, reencrypt and verify; check is ksvm check -f of files with these CRDs: with --service-account, a policy " +
-      "that allows it dry runs of CRDs alone",
+      "that allows it dry runs of CRDs alone; report is ksvm report, which only reads",
   }),
   name: value(anyText, { placeholder: "name", default: "ksvm-migrate", help: "name of the roles" }),
   "service-account": optional(parseServiceAccount, {
@@ -64,24 +65,29 @@ export const RBAC_COMMAND = defineCommand({
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: RBAC_FLAGS,
   run: async (io, flags, given) => {
-    if (flags.all === given.length > 0) {
-      throw new KsvmError("Usage", "Cannot print roles: name the resources, or pass --all without names");
-    }
-    if (flags.all && flags.output === "component") {
-      throw new KsvmError("Usage", "Cannot limit an installation to every resource: deploy/base has those rights");
-    }
-    if (flags.for === "check" && (flags.all || flags.output === "component")) {
-      throw new KsvmError(
-        "Usage",
-        "Cannot print roles for check: name the CRDs, without --all and without -o component",
-      );
-    }
+    assertUsable(flags, given);
     const names = flags.all ? [] : [...new Set(parseResources(given.join(",")))];
     const documents = flags.output === "component" ? [componentOf(names)] : rolesOf(names, flags);
     io.stdout.write(printable(documents.map((document) => stringify(document)).join("---\n")));
     return EXIT.done;
   },
 });
+
+/** @throws {KsvmError} Usage for flags that do not go together. */
+function assertUsable({ all, for: purpose, output }: FlagsOf<typeof RBAC_FLAGS>, given: readonly string[]): void {
+  if (all === given.length > 0) {
+    throw new KsvmError("Usage", "Cannot print roles: name the resources, or pass --all without names");
+  }
+  if (all && output === "component") {
+    throw new KsvmError("Usage", "Cannot limit an installation to every resource: deploy/base has those rights");
+  }
+  if (purpose === "check" && (all || output === "component")) {
+    throw new KsvmError("Usage", "Cannot print roles for check: name the CRDs, without --all and without -o component");
+  }
+  if (purpose === "report" && output === "component") {
+    throw new KsvmError("Usage", "Cannot limit an installation by the role of a report: leave out -o component");
+  }
+}
 
 interface Subject {
   readonly namespace: string;
@@ -98,7 +104,7 @@ function rolesOf(
     ...options
   }: RunRoleOptions & {
     readonly all: boolean;
-    readonly for: "runs" | "check";
+    readonly for: "runs" | "check" | "report";
     readonly serviceAccount?: Subject | undefined;
     readonly via: WriteVia;
   },
@@ -106,9 +112,13 @@ function rolesOf(
   if (purpose === "check") {
     return checkRolesOf(names, options.name, serviceAccount);
   }
+  const bound = (roles: readonly RoleObject[]): readonly object[] =>
+    serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
+  if (purpose === "report") {
+    return bound([roleForReport(names, options.name)]);
+  }
   const subresource = via === "status" ? { subresource: via } : {};
-  const roles = all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource });
-  return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
+  return bound(all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource }));
 }
 
 function checkRolesOf(names: readonly string[], name: string, subject: Subject | undefined): readonly object[] {

@@ -44,8 +44,8 @@ function shortTable(entries: readonly CountedEntry[]): string {
   return renderTable([[...TABLE_HEADER, "REASON"], ...rows]);
 }
 
-/** Everything there is to say. */
-function noteOf(entry: CountedEntry): string | undefined {
+/** Everything there is to say of a resource in a plan; `undefined` where there is nothing. */
+export function noteOf(entry: CountedEntry): string | undefined {
   return joined(entry.note ?? reasonOf(entry), conversionOf(entry), fieldsOf(entry));
 }
 

@@ -25,7 +25,8 @@ export function renderStatus(status: ClusterStatus, format: ResultFormat, now: n
   ]);
 }
 
-function controllerText(controller: ControllerLine, now: number): string {
+/** Whether a controller leads, in words. @param now milliseconds since the Unix epoch */
+export function controllerText(controller: ControllerLine, now: number): string {
   if (controller.state === "none") {
     const where = controller.namespace === undefined ? "" : ` in namespace ${controller.namespace}`;
     return `none: there is no Lease ${CONTROLLER_LEASE}${where}`;
@@ -48,7 +49,8 @@ function unknownLines({ unknown = [] }: ClusterStatus): readonly string[] {
   return unknown.map((what) => `not known: ${what}`);
 }
 
-function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
+/** That all migrations are suspended, in words; empty where they are not. */
+export function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
   if (suspended === undefined) {
     return [];
   }
@@ -88,7 +90,8 @@ function runsTable(runs: readonly RunLine[], now: number): readonly string[] {
   return [renderTable([["RUN", "STATE", "CHECKPOINT", "BY", "LEASE"], ...rows])];
 }
 
-function runStateOf({ renewed, state }: LeaseLine, now: number): string {
+/** How a run stands by its Lease, in words. @param now milliseconds since the Unix epoch */
+export function runStateOf({ renewed, state }: LeaseLine, now: number): string {
   const age = ageOf(renewed, now);
   const texts = {
     alive: `Running, last sign of life ${age} ago`,
@@ -100,7 +103,7 @@ function runStateOf({ renewed, state }: LeaseLine, now: number): string {
 }
 
 /** "covered of all", at most all that there were: objects that are gone by now are covered, too. */
-function checkpointOf({ checkpoint, objects }: RunLine): string {
+export function checkpointOf({ checkpoint, objects }: RunLine): string {
   if (checkpoint === undefined) {
     return "-";
   }
@@ -115,7 +118,8 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
   return renderTable([["FROZEN CRD", "BY", "LEASE", "SINCE"], ...rows]);
 }
 
-function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine): string {
+/** Who froze a CRD, in words. */
+export function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine): string {
   if (condition === undefined) {
     return owner ?? "(not ksvm)";
   }
@@ -163,7 +167,8 @@ function describeRun(run: RunLine | undefined): string {
   return run === undefined ? "ended" : [run.state, checkpointOf(run), run.holder ?? ""].join(" ").trimEnd();
 }
 
-function describeStorage(line: StorageLine | undefined): string {
+/** How a resource is stored that is not stored alike, in words; `undefined` stands for one that is. */
+export function describeStorage(line: StorageLine | undefined): string {
   if (line === undefined) {
     return "no longer known to be stored in several versions";
   }
