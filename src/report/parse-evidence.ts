@@ -21,6 +21,9 @@ interface Open {
  * @throws {KsvmError} EvidenceInvalid, naming the file and the line
  */
 export function parseEvidence({ source, text }: EvidenceText): readonly Evidence[] {
+  if (text.trim() === "") {
+    throw new KsvmError("EvidenceInvalid", `Cannot use ${source}: it is empty`);
+  }
   const found: Evidence[] = [];
   const open = new Map<string, Open>();
   for (const [index, line] of text.split("\n").entries()) {
@@ -42,9 +45,6 @@ export function parseEvidence({ source, text }: EvidenceText): readonly Evidence
     const elapsedMs = Math.max(0, Date.parse(last) - Date.parse(first));
     return { kind: "unfinished", resource, source, time: last, elapsedMs };
   });
-  if (found.length + unfinished.length === 0) {
-    throw new KsvmError("EvidenceInvalid", `Cannot use ${source}: no line of it is about a resource`);
-  }
   return [...found, ...unfinished];
 }
 

@@ -97,7 +97,7 @@ export const MIGRATE_COMMAND = defineCommand({
         return worstOf([code, await verifyDone(session, codes)]);
       }
       const chosen = flags.allStale
-        ? { names: await staleResources(connection.client, io), code: EXIT.done }
+        ? { names: await staleResources(connection.client, io, flags.output), code: EXIT.done }
         : await fullNames(
             io,
             { ...lookupOf(session), format: flags.output, ignoreNotFound: flags.ignoreNotFound },
@@ -190,7 +190,11 @@ async function isFollowing(
   return isRunning;
 }
 
-async function staleResources(client: ApiClient, { stdout, stderr, signal }: CliIo): Promise<readonly string[]> {
+async function staleResources(
+  client: ApiClient,
+  { stdout, stderr, signal }: CliIo,
+  format: MigrateFlags["output"],
+): Promise<readonly string[]> {
   const warn = (groupVersion: string, reason: string): void => {
     stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
   };
@@ -201,7 +205,9 @@ async function staleResources(client: ApiClient, { stdout, stderr, signal }: Cli
     stderr.write(`note: ${oneLine(leftOutText(unknown, hasStorageStates))}\n`);
   }
   if (stale.length === 0) {
-    stdout.write("nothing to do: storedVersions of every CRD is its storage version\n");
+    const message = "nothing to do: storedVersions of every CRD is its storage version";
+    const line = { time: new Date(systemClock.now()).toISOString(), type: "note", message };
+    stdout.write(`${format === "json" ? JSON.stringify(line) : message}\n`);
   }
   return stale;
 }
