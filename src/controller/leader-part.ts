@@ -6,7 +6,9 @@ import type { SeenServers } from "../apiservers/seen-servers.ts";
 import { Retrier } from "../retry/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "./observe-migration.ts";
+import type { Loop } from "../observability/loops.ts";
 import { ResourceSeries } from "../observability/resource-series.ts";
+import { observeTrigger } from "./observe-trigger.ts";
 import { observePacing, observeRetries } from "./observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { InTreeService, SERVICE_STATES } from "../serve-in-tree/in-tree-service.ts";
@@ -82,6 +84,7 @@ export class LeaderPart {
       failed.signal.throwIfAborted();
     } finally {
       metrics.migrations.reset();
+      metrics.waiting.reset();
       metrics.inTreeService.reset();
       await finder.close();
     }
@@ -135,7 +138,9 @@ export class LeaderPart {
       maxConcurrent: settings.concurrentMigrations,
       finishedLimit: settings.finishedMigrationsLimit,
       observe: (resource) => this.#observe(resource),
-      onStates: (states) => {
+      onStates: (states, waiting) => {
+        metrics.waiting.reset();
+        waiting.forEach((count, reason) => metrics.waiting.set({ reason }, count));
         for (const [state, count] of Object.entries(states)) {
           metrics.migrations.set({ state }, count);
         }
@@ -161,6 +166,7 @@ export class LeaderPart {
         loop.beat();
         observer.event(event);
       },
+      completed: observer.completed,
       end: () => {
         loop.end();
         observer.end();
@@ -169,7 +175,7 @@ export class LeaderPart {
   }
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
-    const { clock, feed, leadership, logger, loops, settings } = this.#options;
+    const { clock, feed, leadership, logger, loops, metrics, settings } = this.#options;
     const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
     if (settings.trigger === undefined) {
       await retireStorageStates({ client, clock, logger, signal });
@@ -177,9 +183,11 @@ export class LeaderPart {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const { crdMode } = settings.runs.options;
       const onPoll = (isGone: (name: string) => boolean): void => this.#series.dropGone(isGone);
-      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll };
+      const watch = observeTrigger(metrics);
+      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, watch };
       const options = { ...shared, ...settings.trigger };
-      await loops.add("trigger").keep((pulse) => new Trigger({ ...options, pulse }).run(signal), signal);
+      const run = (pulse: Loop): Promise<void> => new Trigger({ ...options, pulse }).run(signal).finally(watch.end);
+      await loops.add("trigger").keep(run, signal);
     }
   }
 

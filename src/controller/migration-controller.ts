@@ -42,8 +42,8 @@ export interface MigrationControllerOptions {
   readonly observe?: (resource: string) => RunObserver;
   /** The migrations of Kubernetes' own migrator that this replica carries out. @default none */
   readonly isServed?: IsServed | undefined;
-  /** Told how many migrations there are in each state, whenever that may have changed. */
-  readonly onStates?: (states: Readonly<Record<MigrationState, number>>) => void;
+  /** Told how many migrations there are in each state, and how many wait for what, whenever that may have changed. */
+  readonly onStates?: (states: Readonly<Record<MigrationState, number>>, waiting: ReadonlyMap<string, number>) => void;
 }
 
 /**
@@ -103,7 +103,7 @@ export class MigrationController {
         return;
       }
       this.#known.apply(change).forEach((gone) => this.#jobs.forget(gone));
-      onStates?.(this.#known.states());
+      onStates?.(this.#known.states(), this.#known.queue.waiting);
       this.#changed();
       if (change.type === "listed") {
         // Not before all migrations are known: what they will take over is no orphan.

@@ -19,6 +19,8 @@ import type { Slot } from "./slots.ts";
 /** What watches one run, for metrics. */
 export interface RunObserver {
   readonly event: EventSink;
+  /** Called when the run has brought the migration to its end. */
+  readonly completed: (result: "Succeeded" | "Failed") => void;
   /** What the run shows by that it is alive while it waits. */
   readonly pulse: Pulse;
   /** Called when the run has ended. */
@@ -67,7 +69,12 @@ const MAX_RETRY_AFTER_MS = 60_000;
 /** How long a migration that cannot be begun may be tried in its slot, in milliseconds. */
 const CLAIM_PATIENCE = { maxIdleMs: 60_000, webhookWaitMs: 60_000 } as const;
 
-const NOBODY: RunObserver = { event: () => undefined, pulse: NO_PULSE, end: () => undefined };
+const NOBODY: RunObserver = {
+  event: () => undefined,
+  completed: () => undefined,
+  pulse: NO_PULSE,
+  end: () => undefined,
+};
 
 /** The migrations that are being carried out. One that fails keeps no other from its turn. */
 export class MigrationJobs {
@@ -146,6 +153,7 @@ export class MigrationJobs {
       if (record !== undefined) {
         log.info("Started a migration");
         await this.#runOf(record, { log, observer, slot, signal }).run();
+        observer.completed(endOf(record));
       }
       this.#over(uid, record);
     } catch (error) {
@@ -168,8 +176,7 @@ export class MigrationJobs {
 
   #over(uid: string, record: MigrationRecord | undefined): void {
     this.#brokenOff.delete(uid);
-    const hasFailed = record !== undefined && stateOf(record.migration) === "Failed";
-    this.#options.onOver(uid, hasFailed ? "Failed" : "Succeeded");
+    this.#options.onOver(uid, record === undefined ? "Succeeded" : endOf(record));
   }
 
   /** One that cannot be written, as where a webhook fails for it alone, is broken off, so that others have their turn. */
@@ -222,4 +229,8 @@ export class MigrationJobs {
       onEvent: observer.event,
     });
   }
+}
+
+function endOf({ migration }: MigrationRecord): "Succeeded" | "Failed" {
+  return stateOf(migration) === "Failed" ? "Failed" : "Succeeded";
 }

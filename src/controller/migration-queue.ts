@@ -13,6 +13,7 @@ import { PRIORITY_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption } from "../api/reencryption.ts";
 import { type PastEnd, pastEndOf } from "./expiry.ts";
 import { SortedSet } from "../sorted-set.ts";
+import { WaitingReasons } from "./waiting-reasons.ts";
 
 /** What the controller keeps of a migration. */
 export interface QueuedMigration {
@@ -72,6 +73,7 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
 export class MigrationQueue {
   readonly #byUid = new Map<string, QueuedMigration>();
   readonly #states = { Pending: 0, Running: 0, Waiting: 0, Suspended: 0, Succeeded: 0, Failed: 0 };
+  readonly #waiting = new WaitingReasons();
   /** By resource and uid: those that their users suspended, and that are not over. */
   readonly #suspended = new Map<string, Map<string, QueuedMigration>>();
   /** By resource: those that are to be begun. */
@@ -103,11 +105,17 @@ export class MigrationQueue {
     return this.#states;
   }
 
+  /** How many wait, or run and get no further, by their reason. */
+  get waiting(): ReadonlyMap<string, number> {
+    return this.#waiting.counts;
+  }
+
   /** Takes one in, in the place of what was known of it. */
   set(migration: QueuedMigration): void {
     const before = this.#byUid.get(migration.uid);
     this.#byUid.set(migration.uid, migration);
     this.#states[migration.state]++;
+    this.#waiting.replace(before, migration);
     if (before !== undefined) {
       this.#states[before.state]--;
     }
@@ -125,6 +133,7 @@ export class MigrationQueue {
     if (before !== undefined) {
       this.#byUid.delete(uid);
       this.#states[before.state]--;
+      this.#waiting.replace(before, undefined);
       this.#update(before.resource, before, undefined);
     }
     return before;

@@ -1,11 +1,13 @@
 import type { Counts } from "../migrator/rewrite/counts.ts";
 import type { EventSink, MigrationEvent } from "../migrator/events.ts";
-import type { Metrics, ObjectOutcome } from "../observability/metrics.ts";
+import type { Metrics, MigrationEnd, ObjectOutcome } from "../observability/metrics.ts";
 import type { ResourceSeries } from "../observability/resource-series.ts";
 
 /** The metrics of one migration. */
 export interface MigrationObserver {
   readonly event: EventSink;
+  /** The run brought the migration to its end. */
+  readonly completed: (result: MigrationEnd) => void;
   /** Takes away what is true only while the migration runs. Counters stay. */
   readonly end: () => void;
 }
@@ -33,11 +35,14 @@ export function observeMigration(
   let isFound = false;
   let retriedBefore = 0;
   const count = (outcome: ObjectOutcome, objects: number): void => {
-    metrics.objects.inc({ resource, outcome }, objects);
+    // A resource without objects, and what never happens, take no series.
+    if (objects > 0) {
+      metrics.objects.inc({ resource, outcome }, objects);
+    }
   };
   const found = (): void => {
     series.use(resource);
-    if (!isFound && retriedBefore > 0) {
+    if (!isFound) {
       count("retried", retriedBefore);
     }
     isFound = true;
@@ -93,10 +98,17 @@ export function observeMigration(
       default:
     }
   };
+  const completed = (result: MigrationEnd): void => {
+    // A resource that was migrated, or had no need of it, exists.
+    if (isFound || result === "Succeeded") {
+      found();
+    }
+    metrics.completed.inc({ resource: isFound ? resource : "", result });
+  };
   const end = (): void => {
     metrics.remaining.remove({ resource });
     metrics.inFlightLimit.remove({ resource });
     freezes.ended(resource);
   };
-  return { event, end };
+  return { event, completed, end };
 }

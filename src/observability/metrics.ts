@@ -6,6 +6,12 @@ export type WebhookDecision = "allowed" | "denied" | "invalid";
 /** How the webhook answered a review of a new migration of Kubernetes' own migrator. */
 export type EarlyDecision = "allowed" | "warned" | "denied" | "unread" | "invalid";
 
+/** How a migration ended. */
+export type MigrationEnd = "Succeeded" | "Failed";
+
+/** What the trigger did once more: it read discovery, looked at a resource, or created a migration. */
+export type TriggerRetry = "discovery" | "look" | "migration";
+
 /** What happened to an object. */
 export type ObjectOutcome = "migrated" | "skipped" | "failed" | "retried";
 
@@ -23,10 +29,24 @@ export class Metrics {
     registers: [this.registry],
   });
 
+  readonly completed = new Counter({
+    name: "ksvm_migrations_completed_total",
+    help: "Migrations that this replica carried out to their end, by how they ended: Succeeded or Failed",
+    labelNames: ["resource", "result"] as const,
+    registers: [this.registry],
+  });
+
   readonly migrations = new Gauge({
     name: "ksvm_migrations",
     help: "StorageVersionMigration objects by state: Pending, Running, Waiting, Suspended, Succeeded, Failed",
     labelNames: ["state"] as const,
+    registers: [this.registry],
+  });
+
+  readonly waiting = new Gauge({
+    name: "ksvm_migrations_waiting",
+    help: "Migrations that wait, or run and get no further, by the reason in their condition; no sample where none does",
+    labelNames: ["reason"] as const,
     registers: [this.registry],
   });
 
@@ -120,6 +140,44 @@ export class Metrics {
   readonly leader = new Gauge({
     name: "ksvm_leader",
     help: "1 where this replica leads and migrates, else 0",
+    registers: [this.registry],
+  });
+
+  readonly triggerLastLook = new Gauge({
+    name: "ksvm_trigger_last_look_timestamp_seconds",
+    help: "When the trigger last read the whole of discovery, or began; 0 where this replica runs none",
+    registers: [this.registry],
+  });
+
+  readonly triggerUnknown = new Gauge({
+    name: "ksvm_trigger_unknown_states",
+    help: "StorageStates that say Unknown: objects may be stored in versions that were not recorded, or API servers disagree",
+    registers: [this.registry],
+  });
+
+  readonly triggerDisagreements = new Gauge({
+    name: "ksvm_trigger_disagreements",
+    help: "Resources that the API servers do not encode alike, or whose CRD they do not follow",
+    registers: [this.registry],
+  });
+
+  readonly triggerWaiting = new Gauge({
+    name: "ksvm_trigger_waiting",
+    help: "Resources that need a migration and have none under way, as after one that failed",
+    registers: [this.registry],
+  });
+
+  readonly triggerRetries = new Counter({
+    name: "ksvm_trigger_retries_total",
+    help: "What the trigger did once more: a look at discovery or at a resource that failed (discovery, look), a migration in vain (migration)",
+    labelNames: ["what"] as const,
+    registers: [this.registry],
+  });
+
+  readonly storedVersionsStale = new Gauge({
+    name: "ksvm_stored_versions_stale",
+    help: "Versions in status.storedVersions of a CRD beside its storage version, as the trigger sees them; no sample where there are none",
+    labelNames: ["resource"] as const,
     registers: [this.registry],
   });
 }

@@ -16,6 +16,7 @@ import type { SharedClock } from "../kube/server-clock.ts";
 import { StateReader } from "./state-reader.ts";
 import type { Observed } from "./survey.ts";
 import { goneBy, isOptedOut, orphansBy } from "./what-is-gone.ts";
+import { lookedOf, type TriggerWatch } from "./trigger-watch.ts";
 import { logDecision, SurveyLog } from "./trigger-log.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
@@ -32,6 +33,8 @@ export interface ReconcilerOptions {
   readonly observer: Observer;
   readonly index: MigrationIndex;
   readonly queue: WorkQueue;
+  /** Watches it, for metrics. */
+  readonly watch: TriggerWatch;
   /** Told after each poll which resources are gone. @default none */
   readonly onPoll?: ((isGone: (name: string) => boolean) => void) | undefined;
 }
@@ -81,7 +84,7 @@ export class Reconciler {
    * @throws {ApiError | TransportError | KsvmError} where it cannot be read.
    */
   async poll(signal: AbortSignal): Promise<void> {
-    const { clock, observer } = this.#options;
+    const { clock, observer, watch } = this.#options;
     await this.#options.sharedClock.refresh(signal);
     const observation = await observer.everything(signal);
     const states = await this.#states.all(signal);
@@ -90,13 +93,11 @@ export class Reconciler {
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
+    watch.polled(clock.now(), names);
     this.#options.onPoll?.(goneBy(observation));
     // What was not looked at since the last poll keeps its place before the others.
-    for (const name of [...this.#polled.keys()].filter((one) => !names.has(one))) {
-      this.#polled.delete(name);
-    }
-    for (const name of [...this.#waiting.keys()].filter((one) => !names.has(one))) {
-      this.#waiting.delete(name);
+    for (const remembered of [this.#polled, this.#waiting]) {
+      [...remembered.keys()].filter((one) => !names.has(one)).forEach((name) => remembered.delete(name));
     }
     for (const observed of observation.observed) {
       this.#polled.set(observed.name, { observed, state: states.get(observed.name) });
@@ -163,11 +164,11 @@ export class Reconciler {
     } else if (state !== undefined && isOptedOut(name, observation)) {
       // Nothing looks after it any more, and its last value would be believed.
       await retireStorageState(client, { name, uid: state.uid }, signal);
-      this.#waiting.delete(name);
+      this.#forget(name);
       logger.info({ resource: name }, "Deleted a StorageState: the trigger is off for this resource");
     } else if (state !== undefined && orphansBy(observation)(name, state)) {
       await forget(this.#context(signal), name, { state, migrations: index.of(name) });
-      this.#waiting.delete(name);
+      this.#forget(name);
     } else if (observation.crds.has(name) && observation.leftOut.length === 0) {
       this.#hasPatience(name);
     }
@@ -201,21 +202,33 @@ export class Reconciler {
     }
     await apply(this.#context(signal), situation, decision);
     logDecision(logger, name, decision, this.#waiting.get(name));
-    this.#remember(name, decision);
+    this.#remember(situation, decision);
     if (observed.crd?.spentAllowanceAt !== undefined) {
       await removeAllowance(client, { ...observed.crd, resourceVersion: observed.crd.spentAllowanceAt }, signal);
     }
   }
 
-  #remember(name: string, { lookAgainMs, waiting }: Decision): void {
+  #remember(situation: Situation, decision: Decision): void {
+    const { queue, watch } = this.#options;
+    const { name } = situation.observed;
+    const { create, lookAgainMs, waiting } = decision;
+    watch.looked(name, lookedOf(situation, decision));
+    if (create !== undefined && create.attempt > 1) {
+      watch.retried("migration");
+    }
     if (waiting === undefined) {
       this.#waiting.delete(name);
     } else {
       this.#waiting.set(name, waiting);
     }
     if (lookAgainMs !== undefined) {
-      this.#options.queue.add(name, lookAgainMs);
+      queue.add(name, lookAgainMs);
     }
+  }
+
+  #forget(name: string): void {
+    this.#waiting.delete(name);
+    this.#options.watch.looked(name, undefined);
   }
 
   /** Whether API servers may be given another moment to follow a CRD; they are looked at again then. */
@@ -236,7 +249,7 @@ export class Reconciler {
   }
 
   async #attempt(name: string, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
-    const { logger, queue } = this.#options;
+    const { logger, queue, watch } = this.#options;
     try {
       await work();
       this.#failures.delete(name);
@@ -252,6 +265,7 @@ export class Reconciler {
         logger[isNews ? "warn" : "debug"]({ err: error, resource: name }, "Cannot look after a resource; trying again");
         this.#waiting.set(name, messageOf(error));
       }
+      watch.retried("look");
       queue.add(name, delayMs);
     }
   }

@@ -12,6 +12,7 @@ import type { TriggerReport } from "./report.ts";
 import { ServerClock, type SharedClock } from "../kube/server-clock.ts";
 import { resourceNameOfStorageVersion } from "../apiservers/storage-version-facts.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
+import { NO_WATCH, type TriggerWatch } from "./trigger-watch.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** What a {@link Trigger} needs. */
@@ -26,6 +27,8 @@ export interface TriggerOptions extends ObserverOptions {
   readonly onPoll?: (isGone: (name: string) => boolean) => void;
   /** Beats with every look, and while there is nothing to look at. @default none */
   readonly pulse?: Pulse;
+  /** Watches it, for metrics. @default none */
+  readonly watch?: TriggerWatch;
   /** What heartbeats are written and judged by. @default the API server's clock */
   readonly sharedClock?: SharedClock;
 }
@@ -74,6 +77,7 @@ export class Trigger {
       intervalMs,
       crdMode,
       onPoll: options.onPoll,
+      watch: options.watch ?? NO_WATCH,
       sharedClock: options.sharedClock ?? new ServerClock(client, clock),
       observer: new Observer(options),
       index: this.#index,
@@ -93,6 +97,8 @@ export class Trigger {
 
   /** Works until the signal is aborted, and ends promptly then. Failures are logged and tried again. */
   async run(signal: AbortSignal): Promise<void> {
+    const { clock, watch = NO_WATCH } = this.#options;
+    watch.polled(clock.now());
     const aborted = Promise.withResolvers<void>();
     signal.addEventListener("abort", () => aborted.resolve(), { once: true });
     const work = async (): Promise<void> => {
@@ -170,7 +176,7 @@ export class Trigger {
   }
 
   async #poll(signal: AbortSignal): Promise<void> {
-    const { clock, intervalMs = DEFAULT_INTERVAL_MS } = this.#options;
+    const { clock, intervalMs = DEFAULT_INTERVAL_MS, watch = NO_WATCH } = this.#options;
     try {
       this.#pollAt = clock.monotonic() + intervalMs;
       await this.#reconciler.poll(signal);
@@ -179,6 +185,7 @@ export class Trigger {
     } catch (error) {
       if (!signal.aborted) {
         this.#failures.failed(error);
+        watch.retried("discovery");
         this.#pollAt = clock.monotonic() + Math.min(intervalMs, POLL_RETRY_MS);
       }
     }

@@ -43,8 +43,8 @@ await tap.test("observeMigration() counts each object once, by what became of it
   observer.event({ type: "retrying", reason: "503", delayMs: 5 });
   t.same(await samples("ksvm_objects_total"), [
     { resource: RESOURCE, outcome: "migrated", value: 4 },
-    { resource: RESOURCE, outcome: "failed", value: 1 },
     { resource: RESOURCE, outcome: "skipped", value: 3 },
+    { resource: RESOURCE, outcome: "failed", value: 1 },
     { resource: RESOURCE, outcome: "retried", value: 1 },
   ]);
   t.same(await samples("ksvm_objects_remaining"), [{ resource: RESOURCE, value: 4 }]);
@@ -72,7 +72,6 @@ await tap.test(
     observer.event(progress({ done: 600, migrated: 470, current: 100, newer: 30 }));
     t.same(await samples("ksvm_objects_total"), [
       { resource: RESOURCE, outcome: "migrated", value: 470 },
-      { resource: RESOURCE, outcome: "failed", value: 0 },
       { resource: RESOURCE, outcome: "skipped", value: 130 },
     ]);
   },
@@ -85,11 +84,7 @@ await tap.test(
     observer.event(FROZEN);
     observer.event({ type: "resumed", watermark: "5", counts: { ...new Tally().counts, done: 400, newer: 400 } });
     observer.event(progress({ done: 450, newer: 400, migrated: 50, total: 1_000 }));
-    t.same(await samples("ksvm_objects_total"), [
-      { resource: RESOURCE, outcome: "migrated", value: 50 },
-      { resource: RESOURCE, outcome: "failed", value: 0 },
-      { resource: RESOURCE, outcome: "skipped", value: 0 },
-    ]);
+    t.same(await samples("ksvm_objects_total"), [{ resource: RESOURCE, outcome: "migrated", value: 50 }]);
   },
 );
 
@@ -116,7 +111,7 @@ await tap.test("observeMigration() leaves only counters when the migration ends"
   observer.end();
   t.same(await samples("ksvm_objects_remaining"), []);
   t.same(await samples("ksvm_in_flight_limit"), [{ resource: "others.example.com", value: 2 }]);
-  t.equal((await samples("ksvm_objects_total")).length, 3);
+  t.equal((await samples("ksvm_objects_total")).length, 1);
 });
 
 await tap.test("observeMigration() has no counters for a resource that the API server never showed", async (t) => {
@@ -126,7 +121,34 @@ await tap.test("observeMigration() has no counters for a resource that the API s
   t.same(await samples("ksvm_objects_total"), []);
   observer.event(progress({ done: 1, migrated: 1 }));
   observer.event({ type: "retrying", reason: "503", delayMs: 5 });
-  t.match(await samples("ksvm_objects_total"), [{ outcome: "retried", value: 3 }, {}, {}, {}]);
+  t.same(await samples("ksvm_objects_total"), [
+    { resource: RESOURCE, outcome: "retried", value: 3 },
+    { resource: RESOURCE, outcome: "migrated", value: 1 },
+  ]);
+});
+
+await tap.test("observeMigration() has no series of zeros for a resource without objects", async (t) => {
+  const { observer, samples } = setUp();
+  observer.event(FROZEN);
+  observer.event(progress({ total: 0 }));
+  observer.event({ type: "pruned", storedVersions: ["v2"], removed: ["v1"] });
+  observer.completed("Succeeded");
+  observer.end();
+  t.same(await samples("ksvm_objects_total"), []);
+  t.same(await samples("ksvm_migrations_completed_total"), [{ resource: RESOURCE, result: "Succeeded", value: 1 }]);
+});
+
+await tap.test("observeMigration() counts how migrations end, and names no resource that may not exist", async (t) => {
+  const { observer, samples } = setUp();
+  observer.completed("Failed");
+  observer.event(progress({ done: 1, failed: 1 }));
+  observer.completed("Failed");
+  observer.completed("Succeeded");
+  t.same(await samples("ksvm_migrations_completed_total"), [
+    { resource: "", result: "Failed", value: 1 },
+    { resource: RESOURCE, result: "Failed", value: 1 },
+    { resource: RESOURCE, result: "Succeeded", value: 1 },
+  ]);
 });
 
 await tap.test("ResourceSeries keeps the counters of so many resources, and of none that is gone", async (t) => {
@@ -136,6 +158,7 @@ await tap.test("ResourceSeries keeps the counters of so many resources, and of n
     series.use(resource);
     metrics.objects.inc({ resource, outcome: "retried" });
     metrics.pruned.inc({ resource });
+    metrics.completed.inc({ resource, result: "Failed" });
   };
   ["a", "b", "a", "c"].forEach(use);
   t.same(await samples("ksvm_stored_versions_pruned_total"), [
@@ -144,4 +167,5 @@ await tap.test("ResourceSeries keeps the counters of so many resources, and of n
   ]);
   series.dropGone((resource) => resource === "a");
   t.same(await samples("ksvm_objects_total"), [{ resource: "c", outcome: "retried", value: 1 }]);
+  t.same(await samples("ksvm_migrations_completed_total"), [{ resource: "c", result: "Failed", value: 1 }]);
 });

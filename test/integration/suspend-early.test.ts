@@ -83,6 +83,7 @@ for (const [how, { resume, suspend }] of Object.entries(WAYS)) {
       const events: MigrationEvent[] = [];
       const observe = () => ({
         event: (event: MigrationEvent) => events.push(event),
+        completed: () => undefined,
         pulse: NO_PULSE,
         end: () => undefined,
       });

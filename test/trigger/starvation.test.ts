@@ -8,6 +8,7 @@ import type { Transport } from "../../src/kube/transport.ts";
 import { MigrationIndex } from "../../src/trigger/migration-index.ts";
 import type { Observer } from "../../src/trigger/observer.ts";
 import { Reconciler } from "../../src/trigger/reconciler.ts";
+import { NO_WATCH } from "../../src/trigger/trigger-watch.ts";
 import { WorkQueue } from "../../src/trigger/work-queue.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { builtIn } from "./situation.ts";
@@ -53,6 +54,7 @@ function reconcilerOf() {
     sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
     observer,
     queue,
+    watch: NO_WATCH,
     index: new MigrationIndex((name) => reconciler.onMigration(name)),
   });
   return { clock, looks, queue, reconciler };
