@@ -37,7 +37,7 @@ test-cbor: $(TAP_BUILT) ## Run cluster tests where API servers store custom reso
 	@KSVM_TEST_FEATURE_GATES=CBORServingAndStorage=true node test/run-tests.ts $(or $(FILES),$(CBOR_FILES))
 
 .PHONY: test-install
-test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager and upgrade with the real helm, built once (about 3 minutes each); no part of `make test`
+test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager, Prometheus and helm, built once (about 3 minutes each); no part of `make test`
 	@node test/run-tests.ts $(or $(FILES),installed)
 
 .PHONY: chaos

@@ -8,6 +8,7 @@ import { stringify } from "yaml";
 
 import { ensureBinaries } from "./control-plane/binaries.ts";
 import { ensureCertManager } from "./installed/cert-manager.ts";
+import { ensurePrometheus } from "./installed/prometheus.ts";
 import { ensureKustomize, KUBECTL_VERSIONS } from "./control-plane/kustomize.ts";
 import { endWithThisProcess } from "./processes/watchdog.ts";
 import { needOf } from "./needs.ts";
@@ -170,6 +171,9 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
       : [];
     await ensureBinaries(["etcd", "kube-apiserver", ...inTree, ...kubectl]);
     if (files.some((file) => file.includes("installed/cert-manager"))) await ensureCertManager();
+    if (files.some((file) => file.includes("installed/monitoring"))) {
+      for (const name of ["promtool", "prometheus"] as const) await ensurePrometheus(name);
+    }
     if (files.some((file) => file.includes("deploy-render"))) {
       for (const version of KUBECTL_VERSIONS) await ensureKustomize(version);
     }

@@ -13,6 +13,8 @@ export interface Replica {
   /** As it stands in Leases and freezes; known once it has started. */
   identity(): string;
   kill(signal: NodeJS.Signals): void;
+  /** Where it shows its health and its metrics, as host:port. */
+  readonly healthAddress: string;
   /** The answer of /livez, /readyz or /metrics; status 0 where nothing answers within 5 s. */
   health(path: string): Promise<{ readonly status: number; readonly text: string }>;
 }
@@ -103,6 +105,7 @@ export async function spawnController(
     isLeading,
     identity,
     kill: (signal) => program.signal(signal),
+    healthAddress: `127.0.0.1:${healthPort}`,
     health,
   };
 }

@@ -1,0 +1,175 @@
+import { readFileSync } from "node:fs";
+import tap from "tap";
+import { parse, parseAllDocuments } from "yaml";
+import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
+import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
+import { allRules, dashboardQueries, monitoringFile } from "./monitoring-objects.ts";
+
+const root = new URL("../../", import.meta.url);
+const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
+
+/** Of API servers, which Kubernetes calls stable or beta: https://kubernetes.io/docs/reference/instrumentation/metrics/ */
+const OF_API_SERVERS = [
+  "apiserver_admission_webhook_rejection_count",
+  "apiserver_admission_webhook_fail_open_count",
+] as const;
+/** What Prometheus adds to each sample. */
+const OF_TARGETS = ["pod", "namespace", "job", "instance"];
+
+interface Known {
+  readonly labels: readonly string[];
+}
+
+/** The metrics of the program by the names of their samples, and what the rules record. */
+function knownNames(): ReadonlyMap<string, Known> {
+  const known = new Map<string, Known>();
+  for (const metric of new Metrics().registry.getMetricsAsArray()) {
+    const {
+      name,
+      type,
+      labelNames: labels,
+    } = metric as unknown as { name: string; type: string; labelNames: string[] };
+    const names = type === "histogram" ? ["bucket", "sum", "count"].map((suffix) => `${name}_${suffix}`) : [name];
+    names.forEach((one) => known.set(one, { labels: one.endsWith("_bucket") ? [...labels, "le"] : labels }));
+  }
+  for (const { record, labels = {} } of allRules()) {
+    if (record !== undefined) known.set(record, { labels: Object.keys(labels) });
+  }
+  return known;
+}
+
+const known = knownNames();
+const queries = [
+  ...allRules().map(({ alert, record, expr }) => ({ where: alert ?? record ?? "", expr })),
+  ...dashboardQueries().map(({ panel, expr }) => ({ where: panel, expr })),
+];
+
+/** The names in a query that no metric has, and the labels in it that its metrics do not have. */
+function unknownIn(expr: string): readonly string[] {
+  const names = [...expr.matchAll(/\b(?:ksvm|apiserver)[_:][a-z0-9_:]+/g)].map(([name]) => name);
+  const strange = names.filter((name) => !known.has(name) && !(OF_API_SERVERS as readonly string[]).includes(name));
+  const labels = [...expr.matchAll(/\b(ksvm[_:][a-z0-9_:]+)\{([^}]*)\}/g)].flatMap(([, name = "", matchers = ""]) =>
+    [...matchers.matchAll(/([a-z_]+)(?:=~|!~|!=|=)"/g)]
+      .map(([, label = ""]) => label)
+      .filter((label) => known.get(name)?.labels.includes(label) === false)
+      .map((label) => `${name}{${label}}`),
+  );
+  return [...strange, ...labels];
+}
+
+await tap.test("the rules and the dashboard name metrics, and labels, that there are", async (t) => {
+  t.ok(queries.length > 40, `${queries.length} queries`);
+  for (const { where, expr } of queries) t.same(unknownIn(expr), [], where);
+  const grouped = queries.flatMap(({ expr }) => [...expr.matchAll(/\bby \(([^)]*)\)/g)].map(([, names = ""]) => names));
+  const labels = new Set([...known.values()].flatMap((one) => one.labels));
+  for (const name of grouped.flatMap((names) => names.split(/,\s*/))) {
+    t.ok(labels.has(name) || name === "le" || name === "name" || OF_TARGETS.includes(name), name);
+  }
+});
+
+await tap.test("negative control: a name, or a label, that is none is found", async (t) => {
+  t.same(unknownIn('sum(rate(ksvm_objects{resource="a"}[5m]))'), ["ksvm_objects"]);
+  t.same(unknownIn("ksvm:slo_errors:ratio_2h"), ["ksvm:slo_errors:ratio_2h"]);
+  t.same(unknownIn('ksvm_objects_total{result="failed"} + apiserver_requests'), [
+    "apiserver_requests",
+    "ksvm_objects_total{result}",
+  ]);
+});
+
+await tap.test("the dashboard shows every metric of the program that tells of its work", async (t) => {
+  const shown = dashboardQueries()
+    .map(({ expr }) => expr)
+    .join("\n");
+  const own = ["ksvm_certificate_reloads_total", "ksvm_in_tree_service", "ksvm_webhook_review_duration_seconds"];
+  for (const metric of new Metrics().registry.getMetricsAsArray()) {
+    t.equal(shown.includes(metric.name), !own.includes(metric.name), metric.name);
+  }
+});
+
+const alerts = allRules().filter(({ alert }) => alert !== undefined);
+const runbooks = read("docs/runbooks.md");
+const headings = [...runbooks.matchAll(/^## (.+)$/gm)].map(([, heading = ""]) => heading);
+
+await tap.test("every alert has a runbook, and every runbook an alert", async (t) => {
+  t.same(
+    headings,
+    alerts.map(({ alert }) => alert),
+  );
+  for (const { alert = "", annotations = {} } of alerts) {
+    t.equal(annotations["runbook_url"], `https://ksvm.sigs.k8s.io/runbooks#${alert.toLowerCase()}`, alert);
+    t.ok(annotations["summary"] && annotations["description"], alert);
+    const text = runbooks.split(`## ${alert}\n`)[1]?.split(/^## /m)[0] ?? "";
+    t.match(
+      text,
+      /\*\*Meaning\.\*\* .+\*\*Impact\.\*\* .+\*\*Diagnosis\.\*\*\n\n```sh\n.+```\n\n\*\*Remedy\.\*\* .+/s,
+      alert,
+    );
+  }
+});
+
+await tap.test("docs/monitoring.md lists the alerts with their severities, and the objectives", async (t) => {
+  const text = read("docs/monitoring.md");
+  const listed = [...text.matchAll(/^\| \[(Ksvm\w+)\]\(runbooks\.md#(\w+)\) \| (\w+) \|/gm)].map(
+    ([, ...cells]) => cells,
+  );
+  t.same(
+    listed,
+    alerts.map(({ alert = "", labels }) => [alert, alert.toLowerCase(), labels?.["severity"]]),
+  );
+  const slos = allRules().filter(({ record }) => record === "ksvm:slo_budget:ratio");
+  const rows = [...text.matchAll(/^\| `(\w+)` \| (.*?) \|/gm)].filter(([, name]) => name !== "slo");
+  t.same(
+    rows.map(([, name]) => name),
+    slos.map(({ labels }) => labels?.["slo"]),
+  );
+  for (const [index, { expr }] of slos.entries()) {
+    const budget = Number(/^vector\((.+)\)$/.exec(expr)?.[1]);
+    const goal = Number(/([\d.]+) %/.exec(rows[index]?.[2] ?? "")?.[1]);
+    t.equal(goal.toFixed(3), (100 * (1 - budget)).toFixed(3), rows[index]?.[1] ?? "");
+  }
+});
+
+await tap.test("the runbooks name commands and flags that there are", async (t) => {
+  const lines = [...runbooks.matchAll(/```sh\n(.*?)```/gs)].flatMap(([, block = ""]) => block.split("\n"));
+  const inline = [...runbooks.matchAll(/`(ksvm [^`]+)`/g)].map(([, command = ""]) => command);
+  const commands = [...lines.filter((line) => line.startsWith("ksvm ")), ...inline];
+  t.ok(commands.length > 15);
+  for (const line of commands) {
+    const [, ...words] = (line.split("#")[0] ?? "").trim().split(/\s+/);
+    const command = COMMANDS.find(({ path }) => path === words.slice(0, path.split(" ").length).join(" "));
+    t.ok(command, line);
+    for (const word of words.filter((one) => one.startsWith("--") && one !== "--help")) {
+      t.ok(command?.flags[word.slice(2).split("=")[0] ?? ""], line);
+    }
+  }
+});
+
+await tap.test("the ServiceMonitor selects both Services of metrics, by the name of their port", async (t) => {
+  interface Service {
+    readonly kind: string;
+    readonly metadata: { readonly name: string; readonly labels: Readonly<Record<string, string>> };
+    readonly spec: { readonly ports: readonly { readonly name: string }[] };
+  }
+  const { spec } = parse(monitoringFile("service-monitor.yaml")) as {
+    spec: { selector: { matchLabels: Record<string, string> }; endpoints: readonly { port: string }[] };
+  };
+  const services = ["deploy/base/service.yaml", "deploy/components/separate-webhook/webhook.yaml"]
+    .flatMap((path) => parseAllDocuments(read(path)).map((document) => document.toJS() as Service))
+    .filter(({ kind }) => kind === "Service");
+  const selected = services.filter(
+    ({ metadata, spec: { ports } }) =>
+      Object.entries(spec.selector.matchLabels).every(([key, value]) => metadata.labels[key] === value) &&
+      ports.some(({ name }) => spec.endpoints.some(({ port }) => port === name)),
+  );
+  t.same(
+    selected.map(({ metadata }) => metadata.name),
+    ["ksvm-metrics", "ksvm-webhook-metrics"],
+  );
+});
+
+await tap.test("the alert about API servers names the webhooks that there are", async (t) => {
+  const { expr = "" } = alerts.find(({ alert }) => alert === "KsvmWebhookUnreachable") ?? {};
+  const pattern = new RegExp(`^(?:${/name=~"([^"]+)"/.exec(expr.replaceAll("__name__", ""))?.[1] ?? ""})$`);
+  for (const name of [WEBHOOK_NAME, EARLY_WEBHOOK_NAME]) t.match(name, pattern);
+});
