@@ -8,6 +8,11 @@ import { Pacer } from "../retry/pacer.ts";
 import { Retrier } from "../retry/retrier.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
 
+/** `background` leaves room for other clients; `fast` takes what the API server gives. */
+export const PRIORITIES = ["background", "fast"] as const;
+/** One of {@link PRIORITIES}. */
+export type Priority = (typeof PRIORITIES)[number];
+
 /** What a user chooses for all runs of a process. */
 export interface RunSettings {
   readonly options: Omit<MigrationOptions, "dryRun" | "force">;
@@ -15,6 +20,8 @@ export interface RunSettings {
   readonly maxInFlight: number;
   /** Requests per second, in one run; `Infinity` for no limit. */
   readonly maxQps: number;
+  /** Whether other clients may wait for this run. @default "background" */
+  readonly priority?: Priority;
   /** Milliseconds without any progress after which a run gives up. */
   readonly maxIdleMs: number;
   /** The same if a webhook of another client is what fails. */
@@ -50,6 +57,7 @@ export type RunParts = Omit<
   | "retrier"
   | "budget"
   | "pacer"
+  | "isUrgent"
   | "options"
 > &
   Pick<MigrationOptions, "dryRun" | "force"> & {
@@ -103,6 +111,7 @@ export function assembleRun(
     areServersNamed: shared.apiserverEndpoints !== undefined,
     findApiServers: (signal) => finder.findAll(options.settleMs, signal),
     pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait }),
+    isUrgent: shared.priority === "fast",
     options: { ...options, dryRun, force },
   };
   return { context, close: () => finder.close() };

@@ -1,3 +1,4 @@
+import { politely } from "./politely.ts";
 import {
   type CustomResourceDefinition,
   isClean,
@@ -193,7 +194,7 @@ export class CrdRun {
       },
       onObject: report,
     });
-    await pass.run();
+    await politely(this.#context, resource, () => pass.run());
     return pass.isResumed;
   }
 

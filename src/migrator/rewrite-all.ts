@@ -4,6 +4,7 @@ import type { FieldsConversion } from "./rewrite/convert-fields.ts";
 import type { Tally } from "./rewrite/counts.ts";
 import type { ListPosition } from "./rewrite/list-position.ts";
 import { RewritePass, type RewritePassOptions } from "./rewrite/rewrite-pass.ts";
+import { politely } from "./politely.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** How {@link rewriteAll} goes about it. */
@@ -52,6 +53,6 @@ export async function rewriteAll(
       await onPage?.(settled);
     },
   });
-  await pass.run();
+  await politely(context, resource, () => pass.run());
   return pass.isResumed;
 }

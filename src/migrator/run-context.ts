@@ -52,6 +52,8 @@ export interface RunContext {
   /** The budget of the run that `retrier` keeps to: it is told how far the run is. @default none */
   readonly budget?: RunBudget;
   readonly pacer: Pacer;
+  /** Whether it rewrites as fast as the API server allows, and lets other clients wait. @default false */
+  readonly isUrgent?: boolean;
   /** Unique to this run: host name and a random part. */
   readonly identity: string;
   /** Names the migration that this run is a part of; a later run with the same purpose may resume its checkpoint. */

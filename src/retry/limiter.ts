@@ -1,5 +1,7 @@
-/** The default of `--max-in-flight`: requests at the same time, at most. */
-export const DEFAULT_MAX_IN_FLIGHT = 16;
+import { type Round, RoundOf } from "./limiter-round.ts";
+
+/** The default of `--max-in-flight`: requests at the same time, at most. At 50 ms a round trip 64 of them are some 1,000 a second. */
+export const DEFAULT_MAX_IN_FLIGHT = 64;
 
 /** The largest `--max-in-flight`. */
 export const MAX_IN_FLIGHT = 256;
@@ -12,31 +14,44 @@ export interface LimiterOptions {
   readonly onChange?: ((limit: number) => void) | undefined;
 }
 
-/** Requests at the same time to begin with, and to measure the baseline with. */
-const LOW = 2;
-/** A round is judged by so many answers, or twice the limit where that is more, so that one slow answer decides nothing. */
-const MIN_ROUND = 10;
-/** The same where a failure has the baseline measured: the share of those has to be known better than that. */
-const SHARE_ROUND = 40;
-/** A median latency above the baseline times this says that requests queue up: others wait behind ours then. */
-const TOLERANCE = 2;
-/** Below this many milliseconds above the baseline a difference says nothing. */
-const NOISE_MS = 2;
-/** No larger share of failures is taken for one that comes whatever is sent. */
-const MAX_USUAL_SHARE = 0.3;
-/** So many standard deviations above the usual number of failures are no chance any more. */
-const DEVIATIONS = 2;
-const SHRINK_BY_LATENCY = 0.75;
-const SHRINK_BY_FAILURE = 0.5;
-/** The baseline moves with what others do, so it is measured again after this many milliseconds. */
-const BASELINE_LIFETIME_MS = 15_000;
+/** Requests at the same time to begin with. */
+const FIRST = 4;
+/** Twice the requests at the same time must finish so many times as many to be worth it. */
+const WORTH_IT = 1.05;
+/** Half the requests at the same time must finish so many times as many to do. */
+const WILL_DO = 0.95;
+/** At the same limit, a smaller share of the requests that it finished before says that the API server became busy. */
+const BUSY = 0.6;
+/** How much the requests that finish are smoothed from round to round. */
+const SMOOTHING = 0.3;
+/** Milliseconds between two trials of another limit; it doubles while they change nothing. */
+const HOLD_MS = 4_000;
+const LONGEST_HOLD_MS = 32_000;
+/** A round that decides takes so many milliseconds, except while the limit grows for the first time. */
+const ROUND_MS = 250;
+/** So many milliseconds, and so many times what is usual: a client that is not of this run waits because of it. */
+const FELT_MS = 15;
+const FELT_TIMES = 3;
+/** What remains of the limit once others wait, and the least that they take from it. */
+const COURTESY = 0.75;
+const LEAST_BY_COURTESY = 2;
+/** Milliseconds until a limit is tried again that others waited at. */
+const COURTESY_MS = 8_000;
+/** How long the shortest wait of others counts as the usual one, in milliseconds. */
+const USUAL_LIFETIME_MS = 30_000;
+
+/** What a trial of another limit is compared with. */
+interface Trial {
+  readonly from: Round;
+  readonly direction: "up" | "down";
+}
 
 /**
- * Decides how many requests may be under way. It starts low, doubles while the latency stays near its own baseline, and
- * grows by one after it had to shrink for the first time. It shrinks with a round whose latency rose, and at once with more
- * failures (a 429, an error, an answer that does not come) than at a low limit: those that come there as well, such as of a webhook
- * with a hiccup, would not become fewer. The baseline is the latency and the share of failures at a low limit, measured again and
- * again.
+ * Decides how many requests may be under way: the fewest that finish almost as many requests in a second as twice as many
+ * would, and no more than others notice. It climbs: it compares what finishes at one limit, by Little's law, with twice and with
+ * half of it, from time to time, and at once where it became less. Requests that fail finish nothing, so that a limit is no
+ * better whose requests are refused, and failures that come at every limit change nothing. What others notice is told by
+ * {@link felt}.
  *
  * Only what began after the last change of the limit counts: it tells what that limit is like. All times are of one
  * monotonic clock, in milliseconds.
@@ -45,27 +60,30 @@ export class Limiter {
   readonly #max: number;
   readonly #onChange: LimiterOptions["onChange"];
   #limit: number;
-  /** The limit to return to once the baseline is measured; missing where that is not going on. */
-  #limitAfterProbe: number | undefined;
-  #baselineMs = Number.POSITIVE_INFINITY;
-  #baselineAt = 0;
-  /** Whether a round was compared with the baseline: where requests take seconds, it is older than its lifetime after one. */
-  #isBaselineUsed = false;
-  /** The share of requests that fail at a low limit. */
-  #usualShare = 0;
-  /** Requests that the baseline is measured with. */
-  #probeLength = MIN_ROUND;
-  #changedAt = Number.NEGATIVE_INFINITY;
-  #hasShrunk = false;
-  #latencies: number[] = [];
-  #failures = 0;
+  #round: RoundOf;
+  #trial: Trial | undefined;
+  /** What is usual at this limit, where no trial is under way. */
+  #usual: Round | undefined;
+  #isFirstClimb = true;
+  #nextDirection: Trial["direction"] = "up";
+  #nextTrialAt = 0;
+  #holdMs = HOLD_MS;
+  /** What others leave, and when that was last changed. */
+  #ceiling = Number.POSITIVE_INFINITY;
+  #ceilingAt = 0;
+  /** Whether {@link felt} will tell what others feel, and whether it did for this limit. */
+  #feels = false;
+  #isFelt = false;
+  #shortestMs = Number.POSITIVE_INFINITY;
+  #shortestBefore = Number.POSITIVE_INFINITY;
+  #shortestSince = Number.NEGATIVE_INFINITY;
 
   constructor({ maxInFlight, onChange }: LimiterOptions) {
     this.#max = Math.max(1, maxInFlight);
     this.#onChange = onChange;
-    this.#limit = this.#low;
+    this.#limit = Math.min(FIRST, this.#max);
+    this.#round = new RoundOf(this.#limit, Number.NEGATIVE_INFINITY);
     onChange?.(this.#limit);
-    this.#limitAfterProbe = this.#limit;
   }
 
   /** Requests that may be under way now. */
@@ -73,100 +91,157 @@ export class Limiter {
     return this.#limit;
   }
 
-  get #low(): number {
-    return Math.min(LOW, this.#max);
-  }
-
   /** An answer came that says nothing of overload. */
   answered(begunAt: number, now: number): void {
-    if (begunAt >= this.#changedAt) {
-      this.#latencies.push(now - begunAt);
-      this.#afterRequest(now);
-    }
+    this.#round.answered(begunAt, now);
+    this.#decide(now);
   }
 
-  /** The API server is overloaded, failed, or did not answer. Failures of requests that began together count once. */
+  /** The API server is overloaded, failed, or did not answer. */
   failed(begunAt: number, now: number): void {
-    if (begunAt < this.#changedAt) {
+    this.#round.failed(begunAt, now);
+    this.#decide(now);
+  }
+
+  /** Whether {@link felt} will be told, until this is called again: then the limit does not grow before that shows what it does. */
+  set feels(feels: boolean) {
+    this.#feels = feels;
+  }
+
+  /** A small request of its own was answered, as those of other clients are: it shows how long they wait. */
+  felt(begunAt: number, now: number): void {
+    const ms = now - begunAt;
+    this.#keepShortest(ms, now);
+    if (begunAt < this.#round.since) {
       return;
     }
-    this.#failures++;
-    if (this.#limitAfterProbe !== undefined || !this.#isUnusual) {
-      this.#afterRequest(now);
-    } else if (this.#limit > this.#low) {
-      this.#shrink(SHRINK_BY_FAILURE, now);
-    } else {
-      this.#measureBaseline(now, SHARE_ROUND);
+    this.#isFelt = true;
+    const usualMs = Math.min(this.#shortestMs, this.#shortestBefore);
+    if (ms > Math.max(FELT_MS, usualMs * FELT_TIMES)) {
+      this.#ceiling = Math.max(Math.min(LEAST_BY_COURTESY, this.#max), Math.floor(this.#limit * COURTESY));
+      this.#ceilingAt = now;
+      this.#isFirstClimb = false;
+      this.#stay(this.#ceiling, now);
     }
   }
 
-  /** Whether more requests of this round failed than chance would have fail at a low limit. */
-  get #isUnusual(): boolean {
-    const usual = this.#usualShare * Math.max(MIN_ROUND, this.#latencies.length + this.#failures);
-    return this.#failures > usual + DEVIATIONS * Math.sqrt(usual);
+  #keepShortest(ms: number, now: number): void {
+    if (now - this.#shortestSince >= USUAL_LIFETIME_MS) {
+      this.#shortestBefore = this.#shortestMs;
+      this.#shortestMs = ms;
+      this.#shortestSince = now;
+    } else {
+      this.#shortestMs = Math.min(this.#shortestMs, ms);
+    }
   }
 
-  #afterRequest(now: number): void {
-    const { length: answers } = this.#latencies;
-    if (this.#limitAfterProbe !== undefined) {
-      const mostFail = this.#failures >= MIN_ROUND && this.#failures > answers;
-      if (mostFail) {
-        this.#afterOutage(now);
-      } else if (answers + this.#failures >= this.#probeLength) {
-        this.#afterProbe(this.#limitAfterProbe, now);
+  #decide(now: number): void {
+    if (this.#round.isOutage) {
+      this.#isFirstClimb = true;
+      this.#stay(this.#limit / 2, now);
+    } else if (this.#round.isDone(now, this.#isFirstClimb ? 0 : ROUND_MS) && (this.#isFelt || !this.#feels)) {
+      const round = this.#round.result();
+      if (this.#trial === undefined) {
+        this.#afterUsualRound(round, now);
+      } else if (this.#trial.direction === "up") {
+        this.#afterMore(round, this.#trial.from, now);
+      } else {
+        this.#afterFewer(round, this.#trial.from, now);
       }
-    } else if (answers + this.#failures >= Math.max(MIN_ROUND, 2 * this.#limit)) {
-      this.#afterRound(medianOf(this.#latencies), now);
     }
   }
 
-  /** At a low limit most requests fail: one at a time looks whether that is over. */
-  #afterOutage(now: number): void {
-    this.#limitAfterProbe = this.#low;
-    this.#set(1, now);
-  }
-
-  #afterProbe(next: number, now: number): void {
-    this.#baselineMs = medianOf(this.#latencies);
-    this.#baselineAt = now;
-    this.#isBaselineUsed = false;
-    this.#usualShare = Math.min(MAX_USUAL_SHARE, this.#failures / (this.#latencies.length + this.#failures));
-    this.#limitAfterProbe = undefined;
-    this.#set(next, now);
-  }
-
-  #afterRound(medianMs: number, now: number): void {
-    const isDue = this.#isBaselineUsed && now - this.#baselineAt >= BASELINE_LIFETIME_MS;
-    this.#isBaselineUsed = true;
-    if (isDue) {
-      this.#measureBaseline(now, this.#usualShare > 0 ? SHARE_ROUND : MIN_ROUND);
-    } else if (medianMs > this.#baselineMs * TOLERANCE + NOISE_MS) {
-      this.#shrink(SHRINK_BY_LATENCY, now);
+  /** More at a time: was it worth it? */
+  #afterMore(round: Round, from: Round, now: number): void {
+    if (round.rate >= from.rate * WORTH_IT && !round.failsMoreThan(from)) {
+      this.#holdMs = HOLD_MS;
+      this.#usual = round;
+      this.#tryMore(round, now);
     } else {
-      this.#set(this.#hasShrunk ? this.#limit + 1 : this.#limit * 2, now);
+      this.#isFirstClimb = false;
+      this.#holdLonger();
+      this.#stay(from.limit, now, from);
     }
   }
 
-  #measureBaseline(now: number, length: number): void {
-    this.#probeLength = length;
-    this.#limitAfterProbe = this.#limit;
-    this.#set(this.#low, now);
+  /** Fewer at a time: do they do? */
+  #afterFewer(round: Round, from: Round, now: number): void {
+    if (round.rate >= from.rate * WILL_DO || from.failsMoreThan(round)) {
+      this.#holdMs = HOLD_MS;
+      this.#tryFewer(round, now);
+    } else {
+      this.#holdLonger();
+      this.#stay(from.limit, now, from);
+    }
   }
 
-  #shrink(factor: number, now: number): void {
-    this.#hasShrunk = true;
-    this.#set(Math.floor(this.#limit * factor), now);
+  #afterUsualRound(round: Round, now: number): void {
+    const usual = this.#usual ?? round;
+    if (this.#isFirstClimb) {
+      this.#tryMore(round, now);
+    } else if (round.rate < usual.rate * BUSY || round.failsMoreThan(usual)) {
+      this.#becameBusy(now);
+    } else if (now < this.#nextTrialAt) {
+      this.#usual = usual.smoothedBy(round, SMOOTHING);
+      this.#round = new RoundOf(this.#limit, now, this.#round.since);
+    } else if (this.#nextDirection === "up") {
+      this.#nextDirection = "down";
+      this.#tryMore(usual.smoothedBy(round, SMOOTHING), now);
+    } else {
+      this.#nextDirection = "up";
+      this.#tryFewer(usual.smoothedBy(round, SMOOTHING), now);
+    }
+  }
+
+  /** This round may have begun before that, so that the next one is what fewer at a time are compared with. */
+  #becameBusy(now: number): void {
+    this.#usual = undefined;
+    this.#nextTrialAt = now;
+    this.#nextDirection = "down";
+    this.#round = new RoundOf(this.#limit, now);
+  }
+
+  #tryMore(from: Round, now: number): void {
+    if (now - this.#ceilingAt >= COURTESY_MS && this.#ceiling <= this.#limit) {
+      this.#ceiling = Math.ceil((this.#limit + 1) / COURTESY);
+      this.#ceilingAt = now;
+    }
+    const more = Math.min(this.#max, this.#ceiling, 2 * this.#limit);
+    if (more <= this.#limit) {
+      this.#isFirstClimb = false;
+      this.#stay(this.#limit, now, from);
+    } else {
+      this.#set(more, now);
+      this.#trial = { from, direction: "up" };
+    }
+  }
+
+  #tryFewer(from: Round, now: number): void {
+    const fewer = Math.floor(this.#limit / 2);
+    if (fewer < 1) {
+      this.#stay(this.#limit, now, from);
+    } else {
+      this.#set(fewer, now);
+      this.#trial = { from, direction: "down" };
+    }
+  }
+
+  #holdLonger(): void {
+    this.#holdMs = Math.min(LONGEST_HOLD_MS, this.#holdMs * 2);
+  }
+
+  /** No trial for a while. */
+  #stay(limit: number, now: number, usual?: Round): void {
+    this.#trial = undefined;
+    this.#usual = usual;
+    this.#nextTrialAt = now + this.#holdMs;
+    this.#set(limit, now);
   }
 
   #set(limit: number, now: number): void {
-    this.#limit = Math.min(this.#max, Math.max(1, limit));
-    this.#changedAt = now;
-    this.#latencies = [];
-    this.#failures = 0;
+    this.#limit = Math.min(this.#max, Math.max(1, Math.floor(limit)));
+    this.#round = new RoundOf(this.#limit, now);
+    this.#isFelt = false;
     this.#onChange?.(this.#limit);
   }
-}
-
-function medianOf(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }

@@ -27,6 +27,7 @@ export class Pacer {
   #nextSlot: number;
   #inFlight = 0;
   #aside = 0;
+  #answers = 0;
   readonly #waiting: (() => void)[] = [];
 
   constructor(options: PacerOptions) {
@@ -105,6 +106,7 @@ export class Pacer {
     const begunAt = clock.monotonic();
     try {
       const answer = await request();
+      this.#answers++;
       limiter?.answered(begunAt, clock.monotonic());
       return answer;
     } catch (error) {
@@ -116,6 +118,17 @@ export class Pacer {
       }
       throw error;
     }
+  }
+
+  /** Requests of the work that were answered, which tells whether it goes on. */
+  get answers(): number {
+    return this.#answers;
+  }
+
+  /** What {@link feelWhile} tells what it feels; missing where nothing learns of it, or `maxQps` leaves room for others anyway. */
+  get courteous(): Limiter | undefined {
+    const { limiter, maxQps } = this.#options;
+    return maxQps === Number.POSITIVE_INFINITY ? limiter : undefined;
   }
 
   get #limit(): number {

@@ -1,168 +1,190 @@
 import * as fc from "fast-check";
 import tap from "tap";
 import { Limiter } from "../../src/retry/limiter.ts";
+import { SimulatedServer } from "./simulated-server.ts";
 
-/** An API server in fake time: how long an answer takes with so many requests under way, in milliseconds. */
-type Latency = (inFlight: number, now: number) => number;
+const SECOND = 1_000;
 
-/** Lets the limiter work for so many milliseconds, with as many requests at a time as it allows. */
-function drive(
-  limiter: Limiter,
-  latency: Latency,
-  ms: number,
-  from = 0,
-): { readonly now: number; readonly limits: number[] } {
-  const limits: number[] = [];
-  let now = from;
-  while (now < from + ms) {
-    const inFlight = limiter.limit;
-    const begunAt = now;
-    now += latency(inFlight, now);
-    for (let request = 0; request < inFlight; request++) limiter.answered(begunAt, now);
-    limits.push(limiter.limit);
+/** The mean limit over the last `ms` milliseconds of a run. */
+function meanOf(limits: readonly { readonly at: number; readonly limit: number }[], from: number, to: number): number {
+  let sum = 0;
+  for (const [index, { at, limit }] of limits.entries()) {
+    const until = Math.min(to, limits[index + 1]?.at ?? to);
+    sum += limit * Math.max(0, until - Math.max(from, at));
   }
-  return { now, limits };
+  return sum / (to - from);
 }
 
-/** Answers four requests at a time in 10 ms; what is more waits in a queue. */
-const QUEUES: Latency = (inFlight) => 10 * Math.max(1, inFlight / 4);
-const NEVER_QUEUES: Latency = () => 10;
-
-await tap.test("Limiter begins with two requests at a time", (t) => {
-  t.equal(new Limiter({ maxInFlight: 16 }).limit, 2);
+await tap.test("Limiter begins with four requests at a time", (t) => {
+  t.equal(new Limiter({ maxInFlight: 16 }).limit, 4);
   t.equal(new Limiter({ maxInFlight: 1 }).limit, 1);
   t.end();
 });
 
-await tap.test("Limiter grows to the most that is allowed while the latency stays near its baseline", (t) => {
-  const limiter = new Limiter({ maxInFlight: 16 });
-  const { limits } = drive(limiter, NEVER_QUEUES, 1_000);
-  t.equal(limits.at(-1), 16);
-  t.same([...new Set(limits)], [2, 4, 8, 16]);
+await tap.test("Limiter grows to the most that is allowed where twice as many finish twice as much", (t) => {
+  const server = new SimulatedServer({ latencyMs: 50, capacity: 1_000 });
+  const { limits, finished } = server.drive(new Limiter({ maxInFlight: 64 }), 10 * SECOND);
+  t.same([...new Set(limits.map(({ limit }) => limit))].slice(0, 5), [4, 8, 16, 32, 64]);
+  t.ok(finished > 0.9 * (64 / 0.05) * 10, `${finished} finished`);
   t.end();
 });
 
-await tap.test("Limiter stays where the latency begins to rise", (t) => {
-  const limiter = new Limiter({ maxInFlight: 256 });
-  const { now } = drive(limiter, QUEUES, 3_000);
-  const { limits } = drive(limiter, QUEUES, 10_000, now);
-  const [least, most] = [Math.min(...limits), Math.max(...limits)];
-  t.ok(least >= 4 && most <= 12, `between ${least} and ${most}`);
-  t.end();
-});
-
-await tap.test("Limiter shrinks with the first round whose latency rose, and recovers", (t) => {
-  const limiter = new Limiter({ maxInFlight: 16 });
-  const { now } = drive(limiter, NEVER_QUEUES, 1_000);
-  const busy = drive(limiter, () => 40, 400, now);
-  t.ok((busy.limits.at(-1) ?? 16) < 6, busy.limits.join(" "));
-  t.ok(busy.limits.findIndex((limit) => limit < 16) <= 2);
-  t.equal(drive(limiter, NEVER_QUEUES, 2_000, busy.now).limits.at(-1), 16);
-  t.end();
-});
-
-await tap.test("Limiter shrinks at once with a failure, once for all that began before it", (t) => {
-  const limiter = new Limiter({ maxInFlight: 16 });
-  const { now } = drive(limiter, NEVER_QUEUES, 1_000);
-  for (let request = 0; request < 16; request++) limiter.failed(now, now + 5);
-  t.equal(limiter.limit, 8);
-  limiter.failed(now + 6, now + 7);
-  t.equal(limiter.limit, 4);
-  for (let later = 8; later < 20; later++) limiter.failed(now + later, now + later);
-  t.equal(limiter.limit, 1, "one is always allowed");
-  t.end();
-});
-
-/** Has each `nth` request of so many fail. */
-function driveFailing(limiter: Limiter, nth: (inFlight: number) => number, requests: number): number[] {
-  const limits: number[] = [];
-  let now = 1_000;
-  for (let sent = 0; sent < requests; ) {
-    const begunAt = now;
-    now += 10;
-    const inFlight = limiter.limit;
-    for (let one = 0; one < inFlight; one++) {
-      sent++;
-      limiter[sent % nth(inFlight) === 0 ? "failed" : "answered"](begunAt, now);
-    }
-    limits.push(limiter.limit);
+await tap.test("Limiter stays where more at a time finish no more, and finishes almost all that can be", (t) => {
+  for (const capacity of [1, 4, 12]) {
+    const server = new SimulatedServer({ latencyMs: 10, capacity });
+    const { limits, finished } = server.drive(new Limiter({ maxInFlight: 256 }), 60 * SECOND);
+    const mean = meanOf(limits, 20 * SECOND, 60 * SECOND);
+    t.ok(mean <= 2.5 * capacity + 1, `${capacity} at a time: ${mean} on the average`);
+    t.ok(finished > 0.93 * capacity * 100 * 60, `${capacity} at a time: ${finished} finished`);
   }
-  return limits;
-}
+  t.end();
+});
+
+await tap.test("Limiter finds the same limit where some answers take twenty times as long", (t) => {
+  const server = new SimulatedServer({ latencyMs: 10, capacity: 8, slowShare: 0.03, slowMs: 200 });
+  const { limits } = server.drive(new Limiter({ maxInFlight: 256 }), 120 * SECOND);
+  const mean = meanOf(limits, 30 * SECOND, 120 * SECOND);
+  t.ok(mean >= 5 && mean <= 24, `${mean} on the average`);
+  t.end();
+});
+
+await tap.test("Limiter shrinks where the API server becomes busy, and grows again after that", (t) => {
+  const server = new SimulatedServer({ latencyMs: 10, capacity: 16 });
+  const limiter = new Limiter({ maxInFlight: 64 });
+  server.drive(limiter, 20 * SECOND);
+  server.capacity = 2;
+  const busy = server.drive(limiter, 10 * SECOND);
+  t.ok(meanOf(busy.limits, 25 * SECOND, 30 * SECOND) < 8, "it shrinks within five seconds");
+  server.capacity = 16;
+  const idle = server.drive(limiter, 90 * SECOND);
+  t.ok(meanOf(idle.limits, 90 * SECOND, 120 * SECOND) > 10, "it is back after a minute");
+  t.end();
+});
+
+await tap.test("Limiter stays high where each request takes longer for good, whatever is sent", (t) => {
+  const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000 });
+  const limiter = new Limiter({ maxInFlight: 32 });
+  server.drive(limiter, 10 * SECOND);
+  server.latencyMs = 60;
+  const { limits } = server.drive(limiter, 60 * SECOND);
+  t.ok(meanOf(limits, 15 * SECOND, 70 * SECOND) > 28, String(meanOf(limits, 15 * SECOND, 70 * SECOND)));
+  t.end();
+});
 
 await tap.test("Limiter does not mind failures that come whatever is sent", (t) => {
-  for (const nth of [4, 5, 20]) {
-    const limits = driveFailing(new Limiter({ maxInFlight: 16 }), () => nth, 5_000).slice(-100);
-    const mean = limits.reduce((sum, limit) => sum + limit, 0) / limits.length;
-    t.ok(mean > 12, `every ${nth}th fails: ${mean}`);
+  for (const failingShare of [0.05, 0.2, 0.3]) {
+    const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000, failingShare: () => failingShare });
+    const { limits } = server.drive(new Limiter({ maxInFlight: 32 }), 60 * SECOND);
+    const mean = meanOf(limits, 5 * SECOND, 60 * SECOND);
+    t.ok(mean > 26, `${failingShare} fail: ${mean} on the average`);
   }
   t.end();
 });
 
-await tap.test("Limiter stays where no more fail than with fewer requests at a time", (t) => {
-  // Every fifth fails with two at a time, and every second with more than six.
-  const limits = driveFailing(new Limiter({ maxInFlight: 16 }), (inFlight) => (inFlight > 6 ? 2 : 5), 10_000).slice(
-    -300,
-  );
-  const over = limits.filter((limit) => limit > 6).length;
-  t.ok(over / limits.length < 0.3, `${over} of ${limits.length}: ${limits.slice(-50).join(" ")}`);
+await tap.test("Limiter stays where fewer requests are refused than with more at a time", (t) => {
+  const server = new SimulatedServer({
+    latencyMs: 10,
+    capacity: 1_000,
+    failingShare: (inFlight) => (inFlight > 8 ? 1 - 8 / inFlight : 0.02),
+  });
+  const { limits } = server.drive(new Limiter({ maxInFlight: 64 }), 60 * SECOND);
+  const mean = meanOf(limits, 5 * SECOND, 60 * SECOND);
+  t.ok(mean >= 4 && mean < 9, `${mean} on the average`);
   t.end();
 });
 
 await tap.test("Limiter allows one at a time while most fail, and recovers", (t) => {
-  const limiter = new Limiter({ maxInFlight: 16 });
-  t.equal(driveFailing(limiter, () => 1, 200).at(-1), 1);
-  const { limits } = drive(limiter, NEVER_QUEUES, 5_000, 10_000);
-  t.equal(limits.at(-1), 16);
+  const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000 });
+  const limiter = new Limiter({ maxInFlight: 32 });
+  server.drive(limiter, 5 * SECOND);
+  server.failingShare = () => 1;
+  t.equal(server.drive(limiter, 2 * SECOND).limits.at(-1)?.limit, 1);
+  server.failingShare = () => 0;
+  t.equal(server.drive(limiter, 5 * SECOND).limits.at(-1)?.limit, 32);
   t.end();
 });
 
-await tap.test(
-  "Limiter measures its baseline again, so that an API server that became slower for good is no reason",
-  (t) => {
-    const limiter = new Limiter({ maxInFlight: 16 });
-    const { now } = drive(limiter, NEVER_QUEUES, 1_000);
-    const slower = drive(limiter, () => 50, 60_000, now);
-    t.equal(slower.limits.at(-1), 16);
-    t.equal(Math.min(...slower.limits), 1, "it took it for overload first");
-    t.end();
-  },
-);
+await tap.test("Limiter grows also where every request takes seconds", (t) => {
+  for (const seconds of [3, 10, 30]) {
+    const server = new SimulatedServer({ latencyMs: seconds * SECOND, capacity: 1_000 });
+    const { limits } = server.drive(new Limiter({ maxInFlight: 16 }), 15 * seconds * SECOND);
+    t.ok(
+      limits.some(({ limit }) => limit === 16),
+      `${seconds} s`,
+    );
+  }
+  t.end();
+});
 
-await tap.test("Limiter goes back to where it was after it measured its baseline", (t) => {
-  const limiter = new Limiter({ maxInFlight: 16 });
-  const { now } = drive(limiter, NEVER_QUEUES, 1_000);
-  const { limits } = drive(limiter, NEVER_QUEUES, 60_000, now);
-  t.same(
-    [...new Set(limits)].toSorted((a, b) => a - b),
-    [2, 16],
-  );
-  const low = limits.filter((limit) => limit === 2).length;
-  t.ok(low / limits.length < 0.05, `${low} of ${limits.length} rounds`);
+await tap.test("Limiter takes less, at once, where others wait, and tries more after eight seconds", (t) => {
+  const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000 });
+  const limiter = new Limiter({ maxInFlight: 32 });
+  const { now } = server.drive(limiter, 10 * SECOND);
+  limiter.felt(now, now + 3);
+  t.equal(limiter.limit, 32, "3 ms are usual");
+  limiter.felt(now, now + 16);
+  t.equal(limiter.limit, 24);
+  limiter.felt(now - 1, now + 100);
+  t.equal(limiter.limit, 24, "a wait that began before tells of the limit before");
+  limiter.felt(now + 101, now + 140);
+  t.equal(limiter.limit, 18);
+  const before = server.drive(limiter, 7 * SECOND);
+  t.ok(before.limits.every(({ limit }) => limit <= 18));
+  const after = server.drive(limiter, 20 * SECOND);
+  t.ok(after.limits.some(({ limit }) => limit > 18));
+  t.end();
+});
+
+await tap.test("Limiter leaves two at a time, whatever others wait", (t) => {
+  const limiter = new Limiter({ maxInFlight: 32 });
+  for (let now = 0; now < 10_000; now += 200) limiter.felt(now, now + 50 + now / 20);
+  t.equal(limiter.limit, 2);
+  const alone = new Limiter({ maxInFlight: 1 });
+  for (let now = 0; now < 10_000; now += 200) alone.felt(now, now + 50 + now / 20);
+  t.equal(alone.limit, 1);
+  t.end();
+});
+
+await tap.test("Limiter takes what is usual far away for no wait of others", (t) => {
+  const limiter = new Limiter({ maxInFlight: 32 });
+  for (let now = 0; now < 60_000; now += 200) limiter.felt(now, now + 150);
+  t.equal(limiter.limit, 4);
+  limiter.felt(60_000, 60_460);
+  t.equal(limiter.limit, 3);
+  t.end();
+});
+
+await tap.test("Limiter grows no faster than others are felt", (t) => {
+  const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000 });
+  const limiter = new Limiter({ maxInFlight: 32 });
+  limiter.feels = true;
+  const { now } = server.drive(limiter, 5 * SECOND);
+  t.equal(limiter.limit, 4);
+  limiter.felt(now, now + 2);
+  server.drive(limiter, 5 * SECOND);
+  t.equal(limiter.limit, 8);
+  limiter.feels = false;
+  server.drive(limiter, 5 * SECOND);
+  t.equal(limiter.limit, 32);
   t.end();
 });
 
 await tap.test("Limiter allows at least one request and at most as many as it may, whatever comes", (t) => {
-  const event = fc.record({ failed: fc.boolean(), ageMs: fc.nat(100_000), afterMs: fc.nat(20_000) });
+  const event = fc.record({
+    what: fc.constantFrom("failed", "answered", "felt"),
+    ageMs: fc.nat(100_000),
+    afterMs: fc.nat(20_000),
+  });
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 256 }), fc.array(event, { maxLength: 200 }), (maxInFlight, events) => {
       const limiter = new Limiter({ maxInFlight });
       let now = 0;
-      return events.every(({ failed, ageMs, afterMs }) => {
+      return events.every(({ what, ageMs, afterMs }) => {
         now += afterMs;
-        limiter[failed ? "failed" : "answered"](now - ageMs, now);
+        limiter[what](now - ageMs, now);
         return Number.isInteger(limiter.limit) && limiter.limit >= 1 && limiter.limit <= maxInFlight;
       });
     }),
   );
-  t.end();
-});
-
-await tap.test("Limiter grows also where every request takes longer than a baseline lasts", (t) => {
-  for (const ms of [3_000, 10_000, 30_000]) {
-    const limiter = new Limiter({ maxInFlight: 16 });
-    const { limits } = drive(limiter, () => ms, 400 * ms);
-    t.ok(limits.includes(16), `${ms} ms: ${[...new Set(limits)].join(" ")}`);
-  }
   t.end();
 });

@@ -1,4 +1,5 @@
 import { DEFAULT_MAX_IN_FLIGHT, MAX_IN_FLIGHT } from "../../retry/limiter.ts";
+import { PRIORITIES } from "../../migrator/assemble-run.ts";
 import { DEFAULT_MAX_QPS } from "../../retry/pacer.ts";
 import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from "../../migrator/rewrite/page-size.ts";
 import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../../retry/retrier.ts";
@@ -37,8 +38,15 @@ export const MIGRATION_FLAGS = {
     placeholder: "n",
     default: DEFAULT_MAX_IN_FLIGHT,
     help:
-      "maximum number of concurrent requests; a run begins with 2 and adapts to the latency and the errors of the " +
-      "API server",
+      "maximum number of concurrent requests; a run begins with 4 and adapts to the requests that the API server " +
+      "finishes in a second, to its errors, and to how long other clients wait",
+  }),
+  priority: choice(PRIORITIES, {
+    placeholder: "priority",
+    default: "background",
+    help:
+      "background slows down when other clients have to wait; fast uses all that the API servers give within " +
+      "--max-in-flight",
   }),
   "max-qps": value(parseQps, {
     placeholder: "n",

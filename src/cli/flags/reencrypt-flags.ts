@@ -62,6 +62,7 @@ export const REENCRYPT_FLAGS = {
   }),
   "page-size": MIGRATION_FLAGS["page-size"],
   "max-in-flight": MIGRATION_FLAGS["max-in-flight"],
+  priority: MIGRATION_FLAGS.priority,
   "max-qps": MIGRATION_FLAGS["max-qps"],
   "convergence-timeout": duration({
     default: DEFAULT_ROLLOUT_MS,

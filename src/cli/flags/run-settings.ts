@@ -35,6 +35,7 @@ export function runSettingsOf(
     },
     maxInFlight: flags.maxInFlight,
     maxQps: flags.maxQps,
+    priority: flags.priority,
     maxIdleMs: flags.maxIdleMs,
     webhookWaitMs: flags.webhookWaitMs,
     apiserverEndpoints: flags.apiserverEndpoints,

@@ -400,7 +400,7 @@ for (const code of [404, 409, 429, 500]) {
         t.strictSame(await outcome, { kind: "failed", reason: DENIAL.message });
         t.equal(server.seen.length, 1, "nothing is asked about an object that a webhook says is gone");
         t.same(clock.sleeps, []);
-        t.same(limits, [2], "the limiter takes no denial for overload");
+        t.same(limits, [4], "the limiter takes no denial for overload");
       },
     );
   }
