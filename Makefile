@@ -115,6 +115,18 @@ sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by packag
 
 ##@ Measure
 
+.PHONY: bench
+bench: $(INSTALLED) ## Measure speed, distance, politeness, reruns, size and cost next to the peers (some 35 minutes; PART=throughput, KSVM_PEER_SOURCE=FOLDER)
+	@node bench/suite/main.ts $(foreach part,$(PART),--part $(part))
+
+.PHONY: bench-million
+bench-million: $(INSTALLED) ## Measure the migration of 100,000 and of 1,000,000 objects (about an hour)
+	@node bench/suite/main.ts --part million
+
+.PHONY: bench-page
+bench-page: $(INSTALLED) ## Write the tables and plots of docs/performance.md from bench/results
+	@node bench/suite/page.ts
+
 .PHONY: bench-prune
 bench-prune: $(INSTALLED) ## Show what a failed migration does to storedVersions: in-tree controller and ksvm (ARGS="-o json")
 	@node bench/in-tree-prune.ts $(ARGS)

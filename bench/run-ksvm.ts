@@ -27,18 +27,24 @@ export interface RunKsvmOptions {
   readonly signal: AbortSignal;
   /** @default src/cli/main.ts, whose types Node strips as it loads it */
   readonly program?: string;
+  /** For Node. @default none */
+  readonly nodeFlags?: readonly string[];
 }
 
 /** Runs ksvm as a process of its own, as a user does. An abort kills it. */
 export async function runKsvm(args: readonly string[], options: RunKsvmOptions): Promise<KsvmRun> {
-  const { kubeconfig, signal, program = MAIN } = options;
+  const { kubeconfig, signal, program = MAIN, nodeFlags = [] } = options;
   signal.throwIfAborted();
   const startedAt = performance.now();
   // Detached, Ctrl-C in the terminal reaches the benchmark only; and ksvm ends if that is killed.
-  const child = spawn(process.execPath, ["--import", REPORT_USAGE, program, ...args, "--kubeconfig", kubeconfig], {
-    detached: true,
-    stdio: ["ignore", "pipe", "pipe", "pipe"],
-  });
+  const child = spawn(
+    process.execPath,
+    [...nodeFlags, "--import", REPORT_USAGE, program, ...args, "--kubeconfig", kubeconfig],
+    {
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
+    },
+  );
   endWithThisProcess(child);
   const kill = (): void => void child.kill("SIGKILL");
   signal.addEventListener("abort", kill, { once: true });

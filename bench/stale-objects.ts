@@ -6,7 +6,7 @@ import { storageVersionOf, storedVersionsOf } from "../src/api/crd.ts";
 import type { NewObject } from "../src/kube/client.ts";
 import { collectionPath } from "../src/kube/resources.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
-import { TestKind } from "../test/integration/crd-fixture.ts";
+import { type CrdShape, TestKind } from "../test/integration/crd-fixture.ts";
 
 const VERSIONS = ["v1alpha1", "v1"] as const;
 
@@ -23,20 +23,23 @@ export class StaleObjects {
   readonly kind = new TestKind("bench");
   readonly #cluster: Cluster;
   readonly #count: number;
+  readonly #shape: Partial<CrdShape>;
 
-  private constructor(cluster: Cluster, count: number) {
+  private constructor(cluster: Cluster, count: number, shape: Partial<CrdShape>) {
     this.#cluster = cluster;
     this.#count = count;
+    this.#shape = shape;
   }
 
   /** Creates the CRD, and the objects in its storage version v1alpha1. */
   static async create(
     cluster: Cluster,
-    { objects, size }: { readonly objects: number; readonly size: number },
+    options: { readonly objects: number; readonly size: number; readonly shape?: Partial<CrdShape> },
   ): Promise<StaleObjects> {
-    const stale = new StaleObjects(cluster, objects);
+    const { objects, size, shape = {} } = options;
+    const stale = new StaleObjects(cluster, objects, shape);
     const { kind } = stale;
-    await cluster.createCrd(kind, { storage: VERSIONS[0] });
+    await cluster.createCrd(kind, { ...shape, storage: VERSIONS[0] });
     const manifests = kind.objects(objects, VERSIONS[0]).map((object) => padded(object, size));
     await cluster.createObjects(kind.resource(VERSIONS[0]), manifests);
     return stale;
@@ -47,7 +50,7 @@ export class StaleObjects {
     const { controlPlane } = this.#cluster;
     const before = storageVersionOf(await this.#cluster.crd(this.kind));
     const storage = VERSIONS.find((version) => version !== before) ?? VERSIONS[0];
-    await this.#cluster.setVersions(this.kind, { storage });
+    await this.#cluster.setVersions(this.kind, { ...this.#shape, storage });
     // Each run begins with an etcd that holds one revision of each object.
     await controlPlane.stored.compact(await controlPlane.stored.currentRevision());
     await sleep(QUIET_MS, undefined, { signal });
