@@ -5,8 +5,10 @@ import type { Limiter } from "./limiter.ts";
 /** The default of `--max-qps`: no limit. */
 export const DEFAULT_MAX_QPS = Number.POSITIVE_INFINITY;
 
-/** How many pieces of work may wait without counting as under way. */
-const MAX_ASIDE = 64;
+/** How many pieces of work may wait without counting as under way: while most requests succeed, and while they do not. */
+const MAX_ASIDE = { succeeding: 1_024, failing: 64 } as const;
+/** How much the share of requests that succeed is smoothed from one to the next. */
+const SMOOTHING = 0.02;
 
 /** How much work may be under way. */
 export interface PacerOptions {
@@ -28,6 +30,7 @@ export class Pacer {
   #inFlight = 0;
   #aside = 0;
   #answers = 0;
+  #succeeding = 1;
   readonly #waiting: (() => void)[] = [];
 
   constructor(options: PacerOptions) {
@@ -76,12 +79,13 @@ export class Pacer {
   }
 
   /**
-   * Waits, as before another try, without counting as under way, so that others go on. Where many do that already, it counts
-   * all the same: what fails for all of them would only be asked for more often.
+   * Waits, as before another try, without counting as under way, so that others go on. Where many do that already, and most
+   * requests fail, it counts all the same: what fails for all of them would only be asked for more often.
    * @throws what `wait` throws, at once.
    */
   async aside(wait: () => Promise<void>): Promise<void> {
-    if (this.#aside >= MAX_ASIDE) {
+    const { failing, succeeding } = MAX_ASIDE;
+    if (this.#aside >= (this.#succeeding > 0.5 ? succeeding : failing)) {
       return wait();
     }
     this.#aside++;
@@ -107,17 +111,24 @@ export class Pacer {
     try {
       const answer = await request();
       this.#answers++;
+      this.#ended(1);
       limiter?.answered(begunAt, clock.monotonic());
       return answer;
     } catch (error) {
       const kind = failureKindOf(error);
       if (kind === "transient" && !isReinitializing(error)) {
+        this.#ended(0);
         limiter?.failed(begunAt, clock.monotonic());
       } else if (kind !== undefined) {
         limiter?.answered(begunAt, clock.monotonic());
       }
       throw error;
     }
+  }
+
+  /** @param success 1 or, of a request that failed, 0 */
+  #ended(success: number): void {
+    this.#succeeding += SMOOTHING * (success - this.#succeeding);
   }
 
   /** Requests of the work that were answered, which tells whether it goes on. */

@@ -127,13 +127,14 @@ await tap.test("Pacer.forEach() takes items as they come, and throws what ends t
   t.same(done, [1, 2], "those under way were waited for");
 });
 
-await tap.test("Pacer.aside() lets others go on, up to 64 of them", async (t) => {
+await tap.test("Pacer.aside() lets others go on, up to 64 of them while most requests fail", async (t) => {
   const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
   const waited = Promise.withResolvers<void>();
   const begun: number[] = [];
   const inWork = { now: 0, most: 0 };
   const work = async (item: number): Promise<void> => {
     begun.push(item);
+    await pacer.observe(() => Promise.reject(new ApiError("GET /x", 503, {}))).catch(() => undefined);
     await pacer.aside(() => waited.promise);
     inWork.most = Math.max(inWork.most, ++inWork.now);
     await turn();
@@ -150,6 +151,27 @@ await tap.test("Pacer.aside() lets others go on, up to 64 of them", async (t) =>
   await all;
   t.equal(begun.length, 100);
   t.equal(inWork.most, 1, "who comes back needs a place again");
+});
+
+await tap.test("Pacer.aside() lets all others go on where a fifth of the requests fails", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
+  const waited = Promise.withResolvers<void>();
+  let done = 0;
+  const work = async (item: number): Promise<void> => {
+    if (item % 5 === 0) {
+      await pacer.observe(() => Promise.reject(new ApiError("GET /x", 503, {}))).catch(() => undefined);
+      await pacer.aside(() => waited.promise);
+    }
+    await pacer.observe(() => Promise.resolve());
+    done++;
+  };
+  const items = Array.from({ length: 1_000 }, (_, index) => index);
+  const all = pacer.forEach(items, work, NEVER);
+  for (let turns = 0; turns < 3_000; turns++) await turn();
+  t.equal(done, 800, "two hundred wait");
+  waited.resolve();
+  await all;
+  t.equal(done, 1_000);
 });
 
 await tap.test("Pacer.aside() throws what ends the wait at once, and loses no place", async (t) => {
