@@ -172,7 +172,10 @@ class Settling {
     return hasJumped || stoodStill;
   }
 
-  /** Asks all the while: an API server that stands still, and what is under way on it, has that much longer to go. */
+  /**
+   * Asks all the while, and leaves the last question to the read that follows: an API server that stands still, and what is under way on
+   * it, has that much longer to go.
+   */
   async #sleep(ms: number): Promise<void> {
     const { clock, signal } = this.#context;
     const end = clock.monotonic() + ms;
@@ -181,7 +184,9 @@ class Settling {
       const startedAt = clock.monotonic();
       await clock.sleep(pollMs, signal);
       this.#stoodStill ||= clock.monotonic() - startedAt > pollMs + SLOW_ANSWER_MS;
-      await this.#ask(VERSION);
+      if (clock.monotonic() < end) {
+        await this.#ask(VERSION);
+      }
     }
   }
 

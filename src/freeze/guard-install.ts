@@ -51,8 +51,12 @@ export async function removePolicyGuard(
   isOurs: (owner: FreezeOwner | undefined) => boolean,
 ): Promise<PolicyRemoval> {
   const { name } = policyGuardOf(crdName);
-  const binding = await removeOwned(context, POLICY_BINDINGS, name, isOurs);
-  const policy = await removeOwned(context, POLICIES, name, isOurs);
+  const [foundBinding, foundPolicy] = await Promise.all([
+    findOne(context, POLICY_BINDINGS, { name }),
+    findOne(context, POLICIES, { name }),
+  ]);
+  const binding = await removeOwned(context, POLICY_BINDINGS, foundBinding, isOurs);
+  const policy = await removeOwned(context, POLICIES, foundPolicy, isOurs);
   const both = [binding, policy];
   return both.find((one) => one === "kept") ?? both.find((one) => one === "removed") ?? "absent";
 }
@@ -74,7 +78,8 @@ async function put(
   const pace = retrier.pace(CONFLICT_PACE);
   for (let conflicts = 0; ; conflicts++) {
     await pace.turn(signal);
-    const found = await findOne(context, resource, body.metadata);
+    // There is none, as a rule.
+    const found = conflicts === 0 ? undefined : await findOne(context, resource, body.metadata);
     if (found !== undefined) {
       mayTake(found);
     }
@@ -129,16 +134,16 @@ function findOne(
 async function removeOwned(
   context: CallContext,
   resource: Resource,
-  name: string,
+  found: KubeObject | undefined,
   isOurs: (owner: FreezeOwner | undefined) => boolean,
 ): Promise<PolicyRemoval> {
   const { client, retrier, signal } = context;
-  const found = await findOne(context, resource, { name });
   if (found === undefined) {
     return "absent";
   }
-  const { uid, resourceVersion, annotations } = found.metadata;
-  if (uid === undefined || resourceVersion === undefined || !isOurs(parseOwner(annotations?.[OWNER_ANNOTATION]))) {
+  const { uid, resourceVersion, annotations, name } = found.metadata;
+  const isKnown = name !== undefined && uid !== undefined && resourceVersion !== undefined;
+  if (!isKnown || !isOurs(parseOwner(annotations?.[OWNER_ANNOTATION]))) {
     return "kept";
   }
   try {

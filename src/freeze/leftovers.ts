@@ -35,12 +35,14 @@ export async function removeLeftovers(
   crdName: string,
   lease: string,
 ): Promise<CustomResourceDefinition> {
-  const owner = ownerAnnotationOf(await readCrd(context, crdName));
-  if (owner?.lease === lease) {
+  const crd = await readCrd(context, crdName);
+  const owner = ownerAnnotationOf(crd);
+  const isLeft = owner?.lease === lease;
+  if (isLeft) {
     await unfreeze(context, crdName, owner);
   }
   await unlessForbidden(removePolicyGuard(context, crdName, (found) => found?.lease === lease));
-  return readCrd(context, crdName);
+  return isLeft ? readCrd(context, crdName) : crd;
 }
 
 /**

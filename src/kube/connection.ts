@@ -19,7 +19,7 @@ const QUICK_MS = 2_000;
 
 /**
  * Connects, and makes sure that the API server answers and is not too old.
- * @param observer told of every request after that
+ * @param observer told of every request
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
  */
 export async function connectTo(
@@ -27,14 +27,14 @@ export async function connectTo(
   signal: AbortSignal,
   observer?: RequestObserver,
 ): Promise<Connection> {
-  const first = new Transport(config, { timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
-  try {
-    await first.authenticate(signal);
-    await firstAnswer(first, signal);
-  } finally {
-    await first.close();
-  }
   const transport = new Transport(config, { observer });
+  try {
+    await transport.authenticate(signal);
+    await firstAnswer(transport, signal);
+  } catch (error) {
+    await transport.close();
+    throw error;
+  }
   return { client: new ApiClient(transport), close: () => transport.close() };
 }
 
@@ -46,7 +46,7 @@ async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<v
   for (let tries = 1; ; tries++) {
     const startedAt = systemClock.monotonic();
     try {
-      await assertSupportedServer(transport, { signal });
+      await assertSupportedServer(transport, { signal, timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
       return;
     } catch (error) {
       const wasQuick = systemClock.monotonic() - startedAt < QUICK_MS;

@@ -1,4 +1,5 @@
 import { KsvmError } from "../errors.ts";
+import type { ApiRequest } from "./api-request.ts";
 import type { CallOptions } from "./call-options.ts";
 import { ApiError, DoubtfulAnswer } from "./errors.ts";
 import { apiVersionOf, groupVersionPath } from "./resources.ts";
@@ -24,11 +25,14 @@ export const OLDEST_SUPPORTED_MINOR = 30;
  * @returns its `gitVersion`, such as `v1.36.3`
  * @throws {KsvmError} ServerUnsupported below Kubernetes 1.30; transport errors where it does not answer.
  */
-export async function assertSupportedServer(transport: Transport, options: CallOptions = {}): Promise<string> {
+export async function assertSupportedServer(
+  transport: Transport,
+  options: CallOptions & Pick<ApiRequest, "timeoutMs"> = {},
+): Promise<string> {
   const { body } = await transport.request<{ gitVersion?: string }>({
     method: "GET",
     path: "/version",
-    signal: options.signal,
+    ...options,
   });
   const gitVersion = body?.gitVersion ?? "";
   if (!isSupportedVersion(gitVersion)) {

@@ -149,7 +149,12 @@ export class Transport {
     const what = `${methodAndPath(request)}: the answer of ${this.server}`;
     // An answer to a DELETE may be empty: its status says all.
     const mayBeEmpty = request.method === "DELETE";
-    return this.#sessions.track(this.#whole(request, (answer) => parsedAnswer<T>(answer, { what, mayBeEmpty })));
+    const whole = this.#whole(request, (answer) => parsedAnswer<T>(answer, { what, mayBeEmpty }));
+    try {
+      return await this.#sessions.track(whole);
+    } finally {
+      await this.#sessions.free();
+    }
   }
 
   /**

@@ -70,7 +70,7 @@ export function accessForArrivals({ areServersNamed }: Pick<RunContext, "areServ
 }
 
 /** Reviews that are asked for at the same time. */
-const REVIEWS_IN_FLIGHT = 8;
+const REVIEWS_IN_FLIGHT = 24;
 
 /** What of this the user may not do. */
 export async function missingOf<One extends Access | PathAccess>(

@@ -6,9 +6,13 @@ import { API_SERVICES, type Resource } from "../kube/resources.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import type { Access } from "../kube/access.ts";
 import type { CallContext } from "../retry/call-context.ts";
+import { mapInFlight } from "../retry/map-in-flight.ts";
 
 /** To see whether the API server serves a CRD itself. The versions are known once the CRD was read. */
 export const SEE_API_SERVICES: Access = { verb: "list", resource: API_SERVICES };
+
+/** APIServices that are looked at together. */
+const LOOKS_IN_FLIGHT = 8;
 
 /**
  * Makes sure that the API servers serve every version of a CRD themselves. An APIService may hand the group and version to
@@ -19,8 +23,7 @@ export const SEE_API_SERVICES: Access = { verb: "list", resource: API_SERVICES }
  * @throws {KsvmError} VersionNotServed, naming the APIService.
  */
 export async function ownApiOf(context: CallContext, crd: CustomResourceDefinition): Promise<string> {
-  const states: string[] = [];
-  for (const version of servedVersionsOf(crd)) {
+  const ownIn = async (version: string): Promise<string> => {
     const [name, object] = await apiServiceOf(context, crd.spec.group, version);
     if (isAggregated(object)) {
       throw new KsvmError(
@@ -29,8 +32,9 @@ export async function ownApiOf(context: CallContext, crd: CustomResourceDefiniti
           "server, so the objects that etcd has of the CRD cannot be listed; nothing was pruned",
       );
     }
-    states.push(stateOf(name, object));
-  }
+    return stateOf(name, object);
+  };
+  const states = await mapInFlight(servedVersionsOf(crd), ownIn, { most: LOOKS_IN_FLIGHT, signal: context.signal });
   return states.join(" ");
 }
 

@@ -60,10 +60,18 @@ for (const mode of ["each", "sampled"] as const) {
       const apiServers: ApiServers =
         mode === "each" ? { mode, clients: [clientOf("a")] } : { mode, server: "a", open: () => clientOf("a") };
       await askAll(apiServers, checks(busy(3), LAG, busy(100)), optionsFor(clock));
-      t.same(clock.sleeps.slice(0, 3), [3_000, 250, 6_750]);
+      // A sample takes new connections, so it is not asked as soon.
+      const soonMs = mode === "each" ? 100 : 250;
+      t.same(clock.sleeps.slice(0, 3), [3_000, soonMs, 7_000 - soonMs]);
     },
   );
 }
+
+await tap.test("askAll() asks again soon at first, and then four times a second", async (t) => {
+  const clock = new FakeClock();
+  await askAll({ mode: "each", clients: [clientOf("a")] }, checks(LAG, LAG, LAG, LAG, LAG), optionsFor(clock));
+  t.same(clock.sleeps, [50, 100, 200, 250, 250]);
+});
 
 await tap.test("askAll() says that nothing lagged where all pass at once", async (t) => {
   t.same(await askAll(EACH, checks(), optionsFor(new FakeClock())), { lagged: false, silent: false });
