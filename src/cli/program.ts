@@ -11,13 +11,14 @@ import { programVersion } from "./shared/version.ts";
 /**
  * Runs one command line.
  * @param args the arguments after the program's name
+ * @param name as the user calls it, see {@link programNameOf}
  * @returns the exit code; errors are written to stderr, one line each
  */
-export async function runProgram(args: readonly string[], io: CliIo): Promise<ExitCode> {
+export async function runProgram(args: readonly string[], io: CliIo, name = PROGRAM_NAME): Promise<ExitCode> {
   let exitCode: ExitCode = EXIT.done;
   const notice = new InterruptionNotice(io);
   const commandIo = { ...io, onMayFreeze: () => notice.mayFreeze() };
-  const program = buildProgram(io, async (command, given) => {
+  const program = buildProgram({ io, name }, async (command, given) => {
     exitCode = await command.run(commandIo, given, (flags) => notice.listen(flags));
   });
   try {
@@ -32,17 +33,25 @@ export async function runProgram(args: readonly string[], io: CliIo): Promise<Ex
   }
 }
 
+const PROGRAM_NAME = "ksvm";
+
+/** What the user typed: kubectl runs a file that is called kubectl-ksvm for `kubectl ksvm`. */
+export function programNameOf(file: string): string {
+  return /(?:^|[\\/])kubectl[-_]ksvm(?:\.[a-z]+)?$/.test(file) ? `kubectl ${PROGRAM_NAME}` : PROGRAM_NAME;
+}
+
 /** Runs a command with what the command line holds. */
 type Runner = (command: CliCommand, given: GivenArguments) => Promise<void>;
 
 /** The descriptions of the commands that only hold others. */
 const GROUPS: Readonly<Record<string, string>> = {
+  guard: "Manage the watch of API servers over status.storedVersions.",
   certs: "Manage the certificates of the webhook, which are stored in a Secret.",
 };
 
 /** {@link COMMANDS} as commander needs them. It splits the command line; the tables of flags read the values. */
-function buildProgram(io: CliIo, run: Runner): Command {
-  const program = new Command("ksvm")
+function buildProgram({ io, name }: { readonly io: CliIo; readonly name: string }, run: Runner): Command {
+  const program = new Command(name)
     .description("Migrates Kubernetes objects to their storage version and prunes storedVersions, safely.")
     .version(programVersion(), "--version", "print the version")
     .exitOverride()
@@ -50,17 +59,34 @@ function buildProgram(io: CliIo, run: Runner): Command {
       writeOut: (text) => void io.stdout.write(text),
       writeErr: (text) => void io.stderr.write(text),
     })
-    .helpCommand(false);
+    .helpCommand("help [command]", "show the help of a command")
+    .addHelpText(
+      "after",
+      examplesText(name, ["ksvm plan --stale", "ksvm migrate widgets.example.com", "ksvm help migrate"]),
+    );
   for (const command of COMMANDS) {
-    addCommand(program, command, run);
+    addCommand(program, command, { name, run });
   }
   return program;
 }
 
-function addCommand(program: Command, command: CliCommand, run: Runner): void {
+/** The end of `--help`. */
+function examplesText(name: string, examples: readonly string[]): string {
+  const lines = examples.map((example) => `  ${example.replaceAll(/\bksvm (?=[a-z])/g, `${name} `)}`);
+  return `\nExamples:\n${lines.join("\n")}`;
+}
+
+function addCommand(
+  program: Command,
+  command: CliCommand,
+  { name: programName, run }: { readonly name: string; readonly run: Runner },
+): void {
   const words = command.path.split(" ");
   const parent = words.slice(0, -1).reduce(groupOf, program);
-  const added = parent.command(words.at(-1) ?? "").description(command.description);
+  const added = parent
+    .command(words.at(-1) ?? "")
+    .description(command.description)
+    .addHelpText("after", examplesText(programName, command.examples));
   const { syntax, help } = command.operands;
   if (syntax !== undefined) {
     added.argument(syntax, help);
@@ -73,18 +99,17 @@ function addCommand(program: Command, command: CliCommand, run: Runner): void {
 
 function groupOf(parent: Command, name: string): Command {
   const known = parent.commands.find((command) => command.name() === name);
-  return (
-    known ??
-    parent
-      .command(name)
-      .description(GROUPS[name] ?? "")
-      .helpCommand(false)
-  );
+  return known ?? parent.command(name).description(GROUPS[name] ?? "");
 }
+
+const HEADINGS = { advanced: "Advanced options:", global: "Global options:" } as const;
 
 function optionOf(name: string, flag: Flag<unknown>): Option {
   const suffix = flag.fallbackText === undefined ? "" : ` (default: ${flag.fallbackText})`;
   const option = new Option(synopsisOf(name, flag), `${meaningOf(flag)}${suffix}`);
+  if (flag.group !== undefined && flag.group !== "command") {
+    option.helpGroup(HEADINGS[flag.group]);
+  }
   return flag.isRepeatable ? option.argParser(collect) : option;
 }
 

@@ -5,7 +5,7 @@ import { Interruption } from "./shared/interruption.ts";
 import { errorLine } from "./render/report-error.ts";
 import { StandardStreams } from "./shared/standard-streams.ts";
 
-const { runProgram } = await import("./program.ts");
+const { programNameOf, runProgram } = await import("./program.ts");
 
 const interruption = new AbortController();
 
@@ -24,12 +24,8 @@ for (const signal of SIGNALS) {
 }
 
 const streams = new StandardStreams(process.stdout, process.stderr);
-const exitCode = await runProgram(process.argv.slice(2), {
-  stdout: process.stdout,
-  stderr: process.stderr,
-  stdin: process.stdin,
-  signal: interruption.signal,
-});
+const io = { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, signal: interruption.signal };
+const exitCode = await runProgram(process.argv.slice(2), io, programNameOf(process.argv[1] ?? ""));
 const failure = await streams.failure();
 if (failure !== undefined) {
   process.stderr.write(`${errorLine(failure)}\n`);

@@ -43,7 +43,8 @@ export interface Discovered {
   readonly reencryption: ReencryptionWish | undefined;
 }
 
-async function readMigrations(context: InitContext, discovered: Discovered): Promise<Present> {
+/** Which migrations are there, and what is to become of them. */
+export async function earlierMigrations(context: InitContext, discovered: Discovered): Promise<Present> {
   const { client, signal } = context;
   const read = async (): Promise<Present> => {
     const earlier: ObjectMeta[] = [];
@@ -110,7 +111,7 @@ export async function replaceEarlier(
   let deleted = 0;
   for (let rounds = 0; rounds <= MAX_CONFLICTS; rounds++) {
     await pace.turn(context.signal);
-    const { earlier, left } = await readMigrations(context, discovered);
+    const { earlier, left } = await earlierMigrations(context, discovered);
     let undeleted = earlier.length;
     for (const migration of earlier) {
       undeleted -= (await deleteMigration(context, migration)) ? 1 : 0;

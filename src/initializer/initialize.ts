@@ -15,7 +15,8 @@ import { replaceEarlier } from "./earlier-migrations.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
 import { CRD_POLL_MS, CRD_TIMEOUT_MS, type InitContext, whenServed } from "./when-served.ts";
 
-const FIELD_MANAGER = "ksvm-init";
+/** The field manager of the CRDs. */
+export const FIELD_MANAGER = "ksvm-init";
 const NOT_OWNED = "a ClusterRole owns it and goes with it, and the API server refuses to change that";
 
 /** What a user may choose. */
@@ -30,6 +31,8 @@ export interface InitOptions {
 
 /** What was done. Field names are those of `ksvm init -o json`. */
 export interface InitResult {
+  /** Whether nothing was done, and this is what would be. @default false */
+  readonly isDryRun?: boolean;
   readonly replaced: readonly Pick<OtherMigrator, "namespace" | "name">[];
   readonly crds: readonly { readonly name: string; readonly result: "created" | "updated" | "unchanged" }[];
   /** How many migrations of an earlier init were deleted. */
@@ -65,7 +68,7 @@ async function renew(
   { reencryption }: InitOptions,
   refused: readonly string[],
 ): Promise<Omit<InitResult, "crds" | "replaced">> {
-  const { migratable, skipped, unread } = await discover(context, reencryption !== undefined);
+  const { migratable, skipped, unread } = await discoverFor(context, { reencryption });
   const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
   const renewed = new Set(migratable.map(resourceNameOf));
   const { deleted, left } = await replaceEarlier(context, { renewed, unknownGroups, reencryption });
@@ -81,32 +84,42 @@ async function renew(
   return { deleted, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
 }
 
-/** Re-encryption leaves no stored object out, and what an aggregated API server stores it cannot reach. */
-async function discover(
+/** What gets a migration. Re-encryption leaves no stored object out, and what an aggregated API server stores it cannot reach. */
+export async function discoverFor(
   context: InitContext,
-  everyStored: boolean,
+  { reencryption }: Pick<InitOptions, "reencryption">,
 ): Promise<Omit<Discovery, "migratable"> & { readonly migratable: readonly Resource[] }> {
-  if (!everyStored) {
+  if (reencryption === undefined) {
     return await discoverMigratable(context);
   }
   const { resources: migratable, skipped, unread } = await storedResources(context);
   return { migratable, skipped, unread };
 }
 
-async function replaceOthers(
+/**
+ * Other migrators, all of which are to be removed.
+ * @throws {KsvmError} OtherMigratorActive where the user did not ask for that.
+ */
+export async function othersToReplace(
   { client, retrier, signal }: InitContext,
-  { namespace, replace }: InitOptions,
-): Promise<InitResult["replaced"]> {
+  { namespace, replace }: Pick<InitOptions, "namespace" | "replace">,
+): Promise<readonly OtherMigrator[]> {
   const others = await retrier.run(() => findOtherMigrators(client, namespace, { signal }), signal);
   if (others.length > 0 && !replace) {
     const list = others.map((other) => `Deployment "${other.namespace}/${other.name}" (${other.because})`).join(", ");
     const text = `Cannot initialize: another migrator is active: ${list}; remove it, or pass --replace to have it removed`;
     throw new KsvmError("OtherMigratorActive", text);
   }
+  return others;
+}
+
+async function replaceOthers(context: InitContext, options: InitOptions): Promise<InitResult["replaced"]> {
+  const { client, retrier, signal } = context;
+  const others = await othersToReplace(context, options);
   for (const other of others) {
     await retrier.run(() => removeOtherMigrator(client, other, { signal }), signal);
   }
-  return others.map(({ namespace: where, name }) => ({ namespace: where, name }));
+  return others.map(({ namespace, name }) => ({ namespace, name }));
 }
 
 async function applyCrd(context: InitContext, crd: ShippedCrd): Promise<"created" | "updated" | "unchanged"> {

@@ -3,7 +3,7 @@ import { systemClock } from "../clock.ts";
 import { ApiClient } from "./client.ts";
 import { assertSupportedServer } from "./discovery.ts";
 import { failureKindOf } from "./failure.ts";
-import { type RequestObserver, Transport } from "./transport.ts";
+import { Transport, type TransportOptions } from "./transport.ts";
 
 /** A connection to a cluster that this program can work with. */
 export interface Connection {
@@ -19,18 +19,21 @@ const QUICK_MS = 2_000;
 
 /**
  * Connects, and makes sure that the API server answers and is not too old.
- * @param observer told of every request
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported.
  */
 export async function connectTo(
   config: ConnectionConfig,
   signal: AbortSignal,
-  observer?: RequestObserver,
+  options: Pick<TransportOptions, "observer" | "timeoutMs"> = {},
 ): Promise<Connection> {
-  const transport = new Transport(config, { observer });
+  const transport = new Transport(config, options);
   try {
     await transport.authenticate(signal);
-    await firstAnswer(transport, signal);
+    await firstAnswer(
+      transport,
+      Math.min(FIRST_ANSWER_TIMEOUT_MS, options.timeoutMs ?? Number.POSITIVE_INFINITY),
+      signal,
+    );
   } catch (error) {
     await transport.close();
     throw error;
@@ -42,11 +45,11 @@ export async function connectTo(
  * Tries again after a quick failure: a single broken connection does not mean that the API server is down, and a 404 may be
  * the word of a proxy that has no API server behind it at that moment.
  */
-async function firstAnswer(transport: Transport, signal: AbortSignal): Promise<void> {
+async function firstAnswer(transport: Transport, timeoutMs: number, signal: AbortSignal): Promise<void> {
   for (let tries = 1; ; tries++) {
     const startedAt = systemClock.monotonic();
     try {
-      await assertSupportedServer(transport, { signal, timeoutMs: FIRST_ANSWER_TIMEOUT_MS });
+      await assertSupportedServer(transport, { signal, timeoutMs });
       return;
     } catch (error) {
       const wasQuick = systemClock.monotonic() - startedAt < QUICK_MS;

@@ -26,12 +26,15 @@ export type Fence = () => Promise<void>;
  */
 export type RequestObserver = (method: ApiRequest["method"], status: number, seconds: number) => void;
 
+/** The default of `--request-timeout`, in milliseconds. */
+export const DEFAULT_REQUEST_TIMEOUT_MS = 70_000;
+
 /** How a {@link Transport} behaves. */
 export interface TransportOptions {
   /**
    * Milliseconds for a whole request: credentials, connection, headers and body; of a stream, up to its headers. The API
    * server itself ends a request after 60 s (`--request-timeout`), so a longer silence means that it is gone.
-   * @default 70000
+   * @default {@link DEFAULT_REQUEST_TIMEOUT_MS}
    */
   readonly timeoutMs?: number;
   /** @default those of the configuration's user, shared by all connections of this process */
@@ -74,7 +77,7 @@ export class Transport {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#observer = options.observer;
-    this.#timeoutMs = options.timeoutMs ?? 70_000;
+    this.#timeoutMs = options.timeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
     this.server = (config.getCurrentCluster()?.server ?? "").replace(/\/+$/, "");
     this.#sessions = new Sessions(config, this.server, {
       clock: this.#clock,

@@ -212,7 +212,7 @@ export function resourceOfName(name: string): { readonly group: string; readonly
   return { resource, group: group.join(".") };
 }
 
-function isCustom(name: string): boolean {
+export function isCustom(name: string): boolean {
   const { group } = resourceOfName(name);
   return group.includes(".") && !BUILT_IN_GROUPS.has(group);
 }

@@ -1,6 +1,6 @@
 import type { Access } from "../kube/access.ts";
 import { CRDS, LEASES, MIGRATIONS, STORAGE_STATES, STORAGE_VERSIONS } from "../kube/resources.ts";
-import { resourceOfName, type RoleObject, roleOf, rulesOf, SEE_IN_TREE } from "../migrator/run-roles.ts";
+import { isCustom, resourceOfName, type RoleObject, roleOf, rulesOf, SEE_IN_TREE } from "../migrator/run-roles.ts";
 
 /** What RBAC takes for any resource of any group. */
 const EVERY_RESOURCE = "*.*";
@@ -17,7 +17,8 @@ export function roleForReport(names: readonly string[], name: string): RoleObjec
     // Reading one in each version shows whether its conversion webhook answers.
     ...(resource.group === "" ? [] : [{ verb: "get", resource }]),
   ]);
+  const named = names.filter(isCustom).map((crdName): Access => ({ verb: "get", resource: CRDS, name: crdName }));
   const seen = [CRDS, MIGRATIONS, STORAGE_STATES, STORAGE_VERSIONS, LEASES];
   const lists = seen.map((resource): Access => ({ verb: "list", resource }));
-  return roleOf({ name }, rulesOf([...objects, ...lists, SEE_IN_TREE]));
+  return roleOf({ name }, rulesOf([...objects, ...named, ...lists, SEE_IN_TREE]));
 }

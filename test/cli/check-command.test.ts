@@ -113,7 +113,7 @@ widgets.example.com: this file drops v1, and objects may be stored in it: stored
       items: [{ verdict: "needs-migration" }, {}],
       ignored: 0,
     });
-    t.match(renderCheck({ items, ignored: 0 }, "yaml"), /^items:\n {2}- name: widgets\.example\.com\n/);
+    t.match(renderCheck({ items, ignored: 0 }, "yaml"), /^kind: Check\nitems:\n {2}- name: widgets\.example\.com\n/m);
     t.end();
   },
 );

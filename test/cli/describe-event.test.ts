@@ -170,18 +170,18 @@ await tap.test("describeFailures() and describeChanged() name objects and count 
   t.end();
 });
 
-const lines: readonly [name: string, counts: Counts, elapsedMs: number, barWidth: number, text: string][] = [
-  ["nothing is known", counts(), 0, 0, "100% 0/0"],
-  ["there is a bar", counts({ done: 50, total: 100 }), 500, 10, "[#####.....] 50% 50/100"],
-  ["it is steady", counts({ done: 500, total: 1_000 }), 5_000, 0, "50% 500/1000, 100/s, 5s left"],
-  ["some failed", counts({ done: 10, total: 10, failed: 2 }), 500, 0, "100% 10/10, 2 failed"],
-  ["more were done than estimated", counts({ done: 12, total: 10 }), 500, 4, "[####] 100% 12/12"],
-  ["nearly all is done", counts({ done: 999, total: 1_000 }), 500, 0, "99% 999/1000"],
+const lines: readonly [name: string, counts: Counts, elapsedMs: number, text: string][] = [
+  ["nothing is known", counts(), 0, "100% 0/0"],
+  ["it is not steady", counts({ done: 50, total: 100 }), 500, "50% 50/100"],
+  ["it is steady", counts({ done: 500, total: 1_000 }), 5_000, "50% 500/1000, 100/s, 5s left"],
+  ["some failed", counts({ done: 10, total: 10, failed: 2 }), 500, "100% 10/10, 2 failed"],
+  ["more were done than estimated", counts({ done: 12, total: 10 }), 500, "100% 12/12"],
+  ["nearly all is done", counts({ done: 999, total: 1_000 }), 500, "99% 999/1000"],
 ];
 
-for (const [name, value, elapsedMs, barWidth, text] of lines) {
+for (const [name, value, elapsedMs, text] of lines) {
   await tap.test(`progressLine() is "${text}" when ${name}`, (t) => {
-    t.equal(progressLine(value, elapsedMs, barWidth), text);
+    t.equal(progressLine(value, elapsedMs), text);
     t.end();
   });
 }

@@ -97,6 +97,7 @@ await tap.test("a command reads its flags and its operands before it is run", as
   const command = defineCommand({
     path: "try",
     description: "",
+    examples: [],
     operands: oneName("a name"),
     flags: FLAGS,
     run: async (_io, flags, name) => {

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import tap from "tap";
 
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import { runProgram } from "../../src/cli/program.ts";
+import { programNameOf, runProgram } from "../../src/cli/program.ts";
 import { type ProgramEnd, startKsvm } from "../processes/program.ts";
 import {
   groupList,
@@ -77,7 +77,7 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     "an output is unknown",
     ["plan", "-o", "xml"],
     2,
-    /^error: Cannot use --output "xml": expected one of: table, wide, json, yaml \[Usage\]\n$/,
+    /^error: Cannot use --output "xml": expected one of: table, wide, name, json, yaml \[Usage\]\n$/,
   ],
   [
     "a duration is none",
@@ -102,13 +102,21 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
   ],
   [
     "an init output is unknown",
-    ["init", "-o", "yaml"],
+    ["init", "-o", "table"],
     2,
-    /^error: Cannot use --output "yaml": expected one of: text, json/,
+    /^error: Cannot use --output "table": expected one of: text, json, yaml/,
   ],
   ["init is given a name", ["init", "widgets.example.com"], 2, /^error: too many arguments for 'init'/],
   ["unfreeze is given no name", ["unfreeze"], 2, /^error: missing required argument 'name'/],
   ["unfreeze is given two names", ["unfreeze", "a.b", "c.d"], 2, /^error: too many arguments for 'unfreeze'/],
+  ["a group is to be impersonated alone", ["plan", "--as-group", "a"], 2, /^error: .*: pass --as as well \[Usage\]\n$/],
+  ["a server is no URL", ["plan", "--server", "ftp://a"], 2, /^error: Cannot use --server "ftp:.*such as "https:/],
+  [
+    "a shell is unknown",
+    ["completion", "csh"],
+    2,
+    /^error: Cannot complete for "csh": expected bash, zsh or fish \[Usage\]\n$/,
+  ],
   ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
   ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
   [
@@ -158,6 +166,34 @@ for (const args of helps) {
     t.equal(stderr, "");
   });
 }
+
+await tap.test("requests are sent for the user of --as, to the server of --server", async (t) => {
+  const server = await startServer(t, (_, response) => sendStatus(response, 403, {}));
+  const flags = ["--as", "jane", "--as-group", "a", "--as-group", "b", "--as-uid", "7", "--server", server.url];
+  await run(["plan", ...flags, "--kubeconfig", kubeconfig(t, NOBODY)]);
+  t.match(server.seen[0]?.headers, { "impersonate-user": "jane", "impersonate-uid": "7", "impersonate-group": "a, b" });
+});
+
+await tap.test("--request-timeout ends a request that hangs", async (t) => {
+  const server = await startServer(t, () => undefined);
+  const begun = performance.now();
+  const { code, stderr } = await run(["plan", "--request-timeout", "1s", "--kubeconfig", kubeconfig(t, server.url)]);
+  t.equal(code, 1);
+  t.match(stderr, /\[ServerUnreachable\]/);
+  t.ok(performance.now() - begun < 15_000);
+});
+
+await tap.test("the usage has the name that the program was called by", async (t) => {
+  t.equal(programNameOf("/usr/local/bin/kubectl-ksvm"), "kubectl ksvm");
+  t.equal(programNameOf("/usr/local/bin/ksvm"), "ksvm");
+  t.equal(programNameOf("/opt/ksvm/dist/cli/main.js"), "ksvm");
+  const stdout = new PassThrough();
+  const printed = text(stdout);
+  const io = { stdout, stderr: new PassThrough(), signal: new AbortController().signal };
+  await runProgram(["help", "migrate"], io, "kubectl ksvm");
+  stdout.end();
+  t.match(await printed, /^Usage: kubectl ksvm migrate .*^Advanced options:$.*^Examples:\n {2}kubectl ksvm migrate /ms);
+});
 
 await tap.test("main.ts ends with 1 and one line when no server listens", async (t) => {
   const { code, stdout, stderr } = await startKsvm(t, ["plan", "--kubeconfig", kubeconfig(t, NOBODY)]).ended;

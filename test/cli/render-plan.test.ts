@@ -70,10 +70,12 @@ await tap.test("renderPlan() as a wide table has kind, served versions and note,
   t.end();
 });
 
+const PLAN = { apiVersion: "cli.ksvm.sigs.k8s.io/v1alpha1", kind: "Plan" };
+
 await tap.test("renderPlan() as JSON and YAML holds the entries as they are", (t) => {
-  t.strictSame(JSON.parse(renderPlan(ENTRIES, "json")), { items: ENTRIES });
-  t.strictSame(parse(renderPlan(ENTRIES, "yaml")), { items: ENTRIES });
-  t.strictSame(JSON.parse(renderPlan([], "json")), { items: [] });
+  t.strictSame(JSON.parse(renderPlan(ENTRIES, "json")), { ...PLAN, items: ENTRIES });
+  t.strictSame(parse(renderPlan(ENTRIES, "yaml")), { ...PLAN, items: ENTRIES });
+  t.strictSame(JSON.parse(renderPlan([], "json")), { ...PLAN, items: [] });
   t.notMatch(renderPlan(ENTRIES, "yaml"), /\n$/);
   t.end();
 });

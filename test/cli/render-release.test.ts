@@ -49,7 +49,7 @@ note: a note`,
   t.match(renderRelease({ ...CHECK, items: CHECK.items.slice(0, 1) }, "table"), /^Kubernetes 1\.36 .* 1 of 1 built-in/);
   const many = ["a", "b", "c", "d", "e", "f", "g"].map((name) => ({ name, ...UNKNOWN }));
   t.match(renderRelease({ ...CHECK, items: many }, "table"), /\na, b, c, d, e and 2 more: it has no StorageState\n/);
-  t.same(JSON.parse(renderRelease(CHECK, "json")), CHECK);
-  t.match(renderRelease(CHECK, "yaml"), /^release: "1\.36"\n/);
+  t.match(JSON.parse(renderRelease(CHECK, "json")), { kind: "ControlPlaneCheck", ...CHECK });
+  t.match(renderRelease(CHECK, "yaml"), /^kind: ControlPlaneCheck\nrelease: "1\.36"\n/m);
   t.end();
 });

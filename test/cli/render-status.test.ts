@@ -114,8 +114,9 @@ await tap.test("renderStatus() shows freezes by the condition of Kubernetes' own
 });
 
 await tap.test("renderStatus() shows the same in JSON and in YAML", async (t) => {
-  t.same(JSON.parse(renderStatus(STATUS, "json", NOW)), STATUS);
-  t.same(parse(renderStatus(STATUS, "yaml", NOW)), STATUS);
+  const document = { apiVersion: "cli.ksvm.sigs.k8s.io/v1alpha1", kind: "Status", ...STATUS };
+  t.same(JSON.parse(renderStatus(STATUS, "json", NOW)), document);
+  t.same(parse(renderStatus(STATUS, "yaml", NOW)), document);
 });
 
 await tap.test("describeChanges() has a line for each thing that changed", async (t) => {

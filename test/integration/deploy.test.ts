@@ -204,7 +204,7 @@ await t.test("ksvm init runs with the rights of its service account and no more"
   for (const { resource, group } of [MIGRATIONS, STORAGE_STATES]) {
     await api.delete(CRDS, { name: `${resource}.${group}` });
   }
-  const again = await cluster.ksvm(["init", "--kubeconfig", kubeconfig]);
+  const again = await cluster.ksvm(["init", "-y", "--kubeconfig", kubeconfig]);
   t.equal(again.code, 0, again.stderr);
   t.match(again.stdout, /created CustomResourceDefinition "storageversionmigrations/);
   const tooMuch: readonly Access[] = [
@@ -235,7 +235,7 @@ await t.test("the whole life of one CRD runs with the rights of the controller",
   t.same(await cluster.storedAs(kind), { v1: 40 });
   await assertNoTraces(t, cluster, kind);
   t.match(await cluster.ksvm(["status", "--kubeconfig", kubeconfig]), { code: 0, stdout: /no CRD is frozen/ });
-  t.match(await cluster.ksvm(["unfreeze", kind.name, "--kubeconfig", kubeconfig]), {
+  t.match(await cluster.ksvm(["unfreeze", kind.name, "-y", "--kubeconfig", kubeconfig]), {
     code: 0,
     stdout: /nothing to do/,
   });

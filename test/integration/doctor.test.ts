@@ -93,7 +93,7 @@ await t.test(
         { finding: "foreign-freeze", object: foreign.name, meaning: /^another client \(me\)/ },
       ],
     });
-    t.equal((await cluster.ksvm(["unfreeze", live.name])).code, 0);
+    t.equal((await cluster.ksvm(["unfreeze", live.name, "-y"])).code, 0);
     await run.ended;
   },
 );
@@ -103,7 +103,7 @@ await t.test("doctor finds StorageMigrating that nothing explains", async (t) =>
   await cluster.createCrd(kind, V1);
   await leaveStorageMigrating(cluster, kind);
   t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stuck-storage-migrating" }] });
-  t.equal((await cluster.ksvm(["unfreeze", kind.name])).code, 0);
+  t.equal((await cluster.ksvm(["unfreeze", kind.name, "-y"])).code, 0);
   t.match(await doctor(kind.name), { code: 0, items: [] });
 });
 

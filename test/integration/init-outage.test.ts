@@ -23,7 +23,7 @@ async function initThrough(t: Test, disturb: (path: string) => Disturbance["kind
       return typeof kind === "number" ? { kind: "answer", status: kind } : ({ kind } as Disturbance);
     },
   });
-  const { code, stdout, stderr } = await cluster.ksvm(["init", "-o", "json", "--kubeconfig", proxy.kubeconfig]);
+  const { code, stdout, stderr } = await cluster.ksvm(["init", "-y", "-o", "json", "--kubeconfig", proxy.kubeconfig]);
   return { code, stderr, result: stdout === "" ? undefined : (JSON.parse(stdout) as InitResult), proxy };
 }
 
@@ -52,7 +52,7 @@ await t.test("init goes on where any connection is reset", async (t) => {
   const proxy = await ChaosProxy.start(t, cluster.controlPlane, {
     disturb: () => ({ kind: ++requests % 7 === 0 ? "reset" : "none" }),
   });
-  const { code, stderr } = await cluster.ksvm(["init", "--kubeconfig", proxy.kubeconfig]);
+  const { code, stderr } = await cluster.ksvm(["init", "-y", "--kubeconfig", proxy.kubeconfig]);
   t.equal(code, 0, stderr);
   t.ok((proxy.disturbed["reset"] ?? 0) > 5);
 });

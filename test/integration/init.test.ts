@@ -12,7 +12,7 @@ const { api } = cluster;
 const MIGRATIONS_CRD = { name: "storageversionmigrations.migration.k8s.io" };
 
 async function init(...args: readonly string[]): Promise<InitResult> {
-  const { code, stdout, stderr } = await cluster.ksvm(["init", "-o", "json", ...args]);
+  const { code, stdout, stderr } = await cluster.ksvm(["init", "--yes", "-o", "json", ...args]);
   if (code !== 0) {
     throw new Error(stderr);
   }
@@ -22,6 +22,10 @@ async function init(...args: readonly string[]): Promise<InitResult> {
 async function namesOfMigrations(): Promise<readonly string[]> {
   const migrations = await api.list<StorageVersionMigration>(MIGRATIONS);
   return migrations.map(({ metadata }) => metadata.name).toSorted();
+}
+
+function resources({ migrations }: InitResult): readonly string[] {
+  return migrations.map(({ resource }) => resource).toSorted();
 }
 
 function names(result: InitResult): readonly string[] {
@@ -58,7 +62,7 @@ await t.test("init refuses while another migrator is active, and changes nothing
 await t.test("init --replace removes the other migrator and creates one migration for each resource", async (t) => {
   const kind = new TestKind("custom");
   await cluster.createCrd(kind, { storage: "v1" });
-  const { code, stdout, stderr } = await cluster.ksvm(["init", "--replace"]);
+  const { code, stdout, stderr } = await cluster.ksvm(["init", "--replace", "-y"]);
   t.equal(code, 0, stderr);
   t.equal(await api.find(DEPLOYMENTS, { name: "migrator", namespace: "default" }), undefined);
   t.match(stdout, /^removed Deployment "default\/migrator"\ncreated CustomResourceDefinition "storagestates/);
@@ -97,6 +101,29 @@ await t.test("init comes to the same when it runs again, and leaves migrations o
   t.equal(again.migrations.length, before.length);
   t.same(await namesOfMigrations(), [...names(again), own.metadata.name].toSorted());
   t.notOk(names(again).some((name) => before.includes(name)));
+});
+
+await t.test("init --dry-run shows what init does, and changes nothing", async (t) => {
+  const before = await namesOfMigrations();
+  const shown = await init("--dry-run");
+  t.equal(shown.isDryRun, true);
+  t.same(await namesOfMigrations(), before);
+  const done = await init();
+  t.same(resources(shown), resources(done));
+  t.same({ ...shown, migrations: [], isDryRun: false }, { ...done, migrations: [], isDryRun: false });
+  const { stdout } = await cluster.ksvm(["init", "--dry-run"]);
+  t.match(stdout, new RegExp(`^would create ${done.migrations.length} migrations; nothing was changed$`, "m"));
+});
+
+await t.test("init deletes nothing without a confirmation", async (t) => {
+  const before = await namesOfMigrations();
+  const { code, stderr, stdout } = await cluster.ksvm(["init"]);
+  t.match({ code, stdout }, { code: 2, stdout: "" });
+  t.match(
+    stderr,
+    /^error: Cannot delete \d+ migrations of an earlier init, .*, without a confirmation, and there is no terminal to ask on: pass --yes \[Usage\]\n$/,
+  );
+  t.same(await namesOfMigrations(), before);
 });
 
 await t.test("init goes on where one that was killed stopped", async (t) => {

@@ -110,7 +110,7 @@ await t.test("reencrypt --all leaves out by name what aggregated API servers sto
 
 await t.test("init --force leaves out by name what aggregated API servers store", async (t) => {
   const init = async (...flags: readonly string[]): Promise<InitResult> => {
-    const { code, stderr, stdout } = await cluster.ksvm(["init", "-o", "json", ...flags]);
+    const { code, stderr, stdout } = await cluster.ksvm(["init", "-y", "-o", "json", ...flags]);
     t.equal(code, 0, stderr);
     return JSON.parse(stdout) as InitResult;
   };

@@ -100,7 +100,15 @@ await t.test(
   "init --force --expect-config has every stored resource re-encrypted once that configuration is used",
   async (t) => {
     const meant = digestOf(["key2", "key1"]);
-    const { code, stdout, stderr } = await cluster.ksvm(["init", "-o", "json", "--force", "--expect-config", meant]);
+    const { code, stdout, stderr } = await cluster.ksvm([
+      "init",
+      "-y",
+      "-o",
+      "json",
+      "--force",
+      "--expect-config",
+      meant,
+    ]);
     t.equal(code, 0, stderr);
     const created = (JSON.parse(stdout) as InitResult).migrations;
     t.ok(
@@ -112,7 +120,7 @@ await t.test(
       isOurs.has(metadata.name),
     );
     t.ok(all.every(({ metadata }) => metadata.annotations?.[REENCRYPT_ANNOTATION] === meant));
-    const again = await cluster.ksvm(["init", "-o", "json"]);
+    const again = await cluster.ksvm(["init", "-y", "-o", "json"]);
     const { deleted, skipped } = JSON.parse(again.stdout) as InitResult;
     t.equal(deleted, 0, "init without --force puts nothing in their place");
     t.ok(skipped.some(({ resource, reason }) => resource === "secrets" && reason === "its migration re-encrypts it"));

@@ -200,13 +200,13 @@ await t.test("suspend says what it needs, and what it cannot find", async (t) =>
 });
 
 await t.test("init leaves a suspended migration as it is", async (t) => {
-  t.equal((await cluster.ksvm(["init"])).code, 0);
+  t.equal((await cluster.ksvm(["init", "-y"])).code, 0);
   const [stopped] = await migrations.migrations("configmaps");
   if (stopped === undefined) {
     throw new Error("init created no migration of configmaps");
   }
   t.equal((await cluster.ksvm(["suspend", "configmaps"])).code, 0);
-  const again = await cluster.ksvm(["init"]);
+  const again = await cluster.ksvm(["init", "-y"]);
   t.match(again.stdout, /left out "configmaps": its migration is suspended/);
   t.same(
     (await migrations.migrations("configmaps")).map(({ metadata }) => metadata.uid),

@@ -21,7 +21,7 @@ const { api } = cluster;
 const flip = (storage: string) => ({ type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage }) } } });
 
 function unfreeze(...args: readonly string[]) {
-  return cluster.ksvm(["unfreeze", ...args]);
+  return cluster.ksvm(["unfreeze", "-y", ...args]);
 }
 
 async function isFlipAccepted(kind: TestKind): Promise<boolean> {
@@ -146,7 +146,7 @@ await t.test("unfreeze needs no more than to get and patch the CRD", async (t) =
     },
   );
   const kubeconfig = cluster.controlPlane.kubeconfigFor("helper");
-  const run = () => cluster.ksvm(["unfreeze", kind.name, "--kubeconfig", kubeconfig]);
+  const run = () => cluster.ksvm(["unfreeze", kind.name, "-y", "--kubeconfig", kubeconfig]);
   await eventually(async () => !/Forbidden/.test((await run()).stderr), "the role is in force");
   t.notOk(Object.hasOwn((await cluster.crd(kind)).metadata.annotations ?? {}, MIGRATING_ANNOTATION));
   t.match(await run(), { code: 0, stdout: /note: cannot look for leftover policies: .*forbidden/ });

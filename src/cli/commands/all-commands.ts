@@ -3,6 +3,7 @@ import { CERTS_ENSURE_COMMAND } from "./certs-ensure-command.ts";
 import { CERTS_ROTATE_COMMAND } from "./certs-rotate-command.ts";
 import { CERTS_STATUS_COMMAND } from "./certs-status-command.ts";
 import { CHECK_COMMAND } from "./check-command.ts";
+import { completionCommand } from "./completion-command.ts";
 import { CONTROLLER_COMMAND } from "./controller-command.ts";
 import { DOCTOR_COMMAND } from "./doctor-command.ts";
 import { GUARD_DISABLE_COMMAND } from "./guard-disable-command.ts";
@@ -19,6 +20,7 @@ import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
 import { VERIFY_COMMAND } from "./verify-command.ts";
+import { VERSION_COMMAND } from "./version-command.ts";
 import { WAIT_COMMAND } from "./wait-command.ts";
 import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 
@@ -46,4 +48,6 @@ export const COMMANDS: readonly CliCommand[] = [
   CERTS_STATUS_COMMAND,
   CONTROLLER_COMMAND,
   WEBHOOK_COMMAND,
+  completionCommand(() => COMMANDS),
+  VERSION_COMMAND,
 ];

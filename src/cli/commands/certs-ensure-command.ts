@@ -6,6 +6,7 @@ import { KEEP_FLAGS, keepCertificates } from "./keep-certificates.ts";
 export const CERTS_ENSURE_COMMAND = defineCommand({
   path: "certs ensure",
   description: "Create missing certificates, renew those that are due, and take the next steps of a rotation.",
+  examples: ["ksvm certs ensure"],
   operands: NO_OPERANDS,
   flags: KEEP_FLAGS,
   run: (io, flags) => keepCertificates(io, flags, { rotateNow: false, wait: false }),

@@ -7,6 +7,7 @@ import { KEEP_FLAGS, keepCertificates } from "./keep-certificates.ts";
 export const CERTS_ROTATE_COMMAND = defineCommand({
   path: "certs rotate",
   description: "Complete a rotation that is due, and wait for API servers and replicas where necessary.",
+  examples: ["ksvm certs rotate"],
   operands: NO_OPERANDS,
   flags: {
     now: toggle({ help: "rotate the CA and the serving certificate even if nothing is due" }),

@@ -45,6 +45,11 @@ export const CHECK_COMMAND = defineCommand({
   path: "check",
   description:
     "Show whether CRDs in files can be applied, or the control plane be upgraded or downgraded, and what to do before, without changing anything.",
+  examples: [
+    "ksvm check -f crds/",
+    "helm template --include-crds ./chart | ksvm check -f -",
+    "ksvm check --control-plane 1.35",
+  ],
   operands: NO_OPERANDS,
   flags: {
     filename: repeated(anyText, {

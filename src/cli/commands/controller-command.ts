@@ -22,6 +22,7 @@ type ControllerFlags = FlagsOf<typeof CONTROLLER_FLAGS>;
 export const CONTROLLER_COMMAND = defineCommand({
   path: "controller",
   description: "Run one replica of the installed server: webhook, migrations, trigger and certificates.",
+  examples: ["ksvm controller --guard=webhook"],
   operands: NO_OPERANDS,
   flags: CONTROLLER_FLAGS,
   async run(io, flags) {

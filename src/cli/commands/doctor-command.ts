@@ -54,6 +54,7 @@ export const DOCTOR_COMMAND = defineCommand({
   path: "doctor",
   description:
     "Find objects that cannot be read, stale storedVersions and what dead runs left behind, and repair them.",
+  examples: ["ksvm doctor", "ksvm doctor widgets.example.com --repair"],
   operands: anyNames("plural.group of a CRD; every CRD and the control plane if no name is given"),
   flags: DOCTOR_FLAGS,
   async run(io, flags, given) {

@@ -9,6 +9,7 @@ import { withCluster } from "../shared/with-cluster.ts";
 export const GUARD_DISABLE_COMMAND = defineCommand({
   path: "guard disable",
   description: "Delete the policies of ksvm guard enable. The freeze of a migration is another guard, and stays.",
+  examples: ["ksvm guard disable"],
   operands: NO_OPERANDS,
   flags: {},
   run: (io, flags) =>

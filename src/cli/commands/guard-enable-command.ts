@@ -15,6 +15,7 @@ export const GUARD_ENABLE_COMMAND = defineCommand({
   description:
     "Have API servers watch over status.storedVersions of every CRD: an update that removes a version is warned about and audited, or " +
     `denied, unless it comes from a run of ksvm, or the annotation ${ALLOW_PRUNE_ANNOTATION} allows it.`,
+  examples: ["ksvm guard enable"],
   operands: NO_OPERANDS,
   flags: {
     mode: choice(PRUNE_GUARD_MODES, {

@@ -13,6 +13,7 @@ export const GUARD_STATUS_COMMAND = defineCommand({
   description:
     "Show whether API servers watch over status.storedVersions, what they do, and which CRDs have an annotation that allows a prune. " +
     "Exit code 1 where the guard is off, or is not as ksvm writes it.",
+  examples: ["ksvm guard status", "ksvm guard status -o yaml"],
   operands: NO_OPERANDS,
   flags: RESULT_OUTPUT_FLAG,
   run: (io, { output, ...flags }) =>

@@ -2,21 +2,27 @@ import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import type { ReencryptionWish } from "../../api/reencryption.ts";
 import { systemClock } from "../../clock.ts";
 import { initialize, type InitResult } from "../../initializer/initialize.ts";
+import { type Deletions, deletionsOf, previewInit } from "../../initializer/preview.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { KsvmError } from "../../errors.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
+import { documentOf } from "../render/document.ts";
+import { renderTextOr } from "../render/render-result.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { choice, optional, toggle, value } from "../flags/kinds.ts";
 import { parseDigest } from "../flags/reencrypt-flags.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
-import { printable } from "../render/printable.ts";
+import type { CliIo } from "../render/io.ts";
+import { oneLine, printable } from "../render/printable.ts";
+import { confirm, YES_FLAG } from "../shared/confirm.ts";
 
 /** `ksvm init`: the one-time job of the initializer. */
 export const INIT_COMMAND = defineCommand({
   path: "init",
   description: "Install the CRDs of migration.k8s.io and create one migration for each resource of the cluster.",
+  examples: ["ksvm init --dry-run", "ksvm init --replace"],
   operands: NO_OPERANDS,
   flags: {
     force: toggle({
@@ -31,12 +37,19 @@ export const INIT_COMMAND = defineCommand({
         "server uses that one. If not set, any configuration that all of them use counts, also an old one",
     }),
     replace: toggle({ help: "remove another active migrator or trigger instead of failing" }),
+    "dry-run": toggle({ help: "show what would be created and deleted; change nothing" }),
+    ...YES_FLAG,
     namespace: value(anyText, {
       placeholder: "namespace",
       default: SYSTEM_NAMESPACE,
       help: "namespace of the controller",
     }),
-    output: choice(["text", "json"], { short: "o", placeholder: "format", default: "text", help: "output format" }),
+    output: choice(["text", "json", "yaml"], {
+      short: "o",
+      placeholder: "format",
+      default: "text",
+      help: "output format",
+    }),
   },
   async run(io, flags) {
     const { signal, stdout } = io;
@@ -52,8 +65,15 @@ export const INIT_COMMAND = defineCommand({
     try {
       const retrier = new Retrier({ clock: systemClock, random: Math.random });
       const context = { client: connection.client, retrier, clock: systemClock, signal };
-      const result = await initialize(context, { ...flags, reencryption });
-      const text = flags.output === "json" ? JSON.stringify(result, undefined, 2) : describeInit(result).join("\n");
+      const options = { ...flags, reencryption };
+      if (!flags.yes && !flags.dryRun && !(await mayDelete(io, await deletionsOf(context, options)))) {
+        stdout.write("nothing was changed\n");
+        return EXIT.failed;
+      }
+      const result = await (flags.dryRun ? previewInit(context, options) : initialize(context, options));
+      const text = renderTextOr(documentOf("Initialization", result), flags.output, () =>
+        describeInit(result).join("\n"),
+      );
       stdout.write(`${printable(text)}\n`);
       // Otherwise a Job would report success, and nothing would run it again.
       return result.unread.length === 0 ? EXIT.done : EXIT.incomplete;
@@ -63,13 +83,25 @@ export const INIT_COMMAND = defineCommand({
   },
 });
 
+/** A first init deletes nothing, and asks nothing. */
+async function mayDelete(io: CliIo, { deployments, migrations }: Deletions): Promise<boolean> {
+  const what = [
+    ...deployments.map((name) => `Deployment "${name}"`),
+    ...(migrations === 0 ? [] : [`${migrations} migrations of an earlier init, in whose place new ones are created`]),
+  ].join(", ");
+  return what === "" || (await confirm(io, oneLine(`This deletes ${what}. Continue?`), oneLine(`delete ${what},`)));
+}
+
 function wishFor(expectedConfig: string | undefined): ReencryptionWish {
   return expectedConfig === undefined ? {} : { expectedConfig };
 }
 
 /** The result in plain words. Subresources are only counted: there are more of them than of everything else. */
 export function describeInit(done: InitResult): readonly string[] {
-  const { replaced, crds, deleted, migrations, skipped, unread } = done;
+  const { isDryRun = false, replaced, crds, deleted, migrations, skipped, unread } = done;
+  if (isDryRun) {
+    return describePreview(done);
+  }
   return [
     ...replaced.map(({ namespace, name }) => `removed Deployment "${namespace}/${name}"`),
     ...crds.map(({ name, result }) => `${result} CustomResourceDefinition "${name}"`),
@@ -84,6 +116,20 @@ export function describeInit(done: InitResult): readonly string[] {
     ),
     `created ${migrations.length} migrations; to see their progress: ksvm status -w`,
     ...unread.map(({ resource, reason }) => `not done: "${resource}": ${reason}; run ksvm init again`),
+  ];
+}
+
+function describePreview({ replaced, crds, deleted, migrations, skipped, unread }: InitResult): readonly string[] {
+  return [
+    ...replaced.map(({ namespace, name }) => `would remove Deployment "${namespace}/${name}"`),
+    ...crds.map(({ name, result }) => `CustomResourceDefinition "${name}" would be ${result}`),
+    ...(deleted === 0 ? [] : [`would delete ${deleted} migrations of an earlier init`]),
+    ...skipped
+      .filter((entry) => !isSubresource(entry))
+      .map(({ resource, reason }) => `would leave out "${resource}": ${reason}`),
+    ...migrations.map(({ resource, version }) => `would migrate "${resource}"${version === "" ? "" : ` (${version})`}`),
+    `would create ${migrations.length} migrations; nothing was changed`,
+    ...unread.map(({ resource, reason }) => `cannot tell: "${resource}": ${reason}`),
   ];
 }
 

@@ -1,3 +1,4 @@
+import { eventLine } from "../render/document.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
@@ -15,6 +16,7 @@ import { isControllerRunning } from "./find-controller.ts";
 import { Verifications } from "./verifications.ts";
 import { migrateFiles } from "./migrate-files.ts";
 import { followMigration } from "./follow-migration.ts";
+import { describeRunSummary, runSummaryOf } from "../render/run-summary.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { repeated, toggle } from "../flags/kinds.ts";
@@ -73,6 +75,12 @@ interface MigrateSession extends RunSession {
 export const MIGRATE_COMMAND = defineCommand({
   path: "migrate",
   description: "Freeze the storage version, rewrite every object, prune storedVersions, unfreeze.",
+  examples: [
+    "ksvm migrate widgets.example.com",
+    "ksvm migrate --all-stale",
+    "ksvm migrate widgets.example.com --dry-run",
+    "ksvm migrate -f crds/ --apply --verify",
+  ],
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: MIGRATE_FLAGS,
   async run(io, flags, names) {
@@ -108,6 +116,7 @@ export const MIGRATE_COMMAND = defineCommand({
           codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
         }
       });
+      summarize(session, codes);
       return worstOf([chosen.code, ...codes.values(), await verifyDone(session, codes)]);
     } finally {
       await connection.close();
@@ -152,6 +161,15 @@ function specialFlagOf({ managedFields, via }: MigrateFlags): string | undefined
 
 function wayOf({ leaseNamespace, managedFields, via }: MigrateFlags) {
   return { leaseNamespace, managedFields, via };
+}
+
+/** One line about several resources; one resource has its result. */
+function summarize({ format, io }: MigrateSession, codes: ReadonlyMap<string, ExitCode>): void {
+  if (codes.size > 1) {
+    const summary = runSummaryOf(codes);
+    const text = format === "json" ? eventLine(systemClock.now(), summary) : describeRunSummary(summary);
+    io.stdout.write(`${oneLine(text)}\n`);
+  }
 }
 
 /** What `--verify` comes to. How the API servers encrypt is not looked at: no migration is about that. */
@@ -206,8 +224,7 @@ async function staleResources(
   }
   if (stale.length === 0) {
     const message = "nothing to do: storedVersions of every CRD is its storage version";
-    const line = { time: new Date(systemClock.now()).toISOString(), type: "note", message };
-    stdout.write(`${format === "json" ? JSON.stringify(line) : message}\n`);
+    stdout.write(`${format === "json" ? eventLine(systemClock.now(), { type: "note", message }) : message}\n`);
   }
   return stale;
 }

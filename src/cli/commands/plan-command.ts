@@ -11,6 +11,11 @@ import { oneLine, printable } from "../render/printable.ts";
 export const PLAN_COMMAND = defineCommand({
   path: "plan",
   description: "Show what migrations would do, without changing anything.",
+  examples: [
+    "ksvm plan --stale",
+    "ksvm plan widgets.example.com -o wide",
+    "ksvm plan --stale -o name | xargs -r ksvm migrate",
+  ],
   operands: anyNames("plural.group of a CRD or a built-in resource; all resources if no name is given"),
   flags: {
     stale: toggle({ help: "only resources with the action migrate or blocked" }),
@@ -34,7 +39,8 @@ export const PLAN_COMMAND = defineCommand({
       const options = { signal, crdsOnly, managedFields, stale };
       const entries =
         names.length === 0 ? await planCluster(client, warn, options) : await planNamed(client, names, options);
-      io.stdout.write(`${printable(renderPlan(entries, flags.output))}\n`);
+      const text = renderPlan(entries, flags.output);
+      io.stdout.write(flags.output === "name" && text === "" ? "" : `${printable(text)}\n`);
       return EXIT.done;
     } finally {
       await connection.close();

@@ -34,7 +34,10 @@ const RBAC_FLAGS = {
       "runs are ksvm migrate, reencrypt and verify; check is ksvm check -f of files with these CRDs: with --service-account, a policy " +
       "that allows it dry runs of CRDs alone; report is ksvm report, which only reads",
   }),
-  name: value(anyText, { placeholder: "name", default: "ksvm-migrate", help: "name of the roles" }),
+  name: optional(anyText, {
+    placeholder: "name",
+    help: "name of the roles; if not set, ksvm-migrate, ksvm-check or ksvm-report by their purpose",
+  }),
   "service-account": optional(parseServiceAccount, {
     placeholder: "namespace/name",
     help: "bind the roles to this ServiceAccount; if not set, print roles only",
@@ -50,24 +53,32 @@ const RBAC_FLAGS = {
     help: "the --lease-namespace of the migrations",
   }),
   ...VIA_FLAG,
-  output: choice(["roles", "component"], {
+  output: choice(["roles", "component", "values"], {
     short: "o",
     placeholder: "format",
     default: "roles",
-    help: "component is a Kustomize component that limits deploy/base to the resources",
+    help: "component is a Kustomize component that limits deploy/base to the resources; values does the same for the Helm chart",
   }),
 } satisfies FlagTable;
+
+/** Three, so that the roles of one purpose do not take the place of those of another. */
+const DEFAULT_NAMES = { runs: "ksvm-migrate", check: "ksvm-check", report: "ksvm-report" } as const;
 
 /** `ksvm rbac`: prints the roles under which the resources can be migrated. It asks no API server. */
 export const RBAC_COMMAND = defineCommand({
   path: "rbac",
   description: "Print the least rights that migrating the resources takes, as YAML. Contacts no cluster.",
+  examples: [
+    "ksvm rbac widgets.example.com --service-account ops/migrator | kubectl apply -f -",
+    "ksvm rbac widgets.example.com --for report",
+  ],
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: RBAC_FLAGS,
   run: async (io, flags, given) => {
     assertUsable(flags, given);
     const names = flags.all ? [] : [...new Set(parseResources(given.join(",")))];
-    const documents = flags.output === "component" ? [componentOf(names)] : rolesOf(names, flags);
+    const name = flags.name ?? DEFAULT_NAMES[flags.for];
+    const documents = flags.output === "roles" ? rolesOf(names, { ...flags, name }) : [LIMITS[flags.output](names)];
     io.stdout.write(printable(documents.map((document) => stringify(document)).join("---\n")));
     return EXIT.done;
   },
@@ -78,14 +89,14 @@ function assertUsable({ all, for: purpose, output }: FlagsOf<typeof RBAC_FLAGS>,
   if (all === given.length > 0) {
     throw new KsvmError("Usage", "Cannot print roles: name the resources, or pass --all without names");
   }
-  if (all && output === "component") {
+  if (all && output !== "roles") {
     throw new KsvmError("Usage", "Cannot limit an installation to every resource: deploy/base has those rights");
   }
-  if (purpose === "check" && (all || output === "component")) {
-    throw new KsvmError("Usage", "Cannot print roles for check: name the CRDs, without --all and without -o component");
+  if (purpose === "check" && (all || output !== "roles")) {
+    throw new KsvmError("Usage", "Cannot print roles for check: name the CRDs, without --all and with -o roles");
   }
-  if (purpose === "report" && output === "component") {
-    throw new KsvmError("Usage", "Cannot limit an installation by the role of a report: leave out -o component");
+  if (purpose === "report" && output !== "roles") {
+    throw new KsvmError("Usage", "Cannot limit an installation by the role of a report: leave out -o");
   }
 }
 
@@ -155,6 +166,14 @@ function componentOf(names: readonly string[]): object {
     ],
   };
 }
+
+/** The same as values of the Helm chart. */
+function valuesOf(names: readonly string[]): object {
+  return { only: { resources: names, rules: rulesForController(names) } };
+}
+
+/** What limits an installation, by the value of `--output`. */
+const LIMITS = { component: componentOf, values: valuesOf } as const;
 
 /** A JSON patch of one operation, as Kustomize has it in a text. */
 function jsonPatchOf(operation: object): string {

@@ -19,6 +19,10 @@ export const REENCRYPT_COMMAND = defineCommand({
   description:
     "Rewrite every object after a change of the encryption at rest, once every API server is shown to use the same " +
     "configuration and key.",
+  examples: [
+    "ksvm reencrypt secrets configmaps",
+    'ksvm reencrypt --all --expect-config "$(sha256sum < encryption.yaml | cut -d " " -f 1)"',
+  ],
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: REENCRYPT_FLAGS,
   async run(io, flags, given) {

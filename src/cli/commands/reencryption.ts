@@ -1,3 +1,4 @@
+import { eventLine } from "../render/document.ts";
 import { ArrivalProofs } from "../../apiservers/arrival-proofs.ts";
 import type { CountedArrivals } from "../../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
@@ -199,7 +200,7 @@ export class Reencryption {
     const { flags, io } = this.#session;
     const text =
       flags.output === "json"
-        ? printable(JSON.stringify({ time: new Date(systemClock.now()).toISOString(), ...summaryLine(summary) }))
+        ? printable(eventLine(systemClock.now(), summaryLine(summary)))
         : oneLine(describeSummary(summary));
     io.stdout.write(`${text}\n`);
   }

@@ -23,6 +23,10 @@ export const REPORT_COMMAND = defineCommand({
   path: "report",
   description:
     "Write one HTML page for a change request: how every resource is stored, what migrations would do, what was done and proven, what failed and why.",
+  examples: [
+    "ksvm report --output-file report.html",
+    "ksvm report widgets.example.com --evidence run.json --output-file report.html",
+  ],
   operands: anyNames("plural.group of a CRD or a built-in resource; all resources if no name is given"),
   flags: {
     "output-file": optional(anyText, {

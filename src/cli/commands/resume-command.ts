@@ -7,6 +7,7 @@ import { changeSuspension } from "./change-suspension.ts";
 export const RESUME_COMMAND = defineCommand({
   path: "resume",
   description: "Continue a suspended migration where it stopped.",
+  examples: ["ksvm resume widgets.example.com", "ksvm resume --all"],
   operands: SUSPENSION_OPERANDS,
   flags: { all: toggle({ help: "every suspended migration" }), ...SUSPENSION_FLAGS },
   run: (io, flags, name) => changeSuspension(io, name, { suspend: false, flags }),

@@ -1,3 +1,4 @@
+import { documentOf } from "../render/document.ts";
 import { createLogUpdate } from "log-update";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
@@ -23,6 +24,7 @@ export const STATUS_COMMAND = defineCommand({
   path: "status",
   description:
     "Show the progress of every migration and every run, whether a controller leads, and which CRDs are frozen by whom.",
+  examples: ["ksvm status", "ksvm status widgets.example.com", "ksvm status -w"],
   operands: maybeName("a resource (plural.group) or a migration; all of them if no name is given"),
   flags: {
     watch: toggle({ short: "w", help: "keep showing changes until interrupted" }),
@@ -125,7 +127,8 @@ function documentOutput({ stdout }: CliIo, format: "json" | "yaml"): (status: Cl
   return (status) => {
     const text = JSON.stringify(status, (key, value: unknown) => (SIGNS_OF_LIFE.includes(key) ? undefined : value));
     if (status !== undefined && text !== before) {
-      const shown = format === "json" ? JSON.stringify(status) : `---\n${renderStatus(status, "yaml", 0)}`;
+      const shown =
+        format === "json" ? JSON.stringify(documentOf("Status", status)) : `---\n${renderStatus(status, "yaml", 0)}`;
       stdout.write(`${printable(shown)}\n`);
       before = text;
     }

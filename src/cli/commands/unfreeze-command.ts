@@ -2,11 +2,10 @@ import { systemClock } from "../../clock.ts";
 import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../freeze/break-glass.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
-import { confirm } from "../shared/confirm.ts";
+import { confirm, YES_FLAG } from "../shared/confirm.ts";
 import { connect } from "../shared/connect.ts";
 import { fullNameOf } from "../shared/full-names.ts";
 import { EXIT } from "../render/exit-codes.ts";
-import { toggle } from "../flags/kinds.ts";
 import { oneName } from "../flags/operands.ts";
 import { oneLine } from "../render/printable.ts";
 
@@ -17,10 +16,9 @@ const PATIENCE_MS = 30_000;
 export const UNFREEZE_COMMAND = defineCommand({
   path: "unfreeze",
   description: "Lift the freeze of a CRD by hand. A running migration of it then ends without pruning.",
+  examples: ["ksvm unfreeze widgets.example.com", "ksvm unfreeze widgets.example.com --yes"],
   operands: oneName("plural.group of a CRD"),
-  flags: {
-    yes: toggle({ short: "y", help: "do not ask for confirmation" }),
-  },
+  flags: YES_FLAG,
   async run(io, flags, name) {
     const { signal, stderr, stdout } = io;
     const connection = await connect(flags, signal);
@@ -33,7 +31,7 @@ export const UNFREEZE_COMMAND = defineCommand({
         return EXIT.done;
       }
       stderr.write(lines([...meaningOf(findings), ...findings.notes.map(noteOf)]));
-      if (!flags.yes && !(await confirm(io, "Continue?"))) {
+      if (!flags.yes && !(await confirm(io, "Continue?", `lift the freeze of "${findings.name}"`))) {
         stdout.write("nothing was changed\n");
         return EXIT.failed;
       }

@@ -1,3 +1,4 @@
+import { eventLine } from "../render/document.ts";
 import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
 import { systemClock } from "../../clock.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
@@ -65,7 +66,6 @@ export class Verifications {
     const verifications = [...this.#done.values()];
     const isMixed = this.#fingerprints.size > 1;
     const line = {
-      time: new Date(systemClock.now()).toISOString(),
       type: "summary",
       current: verifications.filter(({ outcome }) => outcome === "current").map(({ resource }) => resource),
       notCurrent: verifications.filter(({ outcome }) => outcome !== "current").map(({ resource }) => resource),
@@ -76,7 +76,7 @@ export class Verifications {
     const mixed = isMixed ? "; the API servers changed their encryption between two resources: run again" : "";
     const text =
       format === "json"
-        ? printable(JSON.stringify(line))
+        ? printable(eventLine(systemClock.now(), line))
         : oneLine(`${describeVerifications(verifications, notDone)}${mixed}`);
     io.stdout.write(`${text}\n`);
   }

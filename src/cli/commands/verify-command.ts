@@ -26,6 +26,7 @@ export const VERIFY_COMMAND = defineCommand({
   path: "verify",
   description:
     "Write every object as it is through each API server: what is current stays as it is, and what is not is named and repaired.",
+  examples: ["ksvm verify widgets.example.com", "ksvm verify --all -o json"],
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: VERIFY_FLAGS,
   async run(io, flags, given) {

@@ -30,6 +30,7 @@ interface Awaited {
 export const WAIT_COMMAND = defineCommand({
   path: "wait",
   description: "Wait until resources are migrated; end at once if a migration failed.",
+  examples: ["ksvm wait widgets.example.com", "ksvm wait --timeout 10m"],
   operands: anyNames("a resource or a migration; every migration under way if no name is given"),
   flags: {
     timeout: duration({ default: DEFAULT_TIMEOUT_MS, help: "maximum time to wait; 0 means no limit" }),

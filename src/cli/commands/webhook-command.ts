@@ -15,6 +15,7 @@ type WebhookFlags = FlagsOf<typeof WEBHOOK_COMMAND_FLAGS>;
 export const WEBHOOK_COMMAND = defineCommand({
   path: "webhook",
   description: "Run one replica of the webhook alone, beside controllers with --webhook=off.",
+  examples: ["ksvm webhook"],
   operands: NO_OPERANDS,
   flags: WEBHOOK_COMMAND_FLAGS,
   async run(io, flags) {

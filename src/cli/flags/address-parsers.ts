@@ -1,4 +1,5 @@
 import type { ReplicaAddress } from "../../certs/replicas.ts";
+import { serverUrlOf } from "../../kube/connect/server-url.ts";
 import { InvalidValue } from "./flag.ts";
 
 /**
@@ -13,6 +14,15 @@ export function parseEndpoints(text: string): readonly string[] {
     }
     return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
   });
+}
+
+/** Reads `--server`, as a kubeconfig has it. @throws {InvalidValue} if it is no URL of an API server. */
+export function parseServer(text: string): string {
+  try {
+    return serverUrlOf(text);
+  } catch {
+    throw new InvalidValue('the URL of an API server, such as "https://10.0.0.1:6443"');
+  }
 }
 
 /** Reads the URL of the webhook. @throws {InvalidValue} if API servers would not accept it. */

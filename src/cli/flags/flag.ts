@@ -3,6 +3,9 @@ import { KsvmError } from "../../errors.ts";
 /** What the value of a flag is measured in. It ends the value's name: `--settle` is read as `settleMs`. */
 export type FlagUnit = "" | "Ms";
 
+/** `advanced` tunes what is right as it is, as a rule; `global` is what every command has. */
+export type FlagGroup = "command" | "advanced" | "global";
+
 /** One flag: how `--help` and docs/cli.md show it, and how its value is read. `src/cli/flags/kinds.ts` makes them. */
 export interface Flag<Value, Unit extends FlagUnit = FlagUnit> {
   /** What the flag is for, as a phrase without a full stop. */
@@ -14,6 +17,8 @@ export interface Flag<Value, Unit extends FlagUnit = FlagUnit> {
   /** The values to choose from. @default any that {@link Flag.read} accepts */
   readonly choices?: readonly string[] | undefined;
   readonly isRepeatable: boolean;
+  /** Under which heading `--help` lists it. @default "command" */
+  readonly group?: FlagGroup | undefined;
   readonly unit: Unit;
   /** The value without the flag. `undefined` leaves the value out. */
   readonly fallback: Value;
@@ -28,6 +33,13 @@ export interface Flag<Value, Unit extends FlagUnit = FlagUnit> {
 
 /** The flags of a command by their long names, without the dashes. */
 export type FlagTable = Readonly<Record<string, Flag<unknown>>>;
+
+/** The same flags under another heading. */
+export function inGroup<Table extends FlagTable>(group: FlagGroup, table: Table): Table {
+  return Object.fromEntries(
+    Object.entries(table).map(([name, flag]) => [name, { ...flag, group }]),
+  ) as unknown as Table;
+}
 
 /** What the command line holds for each flag, by its long name; `undefined` without the flag. */
 export type GivenFlags = Readonly<Record<string, unknown>>;

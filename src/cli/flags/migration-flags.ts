@@ -9,7 +9,7 @@ import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { parseEndpoints } from "./address-parsers.ts";
-import type { FlagTable } from "./flag.ts";
+import { type FlagTable, inGroup } from "./flag.ts";
 import { choice, duration, optional, repeated, value } from "./kinds.ts";
 import { anyText, parseQps, wholeNumber } from "./parsers.ts";
 
@@ -21,8 +21,7 @@ export const ENDPOINT_FLAGS = {
   }),
 } satisfies FlagTable;
 
-/** The flags of every command that carries out migrations. */
-export const MIGRATION_FLAGS = {
+const TUNING_FLAGS = {
   settle: duration({
     default: DEFAULT_SETTLE_MS,
     help:
@@ -41,23 +40,11 @@ export const MIGRATION_FLAGS = {
       "maximum number of concurrent requests; a run begins with 4 and adapts to the requests that the API server " +
       "finishes in a second, to its errors, and to how long other clients wait",
   }),
-  priority: choice(PRIORITIES, {
-    placeholder: "priority",
-    default: "background",
-    help:
-      "background slows down when other clients have to wait; fast uses all that the API servers give within " +
-      "--max-in-flight",
-  }),
   "max-qps": value(parseQps, {
     placeholder: "n",
     default: DEFAULT_MAX_QPS,
     defaultText: "0",
     help: "maximum number of requests per second; 0 means no limit",
-  }),
-  guard: choice(GUARD_CHOICES, {
-    placeholder: "guard",
-    default: DEFAULT_GUARD,
-    help: "what enforces the freeze; auto is the webhook if it is installed, otherwise a policy",
   }),
   "proof-timeout": duration({
     default: DEFAULT_PROOF_TIMEOUT_MS,
@@ -91,4 +78,21 @@ export const MIGRATION_FLAGS = {
     default: DEFAULT_MAX_FREEZE_IDLE_MS,
     help: "maximum time without progress before lifting the freeze; the run freezes again when it can continue",
   }),
+} satisfies FlagTable;
+
+/** The flags of every command that carries out migrations. */
+export const MIGRATION_FLAGS = {
+  guard: choice(GUARD_CHOICES, {
+    placeholder: "guard",
+    default: DEFAULT_GUARD,
+    help: "what enforces the freeze; auto is the webhook if it is installed, otherwise a policy",
+  }),
+  priority: choice(PRIORITIES, {
+    placeholder: "priority",
+    default: "background",
+    help:
+      "background slows down when other clients have to wait; fast uses all that the API servers give within " +
+      "--max-in-flight",
+  }),
+  ...inGroup("advanced", TUNING_FLAGS),
 } satisfies FlagTable;

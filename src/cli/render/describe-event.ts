@@ -23,15 +23,15 @@ const DESCRIBERS: Describers = {
   encryptingAlike: ({ configuration, apiServers }) =>
     `every API server encrypts with configuration ${configuration} (${apiServers.join(", ")})`,
   settling: ({ concern, remainingMs }) =>
-    `waiting ${seconds(remainingMs)} for in-flight writes ${wordsFor(concern).late} to finish`,
+    `waiting ${durationText(remainingMs)} for in-flight writes ${wordsFor(concern).late} to finish`,
   resumed: ({ watermark }) => `resuming an earlier run at resourceVersion ${watermark}`,
   tokenRefused: ({ status, startsOver }) =>
     `the API server refused the continue token (${status}); ` +
     (startsOver ? "the list starts over at the first object" : "the list continues at the same object"),
   retrying: ({ delayMs, object, reason }) =>
-    `retrying ${object === undefined ? "" : `${objectNameOf(object)} `}in ${seconds(delayMs)}: ${reason}`,
+    `retrying ${object === undefined ? "" : `${objectNameOf(object)} `}in ${durationText(delayMs)}: ${reason}`,
   waiting: ({ webhook, reason, budgetMs, waitsFor }) =>
-    `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting up to ${seconds(budgetMs)} without a freeze` +
+    `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting up to ${durationText(budgetMs)} without a freeze` +
     `${webhook === undefined ? "" : ` for webhook "${webhook}"`}: ${reason}`,
   yielding: ({ reason }) => `waiting: ${reason}`,
   notCurrent: (found) => describeNotCurrent(found),
@@ -57,11 +57,11 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
     case "nothing-to-do":
       return `nothing to do${stored}`;
     case "migrated":
-      return `${workOf(result)} in ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}${stored}`;
+      return `${workOf(result)} in ${durationText(elapsedMs)}: ${describeCounts(result.counts, result)}${stored}`;
     case "incomplete":
       return result.isDryRun === true
         ? describeDryRun(result)
-        : `incomplete after ${seconds(elapsedMs)}: ${describeCounts(result.counts, result)}; ${whatIsLeftOf(result)}${fields}`;
+        : `incomplete after ${durationText(elapsedMs)}: ${describeCounts(result.counts, result)}; ${whatIsLeftOf(result)}${fields}`;
     case "dry-run":
       return describeDryRun(result);
   }
@@ -158,19 +158,18 @@ export function describeCounts(
 /** Before this many milliseconds a rate is not meaningful. */
 const STEADY_MS = 1_000;
 
-/** One line of progress, with a bar if `barWidth` is more than 0. */
-export function progressLine(counts: Readonly<Counts>, elapsedMs: number, barWidth: number): string {
+/** One line of progress. */
+export function progressLine(counts: Readonly<Counts>, elapsedMs: number): string {
   const total = Math.max(counts.total ?? counts.done, counts.done);
   const share = total === 0 ? 1 : counts.done / total;
   const rate = counts.done / (elapsedMs / 1_000);
   const isSteady = elapsedMs >= STEADY_MS && rate > 0;
-  const speed = isSteady ? `, ${Math.round(rate)}/s, ${seconds(((total - counts.done) / rate) * 1_000)} left` : "";
-  const bar = barWidth > 0 ? `[${"#".repeat(Math.round(share * barWidth)).padEnd(barWidth, ".")}] ` : "";
+  const speed = isSteady ? `, ${Math.round(rate)}/s, ${durationText(((total - counts.done) / rate) * 1_000)} left` : "";
   const failed = counts.failed === 0 ? "" : `, ${counts.failed} failed`;
-  return `${bar}${Math.floor(share * 100)}% ${counts.done}/${total}${failed}${speed}`;
+  return `${Math.floor(share * 100)}% ${counts.done}/${total}${failed}${speed}`;
 }
 
-/** `0.1s`, `9s`, `64s`. */
-function seconds(ms: number): string {
+/** Milliseconds in words: `0.1s`, `9s`, `64s`. */
+export function durationText(ms: number): string {
   return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0).replace(/\.0$/, "")}s`;
 }

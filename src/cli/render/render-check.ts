@@ -2,6 +2,7 @@ import type { CheckEntry } from "../../plan/check-types.ts";
 import { estimateCells } from "./estimate-cells.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
+import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -14,7 +15,7 @@ export interface CheckResult {
 
 /** The text of a check, without a line break at its end. */
 export function renderCheck(result: CheckResult, format: ResultFormat): string {
-  return renderResult(result, format, () => [
+  return renderResult(documentOf("Check", result), format, () => [
     renderTable([HEADER, ...result.items.map(rowOf)]),
     ...result.items.map(detailsOf),
     ignoredText(result),

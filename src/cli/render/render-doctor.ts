@@ -2,6 +2,7 @@ import type { Finding } from "../../doctor/doctor-types.ts";
 import type { RepairPlan } from "../../doctor/repair-steps.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
+import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -16,7 +17,7 @@ export interface DoctorResult {
 
 /** The text of a diagnosis, without a line break at its end. */
 export function renderDoctor(result: DoctorResult, format: ResultFormat): string {
-  return renderResult(result, format, () =>
+  return renderResult(documentOf("Diagnosis", result), format, () =>
     result.items.length === 0
       ? [`nothing found: ${result.lookedAt} ${result.lookedAt === 1 ? "CRD" : "CRDs"} looked at`]
       : [

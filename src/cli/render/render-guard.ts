@@ -1,6 +1,7 @@
 import type { GuardChange, PruneGuardStatus } from "../../prune-guard/manage-prune-guard.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
+import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -21,7 +22,7 @@ const STATES: Readonly<Record<PruneGuardStatus["state"], string>> = {
 
 /** The text of the guard's state, without a line break at its end. */
 export function renderGuard(status: PruneGuardStatus, format: ResultFormat): string {
-  return renderResult(status, format, () => [
+  return renderResult(documentOf("GuardStatus", status), format, () => [
     [STATES[status.state], ...detailsOf(status)].join("\n"),
     status.allowances.length === 0 ? "" : renderTable([HEADER, ...status.allowances.map(rowOf)]),
   ]);

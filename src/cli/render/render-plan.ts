@@ -2,10 +2,11 @@ import { stringify } from "yaml";
 import type { CountedEntry } from "../../plan/inventory.ts";
 import { estimateCells } from "./estimate-cells.ts";
 import { fieldVersionsText } from "../../plan/field-versions.ts";
+import { documentOf } from "./document.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The values of `ksvm plan -o`. */
-export const PLAN_FORMATS = ["table", "wide", "json", "yaml"] as const;
+export const PLAN_FORMATS = ["table", "wide", "name", "json", "yaml"] as const;
 /** One of {@link PLAN_FORMATS}. */
 export type PlanFormat = (typeof PLAN_FORMATS)[number];
 
@@ -13,9 +14,11 @@ export type PlanFormat = (typeof PLAN_FORMATS)[number];
 export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat): string {
   switch (format) {
     case "json":
-      return JSON.stringify({ items: entries }, undefined, 2);
+      return JSON.stringify(documentOf("Plan", { items: entries }), undefined, 2);
     case "yaml":
-      return stringify({ items: entries }).trimEnd();
+      return stringify(documentOf("Plan", { items: entries })).trimEnd();
+    case "name":
+      return entries.map(({ name }) => name).join("\n");
     case "table":
       return shortTable(entries);
     case "wide":

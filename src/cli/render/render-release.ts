@@ -2,12 +2,13 @@ import type { ReleaseEntry } from "../../plan/release/check-release.ts";
 import type { ReleaseCheck } from "../../plan/release/release-facts.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
+import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
 /** The text of a check of another release, without a line break at its end. */
 export function renderRelease(check: ReleaseCheck, format: ResultFormat): string {
-  return renderResult(check, format, () => [
+  return renderResult(documentOf("ControlPlaneCheck", check), format, () => [
     tableOf(check),
     ...detailsOf(check),
     [summaryOf(check), ...check.notes.map(noteOf)].join("\n"),

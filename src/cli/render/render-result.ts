@@ -17,3 +17,11 @@ export function renderResult(result: object, format: ResultFormat, tables: () =>
         .join("\n\n");
   }
 }
+
+/**
+ * The text of a result that people read as lines, without a line break at its end.
+ * @param text what they read
+ */
+export function renderTextOr(result: object, format: "text" | "json" | "yaml", text: () => string): string {
+  return format === "text" ? text() : renderResult(result, format, () => []);
+}

@@ -5,6 +5,7 @@ import type { LeftOutLine, MigrationLine } from "../../plan/migration-lines.ts";
 import type { StorageLine } from "../../plan/storage-lines.ts";
 import type { ControllerLine, LeaseLine, RunLine } from "../../plan/run-lines.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
+import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -13,7 +14,7 @@ import { renderTable } from "./render-table.ts";
  * @param now milliseconds since the Unix epoch
  */
 export function renderStatus(status: ClusterStatus, format: ResultFormat, now: number): string {
-  return renderResult(status, format, () => [
+  return renderResult(documentOf("Status", status), format, () => [
     [`controller: ${controllerText(status.controller, now)}`, ...suspendedLine(status), ...unknownLines(status)].join(
       "\n",
     ),

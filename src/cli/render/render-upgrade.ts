@@ -1,6 +1,7 @@
 import type { CheckEntry } from "../../plan/check-types.ts";
 import type { UpgradeStep } from "../../upgrade/upgrade-steps.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
+import { documentOf } from "./document.ts";
 import { oneLine } from "./printable.ts";
 
 /** What `ksvm migrate -f FILE --dry-run` shows of one CRD. Field names of the entry and the steps are those of `-o json`. */
@@ -13,7 +14,8 @@ export interface UpgradeView {
 export function renderUpgrade({ entry, steps }: UpgradeView, format: (typeof RUN_FORMATS)[number]): string {
   const { name, notes, reason, source, verdict } = entry;
   if (format === "json") {
-    return JSON.stringify({ resource: name, type: "upgrade-plan", source, verdict, reason, notes, steps });
+    const line = { resource: name, type: "upgrade-plan", source, verdict, reason, notes, steps };
+    return JSON.stringify(documentOf("RunEvent", line));
   }
   const isOn = verdict !== "refused" && verdict !== "data-loss" && verdict !== "unknown";
   return [

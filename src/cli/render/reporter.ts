@@ -1,19 +1,22 @@
+import { styleText } from "node:util";
 import { createLogUpdate } from "log-update";
 import type { Clock } from "../../clock.ts";
-import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import type { Verification } from "../../verify/verification.ts";
+import { activeLine, Checklist, type ChecklistLine } from "./checklist.ts";
 import {
   describeChanged,
   describeEvent,
   describeFailures,
   describeKeptFields,
   describeResult,
+  durationText,
   progressLine,
 } from "./describe-event.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import type { CliIo } from "./io.ts";
+import { eventLine } from "./document.ts";
 import { oneLine, printable } from "./printable.ts";
 import { describeNotShown, describeUnnamed, describeVerification } from "./render-verification.ts";
 import { codeOf, errorLine } from "./report-error.ts";
@@ -31,9 +34,8 @@ export interface Reporter {
 const BAR_INTERVAL_MS = 100;
 const LINE_INTERVAL_MS = 5_000;
 const JSON_INTERVAL_MS = 1_000;
-const BAR_WIDTH = 30;
 
-/** The reporter for an output: JSON lines, a progress bar on a terminal, plain lines elsewhere. */
+/** The reporter for an output: JSON lines, a checklist on a terminal, plain lines elsewhere. */
 export function createReporter(
   io: CliIo,
   resource: string,
@@ -43,7 +45,7 @@ export function createReporter(
     return jsonReporter(io, resource, options.clock);
   }
   return io.stdout.isTTY === true
-    ? barReporter(io, resource, options.clock)
+    ? checklistReporter(io, resource, options.clock)
     : lineReporter(io, resource, options.clock);
 }
 
@@ -61,8 +63,7 @@ function throttle(clock: Clock, intervalMs: number): () => boolean {
 function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   const isDue = throttle(clock, JSON_INTERVAL_MS);
   const write = (line: object): void => {
-    const text = JSON.stringify({ time: new Date(clock.now()).toISOString(), resource, ...line });
-    io.stdout.write(`${printable(text)}\n`);
+    io.stdout.write(`${printable(eventLine(clock.now(), { resource, ...line }))}\n`);
   };
   return {
     event: (event) => {
@@ -80,55 +81,28 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   };
 }
 
-interface TextOutput {
-  /** Writes a line that stays. */
-  line(text: string): void;
-  /** Shows the progress of the run. */
-  progress(counts: Readonly<Counts>, elapsedMs: number): void;
-  end(): void;
-}
-
-function textReporter(io: CliIo, resource: string, clock: Clock, output: TextOutput): Reporter {
-  const startedAt = clock.monotonic();
-  let firstProgressAt: number | undefined;
-  // In an outage every request fails repeatedly; showing one of the failures is enough.
-  const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
+/** What a result, a verification and an error say after the run, in pipes as on a terminal. */
+function endings(io: CliIo, elapsedMs: () => number, line: (text: string) => void): Omit<Reporter, "event" | "note"> {
+  const details = (lines: readonly string[]): void => {
+    io.stderr.write(lines.map((text) => `${oneLine(text)}\n`).join(""));
+  };
   return {
-    event: (event) => {
-      if (event.type === "progress") {
-        firstProgressAt ??= clock.monotonic();
-        output.progress(event.counts, clock.monotonic() - firstProgressAt);
-        return;
-      }
-      const text = event.type === "retrying" && !isRetryDue() ? undefined : describeEvent(event);
-      if (text !== undefined) {
-        output.line(`${resource}: ${text}`);
-      }
-    },
-    note: (text) => output.line(`${resource}: ${text}`),
     result: (result) => {
-      output.end();
-      output.line(`${resource}: ${describeResult(result, clock.monotonic() - startedAt)}`);
-      const listed = [
+      line(describeResult(result, elapsedMs()));
+      details([
         ...section("could not be migrated", describeFailures(result)),
         ...section("with managedFields that still name another version", describeKeptFields(result)),
         ...section("changed by admission webhooks or policies, beyond their encoding", describeChanged(result)),
-      ];
-      io.stderr.write(listed.map((line) => `${oneLine(line)}\n`).join(""));
+      ]);
     },
     verification: (verification) => {
-      output.end();
-      output.line(`${resource}: ${describeVerification(verification)}`);
-      const lines = [
+      line(describeVerification(verification));
+      details([
         ...section("of which nothing is known", describeNotShown(verification)),
         ...describeUnnamed(verification),
-      ];
-      io.stderr.write(lines.map((line) => `${oneLine(line)}\n`).join(""));
+      ]);
     },
-    error: (error) => {
-      output.end();
-      io.stderr.write(`${errorLine(error)}\n`);
-    },
+    error: (error) => void io.stderr.write(`${errorLine(error)}\n`),
   };
 }
 
@@ -137,56 +111,113 @@ function section(title: string, lines: readonly string[]): readonly string[] {
 }
 
 function lineReporter(io: CliIo, resource: string, clock: Clock): Reporter {
-  const isDue = throttle(clock, LINE_INTERVAL_MS);
-  const line = (text: string): void => {
-    io.stdout.write(`${oneLine(text)}\n`);
-  };
-  return textReporter(io, resource, clock, {
-    line,
-    progress: (counts, elapsedMs) => {
-      if (isDue()) {
-        line(`${resource}: ${progressLine(counts, elapsedMs, 0)}`);
+  const startedAt = clock.monotonic();
+  let firstProgressAt: number | undefined;
+  const isProgressDue = throttle(clock, LINE_INTERVAL_MS);
+  // In an outage every request fails repeatedly; showing one of the failures is enough.
+  const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
+  const line = (text: string): void => void io.stdout.write(`${oneLine(`${resource}: ${text}`)}\n`);
+  return {
+    event: (event) => {
+      if (event.type === "progress") {
+        firstProgressAt ??= clock.monotonic();
+        if (isProgressDue()) {
+          line(progressLine(event.counts, clock.monotonic() - firstProgressAt));
+        }
+        return;
+      }
+      const text = event.type === "retrying" && !isRetryDue() ? undefined : describeEvent(event);
+      if (text !== undefined) {
+        line(text);
       }
     },
-    end: () => undefined,
-  });
+    note: line,
+    ...endings(io, () => clock.monotonic() - startedAt, line),
+  };
 }
 
-interface Bar {
+/** A terminal has one line at its end that is drawn again and again: the result of one resource may come while another one is at work. */
+interface LiveLine {
   readonly update: ReturnType<typeof createLogUpdate>;
   latest: string;
+  /** The resource that the lines above are about. */
+  heading: string;
 }
 
-/** A terminal has one: the result of one resource may come while another one is at work. */
-const BARS = new WeakMap<CliIo["stdout"], Bar>();
+const LIVE_LINES = new WeakMap<CliIo["stdout"], LiveLine>();
 
-function barOn(stdout: CliIo["stdout"]): Bar {
-  const bar = BARS.get(stdout) ?? { update: createLogUpdate(stdout, { showCursor: true }), latest: "" };
-  BARS.set(stdout, bar);
-  return bar;
+function liveLineOn(stdout: CliIo["stdout"]): LiveLine {
+  const live = LIVE_LINES.get(stdout) ?? {
+    update: createLogUpdate(stdout, { showCursor: true }),
+    latest: "",
+    heading: "",
+  };
+  LIVE_LINES.set(stdout, live);
+  return live;
 }
 
-function barReporter(io: CliIo, resource: string, clock: Clock): Reporter {
-  const bar = barOn(io.stdout);
-  const isDue = throttle(clock, BAR_INTERVAL_MS);
-  return textReporter(io, resource, clock, {
-    line: (text) => {
-      bar.update.clear();
-      io.stdout.write(`${oneLine(text)}\n`);
-      if (bar.latest !== "") {
-        bar.update(bar.latest);
+const MARKS = { done: ["✔", "green"], note: ["·", "dim"], warning: ["!", "yellow"] } as const;
+const DEFAULT_COLUMNS = 80;
+
+/** The resource once, one line for each step with how long it took, and what is under way in a line at the end. */
+function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter {
+  const { stdout } = io;
+  const live = liveLineOn(stdout);
+  const startedAt = clock.monotonic();
+  const checklist = new Checklist(startedAt);
+  const isDrawDue = throttle(clock, BAR_INTERVAL_MS);
+  const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
+  const painted = (style: Parameters<typeof styleText>[0], text: string): string =>
+    styleText(style, text, { stream: stdout });
+  const write = (lines: readonly string[]): void => {
+    live.update.clear();
+    const heading = live.heading === resource ? [] : [painted("bold", oneLine(resource))];
+    live.heading = resource;
+    stdout.write([...heading, ...lines].map((text) => `${text}\n`).join(""));
+    if (live.latest !== "") {
+      live.update(live.latest);
+    }
+  };
+  const lineOf = ({ mark, text, tookMs }: ChecklistLine): string => {
+    const [sign, style] = MARKS[mark];
+    const took = tookMs === undefined ? "" : painted("dim", `  ${durationText(tookMs)}`);
+    return `  ${painted(style, sign)} ${oneLine(text)}${took}`;
+  };
+  const end = (): void => {
+    live.latest = "";
+    const lines = checklist.end(clock.monotonic()).map(lineOf);
+    live.update.clear();
+    live.update.done();
+    if (lines.length > 0) {
+      write(lines);
+    }
+  };
+  const { error, result, verification } = endings(
+    io,
+    () => clock.monotonic() - startedAt,
+    (text) => write([`  ${oneLine(text)}`]),
+  );
+  const afterEnd =
+    <T>(show: (shown: T) => void) =>
+    (shown: T): void => {
+      end();
+      show(shown);
+    };
+  return {
+    event: (event) => {
+      const lines = event.type === "retrying" && !isRetryDue() ? [] : checklist.take(event, clock.monotonic());
+      const { active } = checklist;
+      live.latest =
+        active === undefined ? "" : activeLine(active, clock.monotonic(), stdout.columns ?? DEFAULT_COLUMNS);
+      if (lines.length > 0) {
+        write(lines.map(lineOf));
+      } else if (live.latest !== "" && isDrawDue()) {
+        live.update(live.latest);
       }
     },
-    progress: (counts, elapsedMs) => {
-      bar.latest = progressLine(counts, elapsedMs, BAR_WIDTH);
-      if (isDue()) {
-        bar.update(bar.latest);
-      }
-    },
-    end: () => {
-      bar.update.clear();
-      bar.latest = "";
-      bar.update.done();
-    },
-  });
+    note: (text) => write([lineOf({ mark: "note", text })]),
+    error: afterEnd(error),
+    result: afterEnd(result),
+    verification: afterEnd(verification),
+  };
 }

@@ -1,6 +1,6 @@
 import type { ExitCode } from "../render/exit-codes.ts";
 import { type FlagsOf, type FlagTable, type GivenFlags, readFlags } from "../flags/flag.ts";
-import { GLOBAL_FLAGS, type LogFlags } from "../flags/global-flags.ts";
+import { GLOBAL_FLAGS, type LogFlags, withVerbosity } from "../flags/global-flags.ts";
 import type { Operands } from "../flags/operands.ts";
 import type { CliIo } from "../render/io.ts";
 
@@ -15,6 +15,8 @@ export interface CliCommand {
   /** The words after the program's name, such as `certs ensure`. */
   readonly path: string;
   readonly description: string;
+  /** Command lines that show what it is for, the program called `ksvm`. */
+  readonly examples: readonly string[];
   readonly operands: Pick<Operands<unknown>, "syntax" | "help">;
   /** Every flag, those of every command included. */
   readonly flags: FlagTable;
@@ -29,6 +31,7 @@ export interface CliCommand {
 interface CommandDefinition<Table extends FlagTable, Operand> {
   readonly path: string;
   readonly description: string;
+  readonly examples: readonly string[];
   readonly operands: Operands<Operand>;
   /** The command's own flags. */
   readonly flags: Table;
@@ -39,15 +42,16 @@ interface CommandDefinition<Table extends FlagTable, Operand> {
 export function defineCommand<Table extends FlagTable, Operand>(
   definition: CommandDefinition<Table, Operand>,
 ): CliCommand {
-  const { path, description, operands, flags: own } = definition;
+  const { path, description, examples, operands, flags: own } = definition;
   return {
     path,
     description,
+    examples,
     operands,
     flags: { ...GLOBAL_FLAGS, ...own },
     run: async (io, given, onRead) => {
       const [globals, rest] = split(given.flags);
-      const common = readFlags(GLOBAL_FLAGS, globals);
+      const common = withVerbosity(readFlags(GLOBAL_FLAGS, globals));
       const flags = { ...common, ...readFlags(own, rest) };
       const read = operands.read(given.operands);
       onRead(common);

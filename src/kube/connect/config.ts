@@ -20,10 +20,23 @@ export interface KubeConfigOptions {
   readonly kubeconfig?: string;
   /** Name of a context in it. @default its current context */
   readonly context?: string;
+  /** The URL of the API server. @default that of the context */
+  readonly server?: string;
+  /** Who is to be impersonated. @default whom the user of the context impersonates, if anyone */
+  readonly impersonated?: Impersonated;
   /** @default no variables and no terminal */
   readonly environment?: KubeEnvironment;
   /** Where a pod has its service account. @default /var/run/secrets/kubernetes.io/serviceaccount */
   readonly serviceAccount?: string;
+}
+
+/** A user that requests are sent for, as `kubectl --as` has it. */
+export interface Impersonated {
+  readonly user: string;
+  /** @default none */
+  readonly groups?: readonly string[] | undefined;
+  /** @default none */
+  readonly uid?: string | undefined;
 }
 
 const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -38,7 +51,7 @@ export function loadKubeConfig(options: KubeConfigOptions = {}): ConnectionConfi
   const merged = mergeKubeconfigs(paths.map(readKubeconfig));
   const context = options.context ?? merged.currentContext;
   const inCluster = context === "" && kubeconfig === undefined ? serviceAccountOf(options) : undefined;
-  const { cluster, user } = inCluster ?? selected(merged, context, sourceOf(options, paths));
+  const { cluster, user } = withOverrides(inCluster ?? selected(merged, context, sourceOf(options, paths)), options);
   return new ClusterConfig(cluster, user, { context, ...(environment === undefined ? {} : { environment }) });
 }
 
@@ -122,6 +135,21 @@ function usable(cluster: Cluster, user: KubeUser): Selected {
     ...(impersonateUser === undefined ? {} : { impersonateUser }),
   };
   return { cluster, user: cluster.server.startsWith("https:") ? user : unproven };
+}
+
+/** What the command line names goes before what the kubeconfig has. */
+function withOverrides({ cluster, user }: Selected, { impersonated, server }: KubeConfigOptions): Selected {
+  const asked: KubeUser =
+    impersonated === undefined
+      ? user
+      : {
+          ...user,
+          impersonateUser: impersonated.user,
+          impersonateGroups: impersonated.groups,
+          impersonateUid: impersonated.uid,
+          impersonateExtra: undefined,
+        };
+  return usable(server === undefined ? cluster : { ...cluster, server }, asked);
 }
 
 /** The service account of the pod that this program runs in; `undefined` where it runs in none. */

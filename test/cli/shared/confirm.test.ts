@@ -27,20 +27,23 @@ const answers: readonly [typed: string, expected: boolean][] = [
 for (const [typed, expected] of answers) {
   await tap.test(`confirm() takes ${JSON.stringify(typed)} for ${expected ? "yes" : "no"}`, async (t) => {
     const { io, shown } = terminal(typed);
-    t.equal(await confirm(io, "Continue?"), expected);
+    t.equal(await confirm(io, "Continue?", "do it"), expected);
     t.equal(await shown(), "Continue? [y/N] ");
   });
 }
 
-await tap.test("confirm() does not ask where there is no terminal", async (t) => {
+await tap.test("confirm() takes nothing for a yes where there is no terminal", async (t) => {
   const { io, shown } = terminal(undefined, {});
-  t.equal(await confirm(io, "Continue?"), true);
+  await t.rejects(confirm(io, "Continue?", "do it"), {
+    code: "Usage",
+    message: "Cannot do it without a confirmation, and there is no terminal to ask on: pass --yes",
+  });
   t.equal(await shown(), "");
 });
 
 await tap.test("confirm() ends when it is interrupted", async (t) => {
   const { io, interruption } = terminal();
-  const answer = confirm(io, "Continue?");
+  const answer = confirm(io, "Continue?", "do it");
   interruption.abort(new Error("Ctrl-C"));
   await t.rejects(answer, /Ctrl-C/);
 });

@@ -6,7 +6,7 @@ import { kubeconfigFor, startServer } from "../../kube/local-server.ts";
 const PAGE = "<!DOCTYPE html><html><title>Sign in</title></html>";
 
 function flagsFor(t: Test, url: string) {
-  return { kubeconfig: join(t.testdir({ config: kubeconfigFor(url) }), "config") };
+  return { kubeconfig: join(t.testdir({ config: kubeconfigFor(url) }), "config"), requestTimeoutMs: 70_000 };
 }
 
 await tap.test("connect() asks again where a proxy answers the first request with 404", async (t) => {

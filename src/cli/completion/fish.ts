@@ -1,0 +1,49 @@
+import { type CompletedCommand, type CompletedFlag, lastWordOf, wordsAfter } from "./completions.ts";
+
+/** A script for fish. */
+export function fishCompletion(commands: readonly CompletedCommand[]): string {
+  const groups = wordsAfter(commands);
+  const words = [...groups].flatMap(([parent, children]) =>
+    children.map((child) =>
+      lineOf(conditionOfWords(parent, children), `-a ${lastWordOf(child)} -d ${quoted(child.help)}`),
+    ),
+  );
+  const parents = [...groups.keys()]
+    .filter((parent) => parent !== "")
+    .map((parent) => lineOf("__fish_use_subcommand", `-a ${parent}`));
+  const flags = commands.flatMap((command) =>
+    command.flags.map((flag) => lineOf(conditionOfFlags(command), flagOptions(flag))),
+  );
+  return `# fish completion of ksvm: ksvm completion fish > ~/.config/fish/completions/ksvm.fish
+complete -c ksvm -f
+${[...parents, ...words, ...flags].join("\n")}
+`;
+}
+
+function lineOf(condition: string, rest: string): string {
+  return `complete -c ksvm -n ${quoted(condition)} ${rest}`;
+}
+
+function conditionOfWords(parent: string, children: readonly CompletedCommand[]): string {
+  return parent === ""
+    ? "__fish_use_subcommand"
+    : `__fish_seen_subcommand_from ${parent}; and not __fish_seen_subcommand_from ${children.map(lastWordOf).join(" ")}`;
+}
+
+function conditionOfFlags({ path }: CompletedCommand): string {
+  return path
+    .split(" ")
+    .map((word) => `__fish_seen_subcommand_from ${word}`)
+    .join("; and ");
+}
+
+function flagOptions({ name, short, help, value }: CompletedFlag): string {
+  const values = { none: "", any: " -x", file: " -r -F" } as const;
+  const isList = value !== "none" && value !== "any" && value !== "file";
+  const takes = isList ? ` -x -a ${quoted(value.join(" "))}` : values[value];
+  return `-l ${name}${short === undefined ? "" : ` -s ${short}`}${takes} -d ${quoted(help)}`;
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+}

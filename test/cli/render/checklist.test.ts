@@ -1,0 +1,75 @@
+import tap from "tap";
+import { activeLine, Checklist, type ChecklistLine } from "../../../src/cli/render/checklist.ts";
+import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
+
+function countsOf(given: Partial<Counts>): Counts {
+  return { done: 0, migrated: 0, current: 0, newer: 0, gone: 0, failed: 0, changed: 0, total: undefined, ...given };
+}
+
+const FROZEN: MigrationEvent = { type: "frozen", storageVersion: "v1", guard: { kind: "policy", name: "p" } };
+const PROVEN: MigrationEvent = { type: "proven", apiServers: ["https://a"] };
+const PRUNED: MigrationEvent = { type: "pruned", storedVersions: ["v1"], removed: ["v1alpha1"] };
+const progress = (given: Partial<Counts>): MigrationEvent => ({ type: "progress", counts: countsOf(given) });
+
+function shown(lines: readonly ChecklistLine[]): readonly string[] {
+  return lines.map(({ mark, text, tookMs }) => `${mark} ${text}${tookMs === undefined ? "" : ` ${tookMs}`}`);
+}
+
+await tap.test("Checklist has one line for each step, with what it took", (t) => {
+  const list = new Checklist(0);
+  t.same(shown(list.take(FROZEN, 400)), ['done froze the storage version at "v1", guarded by policy "p" 400']);
+  t.same(shown(list.take(PROVEN, 1_400)), ["done proved the freeze on https://a 1000"]);
+  t.same(list.take({ type: "settling", remainingMs: 2_000 }, 1_500), []);
+  t.match(list.active, { kind: "waiting", text: /waiting 2s for in-flight writes/ });
+  t.same(shown(list.take(progress({ done: 1, total: 5 }), 3_500)), [
+    "done writes that were under way have landed 2000",
+  ]);
+  t.same(list.take(progress({ done: 5, migrated: 5, total: 5 }), 4_000), []);
+  t.match(list.active, { kind: "rewriting", since: 3_500 });
+  t.same(shown(list.take(PROVEN, 4_500)), ["done 5 rewritten 1000", "done proved the freeze on https://a 0"]);
+  t.same(shown(list.take(PRUNED, 4_600)), ["done pruned storedVersions to [v1] 100"]);
+  t.equal(list.active, undefined);
+  t.same(list.end(4_700), []);
+  t.end();
+});
+
+await tap.test("Checklist tells what happens in between from what calls for attention", (t) => {
+  const list = new Checklist(0);
+  t.same(shown(list.take({ type: "retrying", reason: "503", delayMs: 1_000 }, 0)), ["note retrying in 1s: 503"]);
+  t.same(shown(list.take({ type: "warning", message: "look" }, 0)), ["warning warning: look"]);
+  t.same(shown(list.take({ type: "yielding", reason: "another migrator" }, 0)), ["note waiting: another migrator"]);
+  t.match(list.active, { kind: "waiting" });
+  t.end();
+});
+
+await tap.test("Checklist ends what was under way where a run ends with failures", (t) => {
+  const list = new Checklist(0);
+  list.take(progress({ done: 2, migrated: 1, failed: 1, total: 2 }), 0);
+  t.same(shown(list.end(3_000)), ["warning 1 rewritten, 1 failed 3000"]);
+  t.equal(list.active, undefined);
+  t.end();
+});
+
+await tap.test("activeLine() is shorter than the terminal is wide, whatever that is", (t) => {
+  const counts = countsOf({ done: 123_456, total: 1_000_000, failed: 12 });
+  for (let columns = 2; columns <= 200; columns++) {
+    for (const active of [
+      { kind: "rewriting", counts, since: 0 } as const,
+      { kind: "waiting", text: "waiting for something with a very long name ".repeat(5) } as const,
+    ]) {
+      const line = activeLine(active, 10_000, columns);
+      if (line.length >= columns) t.fail(`${line.length} of ${columns}: ${line}`);
+    }
+  }
+  t.equal(
+    activeLine({ kind: "rewriting", counts: countsOf({ done: 50, total: 100 }), since: 0 }, 500, 120),
+    "  … [###############...............] 50% 50/100",
+  );
+  t.equal(
+    activeLine({ kind: "rewriting", counts: countsOf({ done: 50, total: 100 }), since: 0 }, 500, 20),
+    "  … 50% 50/100",
+    "a bar without room is left out",
+  );
+  t.end();
+});
