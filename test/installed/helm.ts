@@ -5,20 +5,29 @@ import type { NewObject } from "../../src/kube/client.ts";
 import { buildOnce, CACHE_DIR, goBuild } from "../control-plane/binaries.ts";
 import { RunningProgram } from "../processes/program.ts";
 
-const GO_FOLDER = join(import.meta.dirname, "helm");
+/** The versions of helm that charts are tried with; the newest first. */
+export const HELM_VERSIONS = ["v4", "v3"] as const;
+type HelmVersion = (typeof HELM_VERSIONS)[number];
+
+const GO_FOLDERS: Readonly<Record<HelmVersion, string>> = {
+  v4: join(import.meta.dirname, "helm"),
+  v3: join(import.meta.dirname, "helm3"),
+};
 
 /**
  * Builds helm, once per version, into .cache/control-plane/helm.
  * @returns the absolute path of the program
  * @throws {Error} where Go cannot build it
  */
-export async function ensureHelm(): Promise<string> {
-  const [, version = ""] = /helm\.sh\/helm\/v4 (v\S+)/.exec(readFileSync(join(GO_FOLDER, "go.mod"), "utf8")) ?? [];
+export async function ensureHelm(major: HelmVersion = HELM_VERSIONS[0]): Promise<string> {
+  const folder = GO_FOLDERS[major];
+  const required = new RegExp(`helm\\.sh/helm/${major} (v\\S+)`);
+  const [, version = ""] = required.exec(readFileSync(join(folder, "go.mod"), "utf8")) ?? [];
   const program = join(CACHE_DIR, "helm", `${version}-${process.platform}-${process.arch}`, "helm");
   if (!existsSync(program)) {
     const args = ["-mod=readonly", "-p", "2", "-ldflags", "-s -w"];
     await buildOnce(program, (unfinished) =>
-      goBuild("helm", [...args, "-o", unfinished, "helm.sh/helm/v4/cmd/helm"], GO_FOLDER),
+      goBuild("helm", [...args, "-o", unfinished, `helm.sh/helm/${major}/cmd/helm`], folder),
     );
   }
   return program;
