@@ -6,6 +6,7 @@ export PATH := $(CURDIR)/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
 INSTALLED := node_modules/.package-lock.json
+VERSION = $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' package.json)
 # tap prepares its own test class once: https://node-tap.org/plugins/
 TAP_BUILT := node_modules/.tap-built
 
@@ -109,6 +110,24 @@ decodable-kinds: $(INSTALLED) ## Write what the API server of each release can r
 report-pictures: $(TAP_BUILT) ## Take the pictures of docs/report.md, in a real browser (apt-get install chromium)
 	@REPORT_PICTURES=docs/images node test/run-tests.ts test/browser/report-page.test.ts
 
+.PHONY: chart
+chart: $(INSTALLED) ## Copy deploy/base and its components into the files of the Helm chart
+	@node tools/chart.ts
+
+.PHONY: image
+image: ## Build the OCI image ksvm:VERSION with docker, podman, nerdctl or buildah, whichever is there (IMAGE=registry.example.com/ksvm:1)
+	@engine="$$(for one in docker podman nerdctl buildah; do command -v $$one >/dev/null 2>&1 && echo $$one && break; done)"; \
+	test -n "$$engine" || { echo "error: Cannot build the image: none of docker, podman, nerdctl and buildah is installed" >&2; exit 1; }; \
+	set -x; exec $$engine build --tag "$(or $(IMAGE),ksvm:$(VERSION))" .
+
+.PHONY: release
+release: build ## Lay out a release under dist/release: package, plugin, chart, manifests, SBOM, checksums (RELEASE_URL=https://... for krew)
+	@node tools/release.ts $(if $(RELEASE_URL),--url '$(RELEASE_URL)')
+
+.PHONY: recording
+recording: $(INSTALLED) ## Record docs/images/demo.svg: ksvm in a terminal, on a real API server (two minutes; needs util-linux)
+	@node tools/recording.ts
+
 .PHONY: sbom
 sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by package-lock.json (CycloneDX)
 	@node tools/sbom.ts
@@ -170,7 +189,8 @@ clean: ## Remove what the other targets made, except the built control plane
 	rm -rf dist node_modules
 
 $(INSTALLED): package.json package-lock.json
-	npm ci --no-fund --no-audit
+	@echo "installing the npm packages of package-lock.json into node_modules, Node.js 24 among them: about half a minute, once"
+	@npm ci --no-fund --no-audit --loglevel=error
 	@touch $@
 
 $(TAP_BUILT): $(INSTALLED) .taprc
