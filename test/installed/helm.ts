@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
@@ -39,4 +40,16 @@ export async function helmTemplate(program: string, folder: string, namespace: s
   const { code, stdout, stderr } = await new RunningProgram(program, args, { timeoutMs: 120_000 }).ended;
   if (code !== 0) throw new Error(`Cannot render "${folder}": ${stderr}`);
   return parseAllDocuments(stdout).map((document) => document.toJS() as NewObject);
+}
+
+/**
+ * Runs helm.
+ * @returns what it prints
+ * @throws {Error} where it fails
+ */
+export async function runHelm(program: string, args: readonly string[], kubeconfig?: string): Promise<string> {
+  const env = { HOME: tmpdir(), ...(kubeconfig === undefined ? {} : { KUBECONFIG: kubeconfig }) };
+  const { code, stdout, stderr } = await new RunningProgram(program, args, { env, timeoutMs: 180_000 }).ended;
+  if (code !== 0) throw new Error(`helm ${args.join(" ")}: ${stderr}`);
+  return stdout;
 }

@@ -1,0 +1,151 @@
+import { join } from "node:path";
+import t, { type Test } from "tap";
+import type { NewObject } from "../../src/kube/client.ts";
+import { JSON_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { NAMESPACE, overlayOf } from "../integration/installation.ts";
+import { kubectlOf } from "../integration/kubectl.ts";
+import { ensureHelm, HELM_VERSIONS, runHelm } from "./helm.ts";
+
+const CHART = join(import.meta.dirname, "../../deploy/chart");
+
+/** One way to install ksvm. The second version has a webhook of its own and three replicas. */
+interface Installer {
+  readonly install: () => Promise<unknown>;
+  readonly upgrade: () => Promise<unknown>;
+  readonly rollback: () => Promise<unknown>;
+  readonly uninstall: () => Promise<unknown>;
+}
+
+type MakeInstaller = (t: Test, cluster: Cluster) => Promise<Installer>;
+
+async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: Cluster): Promise<Installer> {
+  const program = await ensureHelm(version);
+  // No kubelet runs the hook, a Job.
+  const run = (...args: readonly string[]) =>
+    runHelm(program, [...args, "--namespace", NAMESPACE, "--no-hooks"], kubeconfig);
+  return {
+    install: () => run("install", "ksvm", CHART, "--create-namespace", "--set", "crds.keep=false"),
+    upgrade: () => run("upgrade", "ksvm", CHART, "--set", "crds.keep=false,replicas=3,separateWebhook=true"),
+    rollback: () => run("rollback", "ksvm", "1"),
+    uninstall: () => run("uninstall", "ksvm"),
+  };
+}
+
+async function byKustomize(t: Test, cluster: Cluster): Promise<Installer> {
+  const kubectl = await kubectlOf(cluster);
+  const base = overlayOf(t, ["deploy/base"]);
+  const other = overlayOf(t, ["deploy/base", "deploy/components/separate-webhook"]);
+  const run = async (...args: readonly string[]): Promise<void> => {
+    const { code, stderr } = await kubectl(args);
+    if (code !== 0) throw new Error(`kubectl ${args.join(" ")}: ${stderr}`);
+  };
+  const apply = (folder: string) => run("apply", "--server-side", "--force-conflicts", "-k", folder);
+  return {
+    install: () => apply(base),
+    // Nobody runs the Job, which ends by itself elsewhere, and which cannot be applied again while it is there.
+    upgrade: async () => {
+      await run("delete", "--ignore-not-found", "-n", NAMESPACE, "job/ksvm-certificates-install");
+      await apply(other);
+      await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "--replicas=3");
+    },
+    rollback: async () => {
+      await apply(base);
+      await run("delete", "-n", NAMESPACE, "deployment/ksvm-webhook", "serviceaccount/storage-migrator-webhook");
+    },
+    uninstall: () => run("delete", "--ignore-not-found", "--wait=false", "-k", other),
+  };
+}
+
+const installers: Readonly<Record<string, MakeInstaller>> = {
+  "helm 4": (_, cluster) => byHelm("v4", cluster),
+  "helm 3": (_, cluster) => byHelm("v3", cluster),
+  kustomize: byKustomize,
+};
+
+async function bodyOf<Body>({ api }: Cluster, path: string): Promise<Body> {
+  return (await api.transport.request<Body>({ method: "GET", path })).body;
+}
+
+interface Groups {
+  readonly groups: readonly { readonly preferredVersion: { readonly groupVersion: string } }[];
+}
+
+async function groupsOf(cluster: Cluster): Promise<readonly string[]> {
+  const { groups } = await bodyOf<Groups>(cluster, "/apis");
+  return groups.map(({ preferredVersion }) => preferredVersion.groupVersion);
+}
+
+/** Every object of every resource that the API server lists, but what it writes all the time. */
+async function everything(cluster: Cluster): Promise<readonly string[]> {
+  const names: string[] = [];
+  for (const path of ["/api/v1", ...(await groupsOf(cluster)).map((version) => `/apis/${version}`)]) {
+    const { resources } = await bodyOf<{ resources: readonly { name: string; verbs: readonly string[] }[] }>(
+      cluster,
+      path,
+    );
+    for (const { name, verbs } of resources) {
+      if (!verbs.includes("list") || ["events", "leases"].includes(name)) continue;
+      const { items } = await bodyOf<{ items: readonly NewObject[] }>(cluster, `${path}/${name}`);
+      names.push(...items.map(({ metadata }) => `${path}/${name}/${metadata.namespace ?? ""}/${metadata.name ?? ""}`));
+    }
+  }
+  // The namespace and what is in it stay: no controller of Kubernetes runs that deletes them.
+  return names.filter((name) => !name.includes(`/${NAMESPACE}`)).toSorted();
+}
+
+for (const [name, make] of Object.entries(installers)) {
+  await t.test(`${name} installs, upgrades, rolls back and uninstalls, from nothing to nothing`, async (t) => {
+    const cluster = await Cluster.start(t);
+    const installer = await make(t, cluster);
+    await eventually(
+      async () => (await everything(cluster)).includes("/api/v1/services/default/kubernetes"),
+      "the API server has written its own objects",
+    );
+    const before = await everything(cluster);
+    t.ok(before.length > 50);
+    await installer.install();
+    t.ok((await everything(cluster)).length > before.length + 15);
+    const configuration = async () =>
+      cluster.api.get<NewObject & { webhooks: readonly { clientConfig: { caBundle?: string } }[] }>(
+        WEBHOOK_CONFIGURATIONS,
+        { name: WEBHOOK_NAME },
+      );
+    // As ksvm keeps it.
+    const caBundle = Buffer.from(cluster.controlPlane.ca).toString("base64");
+    const body = (await configuration()).webhooks.map((_, index) => ({
+      op: "add",
+      path: `/webhooks/${index}/clientConfig/caBundle`,
+      value: caBundle,
+    }));
+    await cluster.api.patch(
+      WEBHOOK_CONFIGURATIONS,
+      { name: WEBHOOK_NAME },
+      { type: JSON_PATCH, body },
+      { fieldManager: "ksvm" },
+    );
+    const path = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`;
+    const deployed = async () => {
+      const { items } = await bodyOf<{ items: readonly (NewObject & { spec: { replicas: number } })[] }>(cluster, path);
+      return items.map(({ metadata, spec }) => `${metadata.name ?? ""} ${spec.replicas}`).toSorted();
+    };
+    t.same(await deployed(), ["ksvm-controller 2"]);
+    await installer.upgrade();
+    t.same(await deployed(), ["ksvm-controller 3", "ksvm-webhook 2"]);
+    t.same(
+      (await configuration()).webhooks[0]?.clientConfig.caBundle,
+      caBundle,
+      "an upgrade leaves the caBundle as it is",
+    );
+    await installer.rollback();
+    t.same(await deployed(), ["ksvm-controller 2"]);
+    t.same((await configuration()).webhooks[0]?.clientConfig.caBundle, caBundle, "and so does a rollback");
+    await installer.uninstall();
+    await eventually(
+      async () => !(await groupsOf(cluster)).some((version) => version.startsWith("migration.k8s.io/")),
+      "the API server no longer lists migration.k8s.io",
+    );
+    t.same(await everything(cluster), before);
+  });
+}
