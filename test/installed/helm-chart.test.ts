@@ -52,6 +52,8 @@ async function renderWithImage(folder: string): Promise<readonly NewObject[]> {
   return JSON.parse(text.replaceAll('"image":"ksvm"', '"image":"ksvm:0.1.0"')) as NewObject[];
 }
 
+const cluster = await Cluster.start(t);
+
 await t.test("the files of the chart are those of deploy/: make chart", async (t) => {
   for (const [name, text] of await chartFiles()) {
     t.equal(readFileSync(join(CHART, "files", name), "utf8"), text, name);
@@ -134,8 +136,6 @@ for (const [version, program] of helms) {
     t.notMatch(Object.keys(objects).join(" "), /NetworkPolicy|CustomResourceDefinition/);
   });
 }
-
-const cluster = await Cluster.start(t);
 
 await t.test("the output of ksvm rbac -o values limits the chart as the component does", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "ksvm-only-"));

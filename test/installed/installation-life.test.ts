@@ -6,7 +6,7 @@ import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { NAMESPACE, overlayOf } from "../integration/installation.ts";
 import { kubectlOf } from "../integration/kubectl.ts";
-import { ensureHelm, HELM_VERSIONS, runHelm } from "./helm.ts";
+import { ensureHelm, type HELM_VERSIONS, runHelm } from "./helm.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
 

@@ -15,7 +15,7 @@ const folder = mkdtempSync(join(tmpdir(), "ksvm-release-test-"));
 t.teardown(() => rmSync(folder, { recursive: true, force: true }));
 
 function run(program: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): Promise<ProgramEnd> {
-  return new RunningProgram(program, args, { cwd: ROOT, env, timeoutMs: 600_000, withoutTap: env === process.env })
+  return new RunningProgram(program, args, { cwd: ROOT, env, timeoutMs: 180_000, withoutTap: env === process.env })
     .ended;
 }
 
@@ -27,13 +27,17 @@ for (const tool of TOOLS) {
   const { stdout } = await new RunningProgram("sh", ["-c", `command -v ${tool}`]).ended;
   symlinkSync(stdout.trim(), join(bin, tool));
 }
-const withoutNode = { HOME: folder, PATH: bin };
+// The rest of the environment says where npm finds packages.
+const { NODE_OPTIONS: _ofTap, ...rest } = process.env;
+const withoutNode = { ...rest, PATH: bin };
 const nodeBin = join(folder, "node");
 mkdirSync(nodeBin);
 symlinkSync(process.execPath, join(nodeBin, "node"));
-const withNode = { HOME: folder, PATH: `${bin}:${nodeBin}` };
+const withNode = { ...rest, PATH: `${bin}:${nodeBin}` };
 
 await buildProgram();
+
+const cluster = await Cluster.start(t);
 
 await t.test("a release has the same bytes each time, and its checksums are right", async (t) => {
   const [first, second] = [join(folder, "first"), join(folder, "second")];
@@ -68,8 +72,6 @@ await t.test("a release has the same bytes each time, and its checksums are righ
   t.ok(sums.includes(`${spec.platforms[0]?.sha256}  kubectl-ksvm-${VERSION}.tar.gz`));
   t.equal(spec.platforms[0]?.uri, `https://example.com/v0/kubectl-ksvm-${VERSION}.tar.gz`);
 });
-
-const cluster = await Cluster.start(t);
 
 await t.test("the npm package installs into an empty prefix without a compiler, and migrates", async (t) => {
   const prefix = join(folder, "prefix");
