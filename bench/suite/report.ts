@@ -41,7 +41,7 @@ export function markdownOf({ about, rows, ...rest }: PartResult): string {
 }
 
 function line(cells: readonly string[]): string {
-  return `| ${cells.join(" | ")} |`;
+  return `| ${cells.map((cell) => cell.replaceAll("|", String.raw`\|`)).join(" | ")} |`;
 }
 
 function machineLine({

@@ -4,6 +4,7 @@ import { accessSync, constants, existsSync, mkdirSync, renameSync, rmSync } from
 import { dirname, join } from "node:path";
 
 import { RunningProgram } from "../processes/program.ts";
+import { findInEnvtest } from "./envtest.ts";
 import { ensureModule } from "./other-version.ts";
 import { readVersions, type Versions } from "./versions.ts";
 
@@ -64,9 +65,27 @@ async function ensureBuilt(name: BinaryName): Promise<string> {
   );
   const path = join(folder, name);
   if (existsSync(path)) return path;
+  const downloaded = findInEnvtest(name, asked.kubernetes);
+  if (downloaded !== undefined) {
+    tellOnce(`using ${downloaded}, which setup-envtest has downloaded`);
+    return downloaded;
+  }
   requireGo(versions.go);
+  tellOnce(WHY_IT_BUILDS);
   await buildOnce(path, (unfinished) => build(name, unfinished, versions));
   return path;
+}
+
+const WHY_IT_BUILDS =
+  "building a real control plane from Go modules, for demo, tests and benchmarks: once, some eight minutes on two cores; kept in .cache/. " +
+  "Shorter: KUBEBUILDER_ASSETS=FOLDER with etcd, kube-apiserver and kubectl, or setup-envtest use";
+const told = new Set<string>();
+
+function tellOnce(text: string): void {
+  if (!told.has(text)) {
+    told.add(text);
+    process.stderr.write(`${text}\n`);
+  }
 }
 
 /** Builds a program into a file. Two processes may do so at once; each renames its own finished file, so none runs half a file. */
@@ -103,24 +122,40 @@ async function build(name: BinaryName, output: string, { kubernetes, pinnedKuber
 /** Runs `go build` in the folder of a module, and shows that on stderr. @throws {Error} where it fails */
 export async function goBuild(name: string, args: readonly string[], cwd: string): Promise<void> {
   const env = { ...process.env, CGO_ENABLED: "0" };
-  const go = new RunningProgram("go", ["build", "-trimpath", ...args], { cwd, env, stdout: "ignore" });
-  const done = showProgress(name);
+  const total = await countPackages(args, cwd);
+  const go = new RunningProgram("go", ["build", "-trimpath", "-v", ...args], { cwd, env, stdout: "ignore" });
+  const done = showProgress(name, () => go.stderr.split("\n").length - 1, total);
   try {
     const { code, stderr } = await go.ended;
-    if (code !== 0) throw new Error(`Cannot build "${name}": go build ended with code ${code}:\n${stderr.trimEnd()}`);
+    const errors = stderr.split("\n").filter((line) => !PACKAGE_LINE.test(line));
+    if (code !== 0) throw new Error(`Cannot build "${name}": go build ended with code ${code}:\n${errors.join("\n")}`);
   } finally {
     done();
   }
 }
 
-/** Tells on stderr what is being built and for how long; returns the function that ends the display. */
-function showProgress(name: string): () => void {
+/** What `go build -v` says of each package that it compiles. */
+const PACKAGE_LINE = /^(?:[\w./~-]+)$/;
+
+/** The packages of a program; 0 where Go does not tell. Those that Go has in its cache are not compiled again. */
+async function countPackages(args: readonly string[], cwd: string): Promise<number> {
+  const [mode = "-mod=readonly", main = "."] = [args[0], args.at(-1)];
+  const { code, stdout } = await new RunningProgram("go", ["list", mode, "-deps", main], { cwd }).ended;
+  return code === 0 ? stdout.split("\n").length - 1 : 0;
+}
+
+const BAR_WIDTH = 24;
+
+/** Tells on stderr what is being built, how far that is and for how long; returns the function that ends the display. */
+function showProgress(name: string, compiled: () => number, total: number): () => void {
   const started = performance.now();
   const inPlace = process.stderr.isTTY;
   const show = (end: string): void => {
     const seconds = Math.round((performance.now() - started) / 1000);
-    const line = `building ${name} for the tests (takes some minutes, once): ${seconds} s`;
-    process.stderr.write(inPlace ? `\r${line}${end}` : `${line}\n`);
+    const share = total === 0 ? 0 : Math.min(1, compiled() / total);
+    const bar = total === 0 ? "" : `[${"#".repeat(Math.round(share * BAR_WIDTH)).padEnd(BAR_WIDTH, ".")}] `;
+    const line = `building ${name}: ${bar}${compiled()} of up to ${total} packages, ${seconds} s`;
+    process.stderr.write(inPlace ? `\r${line}\u001B[K${end}` : `${line}\n`);
   };
   show("");
   const timer = setInterval(show, inPlace ? 1000 : 30_000, "");
