@@ -168,7 +168,7 @@ export const OBJECTS: readonly Mutation[] = [
     edits: [
       {
         file: "kube/transport.ts",
-        from: "this.#timeoutMs = options.timeoutMs ?? 70_000;",
+        from: "this.#timeoutMs = options.timeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;",
         to: "this.#timeoutMs = 1e12;",
       },
     ],
