@@ -135,11 +135,11 @@ sbom: $(INSTALLED) ## Write sbom.cdx.json: every package of the image, by packag
 ##@ Measure
 
 .PHONY: bench
-bench: $(INSTALLED) ## Measure speed, distance, politeness, reruns, size and cost next to the peers (some 35 minutes; PART=throughput, KSVM_PEER_SOURCE=FOLDER)
+bench: $(INSTALLED) ## Measure speed, distance, politeness, reruns, size and cost next to the peers (some 40 minutes; PART=throughput, KSVM_PEER_SOURCE=FOLDER)
 	@node bench/suite/main.ts $(foreach part,$(PART),--part $(part))
 
 .PHONY: bench-million
-bench-million: $(INSTALLED) ## Measure the migration of 100,000 and of 1,000,000 objects (about an hour)
+bench-million: $(INSTALLED) ## Measure the migration of 100,000 and of 1,000,000 objects (some 35 minutes)
 	@node bench/suite/main.ts --part million
 
 .PHONY: bench-page
