@@ -1,7 +1,7 @@
 import t from "tap";
 import { POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
 import { Cluster } from "../integration/cluster.ts";
-import { withJobsRunning } from "../integration/job-runner.ts";
+import { withPodsRunning } from "../integration/job-runner.ts";
 import { testScenario } from "../integration/shown-scenario.ts";
 import { shellOf } from "../integration/transcript.ts";
 import { ensureHelm } from "./helm.ts";
@@ -41,7 +41,7 @@ await t.test("a hook that fails stops the upgrade, and the next upgrade goes on 
   await mustRun("kubectl apply -f docs/scenarios/crontabs.yaml");
   await mustRun("helm upgrade crontab docs/scenarios/crontab-2.0.0");
   const versions = "kubectl get crd crontabs.stable.example.com -o jsonpath='{.spec.versions[*].name}'";
-  const upgrade = () => withJobsRunning(cluster, "default", () => shell("helm upgrade crontab ./hooked --timeout 2m"));
+  const upgrade = () => withPodsRunning(cluster, "default", () => shell("helm upgrade crontab ./hooked --timeout 2m"));
 
   const allow = await rejectBackup(cluster);
   // The rule comes into force a moment later.

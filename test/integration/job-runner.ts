@@ -8,10 +8,17 @@ import { startAsServiceAccount } from "./installation.ts";
 const JOBS = { group: "batch", version: "v1", resource: "jobs" } as const;
 const PAUSE_MS = 200;
 
-/** A Job of deploy/vendor. */
+const PODS = { group: "", version: "v1", resource: "pods" } as const;
+
+/** A Job of deploy/. */
 export interface Job extends NewObject {
   readonly spec: { readonly template: { readonly spec: PodSpec } };
   readonly status?: { readonly conditions?: readonly object[] };
+}
+
+interface Pod extends NewObject {
+  readonly spec: PodSpec;
+  readonly status?: { readonly phase?: string };
 }
 
 interface PodSpec {
@@ -19,18 +26,25 @@ interface PodSpec {
   readonly containers: readonly { readonly args: readonly string[] }[];
 }
 
+type PodEnd = ProgramEnd & { readonly args: readonly string[] };
+
 /**
  * Nothing here runs pods: runs the command of a Job's pod, under the ServiceAccount of the pod, and with a settle time that fits a test.
  */
-export async function runPodOf(cluster: Cluster, job: Job): Promise<ProgramEnd & { readonly args: readonly string[] }> {
-  const { containers, serviceAccountName } = job.spec.template.spec;
-  const [command = "", ...args] = containers[0]?.args ?? [];
-  if (command !== "migrate") throw new Error(`Cannot run a pod with the command "${command}"`);
-  const kubeconfig = await startAsServiceAccount(cluster, serviceAccountName, 0, job.metadata.namespace);
-  return {
-    ...(await cluster.migrate([...args, "--kubeconfig", kubeconfig])),
-    args: [...args, "--kubeconfig", kubeconfig],
-  };
+export async function runPodOf(cluster: Cluster, job: Job): Promise<PodEnd> {
+  return runContainer(cluster, job.spec.template.spec, job.metadata.namespace);
+}
+
+async function runContainer(
+  cluster: Cluster,
+  { containers, serviceAccountName }: PodSpec,
+  namespace: string | undefined,
+): Promise<PodEnd> {
+  const [command = "", ...given] = containers[0]?.args ?? [];
+  const kubeconfig = await startAsServiceAccount(cluster, serviceAccountName, 0, namespace);
+  const args = [...given, "--kubeconfig", kubeconfig];
+  const end = command === "migrate" ? cluster.migrate(args) : cluster.ksvm([command, ...args]);
+  return { ...(await end), args };
 }
 
 /** Runs one Job to its end, and writes that into its status, as the controller of Jobs does. */
@@ -51,11 +65,20 @@ export async function runJob(cluster: Cluster, job: Job): Promise<ProgramEnd> {
   return end;
 }
 
+/** Runs one Pod to its end, and writes that into its status, as a kubelet does. */
+async function runPod(cluster: Cluster, { metadata, spec }: Pod): Promise<ProgramEnd> {
+  const { name = "", namespace = "" } = metadata;
+  const end = await runContainer(cluster, spec, namespace);
+  const body = { status: { phase: end.code === 0 ? "Succeeded" : "Failed" } };
+  await cluster.api.patch(PODS, { name, namespace }, { type: MERGE_PATCH, body }, { subresource: "status" });
+  return end;
+}
+
 /**
- * Runs the Jobs of a namespace that come while `work` is under way, as a cluster with nodes does.
- * @returns what `work` returns, and how the Jobs ended
+ * Runs the Jobs and the Pods of a namespace that come while `work` is under way, as a cluster with nodes does.
+ * @returns what `work` returns, and how they ended
  */
-export async function withJobsRunning<T>(
+export async function withPodsRunning<T>(
   cluster: Cluster,
   namespace: string,
   work: () => Promise<T>,
@@ -70,6 +93,10 @@ export async function withJobsRunning<T>(
     for (const job of await cluster.api.list<Job & { readonly metadata: ObjectMeta }>(JOBS, { namespace })) {
       if (!known.has(job.metadata.uid) && job.status?.conditions === undefined) ends.push(await runJob(cluster, job));
       known.add(job.metadata.uid);
+    }
+    for (const pod of await cluster.api.list<Pod & { readonly metadata: ObjectMeta }>(PODS, { namespace })) {
+      if (!known.has(pod.metadata.uid) && pod.status?.phase === "Pending") ends.push(await runPod(cluster, pod));
+      known.add(pod.metadata.uid);
     }
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }

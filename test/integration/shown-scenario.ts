@@ -2,7 +2,7 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { Cluster } from "./cluster.ts";
-import { withJobsRunning } from "./job-runner.ts";
+import { withPodsRunning } from "./job-runner.ts";
 import { followScenario, type FollowOptions } from "./transcript.ts";
 
 const CRONTABS = { group: "stable.example.com", plural: "crontabs", name: "crontabs.stable.example.com" };
@@ -22,7 +22,7 @@ export async function testScenario(
 ): Promise<void> {
   await t.test(`docs/scenarios.md: ${heading}: each command prints what is shown`, { skip }, async (t: Test) => {
     const cluster = await Cluster.start(t);
-    const { ends } = await withJobsRunning(cluster, jobs.namespace, () => followScenario(t, cluster, heading, options));
+    const { ends } = await withPodsRunning(cluster, jobs.namespace, () => followScenario(t, cluster, heading, options));
     t.same(
       ends.map(({ code }) => code),
       Array.from({ length: jobs.count }, () => 0),

@@ -4,7 +4,7 @@ import t from "tap";
 import { parseAllDocuments } from "yaml";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { withJobsRunning } from "./job-runner.ts";
+import { withPodsRunning } from "./job-runner.ts";
 import { kubectlOf, render } from "./kubectl.ts";
 import { assertUpgrade } from "./vendor-job.ts";
 
@@ -49,7 +49,7 @@ await t.test("a Job that has ended never runs again, and that of the next releas
   const ended = async (manifests: string) => {
     const wait = ["wait", "-n", "crontab-system", "--for=condition=complete", "--timeout=1m", "job", "--all"];
     const both = async () => [await kubectl(["apply", "-f", "-"], manifests), await kubectl(wait)] as const;
-    const { result, ends } = await withJobsRunning(cluster, "crontab-system", both);
+    const { result, ends } = await withPodsRunning(cluster, "crontab-system", both);
     const [applied, waited] = result;
     return { ...applied, waited: waited.code, runs: ends.map(({ stdout }) => stdout) };
   };

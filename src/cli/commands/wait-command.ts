@@ -5,7 +5,7 @@ import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluste
 import { crdVerdictOf, migrationsVerdictOf, type WaitVerdict } from "../../plan/wait-verdict.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { Retrier } from "../../retry/retrier.ts";
-import { duration } from "../flags/kinds.ts";
+import { duration, toggle } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
 import { durationText } from "../flags/parsers.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
@@ -14,6 +14,7 @@ import { oneLine } from "../render/printable.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName, type NameLookup } from "../shared/full-names.ts";
+import { isControllerRunning } from "./find-controller.ts";
 
 const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 1_800_000;
@@ -30,12 +31,16 @@ interface Awaited {
 export const WAIT_COMMAND = defineCommand({
   path: "wait",
   description: "Wait until resources are migrated; end at once if a migration failed.",
-  examples: ["ksvm wait widgets.example.com", "ksvm wait --timeout 10m"],
+  examples: ["ksvm wait widgets.example.com", "ksvm wait --timeout 10m", "ksvm wait --controller --timeout 2m"],
   operands: anyNames("a resource or a migration; every migration under way if no name is given"),
   flags: {
+    controller: toggle({ help: "wait until a controller leads, and not for migrations" }),
     timeout: duration({ default: DEFAULT_TIMEOUT_MS, help: "maximum time to wait; 0 means no limit" }),
   },
-  async run(io, { timeoutMs, ...flags }, names) {
+  async run(io, { controller, timeoutMs, ...flags }, names) {
+    if (controller && names.length > 0) {
+      throw new KsvmError("Usage", "Cannot wait for a controller and for resources at once: omit --controller or the names");
+    }
     const limit = timeoutMs > 0 ? systemClock.timeout(timeoutMs) : new AbortController().signal;
     const signal = AbortSignal.any([io.signal, limit]);
     const left = new Set<string>();
@@ -43,11 +48,11 @@ export const WAIT_COMMAND = defineCommand({
     try {
       const { client } = connection;
       const lookup = { client, retrier: new Retrier({ clock: systemClock, random: Math.random }), signal };
-      return await waitForAll({ io, left, lookup }, names);
+      return controller ? await waitForController(io, lookup) : await waitForAll({ io, left, lookup }, names);
     } catch (error) {
       io.signal.throwIfAborted();
       if (limit.aborted) {
-        const what = left.size === 0 ? "the state of any migration" : `the end of ${[...left].join(", ")}`;
+        const what = controller ? "a controller that leads" : migrationsText(left);
         throw new KsvmError("WaitTimedOut", `Cannot see ${what} within ${durationText(timeoutMs)}`, { cause: error });
       }
       throw error;
@@ -56,6 +61,18 @@ export const WAIT_COMMAND = defineCommand({
     }
   },
 });
+
+function migrationsText(left: ReadonlySet<string>): string {
+  return left.size === 0 ? "the state of any migration" : `the end of ${[...left].join(", ")}`;
+}
+
+async function waitForController({ stdout }: CliIo, { client, retrier, signal }: NameLookup): Promise<ExitCode> {
+  while (!(await isControllerRunning({ client, clock: systemClock, retrier }, signal))) {
+    await systemClock.sleep(POLL_MS, signal);
+  }
+  stdout.write("a controller leads\n");
+  return EXIT.done;
+}
 
 interface WaitContext {
   readonly io: CliIo;
