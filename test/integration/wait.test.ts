@@ -81,30 +81,33 @@ await t.test("wait without names waits for what is under way, of built-in resour
   t.match(await waiting.ended, { code: 0, stdout: `secrets: done: migrations/${name} is Succeeded\n` });
 });
 
-await t.test("wait --controller ends once the Lease of a leader is renewed, and not for one that was left", async (t) => {
-  const lease = {
-    apiVersion: "coordination.k8s.io/v1",
-    kind: "Lease",
-    metadata: { name: CONTROLLER_LEASE, namespace: SYSTEM_NAMESPACE },
-    spec: { holderIdentity: "one", leaseDurationSeconds: 2, renewTime: "2026-01-01T00:00:00.000000Z" },
-  };
-  const namespaces = { group: "", version: "v1", resource: "namespaces" };
-  await cluster.api.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: SYSTEM_NAMESPACE } });
-  await cluster.api.create(LEASES, lease);
-  const wait = ["wait", "--controller", "--timeout"];
-  t.match(await cluster.ksvm([...wait, "5s"]), {
-    code: 1,
-    stdout: "",
-    stderr: /^error: Cannot see a controller that leads within 5s \[WaitTimedOut\]\n$/,
-  });
-  const waited = cluster.ksvm([...wait, "1m"]);
-  let isOver = false;
-  void waited.then(() => (isOver = true));
-  for (let second = 0; !isOver && second < 30; second++) {
-    const body = { spec: { renewTime: new Date().toISOString().replace("Z", "000Z") } };
-    await cluster.api.patch(LEASES, lease.metadata, { type: MERGE_PATCH, body });
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
-  }
-  t.match(await waited, { code: 0, stdout: "a controller leads\n" });
-  t.match(await cluster.ksvm([...wait, "1m", "widgets.example.com"]), { code: 2, stderr: /--controller/ });
-});
+await t.test(
+  "wait --controller ends once the Lease of a leader is renewed, and not for one that was left",
+  async (t) => {
+    const lease = {
+      apiVersion: "coordination.k8s.io/v1",
+      kind: "Lease",
+      metadata: { name: CONTROLLER_LEASE, namespace: SYSTEM_NAMESPACE },
+      spec: { holderIdentity: "one", leaseDurationSeconds: 2, renewTime: "2026-01-01T00:00:00.000000Z" },
+    };
+    const namespaces = { group: "", version: "v1", resource: "namespaces" };
+    await cluster.api.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: SYSTEM_NAMESPACE } });
+    await cluster.api.create(LEASES, lease);
+    const wait = ["wait", "--controller", "--timeout"];
+    t.match(await cluster.ksvm([...wait, "5s"]), {
+      code: 1,
+      stdout: "",
+      stderr: /^error: Cannot see a controller that leads within 5s \[WaitTimedOut\]\n$/,
+    });
+    const waited = cluster.ksvm([...wait, "1m"]);
+    let isOver = false;
+    void waited.then(() => (isOver = true));
+    for (let second = 0; !isOver && second < 30; second++) {
+      const body = { spec: { renewTime: new Date().toISOString().replace("Z", "000Z") } };
+      await cluster.api.patch(LEASES, lease.metadata, { type: MERGE_PATCH, body });
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+    }
+    t.match(await waited, { code: 0, stdout: "a controller leads\n" });
+    t.match(await cluster.ksvm([...wait, "1m", "widgets.example.com"]), { code: 2, stderr: /--controller/ });
+  },
+);

@@ -39,7 +39,10 @@ export const WAIT_COMMAND = defineCommand({
   },
   async run(io, { controller, timeoutMs, ...flags }, names) {
     if (controller && names.length > 0) {
-      throw new KsvmError("Usage", "Cannot wait for a controller and for resources at once: omit --controller or the names");
+      throw new KsvmError(
+        "Usage",
+        "Cannot wait for a controller and for resources at once: omit --controller or the names",
+      );
     }
     const limit = timeoutMs > 0 ? systemClock.timeout(timeoutMs) : new AbortController().signal;
     const signal = AbortSignal.any([io.signal, limit]);
