@@ -1,6 +1,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { periodOf } from "../serving/validity-period.ts";
@@ -107,7 +108,7 @@ export function decoded({ data }: SecretObject, key: string): string {
 
 /** Whether ksvm filled the Secret. */
 export function isKeptByUs({ metadata }: SecretObject): boolean {
-  return metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY;
+  return isOurs(metadata.labels);
 }
 
 function assertOurs(secret: SecretObject): void {

@@ -1,5 +1,6 @@
 import type { ObjectMeta } from "../api/meta.ts";
-import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { MANAGED_BY_LABEL } from "../api/names.ts";
+import { managedByOf } from "../api/ours.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { objectIn } from "../kube/answered-object.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
@@ -71,7 +72,7 @@ function changed(ref: SecretRef, before: SecretObject | undefined, { data, annot
     type: before?.type ?? SECRET_TYPE,
     metadata: {
       ...metadata,
-      labels: { ...old?.labels, [MANAGED_BY_LABEL]: MANAGED_BY },
+      labels: { ...old?.labels, [MANAGED_BY_LABEL]: managedByOf(old?.labels) },
       annotations: defined({ ...old?.annotations, ...annotations }),
     },
     data: defined({ ...before?.data, ...encoded(data) }),

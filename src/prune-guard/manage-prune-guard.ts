@@ -1,4 +1,5 @@
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { besideHelm, isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
 import { isServed } from "../kube/absent.ts";
 import type { KubeObject } from "../kube/client.ts";
@@ -119,9 +120,7 @@ export async function pruneGuardStatus(context: CallContext): Promise<PruneGuard
     live(POLICY_BINDINGS, PRUNE_POLICY_NAMES.unproven),
   );
   const wanted = guardObjects(options ?? { mode: "warn", allowedUsers: [] }, canRestore);
-  const wrong = wanted.filter(
-    ({ body, resource, name }) => body !== undefined && !isAsWanted(live(resource, name), body),
-  );
+  const wrong = wanted.filter(({ body, resource, name }) => body !== undefined && !isKept(live(resource, name), body));
   const isMissing = wrong.some(({ resource, name }) => live(resource, name) === undefined);
   const restores = canRestore && options?.mode === "deny" && wrong.length === 0;
   return {
@@ -131,6 +130,10 @@ export async function pruneGuardStatus(context: CallContext): Promise<PruneGuard
     objects: wrong.map(nameOf),
     allowances: await listAllowances(context),
   };
+}
+
+function isKept(live: KubeObject | undefined, body: KubeObject): boolean {
+  return isAsWanted(live, besideHelm(body, live));
 }
 
 function servesMutatingPolicies({ client, retrier, signal }: CallContext): Promise<boolean> {
@@ -173,7 +176,7 @@ async function findAll(
     if (found === undefined) {
       continue;
     }
-    if (ours && found.metadata.labels?.[MANAGED_BY_LABEL] !== MANAGED_BY) {
+    if (ours && !isOurs(found.metadata.labels)) {
       const text = `${nameOf(object)} exists and does not have the label ${MANAGED_BY_LABEL}=${MANAGED_BY}`;
       throw new KsvmError(
         "Conflict",
@@ -191,7 +194,7 @@ async function put(
   body: KubeObject,
   found: KubeObject | undefined,
 ): Promise<GuardChange> {
-  const patch = { type: APPLY_PATCH, body };
+  const patch = { type: APPLY_PATCH, body: besideHelm(body, found) };
   const options = { fieldManager: FIELD_MANAGER, force: true, signal };
   const written = await retrier.run(() => client.patch<KubeObject>(object.resource, object, patch, options), signal);
   const isSame = found?.metadata.resourceVersion === written.metadata.resourceVersion;

@@ -1,4 +1,5 @@
 import type { FastifyBaseLogger } from "fastify";
+import { besideHelm } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
@@ -85,7 +86,7 @@ export class ObjectRepair {
 
   /** Whether nothing needs to be done about an object, however new this keeper is. */
   isRight(live: KubeObject): boolean {
-    const wanted = this.#options.wanted();
+    const wanted = this.#wantedFor(live);
     return wanted !== undefined && this.#writer.isKept(live, wanted) && !isAsking(live);
   }
 
@@ -118,6 +119,11 @@ export class ObjectRepair {
     return found;
   }
 
+  #wantedFor(live: KubeObject | undefined): WantedObject | undefined {
+    const wanted = this.#options.wanted();
+    return wanted && besideHelm(wanted, live);
+  }
+
   #carriedOf({ metadata: { annotations = {} } }: KubeObject): Readonly<Record<string, string>> {
     const { carriedAnnotations = [] } = this.#options;
     return Object.fromEntries(Object.entries(annotations).filter(([name]) => carriedAnnotations.includes(name)));
@@ -125,7 +131,7 @@ export class ObjectRepair {
 
   #planFor(live: KubeObject | undefined): Plan {
     const { clock, mayYield = () => true } = this.#options;
-    const wanted = this.#options.wanted();
+    const wanted = this.#wantedFor(live);
     if (wanted === undefined) {
       return NOTHING;
     }

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
-import { EARLY_WEBHOOK_NAME, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
+import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../api/names.ts";
+import { isOurs } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
@@ -53,7 +54,7 @@ async function removeOnce({ client, logger, signal }: RemoveWebhookOptions): Pro
     [POLICIES, WARN_POLICY_NAME],
   ] as const) {
     const found = await client.find<KubeObject>(resource, { name }, { signal });
-    if (found?.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY) {
+    if (found !== undefined && isOurs(found.metadata.labels)) {
       await client.delete(resource, { name }, { signal });
       logger.info({ resource: resource.resource, name }, "Removed an object that freezes needed");
     }

@@ -29,7 +29,7 @@ interface PodSpec {
 type PodEnd = ProgramEnd & { readonly args: readonly string[] };
 
 /**
- * Nothing here runs pods: runs the command of a Job's pod, under the ServiceAccount of the pod, and with a settle time that fits a test.
+ * Nothing here runs pods: runs the command of a Job's pod, under the ServiceAccount of the pod, and with times that fit a test.
  */
 export async function runPodOf(cluster: Cluster, job: Job): Promise<PodEnd> {
   return runContainer(cluster, job.spec.template.spec, job.metadata.namespace);
@@ -42,7 +42,8 @@ async function runContainer(
 ): Promise<PodEnd> {
   const [command = "", ...given] = containers[0]?.args ?? [];
   const kubeconfig = await startAsServiceAccount(cluster, serviceAccountName, 0, namespace);
-  const args = [...given, "--kubeconfig", kubeconfig];
+  const quick = given.map((arg) => (arg.startsWith("--timeout=") ? "--timeout=15s" : arg));
+  const args = [...quick, "--kubeconfig", kubeconfig];
   const end = command === "migrate" ? cluster.migrate(args) : cluster.ksvm([command, ...args]);
   return { ...(await end), args };
 }

@@ -1,0 +1,34 @@
+import { MANAGED_BY, MANAGED_BY_LABEL } from "./names.ts";
+
+type Labels = Readonly<Record<string, string>>;
+
+/** Puts its own name into {@link MANAGED_BY_LABEL} of everything that it installs, at every upgrade. */
+const HELM = "Helm";
+/** The labels by which deploy/ names the program that an object belongs to. */
+const PROGRAM_LABELS = ["app.kubernetes.io/name", "app.kubernetes.io/part-of"];
+
+/** Whether ksvm wrote an object, by its labels, or Helm did that installed ksvm. */
+export function isOurs(labels: Labels = {}): boolean {
+  return labels[MANAGED_BY_LABEL] === MANAGED_BY || isOfOurChart(labels);
+}
+
+/** What an object of ours that has `labels` is to have as {@link MANAGED_BY_LABEL}: ksvm and Helm do not take it from each other. */
+export function managedByOf(labels: Labels = {}): string {
+  return isOfOurChart(labels) ? HELM : MANAGED_BY;
+}
+
+function isOfOurChart(labels: Labels): boolean {
+  return labels[MANAGED_BY_LABEL] === HELM && PROGRAM_LABELS.some((name) => labels[name] === MANAGED_BY);
+}
+
+/** The same object as `wanted`, with the {@link MANAGED_BY_LABEL} that it may keep where Helm installed `live`. */
+export function besideHelm<T extends { readonly metadata: { readonly labels?: Labels } }>(
+  wanted: T,
+  live: { readonly metadata: { readonly labels?: Labels } } | undefined,
+): T {
+  const { labels } = wanted.metadata;
+  if (labels?.[MANAGED_BY_LABEL] === undefined || !isOfOurChart(live?.metadata.labels ?? {})) {
+    return wanted;
+  }
+  return { ...wanted, metadata: { ...wanted.metadata, labels: { ...labels, [MANAGED_BY_LABEL]: HELM } } };
+}

@@ -1,0 +1,30 @@
+import t from "tap";
+import { besideHelm, isOurs, managedByOf } from "../../src/api/ours.ts";
+
+const BY = "app.kubernetes.io/managed-by";
+const OF_CHART = { [BY]: "Helm", "app.kubernetes.io/part-of": "ksvm" };
+const OF_OTHER_CHART = { [BY]: "Helm", "app.kubernetes.io/name": "widgets" };
+
+await t.test("an object is ours by its label, and where Helm installed it as a part of ksvm", async (t) => {
+  t.ok(isOurs({ [BY]: "ksvm" }));
+  t.ok(isOurs(OF_CHART));
+  t.ok(isOurs({ [BY]: "Helm", "app.kubernetes.io/name": "ksvm" }));
+  for (const labels of [undefined, {}, { [BY]: "Helm" }, OF_OTHER_CHART, { "app.kubernetes.io/name": "ksvm" }]) {
+    t.notOk(isOurs(labels), JSON.stringify(labels));
+  }
+});
+
+await t.test("what Helm installed keeps the name of Helm in its label", async (t) => {
+  t.equal(managedByOf(OF_CHART), "Helm");
+  for (const labels of [undefined, {}, OF_OTHER_CHART, { [BY]: "ksvm" }]) t.equal(managedByOf(labels), "ksvm");
+  const wanted = { metadata: { name: "one", labels: { [BY]: "ksvm", other: "x" } }, spec: {} };
+  t.same(besideHelm(wanted, { metadata: { labels: OF_CHART } }), {
+    metadata: { name: "one", labels: { [BY]: "Helm", other: "x" } },
+    spec: {},
+  });
+  for (const live of [undefined, { metadata: {} }, { metadata: { labels: OF_OTHER_CHART } }]) {
+    t.equal(besideHelm(wanted, live), wanted);
+  }
+  const unlabeled: { readonly metadata: { readonly labels?: Record<string, string> } } = { metadata: {} };
+  t.equal(besideHelm(unlabeled, { metadata: { labels: OF_CHART } }), unlabeled);
+});
