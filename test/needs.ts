@@ -4,11 +4,20 @@ import { unlessAtLeast } from "./control-plane/features.ts";
 /** Files of tests whose cluster an older Kubernetes cannot make. Single tests say so by their `skip`. */
 const NEEDS = [
   { files: "test/simulation/fidelity/*.test.ts", minor: 36, what: "the model of the simulation is of that version" },
-  { files: "test/integration/in-tree-*.test.ts", minor: 36, what: "the in-tree controller as it is now" },
   {
-    files: "test/integration/{trigger-upgrade,trigger-disagreement,built-in}.test.ts",
+    files: "test/integration/{in-tree-*,prune-guard-in-tree}.test.ts",
+    minor: 36,
+    what: "the in-tree controller as it is now",
+  },
+  {
+    files: "test/integration/{trigger-upgrade,trigger-disagreement,built-in,killed-apiserver}.test.ts",
     minor: 36,
     what: "it emulates 1.33 and 1.36",
+  },
+  {
+    files: "test/integration/serve-in-tree*.test.ts",
+    minor: 35,
+    what: "API servers serve storagemigration.k8s.io/v1beta1",
   },
   {
     files: "test/integration/reencrypt*.test.ts",

@@ -1,3 +1,4 @@
+import { isAtLeast } from "../control-plane/features.ts";
 import { optionsOf } from "./encrypted-objects.ts";
 
 /** Groups that an API server does without: each resource costs a command with `--all` some seconds. */
@@ -8,7 +9,7 @@ const NOT_SERVED = [
   "batch/v1",
   "certificates.k8s.io/v1",
   "policy/v1",
-  "resource.k8s.io/v1",
+  ...(isAtLeast(34) ? ["resource.k8s.io/v1"] : []),
 ];
 
 /** The options of an API server that serves few resources, and encrypts Secrets and ConfigMaps. */

@@ -1,3 +1,4 @@
+import { unlessAtLeast } from "../control-plane/features.ts";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import t, { type Test } from "tap";
@@ -46,6 +47,8 @@ interface Case {
   readonly variables?: (folder: string) => Readonly<Record<string, string>>;
   /** The flags `--kubeconfig` and `--context`, by the name of the file and of the context. @default none */
   readonly flags?: { readonly kubeconfig?: string; readonly context?: string };
+  /** Why it is skipped. @default it is not */
+  readonly skip?: string | false;
 }
 
 interface Outcome {
@@ -241,7 +244,11 @@ const sameCases: readonly Case[] = [
       "bin/plugin.mjs": PLUGIN({ token: "issued" }),
     },
   },
-  { name: "a base path", files: { config: kubeconfig({ server: `${DIRECT}/k8s/clusters/c-1/` }, { token: "a" }) } },
+  {
+    name: "a base path",
+    skip: unlessAtLeast(34, "kubectl get --raw honors the path of the server (kubernetes#131165)"),
+    files: { config: kubeconfig({ server: `${DIRECT}/k8s/clusters/c-1/` }, { token: "a" }) },
+  },
   {
     name: "a server without TLS, to which no credentials are sent",
     files: {
@@ -349,7 +356,7 @@ const sameCases: readonly Case[] = [
 ];
 
 for (const row of sameCases) {
-  await t.test(`kubectl and ksvm send the same: ${row.name}`, async (t) => {
+  await t.test(`kubectl and ksvm send the same: ${row.name}`, { skip: row.skip ?? false }, async (t) => {
     const { byKubectl, byKsvm } = await askBoth(t, row);
     t.equal(byKubectl.error, undefined);
     t.equal(byKubectl.seen.length, 1);
