@@ -20,7 +20,7 @@ const NEEDS = [
     what: "API servers serve storagemigration.k8s.io/v1beta1",
   },
   {
-    files: "test/integration/reencrypt*.test.ts",
+    files: "test/integration/{reencrypt*,verify,verify-all}.test.ts",
     minor: 34,
     what: "API servers show which encryption configuration they use",
   },

@@ -1,6 +1,7 @@
 import type { NewObject } from "../../src/kube/client.ts";
 import type { ObjectMeta } from "../../src/api/meta.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
+import { isAtLeast } from "../control-plane/features.ts";
 import type { ProgramEnd } from "../processes/program.ts";
 import type { Cluster } from "./cluster.ts";
 import { startAsServiceAccount } from "./installation.ts";
@@ -54,7 +55,7 @@ export async function runJob(cluster: Cluster, job: Job): Promise<ProgramEnd> {
   const end = await runPodOf(cluster, job);
   const time = new Date().toISOString();
   const isDone = end.code === 0;
-  const conditions = (isDone ? ["SuccessCriteriaMet", "Complete"] : ["FailureTarget", "Failed"]).map((type) => ({
+  const conditions = conditionTypesOf(isDone).map((type) => ({
     type,
     status: "True",
     lastTransitionTime: time,
@@ -64,6 +65,12 @@ export async function runJob(cluster: Cluster, job: Job): Promise<ProgramEnd> {
   const { name = "", namespace = "" } = job.metadata;
   await cluster.api.patch(JOBS, { name, namespace }, { type: MERGE_PATCH, body }, { subresource: "status" });
   return end;
+}
+
+/** Kubernetes 1.32 began to demand the first of them, which older API servers refuse. */
+function conditionTypesOf(isDone: boolean): readonly string[] {
+  const types = isDone ? ["SuccessCriteriaMet", "Complete"] : ["FailureTarget", "Failed"];
+  return types.slice(isAtLeast(32) ? 0 : 1);
 }
 
 /** Runs one Pod to its end, and writes that into its status, as a kubelet does. */

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
-import { parseAllDocuments } from "yaml";
+import { parseAllDocuments, stringify } from "yaml";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { withPodsRunning } from "./job-runner.ts";
@@ -36,7 +36,7 @@ async function releaseOf(release: string, image = "ksvm:0.1.0"): Promise<string>
   const documents = await render("deploy/vendor/job");
   return documents
     .map((document) =>
-      JSON.stringify(document)
+      stringify(document)
         .replaceAll("3-0-0", release)
         .replaceAll(/ksvm:[\w.]+/g, image),
     )
