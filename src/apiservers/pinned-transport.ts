@@ -164,6 +164,11 @@ export class PinnedTransport extends Transport {
   }
 
   /** @throws {KsvmError} Internal, always. */
+  override readBytes(): Promise<never> {
+    return Promise.reject(notPinned("an answer that is used as bytes"));
+  }
+
+  /** @throws {KsvmError} Internal, always. */
   override stream(): Promise<never> {
     return Promise.reject(notPinned("a stream"));
   }

@@ -1,13 +1,13 @@
-import type { Dispatcher } from "undici";
 import type { Status } from "../api/meta.ts";
-import { BodyTooLarge, boundedText } from "./bounded-body.ts";
+import type { BodyTooLarge } from "./bounded-body.ts";
 import { DoubtfulAnswer } from "./errors.ts";
+import type { AnswerHeaders, WholeAnswer } from "./whole-answer.ts";
 
 /**
  * Bytes of an answer that is read whole. Of the largest objects that etcd takes, 1.5 MiB each, the pages of whole objects
  * hold 40; a list of metadata has 100 for each page, of which the annotations may take 256 KiB.
  */
-const MAX_ANSWER_BYTES = 64 * 2 ** 20;
+export const MAX_ANSWER_BYTES = 64 * 2 ** 20;
 
 /** An answer, for {@link parsedAnswer}. */
 export interface AnswerOptions {
@@ -18,34 +18,25 @@ export interface AnswerOptions {
 }
 
 /**
- * The JSON of an answer that is read whole; `undefined` where it is empty and may be.
- * @throws {DoubtfulAnswer} where it is larger than {@link MAX_ANSWER_BYTES}, or empty and may not be; a SyntaxError where
- *   it is no JSON.
+ * The JSON of an answer that was read whole; `undefined` where it is empty and may be.
+ * @throws {DoubtfulAnswer} where it is empty and may not be; a SyntaxError where it is no JSON.
  */
-export async function parsedAnswer<T>(
-  { body, headers }: Dispatcher.ResponseData,
-  { what, mayBeEmpty }: AnswerOptions,
-): Promise<T> {
-  const announced = Number(headers["content-length"] ?? 0);
-  const limit = announced > MAX_ANSWER_BYTES ? 0 : MAX_ANSWER_BYTES;
-  try {
-    const text = await boundedText(body, limit);
-    if (text === "" && !mayBeEmpty) {
-      throw new DoubtfulAnswer(`Cannot ${what} is empty`);
-    }
-    return (text === "" ? undefined : JSON.parse(text)) as T;
-  } catch (error) {
-    if (!(error instanceof BodyTooLarge)) {
-      throw error;
-    }
-    const size = limit === 0 ? `has ${announced} bytes` : "goes on";
-    throw new DoubtfulAnswer(`Cannot ${what} ${size}, beyond ${MAX_ANSWER_BYTES} bytes`, error);
+export function parsedAnswer({ body }: WholeAnswer, { what, mayBeEmpty }: AnswerOptions): unknown {
+  if (body.length === 0 && !mayBeEmpty) {
+    throw new DoubtfulAnswer(`Cannot ${what} is empty`);
   }
+  return body.length === 0 ? undefined : JSON.parse(body.toString());
+}
+
+/** What an answer is called that is larger than {@link MAX_ANSWER_BYTES}. */
+export function tooLargeAnswer(what: string, error: BodyTooLarge): DoubtfulAnswer {
+  const { announcedBytes, limitBytes } = error;
+  const size = announcedBytes === undefined ? "goes on" : `has ${announcedBytes} bytes`;
+  return new DoubtfulAnswer(`Cannot ${what} ${size}, beyond ${limitBytes} bytes`, error);
 }
 
 /** The clock of who answered (`Date` header), in milliseconds since the Unix epoch. */
-export function serverTimeOf(answer: Dispatcher.ResponseData): number | undefined {
-  const { date } = answer.headers;
+export function serverTimeOf({ date }: AnswerHeaders): number | undefined {
   const time = typeof date === "string" ? Date.parse(date) : Number.NaN;
   return Number.isNaN(time) ? undefined : time;
 }

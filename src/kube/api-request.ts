@@ -28,16 +28,16 @@ export function isStored({ method, query }: ApiRequest): boolean {
   return method !== "GET" && query?.["dryRun"] === undefined;
 }
 
-/** The URL of a request to the API server at this base URL. */
-export function urlOf(server: string, request: ApiRequest): string {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(request.query ?? {})) {
+/** The path of a request with its query. */
+export function pathOf({ path, query }: ApiRequest): string {
+  if (query === undefined) return path;
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
     if (value !== undefined) {
-      query.set(name, String(value));
+      search.set(name, String(value));
     }
   }
-  const search = query.size === 0 ? "" : `?${query.toString()}`;
-  return `${server}${request.path}${search}`;
+  return search.size === 0 ? path : `${path}?${search.toString()}`;
 }
 
 /** The headers of a request, those with the credentials of its sender included. */

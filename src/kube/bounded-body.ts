@@ -1,13 +1,17 @@
 import type { Readable } from "node:stream";
 
-/** A body continues beyond its limit, in bytes. The rest of it was not read. */
+/** A body continues beyond its limit, in bytes, or its headers announce more. The rest of it was not read. */
 export class BodyTooLarge extends Error {
   override readonly name = "BodyTooLarge";
   readonly limitBytes: number;
+  /** How many bytes the headers announce, where they announce too many. */
+  readonly announcedBytes: number | undefined;
 
-  constructor(limitBytes: number) {
-    super(`the body continues beyond ${limitBytes} bytes`);
+  constructor(limitBytes: number, announcedBytes?: number) {
+    const what = announcedBytes === undefined ? "continues" : `has ${announcedBytes} bytes,`;
+    super(`the body ${what} beyond ${limitBytes} bytes`);
     this.limitBytes = limitBytes;
+    this.announcedBytes = announcedBytes;
   }
 }
 

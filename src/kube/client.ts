@@ -11,7 +11,8 @@ import type { ListedObjectOptions } from "./listed-object.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
-import type { Fence, Transport } from "./transport.ts";
+import type { Transport } from "./transport.ts";
+import type { Fence } from "./transport-options.ts";
 
 /** Which object, and until when. */
 export interface ObjectRef {

@@ -3,7 +3,8 @@ import { systemClock } from "../clock.ts";
 import { ApiClient } from "./client.ts";
 import { assertSupportedServer } from "./discovery.ts";
 import { failureKindOf } from "./failure.ts";
-import { Transport, type TransportOptions } from "./transport.ts";
+import { Transport } from "./transport.ts";
+import type { TransportOptions } from "./transport-options.ts";
 
 /** A connection to a cluster that this program can work with. */
 export interface Connection {

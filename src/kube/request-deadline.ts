@@ -12,15 +12,21 @@ export class DeadlineExceeded extends Error {
 /**
  * Bounds every stage of one request, from the credentials to the last byte: by the caller's signal and by one time limit.
  * undici heeds a signal only once a connection stands, and gives each stage a limit of its own.
+ *
+ * Each request has one, and an AbortSignal costs more than all the rest of it: there is one only where {@link signal} is asked for.
  */
 export class RequestDeadline {
   readonly #caller: AbortSignal | undefined;
-  readonly #controller = new AbortController();
   readonly #timeoutMs: number;
-  readonly #forward = (): void => this.#controller.abort(this.#caller?.reason);
+  readonly #clock: Clock;
+  readonly #over = Promise.withResolvers<never>();
+  readonly #forward = (): void => this.#expire(this.#caller?.reason as Error);
+  #isOver = false;
+  #reason: Error | undefined;
+  #controller: AbortController | undefined;
+  #onOver: ((reason: Error) => void) | undefined;
   #leftMs: number;
   #startedAt = 0;
-  readonly #clock: Clock;
   #cancelTimer: (() => void) | undefined;
 
   /** @param timeoutMs counts from now, in milliseconds */
@@ -29,6 +35,8 @@ export class RequestDeadline {
     this.#caller = caller;
     this.#timeoutMs = timeoutMs;
     this.#leftMs = timeoutMs;
+    // It is no error that nobody waits.
+    this.#over.promise.catch(() => {});
     if (caller?.aborted === true) {
       this.#forward();
     } else {
@@ -39,26 +47,28 @@ export class RequestDeadline {
 
   /** Aborted by the caller's signal, with its reason, or with {@link DeadlineExceeded}. */
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#isOver) this.#controller.abort(this.#reason);
+    }
     return this.#controller.signal;
   }
 
+  /** Calls `onOver` with the reason once the time is up or the caller gives up: now, where that is so already. Only one is kept. */
+  whenOver(onOver: (reason: Error) => void): void {
+    if (this.#isOver) {
+      onOver(this.#reason as Error);
+    } else {
+      this.#onOver = onOver;
+    }
+  }
+
   /**
-   * Waits for `work` no longer than the signal allows. What it does after that is of no account.
-   * @throws the signal's reason
+   * Waits for `work` no longer than this allows. What it does after that is of no account.
+   * @throws the caller's reason, or {@link DeadlineExceeded}
    */
   async race<T>(work: Promise<T>): Promise<T> {
-    const { promise, reject } = Promise.withResolvers<never>();
-    const { signal } = this.#controller;
-    const onAbort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) {
-      onAbort();
-    }
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await Promise.race([promise, work]);
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    return Promise.race([this.#over.promise, work]);
   }
 
   /** Like {@link race}, and the time that `work` takes does not count: only the caller's signal ends the wait. */
@@ -80,12 +90,21 @@ export class RequestDeadline {
   /** The request is over, or its stream is. */
   end(): void {
     this.stopTimer();
+    this.#onOver = undefined;
     this.#caller?.removeEventListener("abort", this.#forward);
   }
 
   #start(): void {
     this.#startedAt = this.#clock.monotonic();
-    const onDue = (): void => this.#controller.abort(new DeadlineExceeded(this.#timeoutMs));
-    this.#cancelTimer = this.#clock.timer(this.#leftMs, onDue);
+    this.#cancelTimer = this.#clock.timer(this.#leftMs, () => this.#expire(new DeadlineExceeded(this.#timeoutMs)));
+  }
+
+  #expire(reason: Error): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#reason = reason;
+    this.#controller?.abort(reason);
+    this.#onOver?.(reason);
+    this.#over.reject(reason);
   }
 }

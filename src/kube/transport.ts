@@ -1,64 +1,40 @@
 import type { Readable } from "node:stream";
 import type { ConnectionConfig } from "./connect/cluster-config.ts";
-import { type Dispatcher, request as undiciRequest } from "undici";
 import { type Clock, systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { parsedAnswer, serverTimeOf, statusOf } from "./answer.ts";
-import { type ApiRequest, type ApiResponse, headersOf, isStored, methodAndPath, urlOf } from "./api-request.ts";
-import { boundedText } from "./bounded-body.ts";
+import { MAX_ANSWER_BYTES, parsedAnswer, serverTimeOf, statusOf, tooLargeAnswer } from "./answer.ts";
+import { type ApiRequest, type ApiResponse, headersOf, isStored, methodAndPath, pathOf } from "./api-request.ts";
+import { BodyTooLarge } from "./bounded-body.ts";
 import { ApiError, TransportError } from "./errors.ts";
-import type { CredentialSource } from "./connect/credentials.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { PendingRequests } from "./pending-requests.ts";
+import {
+  type Answer,
+  type Body,
+  errorTextOf,
+  isError,
+  type Reception,
+  type Sending,
+  streamed,
+  wholeUpTo,
+} from "./reception.ts";
 import { RequestDeadline } from "./request-deadline.ts";
 import { withServer } from "./connect/config.ts";
-import { type Carrier, type Session, Sessions } from "./connect/sessions.ts";
+import {
+  type AnotherOptions,
+  DEFAULT_REQUEST_TIMEOUT_MS,
+  type Fence,
+  type RequestObserver,
+  type TransportOptions,
+} from "./transport-options.ts";
+import type { WholeAnswer } from "./whole-answer.ts";
+import { type Session, Sessions } from "./connect/sessions.ts";
 
-/** The body of an answer. */
-export type Body = Dispatcher.ResponseData["body"];
-
-/** Awaited before a request that stores something: resolves where it may be sent, throws where it may not. */
-export type Fence = () => Promise<void>;
-
-/**
- * Told of every request once the headers of its answer are there, or once none came: then `status` is 0. It lies on the
- * path of every rewrite and must neither throw nor take long.
- */
-export type RequestObserver = (method: ApiRequest["method"], status: number, seconds: number) => void;
-
-/** The default of `--request-timeout`, in milliseconds. */
-export const DEFAULT_REQUEST_TIMEOUT_MS = 70_000;
-
-/** How a {@link Transport} behaves. */
-export interface TransportOptions {
-  /**
-   * Milliseconds for a whole request: credentials, connection, headers and body; of a stream, up to its headers. The API
-   * server itself ends a request after 60 s (`--request-timeout`), so a longer silence means that it is gone.
-   * @default {@link DEFAULT_REQUEST_TIMEOUT_MS}
-   */
-  readonly timeoutMs?: number;
-  /** @default those of the configuration's user, shared by all connections of this process */
-  readonly credentials?: CredentialSource;
-  /** @default the clock of this machine */
-  readonly clock?: Clock;
-  /** @default none */
-  readonly observer?: RequestObserver | undefined;
-  /** Told of every request while it is under way; a stream counts until its headers are there. @default none */
-  readonly pending?: PendingRequests | undefined;
-  /** Called whenever a connection was made; then there is one at a time. @default none, and there may be many connections */
-  readonly onConnect?: (() => void) | undefined;
-  /** What carries requests to a base URL, in place of connections of its own. @default connections by the configuration */
-  readonly carrier?: Carrier | undefined;
+/** By what a request is sent, and how its answer is received. */
+interface Way<A extends Answer> {
+  readonly session: Session;
+  readonly receive: Reception<A>;
 }
-
-/** Which API server a {@link Transport.another} leads to, and how. */
-export interface AnotherOptions extends Pick<TransportOptions, "timeoutMs" | "onConnect"> {
-  /** Its base URL. @default the same */
-  readonly server?: string;
-}
-
-/** Bytes of an answer that tells an error. A message may quote an object, of which etcd takes 1.5 MiB. */
-const MAX_ERROR_BYTES = 4 * 2 ** 20;
 
 /** Requests to one API server. Every stage of one is bounded by its signal and by `timeoutMs`. */
 export class Transport {
@@ -69,6 +45,8 @@ export class Transport {
   readonly #timeoutMs: number;
   readonly #clock: Clock;
   readonly #observer: RequestObserver | undefined;
+  /** What goes before the path of each request. */
+  readonly #address: { readonly origin: string; readonly path: string };
   #sessions: Sessions;
   #fence: Fence | undefined;
 
@@ -79,6 +57,8 @@ export class Transport {
     this.#observer = options.observer;
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
     this.server = (config.getCurrentCluster()?.server ?? "").replace(/\/+$/, "");
+    const { origin, pathname } = URL.parse(this.server) ?? { origin: this.server, pathname: "" };
+    this.#address = { origin, path: pathname.replace(/\/+$/, "") };
     this.#sessions = new Sessions(config, this.server, {
       clock: this.#clock,
       credentials: options.credentials,
@@ -152,12 +132,26 @@ export class Transport {
     const what = `${methodAndPath(request)}: the answer of ${this.server}`;
     // An answer to a DELETE may be empty: its status says all.
     const mayBeEmpty = request.method === "DELETE";
-    const whole = this.#whole(request, (answer) => parsedAnswer<T>(answer, { what, mayBeEmpty }));
+    const read = (answer: WholeAnswer): T => parsedAnswer(answer, { what, mayBeEmpty }) as T;
+    const whole = this.#answered(request, wholeUpTo(MAX_ANSWER_BYTES), read);
     try {
       return await this.#sessions.track(whole);
+    } catch (error) {
+      const { cause } = error as Error;
+      const isTooLarge = cause instanceof BodyTooLarge && cause.limitBytes === MAX_ANSWER_BYTES;
+      throw isTooLarge ? tooLargeAnswer(what, cause) : error;
     } finally {
       await this.#sessions.free();
     }
+  }
+
+  /**
+   * Sends one request and has `read` make something of the answer's bytes.
+   * @throws as {@link request}; {TransportError} also where the answer is larger than `limitBytes`, or `read` throws anything but a
+   *   {KsvmError}.
+   */
+  async readBytes<T>(request: ApiRequest, limitBytes: number, read: (body: Buffer) => T): Promise<ApiResponse<T>> {
+    return this.#sessions.track(this.#answered(request, wholeUpTo(limitBytes), ({ body }) => read(body)));
   }
 
   /**
@@ -165,16 +159,20 @@ export class Transport {
    * @throws as {@link request}; {TransportError} also where `read` throws anything but a {KsvmError}.
    */
   async read<T>(request: ApiRequest, read: (body: Body) => Promise<T>): Promise<ApiResponse<T>> {
-    return this.#sessions.track(this.#whole(request, ({ body }) => read(body)));
+    return this.#sessions.track(this.#answered(request, streamed, ({ body }) => read(body)));
   }
 
-  async #whole<T>(request: ApiRequest, read: (answer: Dispatcher.ResponseData) => Promise<T>): Promise<ApiResponse<T>> {
+  async #answered<A extends Answer, T>(
+    request: ApiRequest,
+    receive: Reception<A>,
+    read: (answer: A) => T | Promise<T>,
+  ): Promise<ApiResponse<T>> {
     const deadline = new RequestDeadline(this.#clock, request.signal, request.timeoutMs ?? this.#timeoutMs);
     const ended = this.#options.pending?.begin(methodAndPath(request));
     try {
-      const answer = await this.#send(request, deadline);
-      const body = await this.#stage(request, deadline, read(answer));
-      return { status: answer.statusCode, body, serverTime: serverTimeOf(answer) };
+      const answer = await this.#send(request, deadline, receive);
+      const body = await this.#stage(request, deadline, async () => read(answer));
+      return { status: answer.status, body, serverTime: serverTimeOf(answer.headers) };
     } finally {
       deadline.end();
       ended?.();
@@ -193,7 +191,7 @@ export class Transport {
     const deadline = new RequestDeadline(this.#clock, request.signal, this.#timeoutMs);
     const ended = this.#options.pending?.begin(methodAndPath(request));
     try {
-      const { body } = await this.#send(request, deadline);
+      const { body } = await this.#send(request, deadline, streamed);
       deadline.stopTimer();
       body.once("close", () => deadline.end());
       return body;
@@ -213,81 +211,84 @@ export class Transport {
     await this.#sessions.close();
   }
 
-  async #send(request: ApiRequest, deadline: RequestDeadline): Promise<Dispatcher.ResponseData> {
-    const session = await this.#stage(request, deadline, this.#sessions.get());
-    let answer = await this.#sendObserved(request, deadline, session);
-    if (answer.statusCode === 401) {
+  async #send<A extends Answer>(request: ApiRequest, deadline: RequestDeadline, receive: Reception<A>): Promise<A> {
+    const session = await this.#stage(request, deadline, () => this.#sessions.get());
+    let answer = await this.#sendObserved(request, deadline, { session, receive });
+    if (answer.status === 401) {
       const refusal = await this.#errorOf(request, deadline, answer);
       if (isAdmissionDenial(refusal)) {
         throw refusal;
       }
       // The token may have expired a moment ago: once more, with a new one.
-      const renewed = await this.#stage(request, deadline, this.#sessions.renew(session));
-      answer = await this.#sendObserved(request, deadline, renewed);
+      const renewed = await this.#stage(request, deadline, () => this.#sessions.renew(session));
+      answer = await this.#sendObserved(request, deadline, { session: renewed, receive });
     }
-    if (answer.statusCode >= 300) {
+    if (isError(answer.status)) {
       throw await this.#errorOf(request, deadline, answer);
     }
     this.#sessions.accept();
     return answer;
   }
 
-  async #sendObserved(
-    request: ApiRequest,
-    deadline: RequestDeadline,
-    session: Session,
-  ): Promise<Dispatcher.ResponseData> {
+  async #sendObserved<A extends Answer>(request: ApiRequest, deadline: RequestDeadline, way: Way<A>): Promise<A> {
     const observer = this.#observer;
     if (observer === undefined) {
-      return this.#sendOnce(request, deadline, session);
+      return this.#sendOnce(request, deadline, { ...way, onHeaders: () => {} });
     }
     const startedAt = this.#clock.monotonic();
-    let status = 0;
+    let isTold = false;
+    const tell = (status: number): void => {
+      if (!isTold) observer(request.method, status, (this.#clock.monotonic() - startedAt) / 1_000);
+      isTold = true;
+    };
     try {
-      const answer = await this.#sendOnce(request, deadline, session);
-      status = answer.statusCode;
-      return answer;
+      return await this.#sendOnce(request, deadline, { ...way, onHeaders: tell });
     } finally {
-      observer(request.method, status, (this.#clock.monotonic() - startedAt) / 1_000);
+      tell(0);
     }
   }
 
-  async #sendOnce(request: ApiRequest, deadline: RequestDeadline, session: Session): Promise<Dispatcher.ResponseData> {
+  async #sendOnce<A extends Answer>(
+    request: ApiRequest,
+    deadline: RequestDeadline,
+    { onHeaders, receive, session }: Way<A> & Pick<Sending, "onHeaders">,
+  ): Promise<A> {
     if (this.#fence !== undefined && isStored(request)) {
       await deadline.uncounted(this.#fence());
     }
     request.signal?.throwIfAborted();
-    // The deadline bounds what undici would bound stage by stage. What is aborted before its connection stands is not sent.
-    const sent = undiciRequest(urlOf(this.server, request), {
+    const { dispatcher } = session;
+    const dispatched = {
+      ...this.#address,
+      path: `${this.#address.path}${pathOf(request)}`,
       method: request.method,
-      dispatcher: session.dispatcher,
       headers: headersOf(request, session.headers),
       body: request.body === undefined ? null : JSON.stringify(request.body),
-      signal: deadline.signal,
+      // The deadline bounds what undici would bound stage by stage. What it ends before its connection stands is not sent.
       headersTimeout: 0,
       bodyTimeout: 0,
-    });
-    return this.#stage(request, deadline, sent);
+    };
+    return this.#stage(request, deadline, () => receive({ dispatcher, request: dispatched, deadline, onHeaders }));
   }
 
-  async #errorOf(request: ApiRequest, deadline: RequestDeadline, answer: Dispatcher.ResponseData): Promise<ApiError> {
-    const said = await this.#stage(request, deadline, boundedText(answer.body, MAX_ERROR_BYTES));
+  async #errorOf(request: ApiRequest, deadline: RequestDeadline, answer: Answer): Promise<ApiError> {
+    const said = await this.#stage(request, deadline, () => errorTextOf(answer));
     const { location, "retry-after": retryAfter } = answer.headers;
     const status = statusOf(said);
-    const isRedirect = answer.statusCode < 400 && typeof location === "string";
+    const isRedirect = answer.status < 400 && typeof location === "string";
     const text = isRedirect ? `it redirects to ${location}` : said;
-    return new ApiError(methodAndPath(request), answer.statusCode, {
+    return new ApiError(methodAndPath(request), answer.status, {
       ...(status === undefined ? { text } : { answer: status }),
       ...(typeof retryAfter === "string" ? { retryAfter } : {}),
-      serverTime: serverTimeOf(answer) ?? this.#clock.now(),
+      serverTime: serverTimeOf(answer.headers) ?? this.#clock.now(),
       wereAccepted: this.#sessions.wereAccepted,
     });
   }
 
   /** Waits for one stage of a request. A failure of it means that no whole answer came, unless it says what it means. */
-  async #stage<T>(request: ApiRequest, deadline: RequestDeadline, stage: Promise<T>): Promise<T> {
+  async #stage<T>(request: ApiRequest, deadline: RequestDeadline, stage: () => Promise<T>): Promise<T> {
     try {
-      return await deadline.race(stage);
+      return await deadline.race(stage());
     } catch (error) {
       // The caller's own reason goes before what followed from it.
       request.signal?.throwIfAborted();

@@ -3,7 +3,7 @@ import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInEvidence } from "./built-in-evidence.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import { KeptProgress } from "./kept-progress.ts";
-import type { Fence } from "../kube/transport.ts";
+import type { Fence } from "../kube/transport-options.ts";
 import type { RunLease } from "../lease/run-lease.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";

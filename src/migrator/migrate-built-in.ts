@@ -9,7 +9,7 @@ import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import { ownStorageOf, SEE_API_SERVICES } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
-import type { Fence } from "../kube/transport.ts";
+import type { Fence } from "../kube/transport-options.ts";
 import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { StartAgain } from "../retry/start-again.ts";

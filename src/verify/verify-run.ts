@@ -3,7 +3,7 @@ import { resourceNameOf } from "../api/migration.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { ApiClient } from "../kube/client.ts";
-import type { Fence } from "../kube/transport.ts";
+import type { Fence } from "../kube/transport-options.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import { StartAgain } from "../retry/start-again.ts";

@@ -90,6 +90,10 @@ await tap.test("PinnedTransport refuses everything that it cannot pin, and sends
     asked.read(request, async () => undefined),
     refused,
   );
+  await t.rejects(
+    asked.readBytes(request, 1_000, () => undefined),
+    refused,
+  );
   await t.rejects(client.listPage(CRDS, { limit: 1, signal }), refused, "a list, too");
   await t.rejects(transport.request({ ...request, method: "PUT", body: {} }), refused, "a write may be sent twice");
   t.throws(() => client.fencedBy(() => Promise.resolve()), refused);

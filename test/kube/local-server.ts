@@ -7,7 +7,8 @@ import { KubeConfig } from "@kubernetes/client-node";
 import { stringify } from "yaml";
 
 import type { Status } from "../../src/api/meta.ts";
-import { Transport, type TransportOptions } from "../../src/kube/transport.ts";
+import { Transport } from "../../src/kube/transport.ts";
+import type { TransportOptions } from "../../src/kube/transport-options.ts";
 
 /** A request as the server got it. */
 export interface SeenRequest {

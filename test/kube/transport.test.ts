@@ -241,6 +241,59 @@ await tap.test("Transport takes the slash off the end of the server's URL", asyn
   t.equal(server.seen[0]?.path, "/x");
 });
 
+await tap.test("Transport keeps the path of the server's URL, as behind a proxy for many clusters", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const transport = new Transport(configFor(kubeconfigFor(`${server.url}/k8s/clusters/c-1/`)));
+  t.teardown(() => transport.close());
+  await transport.request(GET);
+  await transport.read(GET, async (body) => body.dump());
+  await (await transport.stream(GET)).toArray();
+  const path = "/k8s/clusters/c-1/x";
+  t.same(
+    server.seen.map((request) => request.path),
+    [path, path, path],
+  );
+});
+
+await tap.test("Transport.readBytes() hands over the bytes of an answer, up to a limit", async (t) => {
+  const server = await startServer(t, (request, response) => {
+    if (request.path === "/refused") sendStatus(response, 404, { reason: "NotFound" });
+    else response.end("four");
+  });
+  const transport = server.transport();
+  const { body } = await transport.readBytes(GET, 4, (bytes) => bytes.toString());
+  t.equal(body, "four");
+  const tooLarge = await errorOf(transport.readBytes(GET, 3, () => t.fail("it is not read")));
+  t.ok(tooLarge instanceof TransportError);
+  t.match((tooLarge as Error).message, /the body has 4 bytes, beyond 3 bytes/);
+  const unread = await errorOf(transport.readBytes(GET, 4, () => JSON.parse("{")));
+  t.ok(unread instanceof TransportError, "what cannot be read is no answer");
+  const refused = await errorOf(transport.readBytes({ ...GET, path: "/refused" }, 4, () => t.fail("it is not read")));
+  t.match(refused, { name: "ApiError", status: 404, reason: "NotFound" }, "an error may be larger");
+});
+
+await tap.test("Transport tells its observer of each request once, with the status that came or with 0", async (t) => {
+  const server = await startServer(t, (request, response) => {
+    if (request.path === "/broken") response.destroy();
+    else if (request.path === "/cut")
+      response.writeHead(200, { "content-length": "9" }).write("x", () => response.destroy());
+    else sendJson(response, request.path === "/x" ? 200 : 500, {});
+  });
+  const told: string[] = [];
+  const transport = new Transport(configFor(kubeconfigFor(server.url)), {
+    observer: (method, status) => told.push(`${method} ${status}`),
+  });
+  t.teardown(() => transport.close());
+  await transport.request(GET);
+  await transport.read(GET, async (body) => body.dump());
+  await errorOf(transport.request({ method: "PUT", path: "/no", body: {} }));
+  await errorOf(transport.request({ ...GET, path: "/broken" }));
+  t.same(told, ["GET 200", "GET 200", "PUT 500", "GET 0"]);
+  await errorOf(transport.request({ ...GET, path: "/cut" }));
+  t.equal(told.at(-1), "GET 200", "a body that breaks off has a status");
+  t.equal(told.length, 5);
+});
+
 /** A transport whose credentials are `token-1`, then `token-2`, … each time they are asked for. */
 function countingTransport(t: Tap, url: string, options: { clock: FakeClock; failures?: number }): Transport {
   let asked = 0;

@@ -7,7 +7,7 @@ import { policyGuardOf } from "../../src/freeze/guard-install.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, LEASES, POLICIES, POLICY_BINDINGS, type Resource } from "../../src/kube/resources.ts";
-import type { Fence } from "../../src/kube/transport.ts";
+import type { Fence } from "../../src/kube/transport-options.ts";
 import { RunLease } from "../../src/lease/run-lease.ts";
 import { CrdRun } from "../../src/migrator/crd-run.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";

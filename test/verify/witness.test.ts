@@ -22,13 +22,13 @@ async function witnessOf(writes: readonly (readonly [sent: ListedObject, answer:
   const told: NotCurrent[] = [];
   const witness = new Witness((found) => told.push(found));
   for (const [sent, answer] of writes) {
-    const read = async (): Promise<unknown> => {
+    const readBytes = async (): Promise<unknown> => {
       if (answer instanceof Error) {
         throw answer;
       }
       return { body: answer };
     };
-    const transport = { server: "https://a", read } as unknown as Transport;
+    const transport = { server: "https://a", readBytes } as unknown as Transport;
     await witness.write(transport, RESOURCE, sent, { signal: SIGNAL }).catch(() => undefined);
   }
   return { witness, told };

@@ -2,7 +2,7 @@ import { isatty } from "node:tty";
 import { KsvmError } from "../../errors.ts";
 import { loadKubeConfig } from "../../kube/connect/config.ts";
 import { type Connection, connectTo } from "../../kube/connection.ts";
-import type { RequestObserver } from "../../kube/transport.ts";
+import type { RequestObserver } from "../../kube/transport-options.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 
 const STDIN = 0;

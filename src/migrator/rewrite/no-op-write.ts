@@ -1,6 +1,4 @@
-import type { Readable } from "node:stream";
 import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
-import { boundedBytes } from "../../kube/bounded-body.ts";
 import { type ListedObject, listedObjectOf, MAX_OBJECT_BYTES, type ObjectIdentity } from "../../kube/listed-object.ts";
 import { ACCEPT_METADATA, APPLY_PATCH, apiVersionOf, objectPath, type Resource } from "../../kube/resources.ts";
 import type { ApiRequest } from "../../kube/api-request.ts";
@@ -49,7 +47,6 @@ export async function noOpWrite(
     ...(subresource === undefined ? { accept: ACCEPT_METADATA } : {}),
     signal: options.signal,
   };
-  const read = async (body: Readable): Promise<ListedObject> =>
-    listedObjectOf(await boundedBytes(body, MAX_OBJECT_BYTES), { status: subresource !== undefined });
-  return (await transport.read(request, read)).body;
+  const read = (body: Buffer): ListedObject => listedObjectOf(body, { status: subresource !== undefined });
+  return (await transport.readBytes(request, MAX_OBJECT_BYTES, read)).body;
 }

@@ -4,7 +4,8 @@ import { UNSEEN_ARRIVALS } from "../../../src/apiservers/arrivals.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
 import { ApiError } from "../../../src/kube/errors.ts";
 import type { ApiRequest } from "../../../src/kube/api-request.ts";
-import type { Body, Transport } from "../../../src/kube/transport.ts";
+import type { Body } from "../../../src/kube/reception.ts";
+import type { Transport } from "../../../src/kube/transport.ts";
 import type { ResumePoint } from "../../../src/migrator/rewrite/checkpoint.ts";
 import { Tally } from "../../../src/migrator/rewrite/counts.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
@@ -29,10 +30,12 @@ class StampingServer {
   readonly client = new ApiClient({
     server: "https://local",
     read: async (request: ApiRequest, reader: (body: Body) => Promise<unknown>) => {
-      const answer =
-        request.method === "GET" ? this.#list(Number(request.query?.["limit"])) : this.#write(request.path);
+      const answer = this.#list(Number(request.query?.["limit"]));
       return { body: await reader(Readable.from([Buffer.from(JSON.stringify(answer))]) as unknown as Body) };
     },
+    readBytes: async (request: ApiRequest, _limit: number, reader: (body: Buffer) => unknown) => ({
+      body: reader(Buffer.from(JSON.stringify(this.#write(request.path)))),
+    }),
   } as unknown as Transport);
 
   #list(limit: number) {

@@ -12,13 +12,16 @@ const DURATION_SECONDS = 3_600;
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/config.go
  */
 export function identityOf(host: string): string {
-  return `apiserver-${createHash("sha256")
-    .update(host)
-    .digest("base64url")
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]/g, "x")
-    .slice(0, 26)}`;
+  let identity = identities.get(host);
+  if (identity === undefined) {
+    const digest = createHash("sha256").update(host).digest("base64url").toLowerCase();
+    identities.set(host, (identity = `apiserver-${digest.replaceAll(/[^a-z0-9]/g, "x").slice(0, 26)}`));
+  }
+  return identity;
 }
+
+/** Each API server asks for its own every 10 seconds. */
+const identities = new Map<string, string>();
 
 /** Creates or renews the identity Lease of an API server, as it does at its start and every 10 s. */
 export function renewIdentityLease(

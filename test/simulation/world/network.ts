@@ -27,8 +27,8 @@ export type Fate = {
 /** Decides about one request to a base URL. `pinned` is the peer that the connection leads to, where there is one. */
 export type Route = (request: ModelRequest, server: string, pinned: Peer | undefined) => Fate;
 
-/** How long something is on its way from or to a process, in milliseconds. */
-export type Latency = (process: string) => number;
+/** How long the next thing is on its way from or to a process, in milliseconds. */
+export type Latency = () => number;
 
 /**
  * Told of each request that a process sends, when it sends it. What it returns is told how that ended: with the status and the
@@ -43,7 +43,8 @@ export type OnExchange = (
 export interface NetworkOptions {
   readonly schedule: Schedule;
   readonly route: Route;
-  readonly latency: Latency;
+  /** Of a process. */
+  readonly latencyOf: (process: string) => Latency;
   readonly onExchange: OnExchange;
 }
 
@@ -57,19 +58,25 @@ export class Network {
 
   /** What carries the requests of a process. */
   carrierOf(process: SimProcess): Carrier {
-    return (server, onConnect) => new SimulatedConnections(this.#options, process, server, onConnect);
+    const latency = this.#options.latencyOf(process.name);
+    return (server, onConnect) => new SimulatedConnections({ ...this.#options, latency }, process, server, onConnect);
   }
+}
+
+/** What a network is made of, as one process sees it. */
+interface Way extends NetworkOptions {
+  readonly latency: Latency;
 }
 
 /** Connections of one process to one base URL; where `onConnect` is given there is one, which leads to one peer. */
 class SimulatedConnections extends Dispatcher {
-  readonly #options: NetworkOptions;
+  readonly #options: Way;
   readonly #process: SimProcess;
   readonly #server: string;
   readonly #onConnect: (() => void) | undefined;
   #pinned: Peer | undefined;
 
-  constructor(options: NetworkOptions, process: SimProcess, server: string, onConnect: (() => void) | undefined) {
+  constructor(options: Way, process: SimProcess, server: string, onConnect: (() => void) | undefined) {
     super();
     this.#options = options;
     this.#process = process;
@@ -131,7 +138,7 @@ class Exchange implements Dispatcher.DispatchController {
   aborted = false;
   reason: Error | null = null;
   readonly paused = false;
-  readonly #options: NetworkOptions;
+  readonly #options: Way;
   readonly #process: SimProcess;
   readonly #handler: Dispatcher.DispatchHandler;
   readonly #onEnd: ReturnType<OnExchange>;
@@ -141,7 +148,7 @@ class Exchange implements Dispatcher.DispatchController {
   #forgetCrashes: (() => void)[] = [];
 
   constructor(
-    options: NetworkOptions,
+    options: Way,
     process: SimProcess,
     { handler, onEnd }: { readonly handler: Dispatcher.DispatchHandler; readonly onEnd: ReturnType<OnExchange> },
   ) {
@@ -168,7 +175,7 @@ class Exchange implements Dispatcher.DispatchController {
       this.#process.onCrash(() => this.#end()),
       peer.process.onCrash(() => this.#send(() => this.#fail(reset()))),
     ];
-    this.#options.schedule.in(this.#options.latency(this.#process.name) + (fate.holdMs ?? 0), () => {
+    this.#options.schedule.in(this.#options.latency() + (fate.holdMs ?? 0), () => {
       if (!peer.process.isAlive) return this.#send(() => this.#fail(refused()));
       peer.process.reach(() => void this.#serve(request, peer, fate.kind));
     });
@@ -197,7 +204,7 @@ class Exchange implements Dispatcher.DispatchController {
   /** Has something happen at the client, after what was sent before. */
   #send(arrive: () => void): void {
     const { latency, schedule } = this.#options;
-    const at = Math.max(schedule.now + latency(this.#process.name), this.#lastAt + IN_ORDER_MS);
+    const at = Math.max(schedule.now + latency(), this.#lastAt + IN_ORDER_MS);
     this.#lastAt = at;
     schedule.in(at - schedule.now, () => this.#process.reach(arrive));
   }

@@ -1,7 +1,8 @@
 import type { Random } from "../../chaos/random.ts";
 import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
-import { type RequestObserver, Transport } from "../../../src/kube/transport.ts";
+import { Transport } from "../../../src/kube/transport.ts";
+import type { RequestObserver } from "../../../src/kube/transport-options.ts";
 import type { DenyRule } from "../model/access-table.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
@@ -78,13 +79,18 @@ export class SimCluster {
   readonly #network: Network;
   readonly #nodes: ApiServerNode[] = [];
   #denied: readonly DenyRule[] = [];
+  /** By users: what decides which API server a request meets, and what becomes of it. */
+  readonly #fates = new Map<string, Random>();
 
   constructor(options: SimClusterOptions) {
     this.#options = options;
     const { schedule, streams } = options;
     this.#network = new Network({
       schedule,
-      latency: (process) => spread(streams(`way of ${process}`), 0.2, 5),
+      latencyOf: (process) => {
+        const random = streams(`way of ${process}`);
+        return () => spread(random, 0.2, 5);
+      },
       onExchange: (request, process) => this.onExchange(request, process),
       route: (request, server, pinned) => {
         const holdMs = this.onSend(request);
@@ -216,13 +222,19 @@ export class SimCluster {
 
   #route(request: ModelRequest, server: string, pinned: Peer | undefined): Fate {
     this.requests++;
-    const random = this.#options.streams(`fate of ${request.user}`);
+    const random = this.#fateOf(request.user);
     const peer = this.#peerFor(random, server, pinned);
     const harm = this.interference(request.user, request);
     if (harm === undefined) return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
     if (harm === "lost" || harm === "reset") return { kind: harm, peer: random() < 0.5 ? peer : undefined };
     if (typeof harm === "object") return { kind: "answered", answer: answerOf(harm) };
     return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
+  }
+
+  #fateOf(user: string): Random {
+    let random = this.#fates.get(user);
+    if (random === undefined) this.#fates.set(user, (random = this.#options.streams(`fate of ${user}`)));
+    return random;
   }
 
   #peerFor(random: Random, server: string, pinned: Peer | undefined): Peer | undefined {

@@ -5,6 +5,8 @@ const bundles = new Map<string, readonly X509Certificate[]>();
 const served = new Map<string, X509Certificate>();
 /** Whether one of a bundle signed a certificate, by both texts. */
 const signed = new WeakMap<X509Certificate, Map<string, readonly X509Certificate[]>>();
+/** In milliseconds since the Unix epoch: each of its dates is parsed anew when it is asked for. */
+const validities = new WeakMap<X509Certificate, { readonly from: number; readonly to: number }>();
 const MAX_KNOWN = 64;
 
 /**
@@ -35,8 +37,13 @@ function signersOf(certificate: X509Certificate, caBundle: string): readonly X50
   );
 }
 
-function isValid({ validFromDate, validToDate }: X509Certificate, now: number): boolean {
-  return validFromDate.getTime() <= now && now < validToDate.getTime();
+function isValid(certificate: X509Certificate, now: number): boolean {
+  let validity = validities.get(certificate);
+  if (validity === undefined) {
+    const { validFromDate, validToDate } = certificate;
+    validities.set(certificate, (validity = { from: validFromDate.getTime(), to: validToDate.getTime() }));
+  }
+  return validity.from <= now && now < validity.to;
 }
 
 function remembered<T>(known: Map<string, T>, key: string, make: () => T): T {
