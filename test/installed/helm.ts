@@ -1,37 +1,23 @@
-import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
-import { buildOnce, CACHE_DIR, goBuild } from "../control-plane/binaries.ts";
 import { RunningProgram } from "../processes/program.ts";
+import { ensureGoProgram } from "./go-program.ts";
 
 /** The versions of helm that charts are tried with; the newest first. */
 export const HELM_VERSIONS = ["v4", "v3"] as const;
 type HelmVersion = (typeof HELM_VERSIONS)[number];
 
-const GO_FOLDERS: Readonly<Record<HelmVersion, string>> = {
-  v4: join(import.meta.dirname, "helm"),
-  v3: join(import.meta.dirname, "helm3"),
-};
+const FOLDERS: Readonly<Record<HelmVersion, string>> = { v4: "helm", v3: "helm3" };
 
-/**
- * Builds helm, once per version, into .cache/control-plane/helm.
- * @returns the absolute path of the program
- * @throws {Error} where Go cannot build it
- */
-export async function ensureHelm(major: HelmVersion = HELM_VERSIONS[0]): Promise<string> {
-  const folder = GO_FOLDERS[major];
-  const required = new RegExp(`helm\\.sh/helm/${major} (v\\S+)`);
-  const [, version = ""] = required.exec(readFileSync(join(folder, "go.mod"), "utf8")) ?? [];
-  const program = join(CACHE_DIR, "helm", `${version}-${process.platform}-${process.arch}`, "helm");
-  if (!existsSync(program)) {
-    const args = ["-mod=readonly", "-p", "2", "-ldflags", "-s -w"];
-    await buildOnce(program, (unfinished) =>
-      goBuild("helm", [...args, "-o", unfinished, `helm.sh/helm/${major}/cmd/helm`], folder),
-    );
-  }
-  return program;
+/** Builds helm. @returns its absolute path @throws {Error} where Go cannot build it */
+export function ensureHelm(major: HelmVersion = HELM_VERSIONS[0]): Promise<string> {
+  return ensureGoProgram({
+    name: "helm",
+    folder: FOLDERS[major],
+    module: `helm.sh/helm/${major}`,
+    package: "cmd/helm",
+  });
 }
 
 /** What `helm template` makes of a chart. @param folder absolute */

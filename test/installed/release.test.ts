@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import t from "tap";
@@ -8,6 +8,7 @@ import { buildProgram } from "../integration/built-program.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { type ProgramEnd, RunningProgram } from "../processes/program.ts";
+import { ensureKrew } from "./krew.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const VERSION = programVersion();
@@ -36,6 +37,7 @@ symlinkSync(process.execPath, join(nodeBin, "node"));
 const withNode = { ...rest, PATH: `${bin}:${nodeBin}` };
 
 await buildProgram();
+const krew = await ensureKrew();
 
 const cluster = await Cluster.start(t);
 
@@ -104,4 +106,22 @@ await t.test("the kubectl plugin runs where krew puts it, by a link", async (t) 
     code: 1,
     stderr: /^error: .*Node\.js 24 or newer is not installed/,
   });
+});
+
+await t.test("krew installs, lists and removes the plugin, by the manifest and the archive", async (t) => {
+  const first = join(folder, "first");
+  const root = join(folder, "krew");
+  // Without an index of plugins, which krew would fetch.
+  const run = (...args: readonly string[]): Promise<ProgramEnd> =>
+    new RunningProgram(krew, args, { env: { ...process.env, KREW_ROOT: root }, timeoutMs: 180_000 }).ended;
+  const archive = join(first, `kubectl-ksvm-${VERSION}.tar.gz`);
+  const installed = await run("install", `--manifest=${join(first, "krew.yaml")}`, `--archive=${archive}`);
+  t.equal(installed.code, 0, installed.stderr);
+  t.match(installed.stderr, /It needs Node\.js 24 or newer/, "the caveat is shown");
+  t.match(await run("list"), { code: 0, stdout: /^ksvm\n/ });
+  const plugin = new RunningProgram(join(root, "bin/kubectl-ksvm"), ["--help"], { env: withNode });
+  t.match(await plugin.ended, { code: 0, stdout: /^Usage: kubectl ksvm / });
+  const removed = await run("uninstall", "ksvm");
+  t.equal(removed.code, 0, removed.stderr);
+  t.notOk(existsSync(join(root, "bin/kubectl-ksvm")));
 });
