@@ -64,3 +64,47 @@ for (const [shell, script] of [
     t.end();
   });
 }
+
+const noFish = spawnSync("fish", ["-c", "true"]).error !== undefined && "fish is not installed";
+
+await tap.test("fish completes commands, flags and values", { skip: noFish }, (t) => {
+  const script = scriptFile(t, "ksvm.fish", fishCompletion(COMPLETIONS));
+  for (const [line, offers] of [
+    ["ksvm migr", ["migrate"]],
+    ["ksvm certs ", ["ensure", "rotate", "status"]],
+    ["ksvm plan -o ", ["json", "name", "table", "wide", "yaml"]],
+    ["ksvm migrate --max-i", ["--max-idle", "--max-in-flight"]],
+  ] as const) {
+    const program = `source ${script}; complete -C '${line}'`;
+    const { stderr, stdout } = spawnSync("fish", ["--no-config", "-c", program], { encoding: "utf8" });
+    const offered = stdout.trimEnd().split("\n");
+    t.same(offered.map((offer) => offer.split("\t")[0]).toSorted(), offers.toSorted(), `${line}${stderr}`);
+  }
+  t.end();
+});
+
+/** In a terminal of its own: has zsh read the script and complete a line, and waits until it shows what is expected. */
+const ZSH_TERMINAL = `
+zmodload zsh/zpty
+zpty z "TERM=dumb zsh -f -i"
+zpty -w z "autoload -Uz compinit; compinit -u -D; source $1; echo rea''dy"
+zpty -r z shown '*ready*'
+zpty -w -n z "$2"$'\t'
+zpty -r z shown "*$3*"
+zpty -d z`;
+const noZsh = spawnSync("zsh", ["-c", "true"]).error !== undefined && "zsh is not installed";
+
+await tap.test("zsh completes commands, flags and values", { skip: noZsh }, (t) => {
+  const script = scriptFile(t, "ksvm.zsh", zshCompletion(COMPLETIONS));
+  for (const [line, shown] of [
+    ["ksvm migr", "ksvm migrate "],
+    ["ksvm certs ro", "ksvm certs rotate "],
+    ["ksvm plan -o js", "ksvm plan -o json "],
+    ["ksvm migrate --max-i", "--max-idle *--max-in-flight "],
+  ] as const) {
+    const args = ["-f", "-c", ZSH_TERMINAL, "zsh", script, line, shown];
+    const { signal, status, stderr } = spawnSync("zsh", args, { encoding: "utf8", timeout: 15_000 });
+    t.match({ signal, status }, { signal: null, status: 0 }, `${line}${stderr}`);
+  }
+  t.end();
+});
