@@ -114,10 +114,12 @@ report-pictures: $(TAP_BUILT) ## Take the pictures of docs/report.md, in a real 
 chart: $(INSTALLED) ## Copy deploy/base and its components into the files of the Helm chart
 	@node tools/chart.ts
 
+ENGINES := docker podman nerdctl buildah
+
 .PHONY: image
-image: ## Build the OCI image ksvm:VERSION with docker, podman, nerdctl or buildah, whichever is there (IMAGE=registry.example.com/ksvm:1)
-	@engine="$$(for one in docker podman nerdctl buildah; do command -v $$one >/dev/null 2>&1 && echo $$one && break; done)"; \
-	test -n "$$engine" || { echo "error: Cannot build the image: none of docker, podman, nerdctl and buildah is installed" >&2; exit 1; }; \
+image: ## Build the OCI image ksvm:VERSION with docker, podman, nerdctl or buildah, the first that works (IMAGE=registry.example.com/ksvm:1 ENGINE=podman)
+	@engine="$(ENGINE)"; test -n "$$engine" || for one in $(ENGINES); do $$one info >/dev/null 2>&1 && engine=$$one && break; done; \
+	test -n "$$engine" || { echo "error: Cannot build the image: none of docker, podman, nerdctl and buildah is installed and works; '<engine> info' says why" >&2; exit 1; }; \
 	set -x; exec $$engine build --tag "$(or $(IMAGE),ksvm:$(VERSION))" .
 
 .PHONY: release
