@@ -40,7 +40,7 @@ export class ManyPlays {
     this.#options = options;
     const { resume, mutation = null } = options;
     let state: ResumeState | undefined;
-    const tree = resume === undefined ? undefined : treeOf(ROOT);
+    const tree = resume === undefined ? undefined : treeOf(ROOT, mutation !== null);
     if (resume !== undefined && tree !== undefined) state = readResumeFile(resume, { tree, mutation, from, count });
     this.#seeds = new SeedList(state?.seeds ?? { from, count });
     this.#totals = state?.totals ?? emptyTotals();
