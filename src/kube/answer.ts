@@ -1,7 +1,7 @@
 import type { Status } from "../api/meta.ts";
 import type { BodyTooLarge } from "./bounded-body.ts";
 import { DoubtfulAnswer } from "./errors.ts";
-import type { AnswerHeaders, WholeAnswer } from "./whole-answer.ts";
+import type { AnswerHeaders } from "./whole-answer.ts";
 
 /**
  * Bytes of an answer that is read whole. Of the largest objects that etcd takes, 1.5 MiB each, the pages of whole objects
@@ -9,7 +9,7 @@ import type { AnswerHeaders, WholeAnswer } from "./whole-answer.ts";
  */
 export const MAX_ANSWER_BYTES = 64 * 2 ** 20;
 
-/** An answer, for {@link parsedAnswer}. */
+/** Whose answer it is, for {@link parsedAnswer}. */
 export interface AnswerOptions {
   /** What was asked, and whom. */
   readonly what: string;
@@ -18,14 +18,14 @@ export interface AnswerOptions {
 }
 
 /**
- * The JSON of an answer that was read whole; `undefined` where it is empty and may be.
+ * The JSON of an answer; `undefined` where it is empty and may be.
  * @throws {DoubtfulAnswer} where it is empty and may not be; a SyntaxError where it is no JSON.
  */
-export function parsedAnswer({ body }: WholeAnswer, { what, mayBeEmpty }: AnswerOptions): unknown {
-  if (body.length === 0 && !mayBeEmpty) {
+export function parsedAnswer(text: string, { what, mayBeEmpty }: AnswerOptions): unknown {
+  if (text === "" && !mayBeEmpty) {
     throw new DoubtfulAnswer(`Cannot ${what} is empty`);
   }
-  return body.length === 0 ? undefined : JSON.parse(body.toString());
+  return text === "" ? undefined : JSON.parse(text);
 }
 
 /** What an answer is called that is larger than {@link MAX_ANSWER_BYTES}. */

@@ -28,8 +28,12 @@ export function isStored({ method, query }: ApiRequest): boolean {
   return method !== "GET" && query?.["dryRun"] === undefined;
 }
 
-/** The path of a request with its query. */
-export function pathOf({ path, query }: ApiRequest): string {
+/** Paths that stay as they are: what else there is, as segments of dots, goes through the rules of URLs. */
+const PLAIN_PATH = /^(?:\/(?!\.|%2e)[\w.~!$&'()*+,;=:@%-]+)+$/i;
+
+/** The path of a request with its query, as it is sent. */
+export function pathOf({ path: asked, query }: ApiRequest): string {
+  const path = PLAIN_PATH.test(asked) ? asked : new URL(`https://server${asked}`).pathname;
   if (query === undefined) return path;
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {

@@ -10,7 +10,12 @@ export type Body = Dispatcher.ResponseData["body"];
 export interface Answer {
   readonly status: number;
   readonly headers: AnswerHeaders;
-  readonly body: Buffer | Body;
+  readonly body: Buffer | string | Body;
+}
+
+/** An answer that is there as a text. */
+export interface TextAnswer extends Answer {
+  readonly body: string;
 }
 
 /** An answer whose body arrives. */
@@ -50,6 +55,15 @@ export function wholeUpTo(limitBytes: number): Reception<WholeAnswer> {
     wholeAnswer(dispatcher, request, { deadline, onHeaders, limitOf });
 }
 
+/** As a text; else like {@link wholeUpTo}. Its bytes are gone then: to parse a large answer takes several times as much. */
+export function textUpTo(limitBytes: number): Reception<TextAnswer> {
+  const receive = wholeUpTo(limitBytes);
+  return async (sending) => {
+    const { body, headers, status } = await receive(sending);
+    return { status, headers, body: body.toString() };
+  };
+}
+
 /** Whether the status says that what was asked for was not done: redirects are never followed. */
 export function isError(status: number): boolean {
   return status >= 300;
@@ -57,5 +71,6 @@ export function isError(status: number): boolean {
 
 /** What an answer says that tells an error. @throws {BodyTooLarge} beyond {@link MAX_ERROR_BYTES} */
 export async function errorTextOf({ body }: Answer): Promise<string> {
+  if (typeof body === "string") return body;
   return Buffer.isBuffer(body) ? body.toString() : boundedText(body, MAX_ERROR_BYTES);
 }

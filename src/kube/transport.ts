@@ -16,6 +16,8 @@ import {
   type Reception,
   type Sending,
   streamed,
+  type TextAnswer,
+  textUpTo,
   wholeUpTo,
 } from "./reception.ts";
 import { RequestDeadline } from "./request-deadline.ts";
@@ -27,7 +29,6 @@ import {
   type RequestObserver,
   type TransportOptions,
 } from "./transport-options.ts";
-import type { WholeAnswer } from "./whole-answer.ts";
 import { type Session, Sessions } from "./connect/sessions.ts";
 
 /** By what a request is sent, and how its answer is received. */
@@ -132,23 +133,22 @@ export class Transport {
     const what = `${methodAndPath(request)}: the answer of ${this.server}`;
     // An answer to a DELETE may be empty: its status says all.
     const mayBeEmpty = request.method === "DELETE";
-    const read = (answer: WholeAnswer): T => parsedAnswer(answer, { what, mayBeEmpty }) as T;
-    const whole = this.#answered(request, wholeUpTo(MAX_ANSWER_BYTES), read);
+    const read = ({ body }: TextAnswer): T => parsedAnswer(body, { what, mayBeEmpty }) as T;
     try {
-      return await this.#sessions.track(whole);
+      return await this.#sessions.track(this.#answered(request, textUpTo(MAX_ANSWER_BYTES), read));
     } catch (error) {
-      const { cause } = error as Error;
+      // The caller's own reason may have such a cause as well.
+      const cause = error instanceof TransportError ? error.cause : undefined;
       const isTooLarge = cause instanceof BodyTooLarge && cause.limitBytes === MAX_ANSWER_BYTES;
-      throw isTooLarge ? tooLargeAnswer(what, cause) : error;
+      throw isTooLarge && request.signal?.aborted !== true ? tooLargeAnswer(what, cause) : error;
     } finally {
       await this.#sessions.free();
     }
   }
 
   /**
-   * Sends one request and has `read` make something of the answer's bytes.
-   * @throws as {@link request}; {TransportError} also where the answer is larger than `limitBytes`, or `read` throws anything but a
-   *   {KsvmError}.
+   * Sends one request and has `read` make something of the answer's bytes, which may be `limitBytes` at the most.
+   * @throws as {@link read}; {TransportError} also where there are more.
    */
   async readBytes<T>(request: ApiRequest, limitBytes: number, read: (body: Buffer) => T): Promise<ApiResponse<T>> {
     return this.#sessions.track(this.#answered(request, wholeUpTo(limitBytes), ({ body }) => read(body)));
@@ -238,8 +238,9 @@ export class Transport {
     const startedAt = this.#clock.monotonic();
     let isTold = false;
     const tell = (status: number): void => {
-      if (!isTold) observer(request.method, status, (this.#clock.monotonic() - startedAt) / 1_000);
+      if (isTold) return;
       isTold = true;
+      observer(request.method, status, (this.#clock.monotonic() - startedAt) / 1_000);
     };
     try {
       return await this.#sendOnce(request, deadline, { ...way, onHeaders: tell });

@@ -1,5 +1,6 @@
 import type { Dispatcher } from "undici";
 import { BodyTooLarge } from "./bounded-body.ts";
+import { CollectedBytes } from "./collected-bytes.ts";
 import type { RequestDeadline } from "./request-deadline.ts";
 
 /** The headers of an answer, their names in lower case. */
@@ -38,6 +39,9 @@ export function wholeAnswer(
   });
 }
 
+/** 204 No Content and 304 Not Modified. */
+const BODILESS: ReadonlySet<number> = new Set([204, 304]);
+
 /** Keeps what comes of one answer. */
 class Collector implements Dispatcher.DispatchHandler {
   readonly #options: WholeAnswerOptions;
@@ -46,8 +50,7 @@ class Collector implements Dispatcher.DispatchHandler {
   #status = 0;
   #headers: AnswerHeaders = {};
   #limit = 0;
-  #size = 0;
-  #chunks: Buffer[] = [];
+  readonly #body = new CollectedBytes();
 
   constructor(options: WholeAnswerOptions, resolve: (answer: WholeAnswer) => void, reject: (error: Error) => void) {
     this.#options = options;
@@ -66,27 +69,27 @@ class Collector implements Dispatcher.DispatchHandler {
     this.#headers = headers;
     this.#limit = this.#options.limitOf(status);
     this.#options.onHeaders(status);
-    const announced = Number(headers["content-length"] ?? 0);
+    // Where there can be no body, it says how long one would be.
+    const announced = BODILESS.has(status) ? 0 : Number(headers["content-length"] ?? 0);
     if (announced > this.#limit) controller.abort(new BodyTooLarge(this.#limit, announced));
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    this.#size += chunk.length;
-    if (this.#size > this.#limit) {
+    if (this.#body.size + chunk.length > this.#limit) {
+      this.#body.drop();
       controller.abort(new BodyTooLarge(this.#limit));
     } else {
-      this.#chunks.push(chunk);
+      this.#body.add(chunk);
     }
   }
 
   onResponseEnd(): void {
-    const [first] = this.#chunks;
-    const body = first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
-    this.#resolve({ status: this.#status, headers: this.#headers, body });
+    // The connection knows this handler until its next request: the body must not stay with it.
+    this.#resolve({ status: this.#status, headers: this.#headers, body: this.#body.take() });
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#chunks = [];
+    this.#body.drop();
     this.#reject(error);
   }
 }

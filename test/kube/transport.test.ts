@@ -4,6 +4,7 @@ import { inspect } from "node:util";
 import tap from "tap";
 
 import { KsvmError } from "../../src/errors.ts";
+import { BodyTooLarge } from "../../src/kube/bounded-body.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { CredentialsError } from "../../src/kube/connect/credentials.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
@@ -270,6 +271,46 @@ await tap.test("Transport.readBytes() hands over the bytes of an answer, up to a
   t.ok(unread instanceof TransportError, "what cannot be read is no answer");
   const refused = await errorOf(transport.readBytes({ ...GET, path: "/refused" }, 4, () => t.fail("it is not read")));
   t.match(refused, { name: "ApiError", status: 404, reason: "NotFound" }, "an error may be larger");
+});
+
+await tap.test("Transport throws the caller's reason as it is, also where that tells of another answer", async (t) => {
+  const server = await startServer(t, (_, response) =>
+    response.writeHead(200, { "content-length": String(80 * MIB) }).flushHeaders(),
+  );
+  const transport = server.transport();
+  const tooLarge = new TransportError("GET /other", "https://other", new BodyTooLarge(64 * MIB, 80 * MIB));
+  for (const reason of [tooLarge, (await errorOf(transport.request(GET))) as Error]) {
+    const abort = new AbortController();
+    const asked = transport.request({ ...GET, signal: abort.signal });
+    abort.abort(reason);
+    t.equal(await errorOf(asked), reason);
+  }
+});
+
+for (const status of [204, 304]) {
+  await tap.test(`Transport reads no body of a ${status}, whatever its content-length says`, async (t) => {
+    // What a proxy may send; no API server does.
+    const server = await startServer(t, (_, response) => {
+      response.socket?.end(`HTTP/1.1 ${status} Said\r\ncontent-length: ${80 * MIB}\r\n\r\n`);
+    });
+    const asked = server.transport().request({ method: "DELETE", path: "/x", signal: AbortSignal.timeout(5_000) });
+    if (status === 204) t.match(await asked, { status: 204, body: undefined });
+    else t.match(await errorOf(asked), { name: "ApiError", status: 304 });
+  });
+}
+
+await tap.test("Transport sends a path that is no plain one as URLs are sent", async (t) => {
+  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+  const transport = server.transport();
+  const seen = async (path: string): Promise<string | undefined> => {
+    await transport.request({ method: "GET", path });
+    return server.seen.at(-1)?.path;
+  };
+  t.equal(await seen("/apis/a.b/v1/namespaces/ns/widgets/a%2Fb:c"), "/apis/a.b/v1/namespaces/ns/widgets/a%2Fb:c");
+  t.equal(await seen("/a b/日本"), "/a%20b/%E6%97%A5%E6%9C%AC");
+  t.equal(await seen("/api/../metrics"), "/metrics");
+  t.equal(await seen("/api/%2E%2e/metrics"), "/metrics");
+  t.equal(await seen("/api/.well"), "/api/.well");
 });
 
 await tap.test("Transport tells its observer of each request once, with the status that came or with 0", async (t) => {
