@@ -65,7 +65,8 @@ export async function leaveFailedInTree(t: Test, { api }: Cluster, { plural }: T
   const conditions = [
     { type: "Failed", status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", reason: "x", message: "x" },
   ];
-  const patch = { type: MERGE_PATCH, body: { status: { conditions } } };
+  // The one that it began at: API servers of 1.35 take no status without it.
+  const patch = { type: MERGE_PATCH, body: { status: { conditions, resourceVersion: "1" } } };
   await api.patch(IN_TREE, { name: plural }, patch, { subresource: "status" });
   t.teardown(() => api.delete(IN_TREE, { name: plural }).catch(() => undefined));
 }
