@@ -98,7 +98,7 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     "a status output is unknown",
     ["status", "-o", "wide"],
     2,
-    /^error: Cannot use --output "wide": expected one of: table, json, yaml/,
+    /^error: Cannot use --output "wide": expected one of: table, name, json, yaml/,
   ],
   [
     "an init output is unknown",

@@ -26,6 +26,16 @@ const STATUS: ClusterStatus = {
   freezes: [FREEZE, { crd: "gadgets.example.com" }],
 };
 
+await tap.test("renderStatus() names migrations as kubectl does", (t) => {
+  const inTree: MigrationLine = { name: "crd", resource: "a.b", controller: "in-tree", state: "Running" };
+  t.equal(
+    renderStatus({ ...NOTHING, migrations: [RUNNING, inTree] }, "name", NOW),
+    "storageversionmigration.migration.k8s.io/widgets-x1\nstorageversionmigration.storagemigration.k8s.io/crd",
+  );
+  t.equal(renderStatus(NOTHING, "name", NOW), "");
+  t.end();
+});
+
 await tap.test("renderStatus() shows migrations and freezes in a table", async (t) => {
   t.equal(
     renderStatus(STATUS, "table", NOW),

@@ -29,6 +29,7 @@ const answers: Readonly<Record<string, unknown>> = {
 
 for (const [output, expected] of [
   ["table", /widgets-x1 .*Running +- +5\/9/],
+  ["name", /^storageversionmigration\.migration\.k8s\.io\/widgets-x1\n$/],
   [
     "json",
     /^\{"apiVersion":"cli.ksvm.sigs.k8s.io\/v1alpha1","kind":"Status","controller":\{"state":"none"\},"migrations":\[\{"name":"widgets-x1",.*\n$/,

@@ -8,11 +8,16 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName } from "../shared/full-names.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
-import { toggle } from "../flags/kinds.ts";
+import { choice, toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
-import { RESULT_OUTPUT_FLAG, type ResultFormat } from "../flags/run-flags.ts";
 import type { CliIo } from "../render/io.ts";
-import { describeChanges, renderStatus } from "../render/render-status.ts";
+import {
+  describeChanges,
+  migrationName,
+  renderStatus,
+  STATUS_FORMATS,
+  type StatusFormat,
+} from "../render/render-status.ts";
 import { oneLine, printable } from "../render/printable.ts";
 
 const POLL_MS = 2_000;
@@ -24,11 +29,21 @@ export const STATUS_COMMAND = defineCommand({
   path: "status",
   description:
     "Show the progress of every migration and every run, whether a controller leads, and which CRDs are frozen by whom.",
-  examples: ["ksvm status", "ksvm status widgets.example.com", "ksvm status -w"],
+  examples: [
+    "ksvm status",
+    "ksvm status widgets.example.com",
+    "ksvm status -w",
+    "ksvm status -o name | xargs -r kubectl delete",
+  ],
   operands: maybeName("a resource (plural.group) or a migration; all of them if no name is given"),
   flags: {
     watch: toggle({ short: "w", help: "keep showing changes until interrupted" }),
-    ...RESULT_OUTPUT_FLAG,
+    output: choice(STATUS_FORMATS, {
+      short: "o",
+      placeholder: "format",
+      default: "table",
+      help: "output format; name is one line for each migration, as kubectl takes it",
+    }),
   },
   async run(io, flags, given) {
     const { signal } = io;
@@ -54,7 +69,8 @@ export const STATUS_COMMAND = defineCommand({
       if (name !== undefined && isEmpty(status)) {
         throw new KsvmError("ResourceNotFound", `Cannot find a migration, a run or a freeze of "${name}"`);
       }
-      io.stdout.write(`${printable(renderStatus(status, flags.output, systemClock.now()))}\n`);
+      const text = renderStatus(status, flags.output, systemClock.now());
+      io.stdout.write(text === "" ? "" : `${printable(text)}\n`);
       return EXIT.done;
     } finally {
       await connection.close();
@@ -70,7 +86,7 @@ function isEmpty({ freezes, leftOut = [], migrations, runs, storage = [] }: Clus
 async function watch(
   io: CliIo,
   first: ClusterStatus,
-  format: ResultFormat,
+  format: StatusFormat,
   read: () => Promise<ClusterStatus>,
 ): Promise<ExitCode> {
   const show = watchOutput(io, format);
@@ -90,7 +106,8 @@ async function watch(
 }
 
 /** What shows each look; `undefined` is the end. */
-function watchOutput(io: CliIo, format: ResultFormat): (status: ClusterStatus | undefined) => void {
+function watchOutput(io: CliIo, format: StatusFormat): (status: ClusterStatus | undefined) => void {
+  if (format === "name") return nameOutput(io);
   if (format !== "table") {
     return documentOutput(io, format);
   }
@@ -118,6 +135,17 @@ function lineOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => v
       stdout.write(lines.map((line) => `${line}\n`).join(""));
       before = status;
     }
+  };
+}
+
+/** The name of each migration that is new or changed, as `kubectl get -w -o name` does. */
+function nameOutput({ stdout }: CliIo): (status: ClusterStatus | undefined) => void {
+  let before = new Map<string, string>();
+  return (status) => {
+    if (status === undefined) return;
+    const now = new Map(status.migrations.map((line) => [migrationName(line), JSON.stringify(line)]));
+    for (const [name, line] of now) if (before.get(name) !== line) stdout.write(`${oneLine(name)}\n`);
+    before = now;
   };
 }
 

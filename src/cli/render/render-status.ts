@@ -1,19 +1,25 @@
 import type { ClusterStatus } from "../../plan/cluster-status.ts";
-import { CONTROLLER_LEASE } from "../../api/migration.ts";
+import { CONTROLLER_LEASE, MIGRATION_GROUP } from "../../api/migration.ts";
+import { IN_TREE_GROUP } from "../../in-tree/in-tree-migrations.ts";
 import type { FreezeLine } from "../../plan/freeze-lines.ts";
 import type { LeftOutLine, MigrationLine } from "../../plan/migration-lines.ts";
 import type { StorageLine } from "../../plan/storage-lines.ts";
 import type { ControllerLine, LeaseLine, RunLine } from "../../plan/run-lines.ts";
-import type { ResultFormat } from "../flags/run-flags.ts";
 import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
+
+/** The values of `ksvm status -o`. */
+export const STATUS_FORMATS = ["table", "name", "json", "yaml"] as const;
+/** One of {@link STATUS_FORMATS}. */
+export type StatusFormat = (typeof STATUS_FORMATS)[number];
 
 /**
  * The text of a status, without a line break at its end.
  * @param now milliseconds since the Unix epoch
  */
-export function renderStatus(status: ClusterStatus, format: ResultFormat, now: number): string {
+export function renderStatus(status: ClusterStatus, format: StatusFormat, now: number): string {
+  if (format === "name") return status.migrations.map(migrationName).join("\n");
   return renderResult(documentOf("Status", status), format, () => [
     [`controller: ${controllerText(status.controller, now)}`, ...suspendedLine(status), ...unknownLines(status)].join(
       "\n",
@@ -24,6 +30,11 @@ export function renderStatus(status: ClusterStatus, format: ResultFormat, now: n
     freezesTable(status.freezes, now),
     ...storageTable(status.storage ?? [], now),
   ]);
+}
+
+/** A migration as kubectl takes it, and as `kubectl get -o name` shows it. */
+export function migrationName({ controller, name }: MigrationLine): string {
+  return `storageversionmigration.${controller === "ksvm" ? MIGRATION_GROUP : IN_TREE_GROUP}/${name}`;
 }
 
 /** Whether a controller leads, in words. @param now milliseconds since the Unix epoch */
