@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import { listInTree, servedInTree } from "../in-tree/in-tree-migrations.ts";
+import { isAtLeastMinor, versionIn } from "../kube/discovery.ts";
 import { DoubtfulAnswer } from "../kube/errors.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import type { Resource } from "../kube/resources.ts";
@@ -40,6 +41,8 @@ const DUE_INTERVAL_MS = 5_000;
 const MAX_INTERVAL_MS = 30_000;
 /** Until it is looked again whether the API server serves these migrations, in milliseconds. */
 const UNSERVED_INTERVAL_MS = 60_000;
+/** Of Kubernetes 1. */
+const OLDEST_SERVED_MINOR = 36;
 const MIN_FAILURE_INTERVAL_MS = 1_000;
 const MAX_FAILURE_INTERVAL_MS = 60_000;
 
@@ -53,6 +56,8 @@ export class InTreeService {
   /** While it serves. */
   #others: OtherWriters | undefined;
   readonly #failures: FailureLog;
+  /** What the API server said of itself, where it is too old: it is told once. */
+  #refusedVersion: string | undefined;
   #woken = Promise.withResolvers<void>();
 
   constructor(options: InTreeServiceOptions) {
@@ -107,7 +112,7 @@ export class InTreeService {
   async #serve(signal: AbortSignal): Promise<OtherWriter | undefined> {
     const { client, clock, probeMs } = this.#options;
     const resource = await servedInTree(client, { signal });
-    if (resource === undefined || resource.version === "v1alpha1") {
+    if (resource === undefined || resource.version === "v1alpha1" || !(await this.#takesStatus(signal))) {
       this.#enter("unserved");
       await clock.sleep(UNSERVED_INTERVAL_MS, signal);
       return undefined;
@@ -117,6 +122,24 @@ export class InTreeService {
     const others = new OtherWriters(await listInTree(client, resource, { signal }));
     const other = await probeForOthers({ client, clock, resource, signal, probeMs });
     return other ?? this.#serveAlone(resource, others, signal);
+  }
+
+  /**
+   * Kubernetes 1.35 takes no status without a resourceVersion, and none that has both Running and how it ended, as the in-tree controller
+   * of 1.36 writes them.
+   *
+   * https://github.com/kubernetes/kubernetes/blob/v1.35.4/pkg/apis/storagemigration/validation/validation.go
+   */
+  async #takesStatus(signal: AbortSignal): Promise<boolean> {
+    const { client, logger } = this.#options;
+    const { body } = await client.transport.request<unknown>({ method: "GET", path: "/version", signal });
+    const version = versionIn(body);
+    const isNew = isAtLeastMinor(version, OLDEST_SERVED_MINOR);
+    if (!isNew && this.#refusedVersion !== version) {
+      logger.warn({ version }, "Not serving in-tree migrations: Kubernetes 1.36 or newer is needed");
+    }
+    this.#refusedVersion = isNew ? undefined : version;
+    return isNew;
   }
 
   async #serveAlone(resource: Resource, others: OtherWriters, signal: AbortSignal): Promise<OtherWriter | undefined> {
