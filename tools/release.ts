@@ -1,6 +1,6 @@
 // Lays out a release under dist/release, the same bytes each time: node tools/release.ts --help
 import { createHash } from "node:crypto";
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -109,6 +109,10 @@ async function stagePlugin(folder: string): Promise<void> {
   await run("npm", ["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], program);
   rmSync(join(program, "package-lock.json"));
   rmSync(join(program, "node_modules/.package-lock.json"), { force: true });
+  // Links to programs that ksvm does not call: krew unpacks no archive that has links.
+  for (const bin of globSync("**/.bin", { cwd: join(program, "node_modules") })) {
+    rmSync(join(program, "node_modules", bin), { recursive: true });
+  }
   for (const name of PACKAGED) {
     cpSync(join(ROOT, name), join(program, name), {
       recursive: true,

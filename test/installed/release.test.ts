@@ -111,14 +111,17 @@ await t.test("the kubectl plugin runs where krew puts it, by a link", async (t) 
 await t.test("krew installs, lists and removes the plugin, by the manifest and the archive", async (t) => {
   const first = join(folder, "first");
   const root = join(folder, "krew");
-  // Without an index of plugins, which krew would fetch.
+  // An index of plugins without plugins, which krew would fetch: it lists and removes nothing without one.
+  const index = join(root, "index/default");
+  mkdirSync(join(index, "plugins"), { recursive: true });
+  t.match(await new RunningProgram("git", ["init", "--quiet", index]).ended, { code: 0 });
   const run = (...args: readonly string[]): Promise<ProgramEnd> =>
     new RunningProgram(krew, args, { env: { ...process.env, KREW_ROOT: root }, timeoutMs: 180_000 }).ended;
   const archive = join(first, `kubectl-ksvm-${VERSION}.tar.gz`);
   const installed = await run("install", `--manifest=${join(first, "krew.yaml")}`, `--archive=${archive}`);
   t.equal(installed.code, 0, installed.stderr);
   t.match(installed.stderr, /It needs Node\.js 24 or newer/, "the caveat is shown");
-  t.match(await run("list"), { code: 0, stdout: /^ksvm\n/ });
+  t.match(await run("list"), { code: 0, stdout: /^detached\/ksvm\n/ });
   const plugin = new RunningProgram(join(root, "bin/kubectl-ksvm"), ["--help"], { env: withNode });
   t.match(await plugin.ended, { code: 0, stdout: /^Usage: kubectl ksvm / });
   const removed = await run("uninstall", "ksvm");
