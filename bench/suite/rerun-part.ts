@@ -59,11 +59,11 @@ async function counted({ cluster, stale }: Arena, name: string, work: () => Prom
     name,
     seconds: rounded(seconds, 1),
     writes,
-    "writes that were accepted": changed,
+    "accepted writes": changed,
     "reads and lists": requests(
       (labels) => isOfObjects(labels) && !WRITES.has(labels["verb"] ?? "") && labels["verb"] !== "WATCH",
     ),
-    "all stored anew": await cluster.storedAs(stale.kind).then((stored) => Object.keys(stored).length === 1),
+    "all in the new version": await cluster.storedAs(stale.kind).then((stored) => Object.keys(stored).length === 1),
   };
 }
 

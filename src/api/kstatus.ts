@@ -26,7 +26,7 @@ const KSTATUS_OF: Readonly<Record<MigrationState, (typeof KSTATUS_CONDITIONS)[nu
 
 /**
  * The conditions of a migration with those that kstatus reads, last: the printer column shows the first that is True. They
- * follow from the others alone, so that whatever another client wrote of a migration can be put right.
+ * follow from the others alone, so that ksvm can correct what another client wrote.
  */
 export function withKstatus(conditions: readonly MigrationCondition[]): readonly MigrationCondition[] {
   const own = conditions.filter(({ type }) => !isOfKstatus(type));

@@ -63,7 +63,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   });
 }
 
-/** What a Lease has is believed where the run that froze the CRD last wrote it. Whoever may write Leases can write the rest of it. */
+/** A run believes the checkpoint of a Lease only if the run that froze the CRD last signed it: other clients may write Leases. */
 function knownCheckpoint(
   { emit }: RunContext,
   { checkpoint }: RunLease,

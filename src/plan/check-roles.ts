@@ -11,7 +11,7 @@ export interface CheckRoleOptions {
 }
 
 /**
- * What `ksvm check -f` of files with these CRDs needs. RBAC does not tell a dry run from a write: whoever may send the dry run of a CRD may
+ * What `ksvm check -f` of files with these CRDs needs. RBAC does not tell a dry run from a write: a user who may send the dry run of a CRD may
  * change that CRD, and create others. So, for a user who is known, a ValidatingAdmissionPolicy comes with it that allows that user dry
  * runs of CRDs and nothing else.
  *

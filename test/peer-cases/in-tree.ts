@@ -100,11 +100,11 @@ export const IN_TREE_CASES = [
   {
     id: "a migration begins and runs",
     tests: [RUNNER("Initial sync: CRD exists"), RUNNER("Migration running (No-op)")],
-    situation: "A migration of a CRD begins, and is looked at again while it runs",
+    situation: "The controller begins a migration of a CRD, and looks at it again while it runs",
     peerDoes:
       "Sets the condition `StorageMigrating` of the CRD to True and that of the migration to Running, once; nothing keeps the storage version as it is",
     ksvmDoes:
-      "Sets Running, and freezes the CRD: another storage version is denied meanwhile by the API server. Leaves the condition StorageMigrating to its owner. " +
+      "Sets Running, and freezes the CRD: until the migration ends, the API server denies a change of the storage version. Leaves the condition StorageMigrating to its owner. " +
       "A write to the migration does not begin it again",
   },
   {
