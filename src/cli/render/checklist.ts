@@ -1,6 +1,7 @@
 import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import { describeCounts, describeEvent, progressLine } from "./describe-event.ts";
+import { oneLine } from "./printable.ts";
 
 /** A line of a checklist that stays. */
 export interface ChecklistLine {
@@ -114,7 +115,7 @@ const MAX_BAR_WIDTH = 30;
 export function activeLine(active: Active, now: number, columns: number): string {
   const room = Math.max(1, columns - 1);
   if (active.kind === "waiting") {
-    return cut(`  … ${active.text}`, room);
+    return cut(oneLine(`  … ${active.text}`), room);
   }
   const { counts, since } = active;
   const text = progressLine(counts, now - since);

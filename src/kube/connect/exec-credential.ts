@@ -110,8 +110,9 @@ function parseJson(output: string): RawCredential | undefined {
   try {
     const value: unknown = JSON.parse(output);
     return typeof value === "object" && value !== null ? value : undefined;
-  } catch (error) {
-    throw new Error("it printed no JSON", { cause: error });
+  } catch {
+    // The parser's error quotes the output, which holds credentials.
+    throw new Error("it printed no JSON");
   }
 }
 

@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, resolve, sep } from "node:path";
-import { parse } from "yaml";
+import { LineCounter, parseDocument } from "yaml";
 
 /** An entry of a kubeconfig, its values as they stand there. */
 export type RawEntry = Readonly<Record<string, unknown>>;
@@ -20,12 +20,13 @@ const FILES_OF_USER = ["client-certificate", "client-key", "tokenFile"];
  * Reads a kubeconfig. Files that it names are relative to the folder it lies in; so is the command of an exec plugin, unless
  * that is looked for in PATH.
  * @param path absolute
- * @throws {Error} where it is no kubeconfig, or defines a name twice.
+ * @throws {Error} where it is no kubeconfig, or defines a name twice. Its message quotes none of the text, which holds credentials.
  */
 export function parseKubeconfig(text: string, path: string): Kubeconfig {
   const folder = dirname(path);
-  const raw = entryOf(parse(text, { uniqueKeys: false, intAsBigInt: true }));
-  if (raw === undefined && text.trim() !== "" && parse(text) !== null) {
+  const value = valueOf(text);
+  const raw = entryOf(value);
+  if (raw === undefined && value !== null) {
     throw new Error("it is not a map");
   }
   const { "current-context": current, clusters, contexts, users } = raw ?? {};
@@ -37,6 +38,29 @@ export function parseKubeconfig(text: string, path: string): Kubeconfig {
     ),
     contexts: byName(contexts, "context", (entry) => entry),
   };
+}
+
+/** The errors and warnings of the parser quote the line that they are about, and the names of aliases: only code and place are told. */
+function valueOf(text: string): unknown {
+  const lines = new LineCounter();
+  const document = parseDocument(text, {
+    uniqueKeys: false,
+    intAsBigInt: true,
+    prettyErrors: false,
+    lineCounter: lines,
+  });
+  const [error] = document.errors;
+  if (error !== undefined) {
+    const { line, col } = lines.linePos(error.pos[0]);
+    throw new Error(
+      `it is not valid YAML at line ${line}, column ${col} (${error.code.toLowerCase().replaceAll("_", " ")})`,
+    );
+  }
+  try {
+    return document.toJS();
+  } catch {
+    throw new Error("it is not valid YAML: an alias has no anchor before it, or too much follows from aliases");
+  }
 }
 
 /**

@@ -51,6 +51,12 @@ await tap.test("Checklist ends what was under way where a run ends with failures
   t.end();
 });
 
+await tap.test("activeLine() escapes what a terminal would act on, as in the name of who holds a Lease", (t) => {
+  const line = activeLine({ kind: "waiting", text: '"x\u001b]0;title\u0007\u001b[2J\u009b31m\nb" holds it' }, 0, 120);
+  t.equal(line, '  … "x\\u001b]0;title\\u0007\\u001b[2J\\u009b31m\\u000ab" holds it');
+  t.end();
+});
+
 await tap.test("activeLine() is shorter than the terminal is wide, whatever that is", (t) => {
   const counts = countsOf({ done: 123_456, total: 1_000_000, failed: 12 });
   for (let columns = 2; columns <= 200; columns++) {

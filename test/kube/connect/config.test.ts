@@ -183,6 +183,34 @@ for (const [name, text, words] of unusable) {
   });
 }
 
+const mistakes: readonly [name: string, place: RegExp | string, text: (credential: string) => string][] = [
+  ["a tab", "at line 2, column 1 (tab as indent)", (it) => `users: [{ name: a, user: { token: ${it} } }]\n\t${it}: b`],
+  ["an open quote", /at line \d+, column \d+ \(missing char\)/, (it) => `token: "${it}\ncontexts: []`],
+  ["an unknown escape", /\(bad dq escape\)/, (it) => `token: "\\q${it}"`],
+  ["text after a value", /\(unexpected token\)/, (it) => `token: 'a' ${it}`],
+  ["a second document", /\(multiple docs\)/, (it) => `clusters: []\n---\ntoken: ${it}`],
+  ["an alias without an anchor", /an alias has no anchor/, (it) => `token: *${it}`],
+  ["no map", "it is not a map", (it) => it],
+];
+
+for (const [name, place, text] of mistakes) {
+  await tap.test(`loadKubeConfig() tells of ${name} in a kubeconfig without what stands there`, (t) => {
+    const path = join(t.testdir({ config: text("not-to-be-seen") }), "config");
+    const warned: unknown[] = [];
+    const onWarning = (warning: Error): unknown => warned.push(warning);
+    process.on("warning", onWarning);
+    t.teardown(() => process.off("warning", onWarning));
+    const error = errorOf(() => loadKubeConfig({ kubeconfig: path }));
+    t.equal(error.code, "KubeconfigInvalid");
+    t.match(error.message, place);
+    t.notMatch(`${error.message} ${String(error.cause)}`, "not-to-be-seen");
+    setImmediate(() => {
+      t.same(warned, []);
+      t.end();
+    });
+  });
+}
+
 await tap.test("loadKubeConfig() throws KubeconfigInvalid when the file does not exist", (t) => {
   const path = join(t.testdir(), "missing");
   const error = errorOf(() => loadKubeConfig({ kubeconfig: path }));
