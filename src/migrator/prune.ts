@@ -2,6 +2,7 @@ import { type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } f
 import { CRD_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
+import { ApiError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import type { CrdExpectation } from "../freeze/crd-expectation.ts";
 import type { CrdMonitor } from "./crd-monitor.ts";
@@ -63,16 +64,22 @@ export async function pruneStoredVersions(context: RunContext, options: PruneOpt
  * a backup in which the CRD is as it is now, and the objects are not.
  */
 async function writeStoredVersions(
-  { client, retrier, signal }: RunContext,
+  context: RunContext,
   crd: CustomResourceDefinition,
   { expected: { storageVersion }, renewLease }: PruneOptions,
 ): Promise<boolean> {
+  const { client, retrier, signal } = context;
   const { name, uid, resourceVersion } = crd.metadata;
   const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion] } };
   const options = { subresource: "status", fieldManager: CRD_FIELD_MANAGER, signal };
+  let mayBeWritten = false;
+  const onFailure = (error: unknown): never => {
+    mayBeWritten ||= !isRefusal(error);
+    throw error;
+  };
   const write = async (): Promise<unknown> => {
     await renewLease();
-    return client.patch(CRDS, { name }, { type: MERGE_PATCH, body }, options);
+    return client.patch(CRDS, { name }, { type: MERGE_PATCH, body }, options).catch(onFailure);
   };
   try {
     await retrier.run(write, signal);
@@ -81,13 +88,29 @@ async function writeStoredVersions(
     if (isConflict(error)) {
       return false;
     }
+    if (mayBeWritten) tellUnread(context, name);
     throw error;
   }
 }
 
+/** Whether an API server said that it did not write. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ApiError && error.status < 500;
+}
+
+/** The run ends with an error, and users take what it does not tell as not done. */
+function tellUnread({ emit }: RunContext, name: string): void {
+  const message = `storedVersions of "${name}" may be pruned: the run ended before the API server said so`;
+  emit({ type: "warning", message });
+}
+
 /** A write of status through the main resource answers 200 and does nothing: what counts is what is read back. */
 async function readBack(context: RunContext, { name, storageVersion }: CrdExpectation): Promise<readonly string[]> {
-  const storedVersions = storedVersionsOf(await readCrd(context, name));
+  const crd = await readCrd(context, name).catch((error: unknown) => {
+    tellUnread(context, name);
+    throw error;
+  });
+  const storedVersions = storedVersionsOf(crd);
   if (storedVersions.length === 1 && storedVersions[0] === storageVersion) {
     return storedVersions;
   }

@@ -54,7 +54,7 @@ export function isStale(action: PlanEntry["action"]): boolean {
 }
 
 /**
- * Plans for the named resources.
+ * Plans for the named resources, once for each, whichever of its names are given.
  * @throws {KsvmError} ResourceNotFound or ResourceAmbiguous, see {@link findName}.
  */
 export async function planNamed(
@@ -62,16 +62,17 @@ export async function planNamed(
   names: readonly string[],
   options: CallOptions & PlanSelection = {},
 ): Promise<readonly CountedEntry[]> {
-  const entries: PlanEntry[] = [];
+  const entries = new Map<string, PlanEntry>();
   const { plan } = await builtInPlanner(client, options);
-  for (const given of names) {
+  for (const given of new Set(names)) {
     const name = await findName(client, given, options);
     const crd = await findCrd(client, name, options);
-    entries.push(crd === undefined ? plan(await findResource(client, name, options)) : planCrd(crd));
+    const entry = crd === undefined ? plan(await findResource(client, name, options)) : planCrd(crd);
+    entries.set(entry.name, entry);
   }
   return countAll(
     client,
-    entries.filter((entry) => isSelected(entry, options)),
+    [...entries.values()].filter((entry) => isSelected(entry, options)),
     options,
   );
 }

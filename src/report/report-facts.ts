@@ -46,9 +46,7 @@ export async function readReportFacts(
     const left: UnavailableGroup[] = [];
     const onUnavailable = (groupVersion: string, reason: string): void => void left.push({ groupVersion, reason });
     const planned =
-      names.length === 0
-        ? planCluster(client, onUnavailable, { signal })
-        : planNamed(client, [...new Set(names)], { signal });
+      names.length === 0 ? planCluster(client, onUnavailable, { signal }) : planNamed(client, names, { signal });
     return { entries: await planned, unavailable: left };
   }, signal);
   const status = await retrier.run(() => readClusterStatus(client, { signal }), signal);

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { join } from "node:path";
-import { PassThrough } from "node:stream";
+import { PassThrough, Writable } from "node:stream";
 import tap from "tap";
 
 import { STATUS_COMMAND } from "../../src/cli/commands/status-command.ts";
@@ -58,3 +58,28 @@ for (const [output, expected] of [
     t.match(shown, expected);
   });
 }
+
+await tap.test(
+  "ksvm status -w ends at the first change that nobody reads any more, as behind a pipe to head",
+  async (t) => {
+    let looks = 0;
+    const server = await startServer(t, ({ path }, response) => {
+      if (!(path in answers)) return sendStatus(response, 404);
+      if (!path.endsWith("/storageversionmigrations")) return sendJson(response, 200, answers[path]);
+      const changed = { ...MIGRATION, status: { ...MIGRATION.status, progress: `${looks++}/9` } };
+      sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "1" }, items: [changed] });
+    });
+    let writes = 0;
+    const gone = Object.assign(new Error("write EPIPE"), { code: "EPIPE" });
+    // As process.stdout, which is not destroyed by an error.
+    const stdout = new Writable({
+      autoDestroy: false,
+      write: (_chunk, _encoding, done) => done(++writes > 1 ? gone : null),
+    });
+    const kubeconfig = join(t.testdir({ config: kubeconfigFor(server.url) }), "config");
+    const io = { stdout, stderr: new PassThrough(), signal: new AbortController().signal };
+    const flags = { kubeconfig, output: "name", watch: true };
+    t.equal(await STATUS_COMMAND.run(io, { flags, operands: [] }, () => undefined), 0);
+    t.equal(writes, 2);
+  },
+);

@@ -203,10 +203,10 @@ const sameCases: readonly Case[] = [
         {},
         {
           token: "secret",
-          as: "jane",
+          as: "jané",
           "as-uid": "7",
-          "as-groups": ["dev", "ops"],
-          "as-user-extra": { "example.com/Scope%": ["a", "b"] },
+          "as-groups": ["dev", "运维"],
+          "as-user-extra": { "example.com/Scope%": ["a", "ü"] },
         },
       ),
     },
@@ -421,6 +421,12 @@ const refusedCases: readonly (Case & { readonly kubectl: RegExp; readonly ksvm: 
     files: { config: kubeconfig({}, { token: "a", "as-groups": ["b"] }) },
     kubectl: /without impersonating a user/,
     ksvm: /need as/,
+  },
+  {
+    name: "a token of two lines",
+    files: { config: kubeconfig({}, { token: "a\nb" }) },
+    kubectl: /invalid header field value for "Authorization"/,
+    ksvm: /the token has a line break or another control character/,
   },
   {
     name: "a certificate authority with insecure-skip-tls-verify",

@@ -18,18 +18,28 @@ const BROKEN = new TransportError("PATCH crd", "https://server", new Error("read
  */
 async function pruned(
   answers: Error[],
-  options: Partial<PruneOptions> = {},
-): Promise<{ readonly steps: readonly string[]; readonly result: Pruned | undefined; readonly error: unknown }> {
+  options: Partial<PruneOptions> & { readonly readsBack?: Error } = {},
+): Promise<{
+  readonly steps: readonly string[];
+  readonly told: readonly unknown[];
+  readonly result: Pruned | undefined;
+  readonly error: unknown;
+}> {
   const clock = new ManualClock();
   const steps: string[] = [];
   let crd = crdWith({ storedVersions: ["v1", "v2"] });
+  let isWritten = false;
   const client = {
-    get: async () => crd,
+    get: async () => {
+      if (isWritten && options.readsBack !== undefined) throw options.readsBack;
+      return crd;
+    },
     patch: async () => {
       steps.push("write");
       const error = answers.shift();
       if (error !== undefined) throw error;
       crd = crdWith({ storedVersions: ["v2"] });
+      isWritten = true;
     },
   } as unknown as ApiClient;
   const expected = {
@@ -40,7 +50,9 @@ async function pruned(
     owner: "",
   };
   const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs: 60_000 });
-  const context = { client, clock, retrier, signal } as unknown as RunContext;
+  const told: unknown[] = [];
+  const emit = (event: unknown): unknown => told.push(event);
+  const context = { client, clock, retrier, signal, emit } as unknown as RunContext;
   let [result, error]: [Pruned | undefined, unknown] = [undefined, undefined];
   const ended = pruneStoredVersions(context, {
     expected,
@@ -54,7 +66,7 @@ async function pruned(
   );
   for (let second = 0; second < 120; second++) await clock.advance(1_000);
   await ended;
-  return { steps, result, error };
+  return { steps, told, result, error };
 }
 
 await tap.test(
@@ -94,3 +106,30 @@ await tap.test(
     t.same(refused.steps, ["renew", "prove", "renew", "write"]);
   },
 );
+
+const UNREAD = [
+  {
+    type: "warning",
+    message: `storedVersions of "${crdWith({}).metadata.name}" may be pruned: the run ended before the API server said so`,
+  },
+];
+const interrupted = new KsvmError("Interrupted", "Interrupted");
+const timedOut = new ApiError("PATCH crd", 504, {});
+const refused = new ApiError("PATCH crd", 403, {});
+
+for (const [name, answers, readsBack, told] of [
+  ["the run is interrupted while the write is under way", [interrupted], undefined, UNREAD],
+  ["the API server runs out of time in the midst of the write", [timedOut, refused], undefined, UNREAD],
+  ["an answer is lost, and the next attempt is refused", [BROKEN, refused], undefined, UNREAD],
+  ["the run is interrupted before the write is read back", [], interrupted, UNREAD],
+  ["the API server refuses the write", [refused], undefined, []],
+] as const) {
+  await tap.test(
+    `pruneStoredVersions() ${told.length > 0 ? "tells" : "does not tell"} of a doubt where ${name}`,
+    async (t) => {
+      const { error, ...rest } = await pruned([...answers], readsBack === undefined ? {} : { readsBack });
+      t.type(error, KsvmError);
+      t.same(rest.told, told);
+    },
+  );
+}

@@ -82,7 +82,7 @@ function isEmpty({ freezes, leftOut = [], migrations, runs, storage = [] }: Clus
   return migrations.length + runs.length + freezes.length + leftOut.length + storage.length === 0;
 }
 
-/** Shows what changes until it is interrupted, which is how it ends. */
+/** Shows what changes until it is interrupted, or until nobody reads it any more, as with `| head`: it learns of that when it writes. */
 async function watch(
   io: CliIo,
   first: ClusterStatus,
@@ -90,17 +90,25 @@ async function watch(
   read: () => Promise<ClusterStatus>,
 ): Promise<ExitCode> {
   const show = watchOutput(io, format);
+  const unread = new AbortController();
+  const onError = (): void => unread.abort();
+  io.stdout.on("error", onError);
+  const ended = AbortSignal.any([io.signal, unread.signal]);
   try {
     for (let status = first; ; status = await read()) {
       show(status);
-      await systemClock.sleep(POLL_MS, io.signal);
+      await systemClock.sleep(POLL_MS, ended);
     }
   } catch (error) {
     if (io.signal.aborted) {
       return EXIT.interrupted;
     }
+    if (unread.signal.aborted) {
+      return EXIT.done;
+    }
     throw error;
   } finally {
+    io.stdout.off("error", onError);
     show(undefined);
   }
 }

@@ -8,11 +8,10 @@ export function fishCompletion(commands: readonly CompletedCommand[]): string {
       lineOf(conditionOfWords(parent, children), `-a ${lastWordOf(child)} -d ${quoted(child.help)}`),
     ),
   );
-  const parents = [...groups.keys()]
-    .filter((parent) => parent !== "")
-    .map((parent) => lineOf("__fish_use_subcommand", `-a ${parent}`));
+  const parentWords = [...groups.keys()].filter((parent) => parent !== "");
+  const parents = parentWords.map((parent) => lineOf("__fish_use_subcommand", `-a ${parent}`));
   const flags = commands.flatMap((command) =>
-    command.flags.map((flag) => lineOf(conditionOfFlags(command), flagOptions(flag))),
+    command.flags.map((flag) => lineOf(conditionOfFlags(command, parentWords), flagOptions(flag))),
   );
   return `# fish completion of ksvm: ksvm completion fish > ~/.config/fish/completions/ksvm.fish
 complete -c ksvm -f
@@ -30,11 +29,12 @@ function conditionOfWords(parent: string, children: readonly CompletedCommand[])
     : `__fish_seen_subcommand_from ${parent}; and not __fish_seen_subcommand_from ${children.map(lastWordOf).join(" ")}`;
 }
 
-function conditionOfFlags({ path }: CompletedCommand): string {
-  return path
-    .split(" ")
-    .map((word) => `__fish_seen_subcommand_from ${word}`)
-    .join("; and ");
+/** The word of a command may be one of another group's as well: `status`, and `guard status`. */
+function conditionOfFlags({ path }: CompletedCommand, parents: readonly string[]): string {
+  const words = path.split(" ");
+  const seen = words.map((word) => `__fish_seen_subcommand_from ${word}`);
+  const others = parents.filter((parent) => !words.includes(parent));
+  return [...seen, `not __fish_seen_subcommand_from ${others.join(" ")}`].join("; and ");
 }
 
 function flagOptions({ name, short, help, value }: CompletedFlag): string {

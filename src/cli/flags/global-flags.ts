@@ -3,22 +3,22 @@ import { DEFAULT_REQUEST_TIMEOUT_MS } from "../../kube/transport-options.ts";
 import { type FlagsOf, type FlagTable, inGroup } from "./flag.ts";
 import { choice, duration, optional, repeated } from "./kinds.ts";
 import { parseServer } from "./address-parsers.ts";
-import { anyText, wholeNumber } from "./parsers.ts";
+import { someText, wholeNumber } from "./parsers.ts";
 
 const CONNECTION_FLAGS = {
-  kubeconfig: optional(anyText, {
+  kubeconfig: optional(someText, {
     placeholder: "path",
     help: "kubeconfig file; if not set, KUBECONFIG, then ~/.kube/config, then the service account of the pod",
   }),
-  context: optional(anyText, { placeholder: "name", help: "kubeconfig context; if not set, the current context" }),
+  context: optional(someText, { placeholder: "name", help: "kubeconfig context; if not set, the current context" }),
   server: optional(parseServer, {
     short: "s",
     placeholder: "url",
     help: "URL of the API server; if not set, that of the context",
   }),
-  as: optional(anyText, { placeholder: "user", help: "user to impersonate, who may be a service account" }),
-  "as-group": repeated(anyText, { placeholder: "group", help: "group to impersonate; can be repeated" }),
-  "as-uid": optional(anyText, { placeholder: "uid", help: "UID to impersonate" }),
+  as: optional(someText, { placeholder: "user", help: "user to impersonate, who may be a service account" }),
+  "as-group": repeated(someText, { placeholder: "group", help: "group to impersonate; can be repeated" }),
+  "as-uid": optional(someText, { placeholder: "uid", help: "UID to impersonate" }),
   "request-timeout": duration({
     default: DEFAULT_REQUEST_TIMEOUT_MS,
     range: [1_000, 600_000],

@@ -20,6 +20,14 @@ export function anyText(text: string): string {
   return text;
 }
 
+/** Any text but an empty one, which a variable without a value leaves. @throws {InvalidValue} for that. */
+export function someText(text: string): string {
+  if (text === "") {
+    throw new InvalidValue("a text that is not empty");
+  }
+  return text;
+}
+
 /**
  * Reads a duration in Go's notation, such as `65s`, `1m30s` or `500ms`; a bare `0` is valid.
  * @returns milliseconds

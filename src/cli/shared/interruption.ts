@@ -5,7 +5,7 @@ export class Interruption extends KsvmError {
   readonly signal: NodeJS.Signals;
 
   constructor(signal: NodeJS.Signals) {
-    super("Interrupted", "Interrupted: nothing was pruned, run again to resume");
+    super("Interrupted", "Interrupted: run again to resume");
     this.signal = signal;
   }
 }

@@ -157,7 +157,7 @@ class UserCredentials implements CredentialSource {
       return `Basic ${Buffer.from(`${username}:${password ?? ""}`).toString("base64")}`;
     }
     const token = (await this.#token()) ?? issued;
-    return token === undefined ? undefined : `Bearer ${token.trim()}`;
+    return token === undefined ? undefined : headerText(`Bearer ${token.trim()}`, "the token");
   }
 
   /** The file goes before the token beside it, which counts where the file could never be read. */
@@ -258,14 +258,26 @@ function impersonation(user: KubeUser): Record<string, string | string[]> {
   }
   const extra = Object.entries(impersonateExtra).map(([key, values]) => [
     `impersonate-extra-${headerKey(key)}`,
-    [...values],
+    values.map(impersonatedText),
   ]);
   return {
-    "impersonate-user": impersonateUser,
-    ...(hasText(impersonateUid) ? { "impersonate-uid": impersonateUid } : {}),
-    ...(impersonateGroups.length === 0 ? {} : { "impersonate-group": [...impersonateGroups] }),
+    "impersonate-user": impersonatedText(impersonateUser),
+    ...(hasText(impersonateUid) ? { "impersonate-uid": impersonatedText(impersonateUid) } : {}),
+    ...(impersonateGroups.length === 0 ? {} : { "impersonate-group": impersonateGroups.map(impersonatedText) }),
     ...Object.fromEntries(extra),
   };
+}
+
+function impersonatedText(text: string): string {
+  return headerText(text, "what is to be impersonated");
+}
+
+/** A header's value in UTF-8, as API servers read it: undici takes one character for each byte. @throws {Error} if no header can carry it */
+function headerText(text: string, what: string): string {
+  if (/[^\t\P{Cc}]/u.test(text)) {
+    throw new Error(`${what} has a line break or another control character, which no request can carry`);
+  }
+  return Buffer.from(text).toString("latin1");
 }
 
 /** The key of an extra field as a part of a header's name: what may not stand there, and %, is percent-encoded. */
