@@ -5,6 +5,7 @@ import { EXIT, type ExitCode } from "./render/exit-codes.ts";
 import { type Flag, meaningOf, synopsisOf } from "./flags/flag.ts";
 import { InterruptionNotice } from "./shared/interruption-notice.ts";
 import type { CliIo } from "./render/io.ts";
+import { oneLine } from "./render/printable.ts";
 import { errorLine, exitCodeOf } from "./render/report-error.ts";
 import { programVersion } from "./shared/version.ts";
 
@@ -22,7 +23,7 @@ export async function runProgram(args: readonly string[], io: CliIo, name = PROG
     exitCode = await command.run(commandIo, given, (flags) => notice.listen(flags));
   });
   try {
-    await program.parseAsync(args, { from: "user" });
+    await program.parseAsync(withoutHelpWord(args), { from: "user" });
     return exitCode;
   } catch (error) {
     if (error instanceof CommanderError) {
@@ -34,6 +35,12 @@ export async function runProgram(args: readonly string[], io: CliIo, name = PROG
 }
 
 const PROGRAM_NAME = "ksvm";
+
+/** `help guard enable` means `guard enable --help`: commander's command takes one word. */
+function withoutHelpWord(args: readonly string[]): readonly string[] {
+  const [first, ...words] = args;
+  return first === "help" && words.length > 1 ? [...words, "--help"] : args;
+}
 
 /** What the user typed: kubectl runs a file that is called kubectl-ksvm for `kubectl ksvm`. */
 export function programNameOf(file: string): string {
@@ -58,6 +65,8 @@ function buildProgram({ io, name }: { readonly io: CliIo; readonly name: string 
     .configureOutput({
       writeOut: (text) => void io.stdout.write(text),
       writeErr: (text) => void io.stderr.write(text),
+      // Of a suggestion commander makes a second line.
+      outputError: (text, write) => write(`${oneLine(text.trim().replaceAll(/\s*\n\s*/g, " "))} [Usage]\n`),
     })
     .helpCommand("help [command]", "show the help of a command")
     .addHelpText(

@@ -36,7 +36,7 @@ export function resultIn(fields: JsonObject): MigrationResult | undefined {
   });
 }
 
-/** A verification, read as {@link resultIn} reads a result. */
+/** A verification, read as {@link resultIn} reads a result; `undefined` also where its counts contradict its outcome. */
 export function verificationIn(fields: JsonObject): Verification | undefined {
   const resource = textIn(fields["resource"]);
   const outcome = wordIn(fields["outcome"], VERIFICATION_OUTCOMES);
@@ -44,6 +44,9 @@ export function verificationIn(fields: JsonObject): Verification | undefined {
   const apiServers = shownOnIn(fields["apiServers"]);
   const watermark = textIn(fields["watermark"]);
   if (!resource || !outcome || counts === undefined || apiServers === undefined || watermark === undefined) {
+    return undefined;
+  }
+  if (outcome === "current" && counts.changed + counts.notShown > 0) {
     return undefined;
   }
   return withoutUndefined<Verification>({

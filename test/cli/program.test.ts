@@ -71,8 +71,8 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     1,
     /^error: Cannot use context "prod": kubeconfig ".*" has "local" \[KubeconfigInvalid\]\n$/,
   ],
-  ["a flag is unknown", ["plan", "--nope"], 2, /^error: unknown option '--nope'\n$/],
-  ["a command is unknown", ["nope"], 2, /^error: unknown command 'nope'\n$/],
+  ["a flag is unknown", ["plan", "--nope"], 2, /^error: unknown option '--nope' \[Usage\]\n$/],
+  ["a command is unknown", ["nope"], 2, /^error: unknown command 'nope' \[Usage\]\n$/],
   [
     "an output is unknown",
     ["plan", "-o", "xml"],
@@ -106,6 +106,25 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     2,
     /^error: Cannot use --output "table": expected one of: text, json, yaml/,
   ],
+  ["a command is misspelled", ["plann"], 2, /^error: unknown command 'plann' \(Did you mean plan\?\) \[Usage\]\n$/],
+  [
+    "roles are to be printed for what is no resource",
+    ["rbac", "a.b", "Widgets"],
+    2,
+    /^error: Cannot print roles for "Widgets": expected .* \[Usage\]\n$/,
+  ],
+  [
+    "whom to impersonate is empty",
+    ["plan", "--as", ""],
+    2,
+    /^error: Cannot use --as "": expected a text that is not empty/,
+  ],
+  [
+    "a URL with a password is none that a flag takes",
+    ["migrate", "a.b", "--apiserver-endpoints", "https://jane:secret@host:1"],
+    2,
+    /^error: Cannot use --apiserver-endpoints "https:\/\/host:1": /,
+  ],
   ["init is given a name", ["init", "widgets.example.com"], 2, /^error: too many arguments for 'init'/],
   ["unfreeze is given no name", ["unfreeze"], 2, /^error: missing required argument 'name'/],
   ["unfreeze is given two names", ["unfreeze", "a.b", "c.d"], 2, /^error: too many arguments for 'unfreeze'/],
@@ -129,7 +148,7 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
 
 for (const [name, args, code, stderr] of failures) {
   await tap.test(`runProgram() ends with ${code} when ${name}`, async (t) => {
-    const withConfig = args[0] === "nope" ? args : [...args, "--kubeconfig", kubeconfig(t, NOBODY)];
+    const withConfig = name.startsWith("a command is") ? args : [...args, "--kubeconfig", kubeconfig(t, NOBODY)];
     const result = await run(withConfig);
     t.equal(result.code, code);
     t.equal(result.stdout, "");
@@ -151,6 +170,12 @@ await tap.test("runProgram() ends with 1 when the API server refuses the user", 
   const server = await startServer(t, (_, response) => sendStatus(response, answers.shift() ?? 500, { message: "no" }));
   t.match(await run(["plan", "--kubeconfig", kubeconfig(t, server.url)]), { code: 1, stderr: /\[Unauthorized\]\n$/ });
   t.match(await run(["plan", "--kubeconfig", kubeconfig(t, server.url)]), { code: 1, stderr: /\[Forbidden\]\n$/ });
+});
+
+await tap.test("ksvm help shows the help of a command of two words", async (t) => {
+  const { code, stdout } = await run(["help", "guard", "enable"]);
+  t.equal(code, 0);
+  t.match(stdout, /^Usage: ksvm guard enable /);
 });
 
 const helps: readonly (readonly string[])[] = [

@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import { KsvmError } from "../../errors.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
 import { DEFAULT_GUARD, GUARD_CHOICES } from "../../freeze/guard.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import {
@@ -76,13 +76,22 @@ export const RBAC_COMMAND = defineCommand({
   flags: RBAC_FLAGS,
   run: async (io, flags, given) => {
     assertUsable(flags, given);
-    const names = flags.all ? [] : [...new Set(parseResources(given.join(",")))];
+    const names = flags.all ? [] : [...new Set(given.flatMap(resourcesIn))];
     const name = flags.name ?? DEFAULT_NAMES[flags.for];
     const documents = flags.output === "roles" ? rolesOf(names, { ...flags, name }) : [LIMITS[flags.output](names)];
     io.stdout.write(printable(documents.map((document) => stringify(document)).join("---\n")));
     return EXIT.done;
   },
 });
+
+/** @throws {KsvmError} Usage for what can be no resource's name. */
+function resourcesIn(given: string): readonly string[] {
+  try {
+    return parseResources(given);
+  } catch (error) {
+    throw new KsvmError("Usage", `Cannot print roles for ${JSON.stringify(given)}: ${messageOf(error)}`);
+  }
+}
 
 /** @throws {KsvmError} Usage for flags that do not go together. */
 function assertUsable({ all, for: purpose, output }: FlagsOf<typeof RBAC_FLAGS>, given: readonly string[]): void {

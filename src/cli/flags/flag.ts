@@ -96,7 +96,8 @@ function readFlag(name: string, flag: Flag<unknown>, given: GivenFlags): unknown
     return flag.read(value);
   } catch (error) {
     if (error instanceof InvalidValue) {
-      const shown = typeof value === "string" ? JSON.stringify(value) : "that way";
+      // What is no URL that a flag takes may be one with a password in it.
+      const shown = typeof value === "string" ? JSON.stringify(value.replaceAll(/\/\/[^/,]*@/g, "//")) : "that way";
       throw new KsvmError("Usage", `Cannot use --${name} ${shown}: ${error.message}`, { cause: error });
     }
     throw error;

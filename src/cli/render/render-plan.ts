@@ -1,9 +1,9 @@
-import { stringify } from "yaml";
 import type { CountedEntry } from "../../plan/inventory.ts";
 import { estimateCells } from "./estimate-cells.ts";
 import { fieldVersionsText } from "../../plan/field-versions.ts";
 import { documentOf } from "./document.ts";
 import { renderTable } from "./render-table.ts";
+import { yamlText } from "./yaml-text.ts";
 
 /** The values of `ksvm plan -o`. */
 export const PLAN_FORMATS = ["table", "wide", "name", "json", "yaml"] as const;
@@ -16,7 +16,7 @@ export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat)
     case "json":
       return JSON.stringify(documentOf("Plan", { items: entries }), undefined, 2);
     case "yaml":
-      return stringify(documentOf("Plan", { items: entries })).trimEnd();
+      return yamlText(documentOf("Plan", { items: entries }));
     case "name":
       return entries.map(({ name }) => name).join("\n");
     case "table":

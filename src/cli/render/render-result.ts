@@ -1,5 +1,5 @@
-import { stringify } from "yaml";
 import type { ResultFormat } from "../flags/run-flags.ts";
+import { yamlText } from "./yaml-text.ts";
 
 /**
  * The text of a result, without a line break at its end.
@@ -10,7 +10,7 @@ export function renderResult(result: object, format: ResultFormat, tables: () =>
     case "json":
       return JSON.stringify(result, undefined, 2);
     case "yaml":
-      return stringify(result).trimEnd();
+      return yamlText(result);
     case "table":
       return tables()
         .filter((text) => text !== "")

@@ -183,9 +183,10 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
     const took = tookMs === undefined ? "" : painted("dim", `  ${durationText(tookMs)}`);
     return `  ${painted(style, sign)} ${oneLine(text)}${took}`;
   };
-  const end = (): void => {
+  const end = (rewritesNothing = false): void => {
     live.latest = "";
-    const lines = checklist.end(clock.monotonic()).map(lineOf);
+    const last = checklist.end(clock.monotonic());
+    const lines = rewritesNothing ? [] : last.map(lineOf);
     live.update.clear();
     live.update.done();
     if (lines.length > 0) {
@@ -217,7 +218,10 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
     },
     note: (text) => write([lineOf({ mark: "note", text })]),
     error: afterEnd(error),
-    result: afterEnd(result),
+    result: (shown) => {
+      end(shown.isDryRun === true || shown.outcome === "dry-run");
+      result(shown);
+    },
     verification: afterEnd(verification),
   };
 }

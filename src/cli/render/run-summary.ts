@@ -6,6 +6,8 @@ export interface RunSummary {
   readonly done: readonly string[];
   readonly incomplete: readonly string[];
   readonly failed: readonly string[];
+  /** Also those that were not begun when the interruption came. */
+  readonly interrupted: readonly string[];
 }
 
 /** What came of each resource. */
@@ -16,16 +18,15 @@ export function runSummaryOf(codes: ReadonlyMap<string, ExitCode>): RunSummary {
     type: "summary",
     done: named((code) => code === EXIT.done),
     incomplete: named((code) => code === EXIT.incomplete),
-    failed: named((code) => code !== EXIT.done && code !== EXIT.incomplete),
+    failed: named((code) => code !== EXIT.done && code !== EXIT.incomplete && code !== EXIT.interrupted),
+    interrupted: named((code) => code === EXIT.interrupted),
   };
 }
 
 /** The summary in words, on one line: `3 resources: 2 done, 1 failed (gadgets.example.com)`. */
-export function describeRunSummary({ done, incomplete, failed }: RunSummary): string {
-  const parts = [
-    `${done.length} done`,
-    ...(incomplete.length === 0 ? [] : [`${incomplete.length} incomplete (${incomplete.join(", ")})`]),
-    ...(failed.length === 0 ? [] : [`${failed.length} failed (${failed.join(", ")})`]),
-  ];
-  return `${done.length + incomplete.length + failed.length} resources: ${parts.join(", ")}`;
+export function describeRunSummary({ done, incomplete, failed, interrupted }: RunSummary): string {
+  const named = Object.entries({ incomplete, failed, interrupted }).filter(([, names]) => names.length > 0);
+  const total = named.reduce((sum, [, names]) => sum + names.length, done.length);
+  const parts = named.map(([word, names]) => `${names.length} ${word} (${names.join(", ")})`);
+  return `${total} resources: ${[`${done.length} done`, ...parts].join(", ")}`;
 }

@@ -13,6 +13,7 @@ import {
 } from "./cluster-config.ts";
 import { type Kubeconfig, mergeKubeconfigs, parseKubeconfig, textOf } from "./kubeconfig-merge.ts";
 import { readCluster, readUser } from "./kubeconfig-user.ts";
+import { parseProxy, proxyFromEnvironment } from "./proxy.ts";
 
 /** Where the connection to the API server comes from. */
 export interface KubeConfigOptions {
@@ -52,6 +53,7 @@ export function loadKubeConfig(options: KubeConfigOptions = {}): ConnectionConfi
   const context = options.context ?? merged.currentContext;
   const inCluster = context === "" && kubeconfig === undefined ? serviceAccountOf(options) : undefined;
   const { cluster, user } = withOverrides(inCluster ?? selected(merged, context, sourceOf(options, paths)), options);
+  assertProxyOf(cluster, environment);
   return new ClusterConfig(cluster, user, { context, ...(environment === undefined ? {} : { environment }) });
 }
 
@@ -82,6 +84,17 @@ function readKubeconfig(path: string): Kubeconfig {
   }
 }
 
+/** The proxy of a kubeconfig is read with it. */
+function assertProxyOf({ proxyUrl, server }: Cluster, environment: KubeEnvironment | undefined): void {
+  const proxy =
+    proxyUrl === undefined ? proxyFromEnvironment(new URL(server), environment?.variables ?? {}) : undefined;
+  try {
+    if (proxy !== undefined) parseProxy(proxy);
+  } catch (error) {
+    throw new KsvmError("KubeconfigInvalid", `Cannot use HTTPS_PROXY or HTTP_PROXY: ${messageOf(error)}`);
+  }
+}
+
 interface Selected {
   readonly cluster: Cluster;
   readonly user: KubeUser;
@@ -104,7 +117,7 @@ function selected(kubeconfig: Kubeconfig, context: string, source: string): Sele
     throw new KsvmError("KubeconfigInvalid", `Cannot use context "${context}": ${source} has no ${missing}`);
   }
   try {
-    return usable(readCluster(clusterName, cluster), readUser(userName, user));
+    return { cluster: readCluster(clusterName, cluster), user: readUser(userName, user) };
   } catch (error) {
     throw new KsvmError("KubeconfigInvalid", `Cannot use ${source}: ${messageOf(error)}`, { cause: error });
   }
@@ -137,7 +150,7 @@ function usable(cluster: Cluster, user: KubeUser): Selected {
   return { cluster, user: cluster.server.startsWith("https:") ? user : unproven };
 }
 
-/** What the command line names goes before what the kubeconfig has. */
+/** What the command line names goes before what the kubeconfig has. As with kubectl, `tls-server-name` is then not of that server. */
 function withOverrides({ cluster, user }: Selected, { impersonated, server }: KubeConfigOptions): Selected {
   const asked: KubeUser =
     impersonated === undefined
@@ -149,7 +162,11 @@ function withOverrides({ cluster, user }: Selected, { impersonated, server }: Ku
           impersonateUid: impersonated.uid,
           impersonateExtra: undefined,
         };
-  return usable(server === undefined ? cluster : { ...cluster, server }, asked);
+  return usable(server === undefined ? cluster : withoutServerName({ ...cluster, server }), asked);
+}
+
+function withoutServerName({ tlsServerName: _, ...cluster }: Cluster): Cluster {
+  return cluster;
 }
 
 /** The service account of the pod that this program runs in; `undefined` where it runs in none. */

@@ -68,6 +68,11 @@ function isWithin(host: string, cidr: string): boolean {
   return list.check(host, type);
 }
 
+/** The text of a URL, or of what was to be one, without a user name and password in it. */
+export function withoutUserInfo(text: string): string {
+  return text.replace(/^([a-z0-9+.-]*:\/\/)?.*@/i, "$1");
+}
+
 const SCHEMES = ["http:", "https:", "socks5:"];
 
 /**
@@ -77,7 +82,7 @@ const SCHEMES = ["http:", "https:", "socks5:"];
 export function parseProxy(text: string): URL {
   const url = URL.parse(/^[a-z0-9]+:\/\//i.test(text) ? text : `http://${text}`);
   if (url === null || !SCHEMES.includes(url.protocol) || url.hostname === "") {
-    throw new Error(`proxy "${text.replace(/\/\/.*@/, "//")}" is not the URL of an http, https or socks5 proxy`);
+    throw new Error(`proxy "${withoutUserInfo(text)}" is not the URL of an http, https or socks5 proxy`);
   }
   return url;
 }

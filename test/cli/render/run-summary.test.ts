@@ -12,8 +12,8 @@ await tap.test("runSummaryOf() has each resource once, by its exit code", (t) =>
       ["e", EXIT.done],
     ] as const),
   );
-  t.same(summary, { type: "summary", done: ["a", "e"], incomplete: ["c"], failed: ["b", "d"] });
-  t.equal(describeRunSummary(summary), "5 resources: 2 done, 1 incomplete (c), 2 failed (b, d)");
+  t.same(summary, { type: "summary", done: ["a", "e"], incomplete: ["c"], failed: ["b"], interrupted: ["d"] });
+  t.equal(describeRunSummary(summary), "5 resources: 2 done, 1 incomplete (c), 1 failed (b), 1 interrupted (d)");
   t.equal(
     describeRunSummary(
       runSummaryOf(

@@ -211,6 +211,40 @@ for (const [name, place, text] of mistakes) {
   });
 }
 
+await tap.test(
+  "loadKubeConfig() takes --server as kubectl does: with the credentials, and without tls-server-name",
+  (t) => {
+    const http = kubeconfigFor("http://127.0.0.1:1", { token: "secret" });
+    const named = kubeconfigFor(SERVER, { token: "secret" }).replace(
+      "server:",
+      "tls-server-name: other\n      server:",
+    );
+    const folder = t.testdir({ http, named });
+    const server = "https://10.0.0.9:6443";
+    for (const file of ["http", "named"]) {
+      const config = loadKubeConfig({ kubeconfig: join(folder, file), server });
+      t.match(config.getCurrentCluster(), { server });
+      t.equal(config.getCurrentCluster()?.tlsServerName, undefined);
+      t.equal(config.getCurrentUser()?.token, "secret");
+    }
+    const unproven = loadKubeConfig({ kubeconfig: join(folder, "named"), server: "http://10.0.0.9:8001" });
+    t.equal(unproven.getCurrentUser()?.token, undefined, "and sends no token to a server without TLS");
+    t.end();
+  },
+);
+
+await tap.test("loadKubeConfig() names a proxy that it cannot use, without a password in it", (t) => {
+  const kubeconfig = join(t.testdir({ config: kubeconfigFor(SERVER) }), "config");
+  for (const proxy of ["jane:secret@bad host", "ftp://jane:secret@host"]) {
+    const environment = { variables: { HTTPS_PROXY: proxy }, isTerminal: false };
+    const error = errorOf(() => loadKubeConfig({ kubeconfig, environment }));
+    t.equal(error.code, "KubeconfigInvalid");
+    t.match(error.message, /^Cannot use HTTPS_PROXY or HTTP_PROXY: proxy "[^"]*host" is not the URL/);
+    t.notMatch(error.message, "secret");
+  }
+  t.end();
+});
+
 await tap.test("loadKubeConfig() throws KubeconfigInvalid when the file does not exist", (t) => {
   const path = join(t.testdir(), "missing");
   const error = errorOf(() => loadKubeConfig({ kubeconfig: path }));
