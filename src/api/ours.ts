@@ -21,6 +21,25 @@ function isOfOurChart(labels: Labels): boolean {
   return labels[MANAGED_BY_LABEL] === HELM && PROGRAM_LABELS.some((name) => labels[name] === MANAGED_BY);
 }
 
+/** By these Helm knows which release an object is of: one without them it neither changes nor deletes. */
+const RELEASE_ANNOTATIONS = ["meta.helm.sh/release-name", "meta.helm.sh/release-namespace"];
+
+/** Labels and annotations of an object. */
+export interface Marks {
+  readonly labels?: Labels;
+  readonly annotations?: Labels;
+}
+
+/** What Helm, which installed an object of ours, wrote to it, and an object that takes its place has to have; nothing where another client wrote it. */
+export function helmMarksOf({ annotations = {}, labels = {} }: Marks): Required<Marks> {
+  const kept = (marks: Labels, names: readonly string[]): Labels =>
+    isOfOurChart(labels) ? Object.fromEntries(Object.entries(marks).filter(([name]) => names.includes(name))) : {};
+  return {
+    labels: kept(labels, [MANAGED_BY_LABEL, ...PROGRAM_LABELS]),
+    annotations: kept(annotations, RELEASE_ANNOTATIONS),
+  };
+}
+
 /** The same object as `wanted`, with the {@link MANAGED_BY_LABEL} that it may keep where Helm installed `live`. */
 export function besideHelm<T extends { readonly metadata: { readonly labels?: Labels } }>(
   wanted: T,

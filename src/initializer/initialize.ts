@@ -1,6 +1,7 @@
 import type { ObjectMeta, OwnerReference, PartialObjectMetadata } from "../api/meta.ts";
 import { resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
 import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { besideHelm } from "../api/ours.ts";
 import { reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.ts";
 import { KsvmError } from "../errors.ts";
 import type { KubeObject } from "../kube/client.ts";
@@ -126,7 +127,7 @@ async function applyCrd(context: InitContext, crd: ShippedCrd): Promise<"created
   const { client, retrier, signal } = context;
   const ref = { name: crd.metadata.name };
   const before = await findCrdToStay(context, ref.name);
-  const patch = { type: APPLY_PATCH, body: crd };
+  const patch = { type: APPLY_PATCH, body: besideHelm(crd, before) };
   const options = { fieldManager: FIELD_MANAGER, force: true, signal };
   const after = await retrier.run(() => client.patch<KubeObject>(CRDS, ref, patch, options), signal);
   if (before === undefined) {

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { resourceNameOf } from "../api/migration.ts";
+import { besideHelm } from "../api/ours.ts";
 import { isServed } from "../kube/absent.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS } from "../kube/resources.ts";
@@ -76,7 +77,7 @@ async function tryCrd(
   const ref = { name: crd.metadata.name };
   const before = await retrier.run(() => client.find<KubeObject>(CRDS, ref, { signal }), signal);
   const options = { fieldManager: FIELD_MANAGER, force: true, dryRun: true, signal };
-  const patch = { type: APPLY_PATCH, body: crd };
+  const patch = { type: APPLY_PATCH, body: besideHelm(crd, before) };
   const after = await retrier.run(() => client.patch<KubeObject>(CRDS, ref, patch, options), signal);
   if (before === undefined) {
     return "created";

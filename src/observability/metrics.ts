@@ -180,4 +180,10 @@ export class Metrics {
     labelNames: ["resource"] as const,
     registers: [this.registry],
   });
+
+  constructor() {
+    // A counter that begins with what it counts shows no increase, and there is an alert for each of these.
+    for (const decision of ["allowed", "denied", "invalid"] as const) this.webhookReviews.inc({ decision }, 0);
+    for (const result of ["loaded", "rejected"]) this.certificateReloads.inc({ result }, 0);
+  }
 }

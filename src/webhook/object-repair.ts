@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from "fastify";
-import { besideHelm } from "../api/ours.ts";
+import { besideHelm, helmMarksOf, type Marks } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
@@ -71,8 +71,8 @@ export class ObjectRepair {
   readonly #deference: Deference;
   readonly #pace: LoopPace;
   #lastTurnAt = Number.NEGATIVE_INFINITY;
-  /** Those of {@link ObjectRepairOptions.carriedAnnotations} that the object had when it was read last. */
-  #carried: Readonly<Record<string, string>> = {};
+  /** {@link ObjectRepairOptions.carriedAnnotations} and Helm's marks, as far as the object had them when it was read last. */
+  #carried: Required<Marks> = { labels: {}, annotations: {} };
   /** What was said, and is said again only when it was otherwise in between. */
   readonly #told = { yielding: false, slowing: false };
 
@@ -121,12 +121,14 @@ export class ObjectRepair {
 
   #wantedFor(live: KubeObject | undefined): WantedObject | undefined {
     const wanted = this.#options.wanted();
-    return wanted && besideHelm(wanted, live);
+    return wanted && besideHelm(wanted, live ?? { metadata: this.#carried });
   }
 
-  #carriedOf({ metadata: { annotations = {} } }: KubeObject): Readonly<Record<string, string>> {
+  #carriedOf({ metadata }: KubeObject): Required<Marks> {
     const { carriedAnnotations = [] } = this.#options;
-    return Object.fromEntries(Object.entries(annotations).filter(([name]) => carriedAnnotations.includes(name)));
+    const carried = Object.entries(metadata.annotations ?? {}).filter(([name]) => carriedAnnotations.includes(name));
+    const { annotations, labels } = helmMarksOf(metadata);
+    return { labels, annotations: { ...Object.fromEntries(carried), ...annotations } };
   }
 
   #planFor(live: KubeObject | undefined): Plan {
@@ -221,8 +223,8 @@ export class ObjectRepair {
       logger.info(this.#facts(), "Removed what another client had added to object");
     }
     // Not applied: what is applied and later left out is taken away.
-    if (found === undefined && Object.keys(this.#carried).length > 0) {
-      live = await this.#writer.annotate(live, this.#carried, signal);
+    if (found === undefined && Object.values(this.#carried).some((marks) => Object.keys(marks).length > 0)) {
+      live = await this.#writer.mark(live, this.#carried, signal);
     }
     if (isAsking(live)) {
       await this.#writer.annotate(live, ANSWER, signal);

@@ -1,5 +1,5 @@
 import t from "tap";
-import { besideHelm, isOurs, managedByOf } from "../../src/api/ours.ts";
+import { besideHelm, helmMarksOf, isOurs, managedByOf } from "../../src/api/ours.ts";
 
 const BY = "app.kubernetes.io/managed-by";
 const OF_CHART = { [BY]: "Helm", "app.kubernetes.io/part-of": "ksvm" };
@@ -28,3 +28,17 @@ await t.test("what Helm installed keeps the name of Helm in its label", async (t
   const unlabeled: { readonly metadata: { readonly labels?: Record<string, string> } } = { metadata: {} };
   t.equal(besideHelm(unlabeled, { metadata: { labels: OF_CHART } }), unlabeled);
 });
+
+await t.test(
+  "what takes the place of an object of our chart has the marks by which Helm knows its release",
+  async (t) => {
+    const annotations = { "meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "b", other: "c" };
+    t.same(helmMarksOf({ labels: { ...OF_CHART, other: "d" }, annotations }), {
+      labels: OF_CHART,
+      annotations: { "meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "b" },
+    });
+    const none = { labels: {}, annotations: {} };
+    for (const labels of [{}, OF_OTHER_CHART, { [BY]: "ksvm" }]) t.same(helmMarksOf({ labels, annotations }), none);
+    t.same(helmMarksOf({}), none);
+  },
+);

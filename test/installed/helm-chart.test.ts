@@ -104,6 +104,10 @@ for (const [version, program] of helms) {
       ["certificates=none", /certificates/],
       ["replica=3", /replica/],
       ["only.resources={widgets.example.com}", /ksvm rbac NAME… -o values prints both/],
+      ["extraArgs={--health-port=1}", /cannot pass --health-port=1: the chart sets it/],
+      ["image.repository=ksvm:1.0", /repository/],
+      ["monitoring=null", /monitoring/],
+      ["replicas=11", /replicas/],
     ] as const) {
       await t.rejects(template(program, [wrong]), expected, wrong);
     }
@@ -135,6 +139,70 @@ for (const [version, program] of helms) {
     t.match(text, "--max-in-flight=8");
     t.notMatch(Object.keys(objects).join(" "), /NetworkPolicy|CustomResourceDefinition/);
   });
+}
+
+for (const [version, program] of helms) {
+  await t.test(`helm ${version} applies the values to every pod and every Deployment`, async (t) => {
+    const values = [
+      "separateWebhook=true",
+      "replicas=1",
+      "extraArgs={--max-in-flight=8,--settle=125s}",
+      "nodeSelector.zone=a",
+    ];
+    const pull = ["image.pullSecrets={registry}", "image.pullPolicy=Always", "resources.limits.memory=1Gi"];
+    const labels = [
+      "monitoring.serviceMonitor=true",
+      "monitoring.prometheusRule=true",
+      "monitoring.labels.release=metrics",
+    ];
+    const ports = ["networkPolicy.apiServerPorts={16443}"];
+    const set = [...values, ...pull, ...labels, ...ports].flatMap((value) => ["--set", value]);
+    const text = await helm(program, [...TEMPLATE, "--namespace", NAMESPACE, ...set]);
+    const objects = parseAllDocuments(text).flatMap((document) => (document.toJS() as NewObject | null) ?? []);
+    const pods = objects.flatMap((object) => podSpecsIn(object));
+    t.equal(pods.length, 5, "two Deployments, a Job, a CronJob, and the pod of helm test");
+    for (const pod of pods) {
+      t.match(pod, {
+        imagePullSecrets: [{ name: "registry" }],
+        nodeSelector: { zone: "a" },
+        containers: [{ imagePullPolicy: "Always" }],
+      });
+    }
+    const argsOf = (name: string): readonly string[] => deploymentIn(objects, name).containers[0]?.args ?? [];
+    t.ok(argsOf("ksvm-controller").includes("--max-in-flight=8"));
+    for (const name of ["ksvm-controller", "ksvm-webhook"]) {
+      t.ok(argsOf(name).includes("--settle=125s"), name);
+      t.match(deploymentIn(objects, name).containers, [{ resources: { limits: { memory: "1Gi" } } }]);
+    }
+    t.notOk(argsOf("ksvm-webhook").includes("--max-in-flight=8"), "which it does not have");
+    t.notMatch(text, "PodDisruptionBudget", "which would keep the one replica on its node");
+    const egress = objects.find(({ kind, metadata }) => kind === "NetworkPolicy" && metadata.name === "ksvm");
+    t.match(JSON.stringify(egress), '{"port":8443,"protocol":"TCP"},{"port":16443,"protocol":"TCP"}]');
+    for (const kind of ["ServiceMonitor", "PrometheusRule"]) {
+      const ofKind = objects.filter((object) => object.kind === kind);
+      t.ok(ofKind.length > 0);
+      for (const { metadata } of ofKind) t.match(metadata, { labels: { release: "metrics" } });
+    }
+  });
+}
+
+interface PodSpec {
+  readonly containers: readonly { readonly args?: readonly string[] }[];
+}
+
+/** The pod that an object is, or makes. */
+function podSpecsIn(object: unknown): readonly PodSpec[] {
+  if (typeof object !== "object" || object === null) return [];
+  const { containers, spec, template, jobTemplate } = object as Readonly<Record<string, unknown>>;
+  return Array.isArray(containers) ? [object as PodSpec] : [spec, template, jobTemplate].flatMap(podSpecsIn);
+}
+
+function deploymentIn(objects: readonly NewObject[], name: string): PodSpec {
+  const [pod] = objects
+    .filter(({ kind, metadata }) => kind === "Deployment" && metadata.name === name)
+    .flatMap(podSpecsIn);
+  if (pod === undefined) throw new Error(`no Deployment ${name}`);
+  return pod;
 }
 
 await t.test("the output of ksvm rbac -o values limits the chart as the component does", async (t) => {

@@ -21,6 +21,7 @@
       (eq $kind "Namespace")
       (and (eq $kind "CustomResourceDefinition") (not $values.crds.install))
       (and (eq $kind "NetworkPolicy") (not $values.networkPolicy.enabled))
+      (and (eq $kind "PodDisruptionBudget") (lt (int $values.replicas) 2))
       (and (eq $kind "ServiceMonitor") (not $values.monitoring.serviceMonitor))
       (and (eq $kind "PrometheusRule") (not $values.monitoring.prometheusRule))
       (and (eq $kind "ConfigMap") (not $values.monitoring.dashboard))
@@ -50,6 +51,24 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* Flags that Services, probes and roles of the chart rest on. */ -}}
+{{- define "ksvm.assertArgs" -}}
+{{- range .Values.extraArgs -}}
+{{-   if regexMatch "^--(webhook-port|health-port|webhook-host|health-host|namespace|cert-dir|cert-secret|certificates)(=|$)" . -}}
+{{-     fail (printf "cannot pass %s: the chart sets it" .) -}}
+{{-   end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Those of extraArgs that `ksvm webhook` has as well. */ -}}
+{{- define "ksvm.webhookArgs" -}}
+{{- $args := list -}}
+{{- range .Values.extraArgs -}}
+{{-   if regexMatch "^--(settle|early-in-tree-migrations|shutdown-drain|log-level|log-format)=" . -}}{{- $args = append $args . -}}{{- end -}}
+{{- end -}}
+{{- toJson $args -}}
+{{- end -}}
+
 {{- /* What the values say about .object, in place. */ -}}
 {{- define "ksvm.adapt" -}}
 {{- $values := .root.Values -}}
@@ -68,6 +87,18 @@
 {{-   end -}}
 {{-   $_ := set $container "args" (concat $args $values.extraArgs) -}}
 {{-   if $values.resources -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
+{{- else if and (eq $object.kind "Deployment") (eq $object.metadata.name "ksvm-webhook") -}}
+{{-   $_ := set $object.spec "replicas" $values.replicas -}}
+{{-   $container := first $object.spec.template.spec.containers -}}
+{{-   $_ := set $container "args" (concat $container.args (include "ksvm.webhookArgs" .root | fromJsonArray)) -}}
+{{-   if $values.resources -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
+{{- else if and (eq $object.kind "NetworkPolicy") (eq $object.metadata.name "ksvm") -}}
+{{-   $toServers := first $object.spec.egress -}}
+{{-   range $values.networkPolicy.apiServerPorts -}}
+{{-     $_ := set $toServers "ports" (append $toServers.ports (dict "protocol" "TCP" "port" .)) -}}
+{{-   end -}}
+{{- else if and (has $object.kind (list "ServiceMonitor" "PrometheusRule")) $values.monitoring.labels -}}
+{{-   $_ := set $object.metadata "labels" (merge $values.monitoring.labels ($object.metadata.labels | default dict)) -}}
 {{- else if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "system:storage-migrator") $values.only.resources -}}
 {{-   $_ := set $object "rules" $values.only.rules -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}

@@ -46,6 +46,7 @@ function valueOf(text: string): unknown {
   const document = parseDocument(text, {
     uniqueKeys: false,
     intAsBigInt: true,
+    logLevel: "error",
     prettyErrors: false,
     lineCounter: lines,
   });

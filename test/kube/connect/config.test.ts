@@ -191,6 +191,7 @@ const mistakes: readonly [name: string, place: RegExp | string, text: (credentia
   ["a second document", /\(multiple docs\)/, (it) => `clusters: []\n---\ntoken: ${it}`],
   ["an alias without an anchor", /an alias has no anchor/, (it) => `token: *${it}`],
   ["no map", "it is not a map", (it) => it],
+  ["a map as a key", "names no cluster", (it) => `? { token: ${it} }\n: a`],
 ];
 
 for (const [name, place, text] of mistakes) {
