@@ -165,8 +165,9 @@ function withOverrides({ cluster, user }: Selected, { impersonated, server }: Ku
   return usable(server === undefined ? cluster : withoutServerName({ ...cluster, server }), asked);
 }
 
-function withoutServerName({ tlsServerName: _, ...cluster }: Cluster): Cluster {
-  return cluster;
+function withoutServerName(cluster: Cluster): Cluster {
+  const { tlsServerName: _, ...rest } = cluster;
+  return rest;
 }
 
 /** The service account of the pod that this program runs in; `undefined` where it runs in none. */
