@@ -10,8 +10,15 @@ export type ShippedCrd = Omit<CustomResourceDefinition, "metadata"> & {
   readonly metadata: Pick<CustomResourceDefinition["metadata"], "name" | "labels" | "annotations">;
 };
 
-/** The CRDs of migration.k8s.io. */
+let known: readonly ShippedCrd[] | undefined;
+
+/** The CRDs of migration.k8s.io, which are read once. */
 export function shippedCrds(): readonly ShippedCrd[] {
+  known ??= readAll();
+  return known;
+}
+
+function readAll(): readonly ShippedCrd[] {
   const files = readdirSync(FOLDER).filter((file) => file.endsWith(".yaml"));
   return files
     .toSorted((a, b) => a.localeCompare(b))

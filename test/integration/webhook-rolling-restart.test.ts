@@ -13,6 +13,7 @@ import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.
 import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { counted } from "../observability/counted.ts";
 
 /** A storage change is sent this often; one in five on the large CRD. */
 const INTERVAL_MS = 100;
@@ -115,11 +116,11 @@ await t.test("two replicas are restarted one after the other under load, and no 
     balancer.replicas.add(server);
     return server;
   };
-  const counted = async (): Promise<Record<string, number>> => {
+  const countedByAll = async (): Promise<Record<string, number>> => {
     const counts: Record<string, number> = {};
     for (const { webhookReviews } of metrics) {
-      for (const { value, labels } of (await webhookReviews.get()).values) {
-        counts[labels.decision ?? ""] = (counts[labels.decision ?? ""] ?? 0) + value;
+      for (const [decision, value] of Object.entries(await counted(webhookReviews, "decision"))) {
+        counts[decision] = (counts[decision] ?? 0) + value;
       }
     }
     return counts;
@@ -134,7 +135,7 @@ await t.test("two replicas are restarted one after the other under load, and no 
   t.ok(large.bytes > 1_000_000, `the large CRD has ${large.bytes} bytes`);
   await eventually(async () => (await flip(large)) === "denied", "the webhook is in force");
 
-  const before = (await counted())["denied"] ?? 0;
+  const before = (await countedByAll())["denied"] ?? 0;
   const seconds = { longestClose: 0 };
   const outcomes = await underLoad([small, small, large, small, small], async () => {
     await sleep(1_000);
@@ -151,9 +152,9 @@ await t.test("two replicas are restarted one after the other under load, and no 
   t.comment(`${sent} storage changes: ${JSON.stringify(outcomes)}; longest close ${seconds.longestClose.toFixed(1)} s`);
   t.same(outcomes, { denied: sent }, "each is denied by the webhook itself");
   t.ok(sent > 20, "under load");
-  t.same(await counted(), { denied: before + sent }, "and the replicas counted each of them once");
+  t.same(await countedByAll(), { denied: before + sent }, "and the replicas counted each of them once");
   const shares = await Promise.all(
-    metrics.map(async ({ webhookReviews }) => (await webhookReviews.get()).values[0]?.value ?? 0),
+    metrics.map(async ({ webhookReviews }) => (await counted(webhookReviews, "decision"))["denied"] ?? 0),
   );
   // An API server keeps few connections, so one replica may see none of them; never both of the old or both of the new ones.
   for (const pair of [shares.slice(0, 2), shares.slice(2)]) {

@@ -10,6 +10,7 @@ import { startWebhookServer, type WebhookServer, type WebhookServerOptions } fro
 import { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
 import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { issueServing } from "./issue-serving.ts";
+import { counted } from "../observability/counted.ts";
 
 const [first, second] = await Promise.all([issueServing(), issueServing()]);
 const DENIED = reviewOf(crdWith({ annotations: FROZEN }), crdWith({ versions: { v2: true } }));
@@ -49,9 +50,14 @@ await tap.test("startWebhookServer() reviews over TLS on a free port, and counts
   t.equal(answer.statusCode, 200);
   t.match(answer.body, { response: { uid: "705ab4f5", allowed: false, status: { code: 403 } } });
   t.same(verdicts, [false]);
-  t.same((await metrics.webhookReviews.get()).values, [{ value: 1, labels: { decision: "denied" } }]);
+  t.same(await counted(metrics.webhookReviews, "decision"), { denied: 1 });
   t.match(await metrics.registry.metrics(), /^ksvm_webhook_review_duration_seconds_count 1$/m);
   t.match(await metrics.registry.metrics(), /^ksvm_certificate_reloads_total\{result="loaded"\} 1$/m);
+  t.match(
+    await metrics.registry.metrics(),
+    /^ksvm_certificate_reloads_total\{result="rejected"\} 0$/m,
+    "from the beginning",
+  );
 });
 
 await tap.test("startWebhookServer() logs constants: Fastify's own message has the address in it", async (t) => {
@@ -81,10 +87,7 @@ await tap.test("startWebhookServer() starts without a certificate and serves onc
   certificate.offer(first.pair);
   t.equal(server.ready(), undefined);
   t.equal((await send(server, agentFor(t, first.caPem))).statusCode, 200);
-  t.same((await metrics.certificateReloads.get()).values, [
-    { value: 1, labels: { result: "rejected" } },
-    { value: 1, labels: { result: "loaded" } },
-  ]);
+  t.same(await counted(metrics.certificateReloads, "result"), { loaded: 1, rejected: 1 });
   const expiry = (await metrics.certificateExpiry.get()).values[0]?.value;
   t.equal(expiry, (certificate.expiresAt?.getTime() ?? 0) / 1_000);
 });
