@@ -187,7 +187,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
     console.error(error instanceof Error ? error.message : error);
     return { passed: 0, failed: files.length, skipped: 0 };
   }
-  // Three at a time, on two cores too: mostly they wait, for a settle time or a Lease. The long versions of the chaos tests do not wait, and
+  // Four at a time, on two cores too: mostly they wait, for a settle time or a Lease. The long versions of the chaos tests do not wait, and
   // take longer than .taprc allows the others.
   return runTap(files, process.env["CHAOS"] === "long" ? ["--jobs=1", "--timeout=3600"] : ["--jobs=4"]);
 }
