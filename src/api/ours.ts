@@ -40,14 +40,23 @@ export function helmMarksOf({ annotations = {}, labels = {} }: Marks): Required<
   };
 }
 
-/** The same object as `wanted`, with the {@link MANAGED_BY_LABEL} that it may keep where Helm installed `live`. */
-export function besideHelm<T extends { readonly metadata: { readonly labels?: Labels } }>(
+/**
+ * The same object as `wanted`, with Helm's marks where Helm installed `live`: applied with the rest, they come back in one write with an object
+ * that was deleted.
+ */
+export function besideHelm<T extends { readonly metadata: Marks }>(
   wanted: T,
-  live: { readonly metadata: { readonly labels?: Labels } } | undefined,
+  live: { readonly metadata: Marks } | undefined,
 ): T {
-  const { labels } = wanted.metadata;
+  const { annotations, labels } = wanted.metadata;
   if (labels?.[MANAGED_BY_LABEL] === undefined || !isOfOurChart(live?.metadata.labels ?? {})) {
     return wanted;
   }
-  return { ...wanted, metadata: { ...wanted.metadata, labels: { ...labels, [MANAGED_BY_LABEL]: HELM } } };
+  const helm = helmMarksOf(live?.metadata ?? {});
+  const metadata = {
+    ...wanted.metadata,
+    labels: { ...labels, ...helm.labels },
+    annotations: { ...annotations, ...helm.annotations },
+  };
+  return { ...wanted, metadata };
 }

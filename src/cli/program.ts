@@ -39,7 +39,7 @@ const PROGRAM_NAME = "ksvm";
 /** `help guard enable` means `guard enable --help`: commander's command takes one word. */
 function withoutHelpWord(args: readonly string[]): readonly string[] {
   const [first, ...words] = args;
-  return first === "help" && words.length > 1 ? [...words, "--help"] : args;
+  return first === "help" && words.length > 1 ? [...words.filter((word) => !word.startsWith("-")), "--help"] : args;
 }
 
 /** What the user typed: kubectl runs a file that is called kubectl-ksvm for `kubectl ksvm`. */

@@ -2,7 +2,7 @@ import { type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } f
 import { CRD_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
+import { ApiError, TransportError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import type { CrdExpectation } from "../freeze/crd-expectation.ts";
 import type { CrdMonitor } from "./crd-monitor.ts";
@@ -39,17 +39,41 @@ const MAX_CONFLICTS = 10;
  */
 export async function pruneStoredVersions(context: RunContext, options: PruneOptions): Promise<Pruned> {
   const { name } = options.expected;
+  const doubt = { mayBeWritten: false };
+  try {
+    return await pruneUntilDone(context, options, doubt);
+  } catch (error) {
+    // Users take what a run that fails does not tell as not done.
+    if (doubt.mayBeWritten) {
+      const message = `storedVersions of "${name}" may be pruned all the same: the API server did not say what became of the write`;
+      context.emit({ type: "warning", message });
+    }
+    throw error;
+  }
+}
+
+/** Whether the API server may have pruned, and did not say so. */
+interface Doubt {
+  mayBeWritten: boolean;
+}
+
+async function pruneUntilDone(context: RunContext, options: PruneOptions, doubt: Doubt): Promise<Pruned> {
+  const { name } = options.expected;
   // A backup that was made after this write has all that was rewritten, and from one before it the next renewal fails.
   await options.renewLease();
   for (let conflicts = 0; conflicts <= MAX_CONFLICTS; conflicts++) {
     await options.proveAgain();
     const crd = await readCrd(context, name);
+    if (!isClean(crd)) {
+      // A write that is still under way has a precondition that no longer holds.
+      doubt.mayBeWritten = false;
+    }
     await options.monitor.verifyUpTo(crd, context.signal);
     if (isClean(crd)) {
       await options.renewLease();
     }
-    if (isClean(crd) || (await writeStoredVersions(context, crd, options))) {
-      return { storedVersions: await readBack(context, options.expected), crd: specKeyOf(crd.metadata) };
+    if (isClean(crd) || (await writeStoredVersions(context, crd, options, doubt))) {
+      return { storedVersions: await readBack(context, options.expected, doubt), crd: specKeyOf(crd.metadata) };
     }
   }
   throw new KsvmError(
@@ -64,17 +88,16 @@ export async function pruneStoredVersions(context: RunContext, options: PruneOpt
  * a backup in which the CRD is as it is now, and the objects are not.
  */
 async function writeStoredVersions(
-  context: RunContext,
+  { client, retrier, signal }: RunContext,
   crd: CustomResourceDefinition,
   { expected: { storageVersion }, renewLease }: PruneOptions,
+  doubt: Doubt,
 ): Promise<boolean> {
-  const { client, retrier, signal } = context;
   const { name, uid, resourceVersion } = crd.metadata;
   const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion] } };
   const options = { subresource: "status", fieldManager: CRD_FIELD_MANAGER, signal };
-  let mayBeWritten = false;
   const onFailure = (error: unknown): never => {
-    mayBeWritten ||= !isRefusal(error);
+    doubt.mayBeWritten ||= signal.aborted || isNoAnswer(error);
     throw error;
   };
   const write = async (): Promise<unknown> => {
@@ -88,29 +111,25 @@ async function writeStoredVersions(
     if (isConflict(error)) {
       return false;
     }
-    if (mayBeWritten) tellUnread(context, name);
     throw error;
   }
 }
 
-/** Whether an API server said that it did not write. */
-function isRefusal(error: unknown): boolean {
-  return error instanceof ApiError && error.status < 500;
-}
-
-/** The run ends with an error, and users take what it does not tell as not done. */
-function tellUnread({ emit }: RunContext, name: string): void {
-  const message = `storedVersions of "${name}" may be pruned: the run ended before the API server said so`;
-  emit({ type: "warning", message });
+function isNoAnswer(error: unknown): boolean {
+  return (
+    error instanceof TransportError || (error instanceof ApiError && (error.status >= 500 || error.status === 408))
+  );
 }
 
 /** A write of status through the main resource answers 200 and does nothing: what counts is what is read back. */
-async function readBack(context: RunContext, { name, storageVersion }: CrdExpectation): Promise<readonly string[]> {
-  const crd = await readCrd(context, name).catch((error: unknown) => {
-    tellUnread(context, name);
-    throw error;
-  });
-  const storedVersions = storedVersionsOf(crd);
+async function readBack(
+  context: RunContext,
+  { name, storageVersion }: CrdExpectation,
+  doubt: Doubt,
+): Promise<readonly string[]> {
+  doubt.mayBeWritten = true;
+  const storedVersions = storedVersionsOf(await readCrd(context, name));
+  doubt.mayBeWritten = false;
   if (storedVersions.length === 1 && storedVersions[0] === storageVersion) {
     return storedVersions;
   }

@@ -19,6 +19,7 @@ export function notesOf(manifest: CrdManifest, { live, managedFields, objects }:
     ...flipNotes(manifest, storageVersionOf(live)),
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
+    ...(lost === undefined && objects?.problem !== undefined ? [unlistedText(objects.problem)] : []),
     ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
     ...lossNotesOf(manifest, live),
   ];
@@ -52,6 +53,10 @@ function flipNotes(manifest: CrdManifest, storage: string): readonly string[] {
         `it changes the storage version from ${storage} to ${target}: objects stay stored in ${storage} until ksvm migrate`,
       ]
     : [];
+}
+
+function unlistedText(problem: string): string {
+  return `its objects cannot be listed now, so it is not known whether each of them can be read: ${problem}`;
 }
 
 function foundText(name: string, version: string): string {

@@ -13,6 +13,8 @@ const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
 /** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
 const PROBE_PAGE = 500;
+/** What Kubernetes 1.31 and 1.32 answer while an object keeps the cache from being filled; later versions add why. */
+const CACHE_IS_EMPTY = /storage is \(re\)initializing\s*$/;
 
 /**
  * Counts the objects of a CRD and has the API server decode them all; `undefined` where the CRD serves no version.
@@ -53,7 +55,23 @@ export async function listedObjects(
 
 /** The count is of one object; this is of all of them. */
 async function probe(client: ApiClient, resource: Resource, options: CallOptions): Promise<void> {
-  await client.listMetadata(resource, { labelSelector: NO_OBJECT, limit: PROBE_PAGE, ...options });
+  try {
+    await client.listMetadata(resource, { labelSelector: NO_OBJECT, limit: PROBE_PAGE, ...options });
+  } catch (error) {
+    if (!(error instanceof ApiError) || !CACHE_IS_EMPTY.test(error.said)) {
+      throw error;
+    }
+    await readAll(client, resource, options);
+  }
+}
+
+/** Pages without a selector come from etcd where there is no cache, and fail with the object that cannot be read. */
+async function readAll(client: ApiClient, resource: Resource, options: CallOptions): Promise<void> {
+  let continueToken: string | undefined;
+  do {
+    const page = await client.listMetadata(resource, { limit: PROBE_PAGE, continueToken, ...options });
+    continueToken = page.metadata.continue || undefined;
+  } while (continueToken !== undefined);
 }
 
 /** While its cache cannot be filled the API server answers 429, which is no use to wait for where objects are the cause. */

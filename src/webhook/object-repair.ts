@@ -71,8 +71,13 @@ export class ObjectRepair {
   readonly #deference: Deference;
   readonly #pace: LoopPace;
   #lastTurnAt = Number.NEGATIVE_INFINITY;
-  /** {@link ObjectRepairOptions.carriedAnnotations} and Helm's marks, as far as the object had them when it was read last. */
-  #carried: Required<Marks> = { labels: {}, annotations: {} };
+  /** Those of {@link ObjectRepairOptions.carriedAnnotations} that the object with this uid had when it was seen last. */
+  #carried: { readonly uid: string | undefined; readonly annotations: Readonly<Record<string, string>> } = {
+    uid: undefined,
+    annotations: {},
+  };
+  /** What Helm wrote to the object, as it was read last. */
+  #ofHelm: Marks = {};
   /** What was said, and is said again only when it was otherwise in between. */
   readonly #told = { yielding: false, slowing: false };
 
@@ -84,10 +89,11 @@ export class ObjectRepair {
     this.#pace = new LoopPace({ clock: options.clock, ...interval });
   }
 
-  /** Whether nothing needs to be done about an object, however new this keeper is. */
+  /** Whether nothing needs to be done about an object, however new this keeper is. What others wrote to it is remembered. */
   isRight(live: KubeObject): boolean {
+    this.#remember(live);
     const wanted = this.#wantedFor(live);
-    return wanted !== undefined && this.#writer.isKept(live, wanted) && !isAsking(live);
+    return wanted !== undefined && this.#isKept(live, wanted) && !isAsking(live);
   }
 
   /**
@@ -114,21 +120,34 @@ export class ObjectRepair {
     const found = await client.find<KubeObject>(resource, { name }, { signal });
     observer?.saw(found, sentAfter);
     if (found !== undefined) {
-      this.#carried = this.#carriedOf(found);
+      this.#remember(found);
     }
     return found;
   }
 
   #wantedFor(live: KubeObject | undefined): WantedObject | undefined {
     const wanted = this.#options.wanted();
-    return wanted && besideHelm(wanted, live ?? { metadata: this.#carried });
+    return wanted && besideHelm(wanted, live ?? { metadata: this.#ofHelm });
   }
 
-  #carriedOf({ metadata }: KubeObject): Required<Marks> {
+  #remember(live: KubeObject): void {
     const { carriedAnnotations = [] } = this.#options;
-    const carried = Object.entries(metadata.annotations ?? {}).filter(([name]) => carriedAnnotations.includes(name));
-    const { annotations, labels } = helmMarksOf(metadata);
-    return { labels, annotations: { ...Object.fromEntries(carried), ...annotations } };
+    const { annotations = {}, uid } = live.metadata;
+    this.#ofHelm = helmMarksOf(live.metadata);
+    if (!this.#lacksCarried(live)) {
+      const carried = Object.entries(annotations).filter(([name]) => carriedAnnotations.includes(name));
+      this.#carried = { uid, annotations: Object.fromEntries(carried) };
+    }
+  }
+
+  /** Whether an object took the place of one that had annotations to carry over, and does not have them yet. */
+  #lacksCarried({ metadata: { annotations = {}, uid } }: KubeObject): boolean {
+    const { uid: before, annotations: carried } = this.#carried;
+    return uid !== before && Object.keys(carried).some((name) => !Object.hasOwn(annotations, name));
+  }
+
+  #isKept(live: KubeObject, wanted: WantedObject): boolean {
+    return this.#writer.isKept(live, wanted) && !this.#lacksCarried(live);
   }
 
   #planFor(live: KubeObject | undefined): Plan {
@@ -147,7 +166,7 @@ export class ObjectRepair {
   }
 
   #planToKeep(live: KubeObject | undefined, wanted: WantedObject, isOrphan: boolean): Plan {
-    if (live === undefined || isOrphan || !this.#writer.isKept(live, wanted)) {
+    if (live === undefined || isOrphan || !this.#isKept(live, wanted)) {
       return { kind: "restore", wanted, isOrphan };
     }
     return isAsking(live) ? { kind: "answer", live } : NOTHING;
@@ -223,8 +242,9 @@ export class ObjectRepair {
       logger.info(this.#facts(), "Removed what another client had added to object");
     }
     // Not applied: what is applied and later left out is taken away.
-    if (found === undefined && Object.values(this.#carried).some((marks) => Object.keys(marks).length > 0)) {
-      live = await this.#writer.mark(live, this.#carried, signal);
+    if (this.#lacksCarried(live)) {
+      live = await this.#writer.annotate(live, this.#carried.annotations, signal);
+      this.#carried = { ...this.#carried, uid: live.metadata.uid };
     }
     if (isAsking(live)) {
       await this.#writer.annotate(live, ANSWER, signal);

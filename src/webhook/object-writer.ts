@@ -1,4 +1,3 @@
-import type { Marks } from "../api/ours.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
@@ -89,16 +88,7 @@ export class ObjectWriter {
     annotations: Readonly<Record<string, string | null>>,
     signal: AbortSignal,
   ): Promise<KubeObject> {
-    return this.mark(live, { annotations }, signal);
-  }
-
-  /** Changes labels and annotations, and nothing else. */
-  mark(
-    live: KubeObject,
-    marks: { readonly [field in keyof Marks]: Readonly<Record<string, string | null>> },
-    signal: AbortSignal,
-  ): Promise<KubeObject> {
-    return this.#merge(live, { metadata: marks }, signal);
+    return this.#merge(live, { metadata: { annotations } }, signal);
   }
 
   #merge(live: KubeObject, change: { readonly metadata?: object }, signal: AbortSignal): Promise<KubeObject> {

@@ -18,8 +18,13 @@ await t.test("what Helm installed keeps the name of Helm in its label", async (t
   t.equal(managedByOf(OF_CHART), "Helm");
   for (const labels of [undefined, {}, OF_OTHER_CHART, { [BY]: "ksvm" }]) t.equal(managedByOf(labels), "ksvm");
   const wanted = { metadata: { name: "one", labels: { [BY]: "ksvm", other: "x" } }, spec: {} };
-  t.same(besideHelm(wanted, { metadata: { labels: OF_CHART } }), {
-    metadata: { name: "one", labels: { [BY]: "Helm", other: "x" } },
+  const annotations = { "meta.helm.sh/release-name": "a", other: "y" };
+  t.same(besideHelm(wanted, { metadata: { labels: OF_CHART, annotations } }), {
+    metadata: {
+      name: "one",
+      labels: { ...OF_CHART, other: "x" },
+      annotations: { "meta.helm.sh/release-name": "a" },
+    },
     spec: {},
   });
   for (const live of [undefined, { metadata: {} }, { metadata: { labels: OF_OTHER_CHART } }]) {

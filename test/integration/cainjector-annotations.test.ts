@@ -45,3 +45,27 @@ await tap.test(
     await keeper.end();
   },
 );
+
+await tap.test(
+  "a configuration of a Helm release that is deleted comes back as the release's, and stays it",
+  async (t) => {
+    const OF_HELM = {
+      labels: { "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/name": "ksvm" },
+      annotations: { "meta.helm.sh/release-name": "ksvm", "meta.helm.sh/release-namespace": "kube-storage-migration" },
+    };
+    const keepers = [startVersion(t, api, shippedBy(1, 5)), startVersion(t, api, shippedBy(1, 5))];
+    await eventually(async () => (await live()) !== undefined, "a keeper has created it");
+    await change({ metadata: OF_HELM });
+    const { metadata: before } = await untilRestored();
+    t.match(before, OF_HELM);
+    for (let round = 0; round < 3; round++) {
+      const { uid } = (await live())?.metadata ?? {};
+      await api.delete(WEBHOOK_CONFIGURATIONS, REF);
+      const isBack = async (): Promise<boolean> => ![undefined, uid].includes((await live())?.metadata.uid);
+      await eventually(isBack, "it is back");
+      t.match((await live())?.metadata, OF_HELM, "from its first write on");
+      t.match((await untilRestored()).metadata, OF_HELM);
+    }
+    for (const keeper of keepers) await keeper.end();
+  },
+);

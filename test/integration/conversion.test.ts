@@ -89,7 +89,8 @@ parallel(
     const webhook = await serveConversion(t, (name) => isBroken && name === "w3");
     const kind = new TestKind("refused");
     await cluster.createStale(kind, 8, { conversion: conversionBy(webhook) });
-    const whyListFails = (): Promise<string> => cluster.api.listMetadata(kind.resource("v1")).then(() => "", messageOf);
+    const whyListFails = (): Promise<string> =>
+      cluster.api.listMetadata(kind.resource("v1"), { limit: 500 }).then(() => "", messageOf);
     await eventually(async () => /w3 cannot be converted/.test(await whyListFails()), "the list fails as a whole");
     const run = await cluster.migrate([kind.name]);
     t.equal(run.code, 3, run.stderr);

@@ -46,7 +46,7 @@ parallel("objects stored in two versions and a conversion webhook that always re
   // An API server lists from a cache that it fills again after a change of the CRD.
   await cluster.setVersions(kind, { ...shape, storage: "v1", statusSubresource: true });
   const whyListFails = (version: string): Promise<string> =>
-    api.listMetadata(kind.resource(version)).then(() => "", messageOf);
+    api.listMetadata(kind.resource(version), { limit: 500 }).then(() => "", messageOf);
   for (const version of ["v1alpha1", "v1"]) {
     await eventually(
       async () => /cannot be converted/.test(await whyListFails(version)),

@@ -9,7 +9,7 @@ import { Retrier } from "../../src/retry/retrier.ts";
 import { crdWith } from "../api/crd-with.ts";
 import { ManualClock } from "../manual-clock.ts";
 
-const { signal } = new AbortController();
+const INTERRUPTED = new KsvmError("Interrupted", "Interrupted");
 const BROKEN = new TransportError("PATCH crd", "https://server", new Error("read ECONNRESET"));
 
 /**
@@ -26,18 +26,23 @@ async function pruned(
   readonly error: unknown;
 }> {
   const clock = new ManualClock();
+  const stop = new AbortController();
+  const failed = (error: Error): Error => {
+    if (error === INTERRUPTED) stop.abort(error);
+    return error;
+  };
   const steps: string[] = [];
   let crd = crdWith({ storedVersions: ["v1", "v2"] });
   let isWritten = false;
   const client = {
     get: async () => {
-      if (isWritten && options.readsBack !== undefined) throw options.readsBack;
+      if (isWritten && options.readsBack !== undefined) throw failed(options.readsBack);
       return crd;
     },
     patch: async () => {
       steps.push("write");
       const error = answers.shift();
-      if (error !== undefined) throw error;
+      if (error !== undefined) throw failed(error);
       crd = crdWith({ storedVersions: ["v2"] });
       isWritten = true;
     },
@@ -52,7 +57,7 @@ async function pruned(
   const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs: 60_000 });
   const told: unknown[] = [];
   const emit = (event: unknown): unknown => told.push(event);
-  const context = { client, clock, retrier, signal, emit } as unknown as RunContext;
+  const context = { client, clock, retrier, signal: stop.signal, emit } as unknown as RunContext;
   let [result, error]: [Pruned | undefined, unknown] = [undefined, undefined];
   const ended = pruneStoredVersions(context, {
     expected,
@@ -110,24 +115,36 @@ await tap.test(
 const UNREAD = [
   {
     type: "warning",
-    message: `storedVersions of "${crdWith({}).metadata.name}" may be pruned: the run ended before the API server said so`,
+    message: `storedVersions of "${crdWith({}).metadata.name}" may be pruned all the same: the API server did not say what became of the write`,
   },
 ];
-const interrupted = new KsvmError("Interrupted", "Interrupted");
 const timedOut = new ApiError("PATCH crd", 504, {});
 const refused = new ApiError("PATCH crd", 403, {});
+const conflict = new ApiError("PATCH crd", 409, { answer: { kind: "Status", reason: "Conflict" } });
 
 for (const [name, answers, readsBack, told] of [
-  ["the run is interrupted while the write is under way", [interrupted], undefined, UNREAD],
+  ["the run is interrupted while the write is under way", [INTERRUPTED], undefined, UNREAD],
   ["the API server runs out of time in the midst of the write", [timedOut, refused], undefined, UNREAD],
   ["an answer is lost, and the next attempt is refused", [BROKEN, refused], undefined, UNREAD],
-  ["the run is interrupted before the write is read back", [], interrupted, UNREAD],
+  ["the run is interrupted before the write is read back", [], INTERRUPTED, UNREAD],
+  [
+    "an answer is lost, the CRD was written in between, and no proof is had again",
+    [BROKEN, conflict],
+    undefined,
+    UNREAD,
+  ],
   ["the API server refuses the write", [refused], undefined, []],
+  ["nothing was sent, as where the Lease is lost", [new KsvmError("OwnershipLost", "lost")], undefined, []],
 ] as const) {
   await tap.test(
     `pruneStoredVersions() ${told.length > 0 ? "tells" : "does not tell"} of a doubt where ${name}`,
     async (t) => {
-      const { error, ...rest } = await pruned([...answers], readsBack === undefined ? {} : { readsBack });
+      let proofs = 0;
+      const proveAgain = async (): Promise<void> => {
+        if (++proofs > 1) throw new KsvmError("FreezeLifted", "lifted");
+      };
+      const options = { proveAgain, ...(readsBack === undefined ? {} : { readsBack }) };
+      const { error, ...rest } = await pruned([...answers], options);
       t.type(error, KsvmError);
       t.same(rest.told, told);
     },

@@ -54,6 +54,11 @@ const wrong: readonly (readonly [what: string, text: string, message: RegExp])[]
   ],
   ["counts that are none", resultLine("w", { counts: { done: -1 } }), /the result of a run/],
   ["a verification without counts", verificationLine("w", { counts: {} }), /it is called a verification/],
+  [
+    "a verification whose counts contradict its outcome",
+    verificationLine("w", { counts: { current: 12, changed: 5, gone: 0, notShown: 0 } }),
+    /it is called a verification/,
+  ],
   ["a verification through nothing", verificationLine("w", { apiServers: null }), /it is called a verification/],
 ];
 

@@ -54,7 +54,7 @@
 {{- /* Flags that Services, probes and roles of the chart rest on. */ -}}
 {{- define "ksvm.assertArgs" -}}
 {{- range .Values.extraArgs -}}
-{{-   if regexMatch "^--(webhook-port|health-port|webhook-host|health-host|namespace|cert-dir|cert-secret|certificates)(=|$)" . -}}
+{{-   if regexMatch "^--(webhook-port|health-port|webhook-host|health-host|namespace|cert-dir|cert-secret|certificates|service|webhook)([= ]|$)" . -}}
 {{-     fail (printf "cannot pass %s: the chart sets it" .) -}}
 {{-   end -}}
 {{- end -}}
@@ -98,7 +98,7 @@
 {{-     $_ := set $toServers "ports" (append $toServers.ports (dict "protocol" "TCP" "port" .)) -}}
 {{-   end -}}
 {{- else if and (has $object.kind (list "ServiceMonitor" "PrometheusRule")) $values.monitoring.labels -}}
-{{-   $_ := set $object.metadata "labels" (merge $values.monitoring.labels ($object.metadata.labels | default dict)) -}}
+{{-   $_ := set $object.metadata "labels" (merge (deepCopy ($object.metadata.labels | default dict)) $values.monitoring.labels) -}}
 {{- else if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "system:storage-migrator") $values.only.resources -}}
 {{-   $_ := set $object "rules" $values.only.rules -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}

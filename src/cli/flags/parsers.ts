@@ -20,9 +20,9 @@ export function anyText(text: string): string {
   return text;
 }
 
-/** Any text but an empty one, which a variable without a value leaves. @throws {InvalidValue} for that. */
+/** Any text but an empty one, which a variable without a value leaves, or spaces. @throws {InvalidValue} for that. */
 export function someText(text: string): string {
-  if (text === "") {
+  if (text.trim() === "") {
     throw new InvalidValue("a text that is not empty");
   }
   return text;

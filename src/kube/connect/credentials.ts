@@ -12,6 +12,8 @@ import {
 } from "./cluster-config.ts";
 import type { ExecCluster, ExecCredential, ExecSpec } from "./exec-credential.ts";
 import { runExecPlugin } from "./exec-plugin.ts";
+import { headerText } from "./header-text.ts";
+import { impersonation } from "./impersonation.ts";
 import { RestartPace } from "./restart-pace.ts";
 
 /** What proves to an API server who asks. */
@@ -248,47 +250,6 @@ class UserCredentials implements CredentialSource {
       config: execConfig,
     };
   }
-}
-
-/** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation */
-function impersonation(user: KubeUser): Record<string, string | string[]> {
-  const { impersonateExtra = {}, impersonateGroups = [], impersonateUid, impersonateUser } = user;
-  if (!hasText(impersonateUser)) {
-    return {};
-  }
-  const extra = Object.entries(impersonateExtra).map(([key, values]) => [
-    `impersonate-extra-${headerKey(key)}`,
-    values.map(impersonatedText),
-  ]);
-  return {
-    "impersonate-user": impersonatedText(impersonateUser),
-    ...(hasText(impersonateUid) ? { "impersonate-uid": impersonatedText(impersonateUid) } : {}),
-    ...(impersonateGroups.length === 0 ? {} : { "impersonate-group": impersonateGroups.map(impersonatedText) }),
-    ...Object.fromEntries(extra),
-  };
-}
-
-function impersonatedText(text: string): string {
-  return headerText(text, "what is to be impersonated");
-}
-
-/** A header's value in UTF-8, as API servers read it: undici takes one character for each byte. @throws {Error} if no header can carry it */
-function headerText(text: string, what: string): string {
-  if (/[^\t\P{Cc}]/u.test(text)) {
-    throw new Error(`${what} has a line break or another control character, which no request can carry`);
-  }
-  return Buffer.from(text).toString("latin1");
-}
-
-/** The key of an extra field as a part of a header's name: what may not stand there, and %, is percent-encoded. */
-function headerKey(key: string): string {
-  return [...Buffer.from(key)].map(headerByte).join("");
-}
-
-function headerByte(byte: number): string {
-  const character = String.fromCharCode(byte);
-  const isLegal = /[!#$&'*+.^_`|~0-9A-Za-z-]/.test(character);
-  return isLegal ? character : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
 }
 
 function hasText(value: string | null | undefined): value is string {

@@ -70,7 +70,7 @@ function isWithin(host: string, cidr: string): boolean {
 
 /** The text of a URL, or of what was to be one, without a user name and password in it. */
 export function withoutUserInfo(text: string): string {
-  return text.replace(/^([a-z0-9+.-]*:\/\/)?.*@/i, "$1");
+  return text.replace(/^([a-z0-9+.-]*:\/\/)?[^]*@/i, "$1…@");
 }
 
 const SCHEMES = ["http:", "https:", "socks5:"];

@@ -168,6 +168,11 @@ const unusable: readonly [name: string, text: string, words: RegExp][] = [
   ["is empty", "", /^Cannot (load|use) kubeconfig/],
   ["has no contexts", "clusters: []\nusers: []\ncontexts: []\n", /names no cluster; choose one with --context/],
   ["has no current context", kubeconfigFor(SERVER).replace(/^current-context.*$/m, ""), /names no cluster/],
+  [
+    "names a server with a password in it",
+    kubeconfigFor("ftp://jane:not-to-be-seen@10.0.0.1"),
+    /^(?!.*not-to-be-seen).*server "ftp:\/\/…@10\.0\.0\.1" is not/s,
+  ],
   ["names a server that is no URL", kubeconfigFor("10.0.0.1/x"), /server "10.0.0.1\/x" is not an http or https URL/],
 ];
 

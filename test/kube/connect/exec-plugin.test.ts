@@ -53,6 +53,18 @@ await tap.test("runExecPlugin() ends a plugin that takes too long", async (t) =>
   await t.rejects(run, { message: /did not end within 0\.1 s/ });
 });
 
+await tap.test("runExecPlugin() quotes nothing of an output that it cannot read, not even as a cause", async (t) => {
+  const environment = { variables: process.env, isTerminal: false };
+  const printing = { ...spec, args: ["--eval", "console.log('not-to-be-seen, the token')"] };
+  const { signal } = new AbortController();
+  const error = await runExecPlugin(printing, { environment, cluster, signal }).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  t.match(error, { message: /it printed no JSON/ });
+  for (let cause = error; cause instanceof Error; cause = cause.cause) t.notMatch(cause.message, "not-to-be-seen");
+});
+
 await tap.test("runExecPlugin() takes nothing but credentials of the version that was asked for", async (t) => {
   const environment = { variables: process.env, isTerminal: false };
   const { signal } = new AbortController();
