@@ -20,6 +20,11 @@ const NEEDS = [
     what: "older API servers do not take the status of in-tree migrations as it is written now",
   },
   {
+    files: "test/integration/reencrypt-surge.test.ts",
+    minor: 35,
+    what: "an API server that ends deletes its identity Lease",
+  },
+  {
     files: "test/integration/{reencrypt*,verify,verify-all}.test.ts",
     minor: 34,
     what: "API servers show which encryption configuration they use",
