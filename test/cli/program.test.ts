@@ -124,7 +124,7 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     "a URL with a password is none that a flag takes",
     ["migrate", "a.b", "--apiserver-endpoints", "https://jane:secret@host:1"],
     2,
-    /^error: Cannot use --apiserver-endpoints "…@host:1": /,
+    /^error: Cannot use --apiserver-endpoints "https:\/\/…@host:1": /,
   ],
   ["init is given a name", ["init", "widgets.example.com"], 2, /^error: too many arguments for 'init'/],
   ["unfreeze is given no name", ["unfreeze"], 2, /^error: missing required argument 'name'/],
