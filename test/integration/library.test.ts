@@ -1,4 +1,4 @@
-import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
 import { stringify } from "yaml";
@@ -39,10 +39,13 @@ async function mustRun(program: string, args: readonly string[], cwd: string): P
 async function pack(folder: string): Promise<string> {
   const staged = join(folder, "staged");
   const { files } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { files: readonly string[] };
-  for (const name of ["package.json", ...files.filter((file) => file !== "dist")]) {
+  for (const name of ["package.json", ...files.filter((file) => file !== "dist" && !file.startsWith("!"))]) {
     cpSync(join(ROOT, name), join(staged, name), { recursive: true });
   }
   await mustRun(process.execPath, [TSC, "-p", "tsconfig.build.json", "--outDir", join(staged, "dist")], ROOT);
+  // As an earlier `make release` leaves it.
+  mkdirSync(join(staged, "dist/release"));
+  writeFileSync(join(staged, "dist/release/ksvm-0.0.0.tgz"), "");
   const packed = await mustRun("npm", ["pack", "--silent", "--pack-destination", folder], staged);
   return join(folder, packed.trim());
 }
@@ -60,6 +63,11 @@ async function consumer(): Promise<string> {
 }
 
 const folder = await consumer();
+
+await t.test("the package holds the program, and no release", async (t) => {
+  t.ok(existsSync(join(folder, "node_modules/ksvm/dist/cli/main.js")));
+  t.notOk(existsSync(join(folder, "node_modules/ksvm/dist/release")));
+});
 
 /** The program of docs/for-operator-authors.md. */
 function documented(): string {
