@@ -48,7 +48,7 @@ async function byKustomize(t: Test, cluster: Cluster): Promise<Installer> {
     upgrade: async () => {
       await run("delete", "--ignore-not-found", "-n", NAMESPACE, "job/ksvm-certificates-install");
       await apply(other);
-      await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "--replicas=3");
+      await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "deployment/ksvm-webhook", "--replicas=3");
     },
     rollback: async () => {
       await apply(base);
@@ -132,7 +132,7 @@ for (const [name, make] of Object.entries(installers)) {
     };
     t.same(await deployed(), ["ksvm-controller 2"]);
     await installer.upgrade();
-    t.same(await deployed(), ["ksvm-controller 3", "ksvm-webhook 2"]);
+    t.same(await deployed(), ["ksvm-controller 3", "ksvm-webhook 3"]);
     t.same(
       (await configuration()).webhooks[0]?.clientConfig.caBundle,
       caBundle,
