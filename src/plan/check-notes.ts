@@ -1,10 +1,16 @@
 import { type CustomResourceDefinition, movesFields, storageVersionOf } from "../api/crd.ts";
-import type { CheckFacts } from "./check-types.ts";
+import type { CheckFacts, ListedObjects } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import { type FieldVersions, fieldVersionsText } from "./field-versions.ts";
 import { lastPruneOf } from "./last-prune.ts";
 import { droppedFieldsOf } from "./dropped-fields.ts";
-import { hasVersion, losesConversion, targetVersionOf, unlistedVersionsOf } from "./version-changes.ts";
+import {
+  hasVersion,
+  losesConversion,
+  removedVersionsOf,
+  targetVersionOf,
+  unlistedVersionsOf,
+} from "./version-changes.ts";
 
 /** What there is to know of a file besides its verdict, and what cannot be known. */
 export function notesOf(manifest: CrdManifest, { live, managedFields, objects }: CheckFacts): readonly string[] {
@@ -19,7 +25,7 @@ export function notesOf(manifest: CrdManifest, { live, managedFields, objects }:
     ...flipNotes(manifest, storageVersionOf(live)),
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
-    ...(lost === undefined && objects?.problem !== undefined ? [unlistedText(objects.problem)] : []),
+    ...unlistedNotes(manifest, live, objects),
     ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
     ...lossNotesOf(manifest, live),
   ];
@@ -55,8 +61,16 @@ function flipNotes(manifest: CrdManifest, storage: string): readonly string[] {
     : [];
 }
 
-function unlistedText(problem: string): string {
-  return `its objects cannot be listed now, so it is not known whether each of them can be read: ${problem}`;
+/** Where the file drops a version, or brings a lost one back, the verdict or another note is about it. */
+function unlistedNotes(
+  manifest: CrdManifest,
+  live: CustomResourceDefinition,
+  { problem, unreadableIn }: ListedObjects = {},
+): readonly string[] {
+  const isTold = unreadableIn !== undefined || removedVersionsOf(manifest, live).length > 0;
+  return isTold || problem === undefined
+    ? []
+    : [`its objects cannot be listed now, so it is not known whether each of them can be read: ${problem}`];
 }
 
 function foundText(name: string, version: string): string {

@@ -190,6 +190,13 @@ const cases: readonly Case[] = [
     { verdict: "unknown", reason: /drops v1, and the objects cannot be listed: conversion webhook/ },
   ],
   [
+    "a file that keeps every version can be applied where the objects cannot be listed, and that is said",
+    { storedVersions: ["v2"] },
+    ["v1", "v2+"],
+    { objects: { problem: "conversion webhook for example.com/v1, Kind=Widget failed" } },
+    { verdict: "applicable", notes: [/^its objects cannot be listed now, .*: conversion webhook/] },
+  ],
+  [
     "data is lost where objects are stored in a version that neither has",
     { versions: ["v2+"], storedVersions: ["v2"] },
     ["v2+", "v3"],
