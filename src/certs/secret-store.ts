@@ -2,7 +2,7 @@ import type { ObjectMeta } from "../api/meta.ts";
 import { MANAGED_BY_LABEL } from "../api/names.ts";
 import { managedByOf } from "../api/ours.ts";
 import { isAbsent } from "../kube/absent.ts";
-import { objectIn } from "../kube/answered-object.ts";
+import { objectIn, writtenIn } from "../kube/answered-object.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { objectPath, SECRETS } from "../kube/resources.ts";
@@ -46,7 +46,8 @@ export async function readSecret(client: ApiClient, ref: SecretRef, signal: Abor
 /**
  * Writes the Secret on top of what was read: creates it where it did not exist, else replaces exactly that
  * resourceVersion, so that of several writers one wins.
- * @throws {ApiError} Conflict if another client wrote it in between: read it again.
+ * @throws {ApiError} Conflict if another client wrote it in between: read it again; {DoubtfulAnswer} where the answer is not
+ *   this Secret.
  */
 export async function writeSecret(
   client: ApiClient,
@@ -59,7 +60,9 @@ export async function writeSecret(
     await client.create(SECRETS, body, { signal });
     return;
   }
-  await client.transport.request({ method: "PUT", path: objectPath(SECRETS, ref), body, signal });
+  const path = objectPath(SECRETS, ref);
+  const answer = await client.transport.request<SecretObject>({ method: "PUT", path, body, signal });
+  writtenIn(answer.body, { verb: "replace", path, name: ref.name });
 }
 
 function changed(ref: SecretRef, before: SecretObject | undefined, { data, annotations = {} }: SecretChange) {

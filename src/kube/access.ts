@@ -1,4 +1,5 @@
 import type { CallOptions } from "./call-options.ts";
+import { DoubtfulAnswer } from "./errors.ts";
 import type { Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 
@@ -33,7 +34,7 @@ export function describeAccess(access: Access | PathAccess): string {
 /**
  * Whether the API server would let this user do this (SelfSubjectAccessReview, which every authenticated user may
  * create).
- * @throws {ApiError | TransportError}
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is none.
  */
 export async function isAllowed(
   transport: Transport,
@@ -50,7 +51,13 @@ export async function isAllowed(
     },
     signal: options.signal,
   });
-  return body.status?.allowed === true;
+  const allowed = body?.status?.allowed;
+  if (typeof allowed !== "boolean") {
+    throw new DoubtfulAnswer(
+      `Cannot find out whether this user may ${describeAccess(access)}: the answer is no review`,
+    );
+  }
+  return allowed;
 }
 
 function attributesOf(access: Access | PathAccess): object {

@@ -9,23 +9,17 @@ import type { AnswerHeaders } from "./whole-answer.ts";
  */
 export const MAX_ANSWER_BYTES = 64 * 2 ** 20;
 
-/** Whose answer it is, for {@link parsedAnswer}. */
-export interface AnswerOptions {
-  /** What was asked, and whom. */
-  readonly what: string;
-  /** Whether the answer may be empty: where a proxy gives such a one, or the answer breaks off before it began, it says nothing. */
-  readonly mayBeEmpty: boolean;
-}
-
 /**
- * The JSON of an answer; `undefined` where it is empty and may be.
- * @throws {DoubtfulAnswer} where it is empty and may not be; a SyntaxError where it is no JSON.
+ * The JSON of an answer.
+ * @param what was asked, and whom
+ * @throws {DoubtfulAnswer} where it is empty: no API server gives such a one, a proxy does, or the answer breaks off before it began; a
+ *   SyntaxError where it is no JSON.
  */
-export function parsedAnswer(text: string, { what, mayBeEmpty }: AnswerOptions): unknown {
-  if (text === "" && !mayBeEmpty) {
+export function parsedAnswer(text: string, what: string): unknown {
+  if (text === "") {
     throw new DoubtfulAnswer(`Cannot ${what} is empty`);
   }
-  return text === "" ? undefined : JSON.parse(text);
+  return JSON.parse(text);
 }
 
 /** What an answer is called that is larger than {@link MAX_ANSWER_BYTES}. */

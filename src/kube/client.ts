@@ -1,7 +1,7 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
 import type { CallOptions } from "./call-options.ts";
-import { objectIn } from "./answered-object.ts";
+import { assertDeleted, objectIn, writtenIn } from "./answered-object.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
@@ -203,10 +203,10 @@ export class ApiClient {
 
   /**
    * Creates an object.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object: it may have been created.
    */
   async create<T>(resource: Resource, object: NewObject, options: WriteOptions = {}): Promise<T> {
-    const { namespace } = object.metadata;
+    const { name, namespace } = object.metadata;
     const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
     const response = await this.transport.request<T>({
       method: "POST",
@@ -215,12 +215,12 @@ export class ApiClient {
       body: object,
       signal: options.signal,
     });
-    return response.body;
+    return writtenIn(response.body, { verb: "create", path, name, dryRun: options.dryRun });
   }
 
   /**
    * Patches an object; `patch.type` is a content type such as {@link MERGE_PATCH}.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object: it may have been written.
    */
   async patch<T>(
     resource: Resource,
@@ -229,9 +229,10 @@ export class ApiClient {
     options: WriteOptions = {},
   ): Promise<T> {
     const subresource = options.subresource === undefined ? "" : `/${options.subresource}`;
+    const path = objectPath(resource, ref) + subresource;
     const response = await this.transport.request<T>({
       method: "PATCH",
-      path: objectPath(resource, ref) + subresource,
+      path,
       query: writeQuery(options),
       body: patch.body,
       contentType: patch.type,
@@ -239,12 +240,13 @@ export class ApiClient {
       signal: options.signal,
       timeoutMs: options.timeoutMs,
     });
-    return response.body;
+    return writtenIn(response.body, { verb: "patch", path, name: ref.name, dryRun: options.dryRun });
   }
 
   /**
    * Deletes an object; one that does not exist counts as deleted.
-   * @throws {ApiError | TransportError} Conflict where it is not the object with this uid and resourceVersion.
+   * @throws {ApiError | TransportError} Conflict where it is not the object with this uid and resourceVersion; {DoubtfulAnswer}
+   *   where the answer does not say that it is deleted.
    */
   async delete(
     resource: Resource,
@@ -254,13 +256,15 @@ export class ApiClient {
     } = {},
   ): Promise<void> {
     const { preconditions, signal } = options;
+    const path = objectPath(resource, ref);
     try {
-      await this.transport.request({
+      const { body } = await this.transport.request({
         method: "DELETE",
-        path: objectPath(resource, ref),
+        path,
         body: { apiVersion: "v1", kind: "DeleteOptions", ...(preconditions === undefined ? {} : { preconditions }) },
         signal,
       });
+      assertDeleted(body, { name: ref.name, path });
     } catch (error) {
       if (!isAbsent(error, ref.name)) {
         throw error;

@@ -125,15 +125,13 @@ export class Transport {
    * Sends one request and parses the JSON answer.
    * @throws {ApiError} for an answer of 300 or above.
    * @throws {DoubtfulAnswer} for one that is larger than 64 MiB: what etcd and the page sizes allow stays below that; for
-   *   an empty one, which no API server gives, except to a DELETE.
+   *   an empty one, which no API server gives.
    * @throws {TransportError} where no whole answer came.
    * @throws the signal's reason where it was aborted.
    */
   async request<T>(request: ApiRequest): Promise<ApiResponse<T>> {
     const what = `${methodAndPath(request)}: the answer of ${this.server}`;
-    // An answer to a DELETE may be empty: its status says all.
-    const mayBeEmpty = request.method === "DELETE";
-    const read = ({ body }: TextAnswer): T => parsedAnswer(body, { what, mayBeEmpty }) as T;
+    const read = ({ body }: TextAnswer): T => parsedAnswer(body, what) as T;
     try {
       return await this.#sessions.track(this.#answered(request, textUpTo(MAX_ANSWER_BYTES), read));
     } catch (error) {

@@ -9,7 +9,7 @@ import { LEASES } from "../kube/resources.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { acquireLease, type AnnotationsFor, type RunLeaseOptions } from "./lease-acquire.ts";
-import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
+import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
 const RENEW_DEADLINE_MS = 10_000;
@@ -161,7 +161,7 @@ export class HeldLease {
   }
 
   async #patch(annotations: Annotations, signal: AbortSignal): Promise<void> {
-    const { client, clock, namespace, name } = this.#options;
+    const { client, clock, identity, namespace, name } = this.#options;
     const pace = this.#pace();
     for (;;) {
       this.assertNotLost();
@@ -169,7 +169,8 @@ export class HeldLease {
       const startedAt = momentOf(clock);
       const renewal = leasePatch(this.#lease, { annotations: annotations(), spec: { renewTime: microTime(clock) } });
       try {
-        this.#lease = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
+        const written = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
+        this.#lease = heldLeaseIn(written, name, identity);
         this.#confirmed = startedAt;
         return;
       } catch (error) {

@@ -4,7 +4,7 @@ import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { LEASES } from "../kube/resources.ts";
-import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
+import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** Who competes for which Lease, and by which times. */
 export interface LeaderElectorOptions {
@@ -227,15 +227,15 @@ export class LeaderElector {
 
   /** `false` if another client wrote it since `before` was read, or created it. */
   async #write(before: Lease | undefined, signal: AbortSignal): Promise<boolean> {
-    const { client, clock, name, namespace } = this.#options;
+    const { client, clock, identity, name, namespace } = this.#options;
     const sentAt = momentOf(clock);
     const spec = this.#specAfter(before?.spec);
     try {
-      const lease =
+      const written =
         before === undefined
           ? await client.create<Lease>(LEASES, { ...LEASE_KIND, metadata: { namespace, name }, spec }, { signal })
           : await client.patch<Lease>(LEASES, { namespace, name }, leasePatch(before, { spec }), { signal });
-      this.#confirm(before, lease, sentAt);
+      this.#confirm(before, heldLeaseIn(written, name, identity), sentAt);
       return true;
     } catch (error) {
       if (isConflict(error) || isNotFound(error)) {

@@ -8,7 +8,7 @@ import { LEASES } from "../kube/resources.ts";
 import { MANAGED_LABELS } from "../freeze/guard.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
-import { leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
+import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** Which Lease to take, and for whom. */
 export interface RunLeaseOptions {
@@ -124,7 +124,7 @@ async function takeLease(
     renewTime: now,
     leaseTransitions: found === undefined ? 0 : (found.spec?.leaseTransitions ?? 0) + 1,
   };
-  const take = (): Promise<Lease> => {
+  const write = (): Promise<Lease> => {
     if (found === undefined) {
       const metadata = { namespace, name, labels: MANAGED_LABELS };
       return client.create<Lease>(LEASES, { ...LEASE_KIND, metadata, spec }, { signal });
@@ -133,7 +133,7 @@ async function takeLease(
     return client.patch<Lease>(LEASES, { namespace, name }, patch, { signal });
   };
   try {
-    return await retrier.run(take, signal);
+    return await retrier.run(async () => heldLeaseIn(await write(), name, identity), signal);
   } catch (error) {
     // A 404 to a create is never about the Lease: nothing would ever come of trying again.
     if (isConflict(error) || (found !== undefined && isNotFound(error))) {

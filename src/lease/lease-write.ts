@@ -1,6 +1,7 @@
-import type { Lease, LeaseSpec } from "../api/lease.ts";
+import { holderOf, type Lease, type LeaseSpec } from "../api/lease.ts";
 import type { ObjectMeta } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
+import { DoubtfulAnswer } from "../kube/errors.ts";
 import { MERGE_PATCH } from "../kube/resources.ts";
 
 /** A moment on both clocks of a {@link Clock}, in milliseconds: a machine that sleeps stops the monotonic one. */
@@ -26,4 +27,16 @@ export function leasePatch(
 ): { readonly type: string; readonly body: object } {
   const { annotations, spec } = change;
   return { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations }, spec } };
+}
+
+/**
+ * The Lease that an answer to a write of it is: only one that shows `identity` as its holder says that it was written.
+ * @throws {DoubtfulAnswer}
+ */
+export function heldLeaseIn(lease: Lease, name: string, identity: string): Lease {
+  const holder = holderOf(lease);
+  if (holder !== identity) {
+    throw new DoubtfulAnswer(`Cannot hold Lease "${name}": the answer to the write shows "${holder}" as its holder`);
+  }
+  return lease;
 }

@@ -2,7 +2,7 @@ import { type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } f
 import { CRD_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
-import { ApiError, TransportError } from "../kube/errors.ts";
+import { ApiError, DoubtfulAnswer, TransportError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import type { CrdExpectation } from "../freeze/crd-expectation.ts";
 import type { CrdMonitor } from "./crd-monitor.ts";
@@ -117,7 +117,9 @@ async function writeStoredVersions(
 
 function isNoAnswer(error: unknown): boolean {
   return (
-    error instanceof TransportError || (error instanceof ApiError && (error.status >= 500 || error.status === 408))
+    error instanceof TransportError ||
+    error instanceof DoubtfulAnswer ||
+    (error instanceof ApiError && (error.status >= 500 || error.status === 408))
   );
 }
 

@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import tap from "tap";
+import type { ObjectMeta } from "../../src/api/meta.ts";
 import { SUSPEND_LEASE } from "../../src/api/migration.ts";
 import { SUSPEND_ALL_ANNOTATION } from "../../src/api/names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
@@ -10,13 +11,13 @@ import { followSuspendMark, setSuspendMark } from "../../src/suspend/suspend-mar
 import { ManualClock } from "../manual-clock.ts";
 
 interface Lease {
-  readonly metadata: { readonly name: string; readonly uid: string; readonly annotations?: Record<string, string> };
+  readonly metadata: ObjectMeta;
 }
 
 const MARKED = { [SUSPEND_ALL_ANNOTATION]: "2026-01-01T00:00:00Z" };
 
 function leaseWith(annotations: Record<string, string>): Lease {
-  return { metadata: { name: SUSPEND_LEASE, uid: "u", annotations } };
+  return { metadata: { name: SUSPEND_LEASE, uid: "u", resourceVersion: "1", annotations } };
 }
 
 function refuse(status: number, reason: string): ApiError {

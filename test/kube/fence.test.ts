@@ -11,7 +11,7 @@ await tap.test(
   "ApiClient.fencedBy() asks the fence before each request that stores something, and no other",
   async (t) => {
     const server = await startServer(t, (_request, response) =>
-      sendJson(response, 200, { metadata: { name: REF.name }, items: [] }),
+      sendJson(response, 200, { metadata: { ...REF, resourceVersion: "1" }, items: [] }),
     );
     const open = new ApiClient(server.transport());
     const fenced = open.fencedBy(() => Promise.reject(CLOSED));
@@ -48,7 +48,9 @@ await tap.test("Transport.fencedBy() asks once more before the second try after 
 });
 
 await tap.test("Transport.fencedBy() asks again before each attempt, and sends once the fence opens", async (t) => {
-  const server = await startServer(t, (_request, response) => sendJson(response, 200, { metadata: {} }));
+  const server = await startServer(t, (_request, response) =>
+    sendJson(response, 200, { metadata: { ...REF, resourceVersion: "1" } }),
+  );
   const { promise, resolve } = Promise.withResolvers<void>();
   const fenced = new ApiClient(server.transport()).fencedBy(() => promise);
   const write = fenced.patch(CRDS, REF, PATCH);

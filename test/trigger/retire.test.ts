@@ -32,7 +32,7 @@ async function startApi(t: Test, given: { isServed: boolean; isInstalled: boolea
       const list = { kind: "StorageStateList", metadata: { resourceVersion: "1" } };
       sendJson(response, 200, { ...list, items: [{ metadata, spec: { resource: {} } }] });
     } else {
-      sendJson(response, 200, {});
+      sendJson(response, 200, { kind: "Status", status: "Success", details: { name: "as.example.com" } });
     }
   });
   const clock = new (class extends FakeClock {

@@ -3,6 +3,7 @@ import { areSameFields, convertedFields, isOtherVersion } from "../../api/manage
 import type { ManagedFieldsEntry, ObjectMeta, PartialObjectMetadata } from "../../api/meta.ts";
 import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
 import { isNewer } from "../../api/resource-version.ts";
+import { writtenIn } from "../../kube/answered-object.ts";
 import { failureKindOf } from "../../kube/failure.ts";
 import { itemsOf, type ListAnswer } from "../../kube/listed-items.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
@@ -170,9 +171,10 @@ async function patch(
   { name, namespace, uid, resourceVersion }: ObjectMeta,
   managedFields: readonly ManagedFieldsEntry[],
 ): Promise<ObjectMeta> {
+  const path = objectPath(resource, { name, ...(namespace === undefined ? {} : { namespace }) });
   const request = {
     method: "PATCH",
-    path: objectPath(resource, { name, ...(namespace === undefined ? {} : { namespace }) }),
+    path,
     query: { fieldManager: REWRITE_FIELD_MANAGER, dryRun: dryRun ? "All" : undefined },
     body: { kind, metadata: { uid, resourceVersion, managedFields } },
     contentType: MERGE_PATCH,
@@ -180,9 +182,11 @@ async function patch(
     signal,
   } as const;
   await pacer.slot(waitSignal);
-  const send = (): Promise<{ readonly body: PartialObjectMetadata }> =>
-    pacer.observe(() => transport.request<PartialObjectMetadata>(request));
-  return (await retrier.run(send, waitSignal)).body.metadata;
+  const send = async (): Promise<PartialObjectMetadata> => {
+    const { body } = await transport.request<PartialObjectMetadata>(request);
+    return writtenIn(body, { verb: "patch", path, name, dryRun });
+  };
+  return (await retrier.run(() => pacer.observe(send), waitSignal)).metadata;
 }
 
 /** Whether nothing of the metadata differs but the entries, and those are as wanted. A change of the spec shows in the generation. */
