@@ -1,3 +1,4 @@
+import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
@@ -23,9 +24,15 @@ interface LeaseWaits {
 /**
  * The uids of the Leases whose checkpoint is void and may still be there: no run of this process resumes there, and the next
  * one that takes such a Lease takes the checkpoint back. Whichever text is there: a write whose answer was lost may have
- * arrived.
+ * arrived. By the clock of the process: a simulation has several of both.
  */
-const voided = new Set<string>();
+const voidedOf = new WeakMap<Clock, Set<string>>();
+
+function voidedIn({ clock }: Pick<RunLeaseOptions, "clock">): Set<string> {
+  let voided = voidedOf.get(clock);
+  if (voided === undefined) voidedOf.set(clock, (voided = new Set()));
+  return voided;
+}
 
 /**
  * Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself, but for one whose
@@ -68,6 +75,7 @@ export class RunLease {
    * @throws {KsvmError} AlreadyMigrating where its holder lives.
    */
   static async acquire(options: RunLeaseOptions): Promise<RunLease> {
+    const voided = voidedIn(options);
     const held = await HeldLease.acquire(options, ({ metadata: { uid } }) =>
       voided.has(uid) ? { [CHECKPOINT_ANNOTATION]: "" } : {},
     );
@@ -88,7 +96,7 @@ export class RunLease {
 
   /** Whether a checkpoint that is void may still be on the Lease. */
   get isVoid(): boolean {
-    return voided.has(this.#uid);
+    return this.#voided.has(this.#uid);
   }
 
   /**
@@ -186,7 +194,7 @@ export class RunLease {
     const isValid = (): boolean => voids === this.#voids;
     await this.#annotate(() => (isValid() ? { [CHECKPOINT_ANNOTATION]: checkpoint } : {}), waits);
     if (isValid()) {
-      voided.delete(this.#uid);
+      this.#voided.delete(this.#uid);
     }
   }
 
@@ -198,9 +206,9 @@ export class RunLease {
    */
   async voidCheckpoint(waits: LeaseWaits = this.#options): Promise<void> {
     this.#voids++;
-    voided.add(this.#uid);
+    this.#voided.add(this.#uid);
     await this.#annotate(() => ({ [CHECKPOINT_ANNOTATION]: "" }), waits);
-    voided.delete(this.#uid);
+    this.#voided.delete(this.#uid);
   }
 
   /**
@@ -215,7 +223,7 @@ export class RunLease {
     const giveUp = (limit: AbortSignal): Promise<boolean> => retrier.run(() => this.#held.giveUp(how, limit), limit);
     if (this.isVoid) {
       if (await giveUp(signal)) {
-        voided.delete(this.#uid);
+        this.#voided.delete(this.#uid);
       }
       return;
     }
@@ -236,6 +244,10 @@ export class RunLease {
     }
     const text = `Cannot continue: Lease "${this.#options.name}" cannot be renewed: ${messageOf(error)}`;
     throw new KsvmError("OwnershipLost", text, { cause: error });
+  }
+
+  get #voided(): Set<string> {
+    return voidedIn(this.#options);
   }
 
   get #uid(): string {
