@@ -1,3 +1,4 @@
+import type { ObjectMeta } from "../api/meta.ts";
 import { CRD_FIELD_MANAGER, OWNER_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner, parseOwner } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
@@ -51,6 +52,7 @@ export async function removePolicyGuard(
   isOurs: (owner: FreezeOwner | undefined) => boolean,
 ): Promise<PolicyRemoval> {
   const { name } = policyGuardOf(crdName);
+  // Read side by side: there is one of each, as a rule.
   const [foundBinding, foundPolicy] = await Promise.all([
     findOne(context, POLICY_BINDINGS, { name }),
     findOne(context, POLICIES, { name }),
@@ -131,30 +133,33 @@ function findOne(
   return retrier.run(() => client.find<KubeObject>(resource, { name }, { signal }), signal);
 }
 
+/** Deletes what was read. Where another client wrote it in between, it is read again: it may be of another run by then. */
 async function removeOwned(
   context: CallContext,
   resource: Resource,
-  found: KubeObject | undefined,
+  first: KubeObject | undefined,
   isOurs: (owner: FreezeOwner | undefined) => boolean,
 ): Promise<PolicyRemoval> {
   const { client, retrier, signal } = context;
-  if (found === undefined) {
-    return "absent";
-  }
-  const { uid, resourceVersion, annotations, name } = found.metadata;
-  const isKnown = name !== undefined && uid !== undefined && resourceVersion !== undefined;
-  if (!isKnown || !isOurs(parseOwner(annotations?.[OWNER_ANNOTATION]))) {
-    return "kept";
-  }
-  try {
-    const options = { preconditions: { uid, resourceVersion }, signal };
-    await retrier.run(() => client.delete(resource, { name }, options), signal);
-    return "removed";
-  } catch (error) {
-    // Another run took it over in between: it is that run's to remove.
-    if (isConflict(error)) {
-      return "kept";
+  const pace = retrier.pace(CONFLICT_PACE);
+  let found = first;
+  for (let conflicts = 0; ; conflicts++) {
+    await pace.turn(signal);
+    if (found === undefined) return conflicts === 0 ? "absent" : "removed";
+    const { metadata } = found;
+    if (!isIdentified(metadata) || !isOurs(parseOwner(metadata.annotations?.[OWNER_ANNOTATION]))) return "kept";
+    const { uid, resourceVersion, name } = metadata;
+    try {
+      const options = { preconditions: { uid, resourceVersion }, signal };
+      await retrier.run(() => client.delete(resource, { name }, options), signal);
+      return "removed";
+    } catch (error) {
+      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) throw error;
+      found = await findOne(context, resource, { name });
     }
-    throw error;
   }
+}
+
+function isIdentified(metadata: KubeObject["metadata"]): metadata is ObjectMeta {
+  return [metadata.name, metadata.uid, metadata.resourceVersion].every((value) => value !== undefined);
 }

@@ -1,8 +1,9 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { CRD_FIELD_MANAGER, FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { isSameOwner } from "../../src/api/owner.ts";
+import { CRD_FIELD_MANAGER, FREEZE_REASON, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { formatOwner, type FreezeOwner, isSameOwner } from "../../src/api/owner.ts";
 import { systemClock } from "../../src/clock.ts";
+import { ApiClient } from "../../src/kube/client.ts";
 import {
   CRDS,
   MERGE_PATCH,
@@ -13,7 +14,7 @@ import {
 } from "../../src/kube/resources.ts";
 import { freeze, unfreeze } from "../../src/freeze/freeze.ts";
 import { proveFreeze } from "../../src/freeze/freeze-proof.ts";
-import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/freeze/guard-install.ts";
+import { installGuard, policyGuardOf, type PolicyRemoval, removePolicyGuard } from "../../src/freeze/guard-install.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { lastVersionsChangeOf } from "../../src/apiservers/settle.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
@@ -121,6 +122,34 @@ parallel("The policy guard is one for each CRD, and is removed only by its owner
   t.same(await areThere(otherGuard), [true, true], "the one of another CRD stays");
   await removePolicyGuard(context, other.name, () => true);
 });
+
+parallel(
+  "the policy goes also where another client writes it in between, and stays where another run took it",
+  async (t) => {
+    const kind = new TestKind("edited");
+    const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
+    const guard = policyGuardOf(kind.name);
+    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameOwner(found, owner);
+    // The other client comes between the read and the DELETE.
+    const removed = async (edit: object): Promise<PolicyRemoval> => {
+      await installGuard(context, { crdName: kind.name, guard }, owner);
+      const patch = { type: MERGE_PATCH, body: { metadata: edit } };
+      const client = new ApiClient(api.transport);
+      let edits = 0;
+      client.delete = async (resource, ref, options) => {
+        if (resource === POLICIES && edits++ < 3) await api.patch(resource, ref, patch);
+        return api.delete(resource, ref, options);
+      };
+      return removePolicyGuard({ ...context, client }, kind.name, isOwn);
+    };
+    t.equal(await removed({ labels: { edited: "yes" } }), "removed");
+    t.same(await areThere(guard), [false, false]);
+    const another = { annotations: { [OWNER_ANNOTATION]: formatOwner({ ...owner, identity: "another" }) } };
+    t.equal(await removed(another), "kept");
+    t.same(await areThere(guard), [true, false]);
+    await removePolicyGuard(context, kind.name, () => true);
+  },
+);
 
 alone("migrate does nothing where the webhook is to guard and is not installed", async (t) => {
   const kind = new TestKind("bare");
