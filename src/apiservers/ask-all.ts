@@ -52,6 +52,10 @@ export const SAMPLES = 20;
 const POLL_MS = 250;
 /** How soon a check that fails is repeated at first; it doubles up to {@link POLL_MS}. An API server takes up to a second to see a policy. */
 const FIRST_POLL_MS = 50;
+/** An API server that does not pass for so long may take minutes, as one does that waits for its upgrade, in milliseconds. */
+const PROMPT_MS = 10_000;
+/** How often it is asked from then on. */
+const LATE_POLL_MS = 1_000;
 /**
  * After so many samples a count that a failure ends starts again at half the pace. Each count takes several new connections: where one
  * request in fourteen failed, 45 requests in a second were sent for as long as that lasted.
@@ -87,6 +91,7 @@ export function checkFailureOf(error: unknown, signal: AbortSignal): CheckFailur
 class Asking {
   readonly #check: Check;
   readonly #options: AskOptions;
+  readonly #startedAt: number;
   readonly #deadline: number;
   #lagged = false;
   #failed: CheckFailure | undefined;
@@ -97,7 +102,8 @@ class Asking {
   constructor(check: Check, options: AskOptions) {
     this.#check = check;
     this.#options = options;
-    this.#deadline = options.clock.monotonic() + options.timeoutMs;
+    this.#startedAt = options.clock.monotonic();
+    this.#deadline = this.#startedAt + options.timeoutMs;
   }
 
   get result(): AskResult {
@@ -107,7 +113,7 @@ class Asking {
 
   async until(client: ApiClient): Promise<void> {
     try {
-      for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(2 * pollMs, POLL_MS)) {
+      for (let pollMs = FIRST_POLL_MS; ; pollMs = Math.min(2 * pollMs, this.#longestPollMs)) {
         const failure = await this.#failureOf(client);
         if (failure === undefined || this.#isOver) {
           return;
@@ -119,6 +125,10 @@ class Asking {
       this.#isOver = true;
       throw error;
     }
+  }
+
+  get #longestPollMs(): number {
+    return this.#options.clock.monotonic() - this.#startedAt < PROMPT_MS ? POLL_MS : LATE_POLL_MS;
   }
 
   /** One connection that disagrees makes the count start again. */

@@ -73,6 +73,21 @@ await tap.test("askAll() asks again soon at first, and then four times a second"
   t.same(clock.sleeps, [50, 100, 200, 250, 250]);
 });
 
+await tap.test("askAll() asks once a second where an API server has not passed for ten seconds", async (t) => {
+  const clock = new FakeClock();
+  const lags = Array.from({ length: 60 }, () => LAG);
+  await askAll({ mode: "each", clients: [clientOf("a")] }, checks(...lags), {
+    ...optionsFor(clock),
+    timeoutMs: 60_000,
+  });
+  const prompt = clock.sleeps.filter((ms) => ms <= 250);
+  t.equal(
+    prompt.reduce((sum, ms) => sum + ms, 0),
+    10_100,
+  );
+  t.same(clock.sleeps.slice(prompt.length, prompt.length + 4), [500, 1_000, 1_000, 1_000]);
+});
+
 await tap.test("askAll() says that nothing lagged where all pass at once", async (t) => {
   t.same(await askAll(EACH, checks(), optionsFor(new FakeClock())), { lagged: false, silent: false });
 });
