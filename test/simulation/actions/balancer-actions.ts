@@ -1,35 +1,51 @@
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { lastingOf } from "./choices.ts";
+import { lastingOf, programOf } from "./choices.ts";
+
+const HARMS = ["reset", "reset", "lost", "404", "429", "503", "html", "empty", "success", "echo"] as const;
+const SUCCESS = JSON.stringify({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Success" });
 
 /** What something between ksvm and the API servers does to a share of the requests, for some time. */
-export const disturb = sort<{ readonly how: string; readonly share: number; readonly ms: number }>({
+export const disturb = sort<{
+  readonly how: string;
+  readonly share: number;
+  readonly ms: number;
+  /** The slot of the only program whose requests it concerns. @default it concerns all */
+  readonly program?: number;
+}>({
   name: "disturb",
   weight: 2,
-  choose: (random) => ({
-    how: oneOf(random, ["reset", "reset", "lost", "404", "429", "503", "html"]),
+  choose: (random, limits) => ({
+    how: oneOf(random, HARMS),
     share: spread(random, 0.01, 1),
     ms: lastingOf(random),
+    ...(oneIn(random, 4) ? { program: programOf(random, limits) } : {}),
   }),
-  text({ how, share }) {
+  text({ how, program, share }) {
     const deed =
       {
         reset: "are reset before they arrive",
         lost: "are applied and get no answer",
         html: "are answered with an error as a page of HTML",
         empty: "are answered with {} and 200",
+        success: "are answered with a Status of success",
+        echo: "are answered with what they sent and 200",
       }[how] ?? `are answered with ${how}`;
-    return `${share >= 0.01 ? (share * 100).toFixed(0) : (share * 100).toFixed(2)} % of the requests of ksvm ${deed}`;
+    const whose = program === undefined ? "ksvm" : `program ${program}`;
+    return `${share >= 0.01 ? (share * 100).toFixed(0) : (share * 100).toFixed(2)} % of the requests of ${whose} ${deed}`;
   },
-  play({ cluster, schedule, streams }, { how, share, ms }) {
+  play({ cluster, schedule, streams }, { how, program, share, ms }) {
+    const begins = program === undefined ? "ksvm" : `ksvm-${program}-`;
     const random = streams("balancer");
     const before = cluster.interference;
     cluster.interference = (user, request) => {
       const earlier = before(user, request);
       if (earlier !== undefined) return earlier;
-      if (!user.startsWith("ksvm") || !oneIn(random, 1 / share)) return undefined;
+      if (!user.startsWith(begins) || !oneIn(random, 1 / share)) return undefined;
       if (how === "reset" || how === "lost") return how;
-      if (how === "empty") return { status: 200, body: {} };
+      if (how === "empty") return { status: 200, text: "{}" };
+      if (how === "success") return { status: 200, text: SUCCESS };
+      if (how === "echo") return { status: 200, text: request?.body || "{}" };
       if (how === "html") return { status: oneOf(random, [403, 404, 502, 503]), html: true };
       return { status: Number(how) };
     };

@@ -8,7 +8,7 @@ export const editLease = sort<{ readonly kind: number; readonly how: LeaseEdit }
   name: "editLease",
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
-    how: oneOf(random, ["delete", "steal", "checkpoint", "forge"]),
+    how: oneOf(random, ["delete", "steal", "checkpoint", "forge", "replay"]),
   }),
   text({ kind, how }, names) {
     const deed = {
@@ -16,6 +16,7 @@ export const editLease = sort<{ readonly kind: number; readonly how: LeaseEdit }
       steal: "takes over",
       checkpoint: "writes a checkpoint of nonsense into",
       forge: "changes the watermark of the checkpoint in",
+      replay: "writes an earlier checkpoint back into",
     }[how];
     return `a user ${deed} the Lease of the run of ${names.crd(kind)}`;
   },

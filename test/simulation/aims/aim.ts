@@ -40,6 +40,8 @@ const MOMENTS: readonly (readonly [RequestKind, number])[] = [
   ["prune", 1],
   ["prune", 1],
   ["unfreeze", 1],
+  ["putGuard", 2],
+  ["removeGuard", 2],
 ];
 
 /** Some moment of a run. */

@@ -51,7 +51,9 @@ const BETWEEN: readonly ((random: Random, limits: Limits, on: RequestMoment) => 
       after(limits, on, 5_000, { do: "flip", kind, to: "v1" }),
     ];
   },
-  (random, limits, on) => [after(limits, on, 100, { do: "editLease", kind: kindOf(random, limits), how: "forge" })],
+  (random, limits, on) => [
+    after(limits, on, 100, { do: "editLease", kind: kindOf(random, limits), how: oneOf(random, ["forge", "replay"]) }),
+  ],
   (random, limits, on) => [after(limits, on, 100, { do: "restore", ageMs: backupAgeOf(random) })],
   (_, limits, on) => [after(limits, on, 100, { do: "compact" })],
 ];
@@ -137,6 +139,24 @@ export const AIMS: readonly Aim[] = [
     },
   },
   {
+    name: "a proxy answers one run in the place of the API servers while another begins",
+    suits: (limits) => runsOf(limits).length > 1,
+    choose(random, limits) {
+      const on = anyMoment(random);
+      const program = oneOf(random, runsOf(limits));
+      const another = oneOf(
+        random,
+        runsOf(limits).filter((slot) => slot !== program),
+      );
+      const ms = Math.round(spread(random, 16_000, 90_000));
+      const how = oneOf(random, ["empty", "success", "echo"] as const);
+      return [
+        after(limits, on, 0, { do: "disturb", how, share: 1, ms, program }),
+        after(limits, on, spread(random, 1, 3_000), { do: "start", program: another }),
+      ];
+    },
+  },
+  {
     name: "all machines are suspended",
     suits: ({ lifetimes }) => lifetimes === undefined,
     choose: (random, limits) => [
@@ -159,10 +179,19 @@ export const AIMS: readonly Aim[] = [
       const edit = oneOf(random, [
         annotate,
         annotate,
-        { do: "editLease", kind, how: oneOf(random, ["delete", "steal", "checkpoint", "forge"]) },
+        { do: "editLease", kind, how: oneOf(random, ["delete", "steal", "checkpoint", "forge", "replay"]) },
         { do: "recreateCrd", kind },
       ]);
       return [held(after(limits, on, 0, edit), isOnItsWay ? 10 : 0)];
+    },
+  },
+  {
+    name: "a user edits the guard",
+    choose(random, limits) {
+      const request = oneOf(random, ["putGuard", "removeGuard"] as const);
+      const on = oneIn(random, 3) ? anyMoment(random) : { request, nth: 1 + Math.floor(random() * 2) };
+      const damage = { ...actionSort("damagePolicy").choose(random, limits), do: "damagePolicy" };
+      return [held(after(limits, on, 0, damage), oneOf(random, [0, 10, 100]))];
     },
   },
   {

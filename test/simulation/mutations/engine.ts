@@ -187,4 +187,10 @@ export const ENGINE: readonly Mutation[] = [
     survives:
       "it doubles the requests of a minute, and mostly stays within the bounds. test/apiservers/server-roll.test.ts and ask-all.test.ts find it",
   },
+  {
+    name: "ask an API server that is behind four times a second, for as long as it is",
+    survives:
+      "it takes several API servers that are behind; regressions/asks-an-api-server-that-is-behind.json has them",
+    edits: [{ file: "apiservers/ask-all.ts", from: "const LATE_POLL_MS = 1_000;", to: "const LATE_POLL_MS = 250;" }],
+  },
 ];

@@ -220,4 +220,15 @@ export const FREEZES: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: "leave a policy that another client writes while it is removed",
+    withinSeeds: 200,
+    edits: [
+      {
+        file: "freeze/guard-install.ts",
+        from: "found = await findOne(context, resource, { name });\n",
+        to: 'return "kept";\n',
+      },
+    ],
+  },
 ];

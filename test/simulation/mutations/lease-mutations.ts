@@ -71,4 +71,16 @@ export const LEASES: readonly Mutation[] = [
       },
     ],
   },
+  {
+    name: "believe any answer to a write that has the status 200",
+    withinSeeds: 2_000,
+    edits: [
+      {
+        file: "kube/answered-object.ts",
+        from: "if (!isNamed || !(dryRun || isText(resourceVersion))) throw new DoubtfulAnswer(notThis(verb, path));",
+        to: "void isNamed; void dryRun; void resourceVersion; void verb; void path;",
+      },
+      { file: "lease/lease-write.ts", from: "if (holder !== identity) {", to: "if (false) {" },
+    ],
+  },
 ];

@@ -29,6 +29,9 @@ export type RequestKind =
   /** A no-op write of an object. */
   | "write"
   | "prune"
+  /** Writes the policy that guards a CRD, or its binding. */
+  | "putGuard"
+  | "removeGuard"
   /** Takes or renews the Lease of the leader. */
   | "lead"
   /** Puts the leader's name on a migration. */
@@ -57,6 +60,8 @@ export const REQUEST_KINDS: readonly RequestKind[] = [
   "look",
   "write",
   "prune",
+  "putGuard",
+  "removeGuard",
   "lead",
   "claim",
   "succeed",
@@ -65,6 +70,7 @@ export const REQUEST_KINDS: readonly RequestKind[] = [
 ];
 
 const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const GUARDS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
 const MIGRATION_API = "/apis/migration.k8s.io/v1alpha1/";
 const LEADER_LEASE = `/leases/${CONTROLLER_LEASE}`;
 const RUN_LEASES = "/leases/ksvm-migrate.";
@@ -72,6 +78,7 @@ const RUN_LEASES = "/leases/ksvm-migrate.";
 /** @param group of the CRDs that users have. @returns `undefined` for anything else */
 export function requestKindOf({ body, method, path, query }: ModelRequest, group: string): RequestKind | undefined {
   if (path.startsWith(CRDS)) return ofCrd({ body, method, path, query });
+  if (path.startsWith(GUARDS)) return ofGuard(method);
   if (path.startsWith(MIGRATION_API)) return ofMigrations({ body, method, path: path.slice(MIGRATION_API.length) });
   if (path.includes("/leases")) return ofLease({ body, method, path });
   if (path.startsWith(`/apis/${group}/`)) return ofObjects({ method, path, query });
@@ -87,6 +94,11 @@ function ofCrd({ body, method, path, query }: Omit<ModelRequest, "headers" | "us
   const migrating = annotations?.[MIGRATING_ANNOTATION];
   if (migrating === undefined) return undefined;
   return migrating === null ? "unfreeze" : "freeze";
+}
+
+function ofGuard(method: string): RequestKind | undefined {
+  if (method === "GET") return undefined;
+  return method === "DELETE" ? "removeGuard" : "putGuard";
 }
 
 function ofMigrations({ body, method, path }: Pick<ModelRequest, "body" | "method" | "path">): RequestKind | undefined {

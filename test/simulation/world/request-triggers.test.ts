@@ -5,6 +5,7 @@ import { RequestTriggers } from "./request-triggers.ts";
 
 const GROUP = "sim.example.com";
 const CRD = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.${GROUP}`;
+const POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 const LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const OBJECTS = `/apis/${GROUP}/v1/widgets`;
 
@@ -25,6 +26,9 @@ await tap.test("requestKindOf() tells what a request is for", async (t) => {
     [requestOf("PATCH", `${CRD}?dryRun=All`, []), "proof"],
     [requestOf("PATCH", `${CRD}/status`, {}), "prune"],
     [requestOf("GET", CRD), "readCrd"],
+    [requestOf("POST", POLICIES, {}), "putGuard"],
+    [requestOf("DELETE", `${POLICIES}/a`), "removeGuard"],
+    [requestOf("GET", `${POLICIES}/a`), undefined],
     [requestOf("POST", LEASES, { metadata: { name: "ksvm-migrate.a" } }), "takeLease"],
     [requestOf("PATCH", lease, { spec: { holderIdentity: "a" } }), "takeLease"],
     [requestOf("PATCH", lease, { spec: { renewTime: "" } }), "renewLease"],

@@ -43,6 +43,8 @@ export interface FalseAnswer {
   readonly html?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: object;
+  /** The whole body, where it is no Status of a failure. */
+  readonly text?: string;
 }
 
 /** How a process reaches the cluster. */
@@ -283,7 +285,7 @@ function urlOf(slot: number): string {
 }
 
 /** What a balancer, a proxy or an overloaded API server says. */
-function answerOf({ body = {}, headers, html = false, status }: FalseAnswer): {
+function answerOf({ body = {}, headers, html = false, status, text }: FalseAnswer): {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -291,6 +293,8 @@ function answerOf({ body = {}, headers, html = false, status }: FalseAnswer): {
   if (html) {
     return { status, headers: { "content-type": "text/html", ...headers }, body: `<html><h1>${status}</h1></html>` };
   }
+  const json = { status, headers: { "content-type": "application/json", ...headers } };
+  if (text !== undefined) return { ...json, body: text };
   const said = {
     kind: "Status",
     apiVersion: "v1",
@@ -300,5 +304,5 @@ function answerOf({ body = {}, headers, html = false, status }: FalseAnswer): {
     message: "",
     ...body,
   };
-  return { status, headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(said) };
+  return { ...json, body: JSON.stringify(said) };
 }

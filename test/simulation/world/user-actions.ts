@@ -5,6 +5,7 @@ import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
 import { type Checkpoint, formatCheckpoint } from "../../../src/migrator/rewrite/checkpoint.ts";
 import { collectionOf, crdNameOf, crdOf, GROUP, groupOf, objectOf, resourceOf, versionsOf } from "./kinds.ts";
 import type { ModelObject } from "../model/model-object.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
 import type { KindPlan } from "../plan.ts";
 import type { Random } from "../../chaos/random.ts";
 import type { SimCluster } from "./sim-cluster.ts";
@@ -21,7 +22,7 @@ const NONSENSE = '{"watermark":"1","storageVersion":"v1"}';
 export type CrdEdit = "freeze" | "freezeAsKsvm" | "unfreeze" | "takeOwner" | "nonsense" | "label";
 
 /** How a user edits the Lease of a run. */
-export type LeaseEdit = "delete" | "steal" | "checkpoint" | "forge";
+export type LeaseEdit = "delete" | "steal" | "checkpoint" | "forge" | "replay";
 
 /** What an API server answered to a user. */
 export interface Answered {
@@ -144,11 +145,13 @@ export class UserActions {
   editLease(kind: KindPlan, how: LeaseEdit): Promise<Answered | undefined> {
     const path = `/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/${leaseNameOf(resourceOf(kind))}`;
     if (how === "delete") return this.send("DELETE", path);
-    const patch =
-      how === "steal"
-        ? { spec: { holderIdentity: "another", renewTime: null } }
-        : { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: how === "forge" ? this.#forged(kind) : NONSENSE } } };
-    return this.send("PATCH", path, patch, MERGE);
+    if (how === "steal") return this.merge(path, { spec: { holderIdentity: "another", renewTime: null } });
+    const checkpoint = {
+      checkpoint: () => NONSENSE,
+      forge: () => this.#forged(kind),
+      replay: () => this.#earlier(kind),
+    };
+    return this.merge(path, { metadata: { annotations: { [CHECKPOINT_ANNOTATION]: checkpoint[how]() } } });
   }
 
   /** Changes fields of an object. */
@@ -165,10 +168,22 @@ export class UserActions {
     }
   }
 
+  /** A checkpoint that the Lease had before, with the signature that it had. */
+  #earlier(kind: KindPlan): string {
+    const now = this.#leaseOf(kind);
+    let entry = now?.before;
+    while (entry !== undefined && [undefined, "", checkpointOf(now)].includes(checkpointOf(entry)))
+      entry = entry.before;
+    return checkpointOf(entry) ?? NONSENSE;
+  }
+
+  #leaseOf(kind: KindPlan): EtcdEntry | undefined {
+    return this.#cluster.etcd.get(`/registry/leases/kube-system/${leaseNameOf(resourceOf(kind))}`);
+  }
+
   /** The checkpoint that there is, with a watermark that leaves every object out, and the right digest. */
   #forged(kind: KindPlan): string {
-    const key = `/registry/leases/kube-system/${leaseNameOf(resourceOf(kind))}`;
-    const text = this.#cluster.etcd.get(key)?.object.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
+    const text = checkpointOf(this.#leaseOf(kind)) ?? "";
     if (text === "") return NONSENSE;
     const { continueToken: _, progress: __, ...checkpoint } = JSON.parse(text) as Checkpoint;
     return formatCheckpoint({ ...checkpoint, watermark: "1" });
@@ -214,6 +229,10 @@ export class UserActions {
       },
     };
   }
+}
+
+function checkpointOf(lease: EtcdEntry | undefined): string | undefined {
+  return lease?.object.metadata.annotations?.[CHECKPOINT_ANNOTATION];
 }
 
 function pathOf({ isMutating = false }: WebhookShape): string {
