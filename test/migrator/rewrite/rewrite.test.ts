@@ -26,6 +26,7 @@ const SENT: ObjectMeta = {
   uid: "uid-a",
   resourceVersion: "50",
   generation: 2,
+  creationTimestamp: "2026-01-01T00:00:00Z",
   managedFields: [{ manager: "kubectl", operation: "Update" }],
 };
 const METADATA = listedObjectOf(Buffer.from(JSON.stringify({ metadata: SENT })));
@@ -333,6 +334,15 @@ for (const { name, outcome, patches, lists = 0, sleeps = [], ...answers } of cas
     t.equal(dryRuns, answers.dryRun === true ? patches : 0);
   });
 }
+
+await tap.test("rewriteObject() does not take what it sent for an answer", async (t) => {
+  const { managedFields: _fields, creationTimestamp: _time, ...identity } = SENT;
+  // A stand-in for a proxy: no API server sends a request back.
+  const echo = text(200, JSON.stringify({ apiVersion: "example.com/v2", kind: "Widget", metadata: identity }));
+  const { server, outcome } = await rewrite(t, { patch: [echo, echo, WRITTEN] });
+  t.same(await outcome, { kind: "migrated", changed: false });
+  t.equal(server.seen.filter(({ method }) => method === "PATCH").length, 3);
+});
 
 await tap.test("rewriteObject() sends the resourceVersion that was read after a conflict", async (t) => {
   const { server, outcome } = await rewrite(t, {
