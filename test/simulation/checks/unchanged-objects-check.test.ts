@@ -29,6 +29,7 @@ function judged(before: ModelObject | undefined, after: ModelObject | undefined,
     isByKsvm: () => isByKsvm,
     isObject: (name) => name.startsWith("/registry/sim.example.com/"),
     isCrd: (name) => name.endsWith(".sim.example.com"),
+    isMissing: (apiVersion) => apiVersion === "sim.example.com/v0",
   }).follow(etcd);
   const found = before && etcd.put(key, { object: before }, 0);
   isByKsvm = true;
@@ -54,6 +55,33 @@ await tap.test("what users see of an object stays", async (t) => {
     /adds ksvm-rewrite/,
   );
 });
+
+await tap.test(
+  "managedFields stay, unless an entry names a version that is gone, or a webhook changed the object",
+  async (t) => {
+    const entry = {
+      manager: "kubectl",
+      operation: "Update",
+      apiVersion: "sim.example.com/v1",
+      fieldsType: "FieldsV1",
+      fieldsV1: { "f:spec": { "f:value": {} } },
+    } as const;
+    const old = { ...entry, manager: "helm", apiVersion: "sim.example.com/v0" };
+    const of = (...managedFields: readonly object[]): ModelObject => withMeta({ managedFields });
+    t.equal(judged(of(entry), of(entry)), undefined);
+    t.equal(judged(of(entry, old), of(old, entry)), undefined, "their order says nothing");
+    t.match(judged(of(entry), OBJECT), /removes kubectl Update/);
+    t.match(judged(of(entry), of({ ...entry, fieldsV1: {} })), /changes the fields or the time of kubectl/);
+    t.match(
+      judged(of(entry), of({ ...entry, time: "2026-01-01T00:00:00Z" })),
+      /changes the fields or the time of kubectl/,
+    );
+    t.match(judged(of(entry, old), of(entry)), /removes helm/, "they are lost as a whole, or not at all");
+    t.equal(judged(of(entry, old), OBJECT), undefined);
+    const mutated = { ...of({ ...entry, fieldsV1: {} }), spec: { value: 1, mutated: 7 } };
+    t.equal(judged(of(entry), mutated), undefined);
+  },
+);
 
 await tap.test("no object is created or deleted", async (t) => {
   t.match(judged(undefined, OBJECT), /created/);

@@ -6,7 +6,7 @@ import {
 } from "../../../src/api/names.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
-import { type Fields, isFields, isSame, type ModelObject, without } from "../model/model-object.ts";
+import { type Fields, isFields, isSame, type ManagedEntry, type ModelObject, without } from "../model/model-object.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
@@ -28,12 +28,18 @@ export interface UnchangedObjectsCheckOptions {
   readonly isObject: (key: string) => boolean;
   /** Whether a CRD is one that ksvm migrates. */
   readonly isCrd: (name: string) => boolean;
+  /** Whether a version (`group/version`) was missing in its CRD a short time ago: an API server that is late does not know it. */
+  readonly isMissing: (apiVersion: string) => boolean;
 }
 
+/** As late as an API server may be that follows CRDs, and as long as a write may be under way, in milliseconds. */
+const LATE_MS = 600_000;
+
 /**
- * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its bookkeeping
- * (resourceVersion, managedFields) is as it was, apart from what a webhook made of it. It never creates or deletes one. Of a CRD
- * it changes its own annotations, `status.storedVersions`, and one condition.
+ * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
+ * it was, apart from what a webhook made of it. That holds for managedFields as well: where an entry names a version which the CRD
+ * has no more, they may be lost as a whole, since an API server takes no apply of such an object. It never creates or deletes one.
+ * Of a CRD it changes its own annotations, `status.storedVersions`, and one condition.
  */
 export class UnchangedObjectsCheck {
   readonly #options: UnchangedObjectsCheckOptions;
@@ -47,11 +53,14 @@ export class UnchangedObjectsCheck {
     const { etcd } = world.cluster;
     const prefixes = world.plan.kinds.map(objectsPrefixOf);
     const names = world.plan.kinds.map(crdNameOf);
+    const missing = new MissingVersions(() => world.schedule.now);
+    etcd.onRevision((entry) => missing.written(entry));
     new UnchangedObjectsCheck({
       report: (violation) => world.violate(`changed: ${violation}`),
       isByKsvm,
       isObject: (key) => prefixes.some((prefix) => key.startsWith(prefix)),
       isCrd: (name) => names.includes(name),
+      isMissing: (apiVersion) => missing.has(apiVersion),
     }).follow(etcd);
     return { name: "unchanged objects" };
   }
@@ -75,10 +84,67 @@ export class UnchangedObjectsCheck {
     } else if (before === undefined || before.isDeleted) {
       report(`a write by ksvm created ${where}`);
     } else {
-      const problem = isCrd ? crdProblem(before.object, entry.object) : objectProblem(before.object, entry.object);
+      const problem = isCrd
+        ? crdProblem(before.object, entry.object)
+        : (objectProblem(before.object, entry.object) ?? this.#managersProblem(before.object, entry.object));
       if (problem !== undefined) report(`a write by ksvm changed ${problem} of ${where}`);
     }
   }
+
+  /** What a webhook changes, the API server enters as changed by who sent the write. */
+  #managersProblem(before: ModelObject, after: ModelObject): string | undefined {
+    const [left, right] = [before, after].map(entriesOf) as [Entries, Entries];
+    const all = new Set([...left.keys(), ...right.keys()]);
+    const changed = [...all].find((key) => !isSame(left.get(key), right.get(key)));
+    if (changed === undefined || !isSame(contentOf(before), contentOf(after))) return undefined;
+    const isLost = right.size === 0 && [...left.values()].some(({ apiVersion }) => this.#options.isMissing(apiVersion));
+    return isLost ? undefined : `managedFields (${changeOf(left.has(changed), right.has(changed))} ${changed})`;
+  }
+}
+
+/** When each version of a CRD was missing last, as `group/version`. */
+class MissingVersions {
+  readonly #now: () => number;
+  /** `Infinity` for one that is missing now. */
+  readonly #at = new Map<string, number>();
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  written({ before, key, object, isDeleted }: EtcdEntry): void {
+    if (!key.startsWith(CRD_PREFIX)) return;
+    const has = isDeleted ? new Set<string>() : apiVersionsOf(object);
+    const had = before === undefined || before.isDeleted ? [] : apiVersionsOf(before.object);
+    for (const apiVersion of had) if (!has.has(apiVersion)) this.#at.set(apiVersion, Number.POSITIVE_INFINITY);
+    for (const apiVersion of has)
+      if (this.#at.get(apiVersion) === Number.POSITIVE_INFINITY) this.#at.set(apiVersion, this.#now());
+  }
+
+  has(apiVersion: string): boolean {
+    return this.#now() - (this.#at.get(apiVersion) ?? Number.NEGATIVE_INFINITY) < LATE_MS;
+  }
+}
+
+function apiVersionsOf({ spec }: ModelObject): ReadonlySet<string> {
+  const { group, versions } = spec as { group: string; versions: readonly { name: string }[] };
+  return new Set(versions.map(({ name }) => `${group}/${name}`));
+}
+
+type Entries = ReadonlyMap<string, ManagedEntry>;
+
+function entriesOf({ metadata: { managedFields = [] } }: ModelObject): Entries {
+  return new Map(
+    managedFields.map((entry) => {
+      const { apiVersion, manager, operation, subresource } = entry;
+      return [[manager, operation, apiVersion, subresource].filter((part) => part !== undefined).join(" "), entry];
+    }),
+  );
+}
+
+function changeOf(wasThere: boolean, isThere: boolean): string {
+  if (!wasThere) return "it adds";
+  return isThere ? "it changes the fields or the time of" : "it removes";
 }
 
 function objectProblem(before: ModelObject, after: ModelObject): string | undefined {
@@ -91,21 +157,13 @@ function objectProblem(before: ModelObject, after: ModelObject): string | undefi
       "managedFields",
       "resourceVersion",
       ...(isSpecOfWebhook ? ["generation"] : []),
-    ]) ??
-    managersProblem(before, after)
+    ])
   );
 }
 
-/** A merge patch may lose them, see docs/simulation.md; nobody is ever added. */
-function managersProblem({ metadata: before }: ModelObject, { metadata: after }: ModelObject): string | undefined {
-  const known = new Set((before.managedFields ?? []).map(({ manager, operation }) => `${manager} ${operation}`));
-  const added = (after.managedFields ?? []).find(({ manager, operation }) => !known.has(`${manager} ${operation}`));
-  const isWebhooks = !isSame(withoutBookkeeping(before), withoutBookkeeping(after));
-  return added === undefined || isWebhooks ? undefined : `managedFields (it adds ${added.manager})`;
-}
-
-function withoutBookkeeping(metadata: Fields): Fields {
-  return without(metadata, "managedFields", "resourceVersion", "generation");
+/** All that webhooks may change. */
+function contentOf({ metadata, apiVersion: _, ...content }: ModelObject): Fields {
+  return { ...content, metadata: without(metadata, "managedFields", "resourceVersion", "generation") };
 }
 
 function withoutWebhooks(object: ModelObject): ModelObject {

@@ -30,6 +30,19 @@ export const ENGINE: readonly Mutation[] = [
     withinSeeds: 10,
   },
   {
+    name: "take all managedFields off each object",
+    edits: [
+      { file: WRITE, from: METADATA, to: "metadata: { name, ...scope, uid, resourceVersion, managedFields: [{}] }," },
+      { file: WRITE, from: "contentType: options.patchType ?? APPLY_PATCH,", to: "contentType: MERGE_PATCH," },
+      {
+        file: WRITE,
+        from: "ACCEPT_METADATA, APPLY_PATCH, apiVersionOf",
+        to: "ACCEPT_METADATA, MERGE_PATCH, apiVersionOf",
+      },
+    ],
+    withinSeeds: 2,
+  },
+  {
     name: "apply an object without managedFields",
     edits: [
       {
