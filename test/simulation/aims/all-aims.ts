@@ -1,10 +1,11 @@
 import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { kindOf, runsOf, serverOf } from "../actions/choices.ts";
+import { hasCrd, kindOf, runsOf, serverOf } from "../actions/choices.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import { backupAgeOf } from "../actions/etcd-actions.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
+import { GROUP } from "../world/kinds.ts";
 import type { RequestMoment } from "../world/request-triggers.ts";
 import { CERTIFICATE_AIMS } from "./certificate-aims.ts";
 import { CONTROLLER_AIMS } from "./controller-aims.ts";
@@ -218,6 +219,16 @@ export const AIMS: readonly Aim[] = [
           ms: Math.round(spread(random, 2, 3_000)),
         }),
       ];
+    },
+  },
+  {
+    name: "a right is taken away while objects are written",
+    suits: hasCrd,
+    choose(random, limits) {
+      const on = { request: "write", nth: 1 + Math.floor(random() * 12) } as const;
+      const verb = oneOf(random, ["patch", "patch", "list"]);
+      const right = { group: GROUP, verb };
+      return [after(limits, on, 0, { do: "forbid", right, ms: Math.round(spread(random, 1_000, 120_000)) })];
     },
   },
   ...CONTROLLER_AIMS,

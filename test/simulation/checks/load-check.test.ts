@@ -5,6 +5,7 @@ const BOUNDS: LoadBounds = {
   objectsInFlight: 2,
   inFlight: 4,
   failuresPerMinute: 5,
+  objectFailuresPerMinute: 3,
   othersPerMinute: 100,
   guardWritesPerMinute: 3,
   timers: 10,
@@ -60,8 +61,24 @@ await tap.test("requests that fail are bounded in each minute in which next to n
   clock.now += 60_000;
   for (let sent = 0; sent < 5; sent++) send(undefined);
   t.same(violations, []);
-  send(429);
-  t.match(violations, [/6 of failuresPerMinute/]);
+  send(403);
+  t.match(violations, [/6 of failuresPerMinute/], "a refusal is a failure");
+});
+
+await tap.test("writes of objects that fail are bounded in each minute, whatever else succeeds", async (t) => {
+  const { check, violations } = checked();
+  const send = (request: LoadRequest, status: number): void => check.begin(request, 0)({ status });
+  for (let sent = 0; sent < 50; sent++) send(WRITE, 200);
+  for (const status of [404, 409, 422]) send(WRITE, status);
+  t.same(violations, []);
+  send({ ...WRITE, method: "GET" }, 403);
+  t.match(violations, [/4 of objectFailuresPerMinute, more than 3/]);
+});
+
+await tap.test("watches that are opened count as other requests", async (t) => {
+  const { check, violations } = checked();
+  for (let sent = 0; sent < 101; sent++) check.begin({ ...READ, isWatch: true }, 0)({ status: 200 });
+  t.match(violations, [/101 of othersPerMinute/]);
 });
 
 await tap.test(

@@ -11,7 +11,9 @@ export interface LoadBounds {
   readonly inFlight: number;
   /** Requests in a minute in which less than one in ten succeeds. */
   readonly failuresPerMinute: number;
-  /** Requests in a minute that neither write an object nor look for one, whatever comes of them. */
+  /** Writes of objects, and looks at them, in a minute that are not answered with 2xx. */
+  readonly objectFailuresPerMinute: number;
+  /** Requests in a minute that neither write an object nor look for one, openings of watches among them, whatever comes of them. */
   readonly othersPerMinute: number;
   /** Writes in a minute of policies, bindings and webhook configurations, whatever comes of them. */
   readonly guardWritesPerMinute: number;
@@ -48,6 +50,8 @@ interface ProcessLoad {
   /** When requests ended, and whether they failed, of the last minute. */
   ended: { readonly at: number; readonly isFailure: boolean }[];
   failures: number;
+  /** When writes of objects and looks at them failed. */
+  readonly objectFailures: number[];
   /** When other requests ended. */
   readonly others: number[];
   /** When writes of guards ended. */
@@ -56,11 +60,15 @@ interface ProcessLoad {
   readonly notBefore: Map<string, number>;
 }
 
-/** What one process of ksvm keeps to, as measured in some thousand worlds, and some more. */
+/**
+ * What one process of ksvm keeps to, as measured in some thousand worlds, and some more. Writes of objects fail some 110 times in a
+ * minute at most there, and 670 times where a run may write none of 150 objects and tries each of them for a while.
+ */
 export const BOUNDS: LoadBounds = {
   objectsInFlight: 16,
   inFlight: 60,
-  failuresPerMinute: 600,
+  failuresPerMinute: 800,
+  objectFailuresPerMinute: 1_000,
   othersPerMinute: 1_500,
   guardWritesPerMinute: 60,
   timers: 300,
@@ -109,6 +117,7 @@ export class LoadCheck {
     inFlight: 0,
     objectsInFlight: 0,
     failuresPerMinute: 0,
+    objectFailuresPerMinute: 0,
     othersPerMinute: 0,
     guardWritesPerMinute: 0,
     timers: 0,
@@ -142,9 +151,10 @@ export class LoadCheck {
     );
     cluster.onExchange = ({ method, path, query }, process) => {
       const isOfKind = collections.some((collection) => path.startsWith(collection));
-      const isOfObject = isOfKind && (method === "PATCH" || query.has("fieldSelector"));
+      const isWatch = query.has("watch");
+      const isOfObject = isOfKind && !isWatch && (method === "PATCH" || query.has("fieldSelector"));
       const isOfGuard = method !== "GET" && path.startsWith(GUARDS);
-      const request = { process: process.name, method, path, isWatch: query.has("watch"), isOfObject, isOfGuard };
+      const request = { process: process.name, method, path, isWatch, isOfObject, isOfGuard };
       const ended = load.begin(request, process.timers);
       return (answer) => {
         const isOfServer = answer?.headers[FAIRNESS_HEADER] !== undefined;
@@ -157,11 +167,10 @@ export class LoadCheck {
 
   /** A request is sent. @param timers how many times its process waits for @returns what is told how it ended */
   begin(request: LoadRequest, timers: number): (answer: LoadAnswer) => void {
-    const { process, isWatch, isOfGuard, isOfObject, method, path } = request;
+    const { process, isWatch, isOfObject } = request;
     const load = this.#of(process);
     this.#bound(process, "timers", timers);
-    if (isWatch) return () => undefined;
-    this.#bound(process, "inFlight", ++load.inFlight);
+    if (!isWatch) this.#bound(process, "inFlight", ++load.inFlight);
     if (isOfObject) {
       this.#bound(process, "objectsInFlight", ++load.objectsInFlight);
       this.#isPatient(load, request);
@@ -170,13 +179,11 @@ export class LoadCheck {
     return (answer) => {
       if (isOver) return;
       isOver = true;
-      load.inFlight--;
+      if (!isWatch) load.inFlight--;
       if (isOfObject) load.objectsInFlight--;
-      this.#ended(process, load, answer);
-      if (!isOfObject) this.#bound(process, "othersPerMinute", this.#lastMinute(load.others));
-      if (isOfGuard) this.#bound(process, "guardWritesPerMinute", this.#lastMinute(load.guards));
+      this.#ended(load, request, answer);
       const ms = retryAfterMs(answer);
-      if (isOfObject && method === "PATCH" && ms > 0) load.notBefore.set(path, this.#now() + ms);
+      if (isOfObject && request.method === "PATCH" && ms > 0) load.notBefore.set(request.path, this.#now() + ms);
     };
   }
 
@@ -195,9 +202,17 @@ export class LoadCheck {
       this.#report(`${process} sends a write of ${path} ${Math.round(early)} ms before Retry-After is over`);
   }
 
-  #ended(process: string, load: ProcessLoad, { status }: LoadAnswer): void {
+  /** A watch ends here where it is opened. */
+  #ended(load: ProcessLoad, { isOfGuard, isOfObject, process }: LoadRequest, answer: LoadAnswer): void {
+    const isFailure = isFailed(answer);
+    this.#failuresOf(process, load, isFailure);
+    if (!isOfObject) this.#bound(process, "othersPerMinute", this.#lastMinute(load.others));
+    else if (isFailure) this.#bound(process, "objectFailuresPerMinute", this.#lastMinute(load.objectFailures));
+    if (isOfGuard) this.#bound(process, "guardWritesPerMinute", this.#lastMinute(load.guards));
+  }
+
+  #failuresOf(process: string, load: ProcessLoad, isFailure: boolean): void {
     const now = this.#now();
-    const isFailure = status === undefined || status === 429 || status >= 500;
     load.ended.push({ at: now, isFailure });
     if (isFailure) load.failures++;
     while ((load.ended[0]?.at ?? now) < now - MINUTE_MS) if (load.ended.shift()?.isFailure === true) load.failures--;
@@ -222,11 +237,25 @@ export class LoadCheck {
   #of(process: string): ProcessLoad {
     let load = this.#loads.get(process);
     if (load === undefined) {
-      load = { inFlight: 0, objectsInFlight: 0, ended: [], failures: 0, others: [], guards: [], notBefore: new Map() };
+      load = {
+        inFlight: 0,
+        objectsInFlight: 0,
+        ended: [],
+        failures: 0,
+        objectFailures: [],
+        others: [],
+        guards: [],
+        notBefore: new Map(),
+      };
       this.#loads.set(process, load);
     }
     return load;
   }
+}
+
+/** A refusal is one as well, whatever it is about: who asks on without a pause is refused on. */
+function isFailed({ status }: LoadAnswer): boolean {
+  return status === undefined || status >= 400;
 }
 
 /** Of an overloaded API server: what else has the header says nothing of load. */

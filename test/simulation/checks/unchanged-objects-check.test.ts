@@ -39,6 +39,7 @@ function judged(before: ModelObject | undefined, after: ModelObject | undefined,
 }
 
 const withMeta = (metadata: object): ModelObject => ({ ...OBJECT, metadata: { ...OBJECT.metadata, ...metadata } });
+const managedBy = (...managedFields: readonly object[]): ModelObject => withMeta({ managedFields });
 
 await tap.test("a write of another version is what ksvm is for", async (t) => {
   t.equal(judged(OBJECT, { ...OBJECT, apiVersion: "sim.example.com/v1" }), undefined);
@@ -67,19 +68,21 @@ await tap.test(
       fieldsV1: { "f:spec": { "f:value": {} } },
     } as const;
     const old = { ...entry, manager: "helm", apiVersion: "sim.example.com/v0" };
-    const of = (...managedFields: readonly object[]): ModelObject => withMeta({ managedFields });
-    t.equal(judged(of(entry), of(entry)), undefined);
-    t.equal(judged(of(entry, old), of(old, entry)), undefined, "their order says nothing");
-    t.match(judged(of(entry), OBJECT), /removes kubectl Update/);
-    t.match(judged(of(entry), of({ ...entry, fieldsV1: {} })), /changes the fields or the time of kubectl/);
+    t.equal(judged(managedBy(entry), managedBy(entry)), undefined);
+    t.equal(judged(managedBy(entry, old), managedBy(old, entry)), undefined, "their order says nothing");
+    t.match(judged(managedBy(entry), OBJECT), /removes kubectl Update/);
     t.match(
-      judged(of(entry), of({ ...entry, time: "2026-01-01T00:00:00Z" })),
+      judged(managedBy(entry), managedBy({ ...entry, fieldsV1: {} })),
       /changes the fields or the time of kubectl/,
     );
-    t.match(judged(of(entry, old), of(entry)), /removes helm/, "they are lost as a whole, or not at all");
-    t.equal(judged(of(entry, old), OBJECT), undefined);
-    const mutated = { ...of({ ...entry, fieldsV1: {} }), spec: { value: 1, mutated: 7 } };
-    t.equal(judged(of(entry), mutated), undefined);
+    t.match(
+      judged(managedBy(entry), managedBy({ ...entry, time: "2026-01-01T00:00:00Z" })),
+      /changes the fields or the time of kubectl/,
+    );
+    t.match(judged(managedBy(entry, old), managedBy(entry)), /removes helm/, "they are lost as a whole, or not at all");
+    t.equal(judged(managedBy(entry, old), OBJECT), undefined);
+    const mutated = { ...managedBy({ ...entry, fieldsV1: {} }), spec: { value: 1, mutated: 7 } };
+    t.equal(judged(managedBy(entry), mutated), undefined);
   },
 );
 

@@ -162,8 +162,9 @@ function objectProblem(before: ModelObject, after: ModelObject): string | undefi
 }
 
 /** All that webhooks may change. */
-function contentOf({ metadata, apiVersion: _, ...content }: ModelObject): Fields {
-  return { ...content, metadata: without(metadata, "managedFields", "resourceVersion", "generation") };
+function contentOf(object: ModelObject): Fields {
+  const metadata = without(object.metadata, "managedFields", "resourceVersion", "generation");
+  return { ...without(object, "apiVersion"), metadata };
 }
 
 function withoutWebhooks(object: ModelObject): ModelObject {

@@ -144,6 +144,28 @@ export const ENGINE: readonly Mutation[] = [
     withinSeeds: 10,
   },
   {
+    name: "write again without a pause what the authorizer refuses",
+    edits: [
+      {
+        file: REWRITE,
+        from: "await pacer.aside(() => clock.sleep(ms, waitSignal));",
+        to: "void [clock, ms, pacer, waitSignal];",
+      },
+    ],
+    withinSeeds: 8,
+  },
+  {
+    name: "open watches again without a pause",
+    edits: [
+      {
+        file: "kube/watch-attempts.ts",
+        from: "await this.#clock.sleep(pauseMs, signal).catch(() => undefined);",
+        to: "await this.#clock.sleep(pauseMs * 0, signal).catch(() => undefined);",
+      },
+    ],
+    withinSeeds: 98,
+  },
+  {
     name: "begin all objects of a page at once",
     edits: [
       {
