@@ -105,6 +105,14 @@ await tap.test("migrated, and storedVersions has more than the storage version",
   t.match(violations, [/it says migrated to v1, and that storedVersions is \[v1alpha1,v1\]/]);
 });
 
+await tap.test("migrated, and not which CRD", async (t) => {
+  const { begin, violations, write } = world();
+  write("user", CRD_KEY, crd(["v1"]));
+  const { crd: _crd, ...result } = MIGRATED;
+  begin().ended(result);
+  t.match(violations, [/it says migrated, and not of which generation of the CRD/]);
+});
+
 await tap.test("what came after the CRD changed is not told of", async (t) => {
   const { begin, store, violations, write } = world();
   write("user", CRD_KEY, crd(["v1"]));

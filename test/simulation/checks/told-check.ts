@@ -240,6 +240,7 @@ export class ToldCheck {
       this.#report(`it says migrated to ${storageVersion}, and that storedVersions is [${storedVersions.join()}]`);
     }
     if (this.#options.resource.includes(".") && crd !== undefined) {
+      if (evidence === undefined) this.#report("it says migrated, and not of which generation of the CRD");
       if (specKeyOf(crd.metadata) !== evidence) return;
       if (storageVersionOf(crd) !== storageVersion) {
         this.#report(`it says migrated to ${storageVersion}, and the storage version is ${storageVersionOf(crd)}`);

@@ -116,6 +116,17 @@ export const ENGINE: readonly Mutation[] = [
       "it takes a rotation of the key between a run that was not forced and crashed, and one that is: not met in 190 seeds",
   },
   {
+    name: "a result does not say of which generation of the CRD it is",
+    edits: [
+      {
+        file: "migrator/prune.ts",
+        from: ", crd: specKeyOf(crd.metadata) };",
+        to: ", ...(void specKeyOf, { crd: undefined as never }) };",
+      },
+    ],
+    withinSeeds: 2,
+  },
+  {
     name: "a run that is forced finds nothing to do",
     edits: [
       {
