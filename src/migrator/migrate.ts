@@ -9,6 +9,7 @@ import { accessNeededFor } from "./run-roles.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { isDue, migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
+import { KsvmError } from "../errors.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
@@ -31,7 +32,7 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   if (crd === undefined) {
     assertOfCrd(options, name);
     const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
-    return options.dryRun ? dryRun(context, builtIn) : migrateBuiltIn(context, builtIn);
+    return options.dryRun ? dryRun(context, builtIn) : migrateWithoutCrd(context, name, builtIn);
   }
   const run = withStatusOf(await unlessPruneProven(context, crd), crd);
   const conversion = conversionOf(run.options, crd);
@@ -40,6 +41,20 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
     return isDue(run.options, crd) ? dryRun(run, resource(), conversion) : nothingToDo(crd);
   }
   return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd.metadata.name) : migrateCrd(run, crd);
+}
+
+/** An API server that is late serves the objects of a CRD that is deleted: where it is there again, it is neither frozen nor pruned. */
+async function migrateWithoutCrd(context: RunContext, name: string, builtIn: ServedResource): Promise<MigrationResult> {
+  const { client, retrier, signal } = context;
+  const result = await migrateBuiltIn(context, builtIn);
+  // No CRD has a group without a dot.
+  if (
+    builtIn.group.includes(".") &&
+    (await retrier.run(() => findCrd(client, name, { signal }), signal)) !== undefined
+  ) {
+    throw new KsvmError("CrdReplaced", `Cannot migrate "${name}": its CRD was created during the run; run again`);
+  }
+  return result;
 }
 
 /** What a run on the resource of this name cannot do without. */

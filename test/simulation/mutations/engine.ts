@@ -41,6 +41,11 @@ export const ENGINE: readonly Mutation[] = [
     withinSeeds: 1_714,
   },
   {
+    name: "objects of a CRD that is created again during a run are migrated without a freeze and a prune",
+    edits: [{ file: "migrator/migrate.ts", from: 'builtIn.group.includes(".") &&', to: "false &&" }],
+    withinSeeds: 1_728,
+  },
+  {
     name: "take all managedFields off each object",
     edits: [
       { file: WRITE, from: METADATA, to: "metadata: { name, ...scope, uid, resourceVersion, managedFields: [{}] }," },
