@@ -4,6 +4,7 @@ import type { Limits } from "./actions/action-sort.ts";
 import { hasCrd, kindOf, momentOf, serverOf } from "./actions/choices.ts";
 import type { Aim } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
+import { LONG_OBSTACLE } from "./aims/long-obstacle.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
 import { installationOf, NOTHING } from "./installations.ts";
 import { type Action, isServing, type KindPlan, type Plan, type ProgramPlan } from "./plan.ts";
@@ -18,6 +19,10 @@ const CONTROLLED_IN = 5;
 const SERVING_IN = 3;
 /** So that this changes nothing of what else a seed stands for. */
 const SERVING_SALT = 0x5e71;
+/** In one of so many worlds a webhook fails for longer than a freeze is kept: such a world lasts long. */
+const LONG_OBSTACLE_IN = 40;
+/** As that of the replicas which serve the webhook. */
+const LONG_OBSTACLE_SALT = 0x10b6;
 /** When controllers are there already. */
 const EARLY = 10;
 
@@ -55,7 +60,13 @@ export function planOf(seed: number): Plan {
   const { actions: aimed, isAlone } = isAimed ? aimedActions(random, limits) : NO_AIM;
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
-  const all = [...starts(runs.length), ...beginning(random, limits, runs.length), ...aimed, ...disturbed];
+  const all = [
+    ...starts(runs.length),
+    ...beginning(random, limits, runs.length),
+    ...aimed,
+    ...disturbed,
+    ...longObstacle(limits),
+  ];
   const actions = all.filter((action) => isPlausible(limits, action));
 
   const { startAt: _, ...rest } = limits;
@@ -160,6 +171,12 @@ function disturbances(random: Random, limits: Limits): readonly Action[] {
   const sorts = Array.from({ length: Math.floor(spread(random, 1, 8)) }, () => oneOf(random, tickets));
   const count = Math.floor(spread(random, 1, 24));
   return Array.from({ length: count }, () => actionOf(random, limits, oneOf(random, sorts)));
+}
+
+function longObstacle(limits: Limits): readonly Action[] {
+  const random = randomFrom(limits.seed ^ LONG_OBSTACLE_SALT);
+  const isThere = oneIn(random, LONG_OBSTACLE_IN) && LONG_OBSTACLE.suits?.(limits) !== false;
+  return isThere ? LONG_OBSTACLE.choose(random, limits) : [];
 }
 
 interface Aimed {

@@ -1,7 +1,7 @@
 import type { DenyRule } from "../model/access-table.ts";
 import { oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { lastingOf } from "./choices.ts";
+import { obstacleLastingOf } from "./choices.ts";
 
 const ADMISSION = "admissionregistration.k8s.io";
 const CRDS = { group: "apiextensions.k8s.io", resource: "customresourcedefinitions" };
@@ -30,7 +30,7 @@ const RIGHTS: readonly DenyRule[] = [
 /** A right of ksvm is taken away, and given back after some time. */
 export const forbid = sort<{ readonly right: DenyRule; readonly ms: number }>({
   name: "forbid",
-  choose: (random) => ({ right: oneOf(random, RIGHTS), ms: lastingOf(random) }),
+  choose: (random) => ({ right: oneOf(random, RIGHTS), ms: obstacleLastingOf(random) }),
   text: ({ right: { group, path, resource, subresource, verb } }) =>
     `ksvm may not ${verb ?? "use"} ${path ?? resource ?? `anything of ${group}`}${subresource === undefined ? "" : `/${subresource}`}`,
   play({ cluster, schedule }, { right, ms }) {

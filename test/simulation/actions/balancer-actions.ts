@@ -1,6 +1,6 @@
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { lastingOf, programOf } from "./choices.ts";
+import { obstacleLastingOf, programOf } from "./choices.ts";
 
 const HARMS = ["reset", "reset", "lost", "404", "429", "503", "html", "empty", "success", "echo"] as const;
 const SUCCESS = JSON.stringify({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Success" });
@@ -18,7 +18,7 @@ export const disturb = sort<{
   choose: (random, limits) => ({
     how: oneOf(random, HARMS),
     share: spread(random, 0.01, 1),
-    ms: lastingOf(random),
+    ms: obstacleLastingOf(random),
     ...(oneIn(random, 4) ? { program: programOf(random, limits) } : {}),
   }),
   text({ how, program, share }) {

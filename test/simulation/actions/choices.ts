@@ -15,6 +15,18 @@ export function lastingOf(random: Random): number {
   return Math.round(spread(random, 50, DISTURBED_MS / 3));
 }
 
+/** One in so many obstacles lasts for longer than a run keeps its freeze or waits at all. */
+const LONG_IN = 10;
+/** So long these last at least, and how much longer at the most, in milliseconds. */
+const LONG_MS = [300_000, 900_000] as const;
+
+/** Milliseconds for which something holds a run up that it has to bear, and others in a cluster do not see. */
+export function obstacleLastingOf(random: Random): number {
+  const ms = lastingOf(random);
+  // Without another draw, all else that a seed stands for is as it is without long ones.
+  return ms % LONG_IN === 0 ? LONG_MS[0] + ((ms * 7_919) % LONG_MS[1]) : ms;
+}
+
 /** Milliseconds that a clock jumps by, forward or back. */
 export function jumpOf(random: Random): number {
   return Math.round(spread(random, 100, 7_200_000)) * (oneIn(random, 2) ? 1 : -1);

@@ -5,7 +5,7 @@ import type { SimWebhook } from "../world/sim-cluster.ts";
 import { conversionWebhook, hang } from "../world/webhook-answers.ts";
 import { CONVERTER } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf, lastingOf } from "./choices.ts";
+import { kindOf, obstacleLastingOf } from "./choices.ts";
 
 const HARMS: Readonly<Record<string, SimWebhook>> = {
   hang,
@@ -41,7 +41,7 @@ export const convert = sort<{ readonly kind: number; readonly how: string; reado
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
     how: oneOf(random, Object.keys(HARMS)),
-    ms: lastingOf(random),
+    ms: obstacleLastingOf(random),
   }),
   text: ({ kind, how }, names) => `the webhook that converts ${names.crd(kind)} does harm: ${how}`,
   play({ cluster, plan, schedule }, { kind, how, ms }) {

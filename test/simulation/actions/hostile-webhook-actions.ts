@@ -6,7 +6,7 @@ import type { WebhookShape } from "../world/user-actions.ts";
 import { admissionWebhook, hang, mutation } from "../world/webhook-answers.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf, lastingOf } from "./choices.ts";
+import { kindOf, lastingOf, obstacleLastingOf } from "./choices.ts";
 
 /**
  * A webhook changes every object of a kind that is written, by whomever. `count` and `stamp` change it with each write again, so
@@ -74,7 +74,7 @@ export const failWebhook = sort<{
   name: "failWebhook",
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
-    ms: lastingOf(random),
+    ms: obstacleLastingOf(random),
     how: oneOf(random, Object.keys(BAD_ANSWERS)),
     isMutating: oneIn(random, 2),
     isIgnored: oneIn(random, 3),
@@ -93,7 +93,7 @@ export const pretend = sort<{ readonly kind: number; readonly ms: number; readon
   name: "pretend",
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
-    ms: lastingOf(random),
+    ms: obstacleLastingOf(random),
     status: oneOf(random, [
       { code: 404, reason: "NotFound", details: { name: "widgets-1", kind: "widgets" } },
       { code: 404, reason: "NotFound", details: { name: "default", kind: "namespaces" } },

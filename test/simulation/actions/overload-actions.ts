@@ -6,7 +6,7 @@ import type { FalseAnswer } from "../world/sim-cluster.ts";
 import type { World } from "../world/world.ts";
 import { FAIRNESS_HEADER } from "../checks/load-check.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf, lastingOf } from "./choices.ts";
+import { kindOf, lastingOf, obstacleLastingOf } from "./choices.ts";
 
 const RETRY_AFTER = ["0", "1", "1", "5", "30", "-5", "1.5", "3600", "99999999999999999999", "", "soon"];
 const DATES = [
@@ -28,7 +28,7 @@ export const throttle = sort<{
     status: oneOf(random, [429, 429, 503, 413]),
     retryAfter: oneOf(random, oneIn(random, 5) ? DATES : RETRY_AFTER),
     share: spread(random, 0.1, 1),
-    ms: lastingOf(random),
+    ms: obstacleLastingOf(random),
   }),
   text: ({ status, retryAfter, share }) =>
     `${(share * 100).toFixed(0)} % of the requests are refused with ${status}, Retry-After "${retryAfter}"`,
@@ -55,7 +55,7 @@ export const throttle = sort<{
 /** An admission plugin refuses the writes of some objects, as ResourceQuota does where a namespace is full. */
 export const quota = sort<{ readonly kind: number; readonly ms: number }>({
   name: "quota",
-  choose: (random, limits) => ({ kind: kindOf(random, limits), ms: lastingOf(random) }),
+  choose: (random, limits) => ({ kind: kindOf(random, limits), ms: obstacleLastingOf(random) }),
   text: ({ kind }, names) => `an admission plugin refuses writes of some objects of ${names.crd(kind)}`,
   play(world, { kind, ms }) {
     const plan = world.kindAt(kind);

@@ -1,7 +1,7 @@
 import { oneOf } from "../world/random-choices.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf, lastingOf } from "./choices.ts";
+import { kindOf, obstacleLastingOf } from "./choices.ts";
 
 /** A webhook denies the objects of a kind, half of them by their names, with a status of its own, for some time. */
 export const deny = sort<{
@@ -13,7 +13,7 @@ export const deny = sort<{
   name: "deny",
   choose: (random, limits) => ({
     kind: kindOf(random, limits),
-    ms: lastingOf(random),
+    ms: obstacleLastingOf(random),
     status: oneOf(random, [400, 403, 404, 409, 410, 422, 429, 500, 503, 504]),
     reason: oneOf(random, ["", "NotFound", "Conflict", "Gone", "Expired", "TooManyRequests", "Invalid"]),
   }),

@@ -2,9 +2,13 @@ import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { storageVersionsOf } from "../../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
+import { CRDS } from "../world/user-actions.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
+import { objectsPrefixOf } from "../world/kinds.ts";
+import type { SimProcess } from "../world/sim-process.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
@@ -28,11 +32,23 @@ const LATE_MS = 600_000;
 /** What a run that does not get on may keep its freeze for after that: to lift it, and for proof and convergence before it. */
 const SLACK_MS = 300_000;
 const LOOK_EVERY_MS = 60_000;
+/** A shorter stand of a process does not matter. */
+const STAND_MS = 1_000;
+/** What a run tells that has got further, beside the objects that are done. */
+const STEPS: ReadonlySet<MigrationEvent["type"]> = new Set([
+  "frozen",
+  "resumed",
+  "proven",
+  "converged",
+  "pruned",
+  "startingAgain",
+]);
 
 /**
  * What a freeze is for, and what it must not become. While a run rests on its freeze the storage version stays, unless others
- * write what guards it. One that others put on is not touched, whichever owner ksvm reads from it. And once nobody disturbs a run
- * that does not get on, it takes its freeze off after `--max-freeze-idle`.
+ * write what guards it. One that others put on is not touched, whichever owner ksvm reads from it. And a run that does not get on
+ * takes its freeze off after `--max-freeze-idle`, whatever it is that holds it up; but not as long as it stands still, or its
+ * requests for CRDs fail or have no answer yet.
  */
 export class FrozenStorageCheck implements Check {
   readonly name = "frozen storage";
@@ -40,13 +56,20 @@ export class FrozenStorageCheck implements Check {
   readonly #freezes = new Map<string, Freeze>();
   /** When others last wrote what guards freezes. */
   #guardWrittenAt = Number.NEGATIVE_INFINITY;
+  /** When others last wrote or deleted an object. */
+  #objectWrittenAt = Number.NEGATIVE_INFINITY;
   /** When a program got on last. */
   readonly #progress = new Map<string, number>();
+  /** How many objects were done, and did not fail, when it told last. */
+  readonly #done = new Map<string, number>();
+  /** How many requests for CRDs a program has under way, and when one failed last. */
+  readonly #crdRequests = new Map<string, { underWay: number; failedAt: number }>();
 
   constructor(world: World) {
     this.#world = world;
     const { etcd } = world.cluster;
-    etcd.onRevision((entry) => this.#written(entry));
+    const prefixes = world.plan.kinds.map(objectsPrefixOf);
+    etcd.onRevision((entry) => this.#written(entry, prefixes));
     etcd.onRestore(() => {
       this.#freezes.clear();
       this.#guardWrittenAt = world.schedule.now;
@@ -55,20 +78,51 @@ export class FrozenStorageCheck implements Check {
       told: (event) => this.#told(name, event),
       ended: () => undefined,
     }));
+    this.#followRequests();
     this.#lookAgain();
   }
 
+  #followRequests(): void {
+    const { cluster, schedule } = this.#world;
+    const { onExchange } = cluster;
+    cluster.onExchange = (request, process) => {
+      const ended = onExchange(request, process);
+      if (!request.path.startsWith(CRDS) || request.query.has("watch")) return ended;
+      const requests = this.#crdRequests.get(process.name) ?? { underWay: 0, failedAt: Number.NEGATIVE_INFINITY };
+      this.#crdRequests.set(process.name, requests);
+      requests.underWay++;
+      let isOver = false;
+      return (answer) => {
+        ended(answer);
+        if (isOver) return;
+        isOver = true;
+        requests.underWay--;
+        if (answer === undefined || answer.status >= 400) requests.failedAt = schedule.now;
+      };
+    };
+  }
+
   #told(program: string, event: MigrationEvent): void {
-    if (event.type !== "retrying" && event.type !== "lagging") this.#progress.set(program, this.#world.schedule.now);
+    const isFurther = event.type === "progress" ? this.#isFurther(program, event.counts) : STEPS.has(event.type);
+    if (isFurther) this.#progress.set(program, this.#world.schedule.now);
     if (event.type !== "converged") return;
     for (const freeze of this.#freezes.values()) if (freeze.by === program) freeze.isProven = true;
   }
 
-  #written(entry: EtcdEntry): void {
+  /** As for a run itself, an object that failed is none that was done. */
+  #isFurther(program: string, { done, failed }: Readonly<Counts>): boolean {
+    const isFurther = done - failed !== this.#done.get(program);
+    this.#done.set(program, done - failed);
+    return isFurther;
+  }
+
+  #written(entry: EtcdEntry, prefixes: readonly string[]): void {
     if (entry.key.startsWith(CRD_PREFIX)) {
       this.#crdWritten(entry.key.slice(CRD_PREFIX.length), entry);
-    } else if (isByKsvm()) {
-      this.#progress.set(currentWriter() ?? "", this.#world.schedule.now);
+    } else if (prefixes.some((prefix) => entry.key.startsWith(prefix))) {
+      const { now } = this.#world.schedule;
+      if (isByKsvm()) this.#progress.set(currentWriter() ?? "", now);
+      else this.#objectWrittenAt = now;
     } else if (GUARDS.some((prefix) => entry.key.startsWith(prefix))) {
       this.#guardWrittenAt = this.#world.schedule.now;
     }
@@ -109,19 +163,30 @@ export class FrozenStorageCheck implements Check {
   #lookAgain(): void {
     const { schedule } = this.#world;
     schedule.in(LOOK_EVERY_MS, () => {
-      if (this.#world.isCalm) this.#judgeIdle(schedule.now);
+      this.#judgeIdle(schedule.now);
       this.#lookAgain();
     });
   }
 
   #judgeIdle(now: number): void {
-    const { calmAt, programs, settings } = this.#world;
+    const { programs, settings } = this.#world;
     const allowedMs = settings.options.maxFreezeIdleMs + SLACK_MS;
     for (const [name, { at, by }] of this.#freezes) {
-      const since = Math.max(at, calmAt, this.#progress.get(by) ?? 0);
-      const lives = programs.some((program) => program?.process.name === by && !program.isAtRest);
-      if (lives && now - since > allowedMs) this.#violate(`${by} keeps that of ${name}, and does not get on`);
+      const process = programs.find(
+        (program) => program?.process.name === by && program.endText === undefined,
+      )?.process;
+      if (process === undefined || this.#isHeldUp(process)) continue;
+      const failedAt = this.#crdRequests.get(by)?.failedAt ?? 0;
+      // What users write or delete a run gets done: a `ksvm migrate` says so, and a controller does not.
+      const progressAt = this.#done.has(by) ? this.#progress.get(by) : this.#objectWrittenAt;
+      const since = Math.max(at, process.wokeAfter(STAND_MS), failedAt, progressAt ?? 0, this.#progress.get(by) ?? 0);
+      if (now - since > allowedMs) this.#violate(`${by} keeps that of ${name}, and does not get on`);
     }
+  }
+
+  /** It cannot take a freeze off at this moment. */
+  #isHeldUp({ isPaused, name }: SimProcess): boolean {
+    return isPaused || (this.#crdRequests.get(name)?.underWay ?? 0) > 0;
   }
 
   #violate(text: string): void {

@@ -76,6 +76,17 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a run that does not get on keeps its freeze",
+    edits: [
+      {
+        file: "retry/retrier.ts",
+        from: "return !isBlip && Math.max(now - from, budget?.frozenMs ?? 0) >= maxFreezeIdleMs;",
+        to: "void [isBlip, now]; return false;",
+      },
+    ],
+    withinSeeds: 1_130,
+  },
+  {
     name: "a policy is left",
     withinSeeds: 1_000,
     edits: [
