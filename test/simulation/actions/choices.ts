@@ -20,7 +20,7 @@ const LONG_IN = 10;
 /** So long these last at least, and how much longer at the most, in milliseconds. */
 const LONG_MS = [300_000, 900_000] as const;
 
-/** Milliseconds for which something holds a run up that it has to bear, and others in a cluster do not see. */
+/** Milliseconds for which an obstacle lasts that a run has to wait for: a webhook, a balancer, a missing right, a quota. */
 export function obstacleLastingOf(random: Random): number {
   const ms = lastingOf(random);
   // Without another draw, all else that a seed stands for is as it is without long ones.
