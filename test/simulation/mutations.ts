@@ -1,5 +1,6 @@
 import { CHECKPOINTS } from "./mutations/checkpoints.ts";
 import { CONTROLLERS } from "./mutations/controllers.ts";
+import { ENCRYPTION } from "./mutations/encryption-mutations.ts";
 import { ENGINE } from "./mutations/engine.ts";
 import { EVIDENCE_MUTATIONS } from "./mutations/evidence.ts";
 import { FREEZES } from "./mutations/freeze-mutations.ts";
@@ -23,5 +24,6 @@ export const MUTATIONS: readonly Mutation[] = [
   ...CONTROLLERS,
   ...TRIGGERS,
   ...ENGINE,
+  ...ENCRYPTION,
   ...WEBHOOKS,
 ];

@@ -8,6 +8,7 @@ import { LONG_OBSTACLE } from "./aims/long-obstacle.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
 import { installationOf, NOTHING } from "./installations.ts";
 import { type Action, isServing, type KindPlan, type Plan, type ProgramPlan } from "./plan.ts";
+import { reencryptionsOf } from "./reencryptions.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
@@ -31,13 +32,15 @@ export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const isControlled = oneIn(random, CONTROLLED_IN);
   const isAimed = oneIn(random, 2);
-  const runs = isControlled ? replicas(random, seed) : migrations(random);
+  const drawn = isControlled ? replicas(random, seed) : migrations(random);
   const { actions: starts, programs: installed, ...installation } = isControlled ? NOTHING : installationOf(seed);
   // Certificates that nobody renews in time end before such a run begins.
   const isLongAgo = !isControlled && installation.lifetimes === undefined && oneIn(random, 10);
   // What is aimed at pages and writes needs some of them.
   const objects: Objects = isAimed && !isControlled ? [8, 36] : [1, 30];
   const kind = !isControlled && oneIn(random, 6) ? builtInPlan(random, objects) : kindPlan(random, "widgets", objects);
+  const reencryptions = reencryptionsOf(seed, kind, isControlled);
+  const runs = reencryptions.programs(drawn);
   const limits: Limits = {
     ...installation,
     seed,
@@ -60,13 +63,8 @@ export function planOf(seed: number): Plan {
   const { actions: aimed, isAlone } = isAimed ? aimedActions(random, limits) : NO_AIM;
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
-  const all = [
-    ...starts(runs.length),
-    ...beginning(random, limits, runs.length),
-    ...aimed,
-    ...disturbed,
-    ...longObstacle(limits),
-  ];
+  const begun = [...starts(runs.length), ...beginning(random, limits, runs.length)];
+  const all = [...begun, ...aimed, ...disturbed, ...longObstacle(limits), ...reencryptions.actions(limits)];
   const actions = all.filter((action) => isPlausible(limits, action));
 
   const { startAt: _, ...rest } = limits;
@@ -97,6 +95,8 @@ function replicas(random: Random, seed: number): readonly ProgramPlan[] {
  */
 function isPlausible({ lifetimes, programs, seed }: Limits, { do: name, ...action }: Action): boolean {
   if (name === "suspendAll") return lifetimes === undefined;
+  // Who may write Leases can forge where a run stood that a user has go on (docs/reencryption.md).
+  if (name === "editLease" && programs.some(({ resumes }) => resumes === true)) return false;
   const isInstalled = programs.some(isServing);
   if (name === "jumpServer") return !isInstalled || seed % 2 === 0;
   const { program = 0 } = action as { readonly program?: number };

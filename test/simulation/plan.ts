@@ -19,6 +19,7 @@ export interface KindPlan {
 /** Programs of ksvm, as a plan names them. */
 export const PROGRAMS = [
   "migrate",
+  "reencrypt",
   "controller",
   "webhook",
   "ensureCertificates",
@@ -36,6 +37,12 @@ export interface ProgramPlan {
   readonly trigger?: "on" | "off";
   /** Whether a controller serves the webhook as well, and keeps its certificates. @default false */
   readonly servesWebhook?: boolean;
+  /** Whether users ask a controller to re-encrypt. @default false */
+  readonly reencrypts?: boolean;
+  /** Whether a re-encryption is told which configuration is meant: the newest one when it starts. @default false */
+  readonly expectsConfig?: boolean;
+  /** Whether a re-encryption goes on where one that was killed stood. @default false */
+  readonly resumes?: boolean;
 }
 
 /** Whether what a plan starts serves the webhook. */

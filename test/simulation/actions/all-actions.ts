@@ -18,7 +18,7 @@ import { recreateObjects, replaceOld, terminate } from "./object-life-actions.ts
 import { expireTokens, quota, throttle } from "./overload-actions.ts";
 import { crash, jump, replace, standStill, start, suspendAll } from "./process-actions.ts";
 import { flip } from "./storage-version-actions.ts";
-import { rotateKey, upgrade } from "./upgrade-actions.ts";
+import { rotateKey, switchKey, upgrade } from "./upgrade-actions.ts";
 import { deny } from "./webhook-actions.ts";
 
 /** Each sort of thing that happens in simulated worlds. */
@@ -70,6 +70,7 @@ export const ACTIONS: readonly ActionSort[] = [
   replaceOld,
   upgrade,
   rotateKey,
+  switchKey,
 ];
 
 const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));

@@ -52,6 +52,11 @@ export function hasMigrations({ programs }: Pick<Limits, "programs">): boolean {
   return programs.some(({ run }) => run === "controller" || run === "init");
 }
 
+/** Whether something in a world re-encrypts. */
+export function hasReencryptions({ programs }: Pick<Limits, "programs">): boolean {
+  return programs.some(({ run, reencrypts }) => run === "reencrypt" || reencrypts === true);
+}
+
 /** A slot of an API server. */
 export function serverOf(random: Random, { servers }: Limits): number {
   return Math.floor(random() * servers);
@@ -59,12 +64,14 @@ export function serverOf(random: Random, { servers }: Limits): number {
 
 /** A slot of a program: mostly one of a run. */
 export function programOf(random: Random, { programs }: Limits): number {
-  const runs = programs.filter(({ run }) => run === "migrate").length;
+  const runs = programs.filter(({ run }) => run === "migrate" || run === "reencrypt").length;
   const isOfRun = random() < 2 / 3 && runs > 0;
   return Math.floor(random() * (isOfRun ? runs : programs.length));
 }
 
+const RUNS: ReadonlySet<string> = new Set(["migrate", "reencrypt", "controller"]);
+
 /** The slots of what migrates. */
 export function runsOf({ programs }: Limits): readonly number[] {
-  return programs.flatMap(({ run }, slot) => (run === "migrate" || run === "controller" ? [slot] : []));
+  return programs.flatMap(({ run }, slot) => (RUNS.has(run) ? [slot] : []));
 }

@@ -7,8 +7,10 @@ import {
   SUSPEND_ALL_ANNOTATION,
 } from "../../../src/api/names.ts";
 import { LEASE_KIND } from "../../../src/api/lease.ts";
+import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
 import { collectionPath, LEASES, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
+import { configHashOf } from "../model/encryption.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { GROUP } from "../world/kinds.ts";
 import type { Answered } from "../world/user-actions.ts";
@@ -23,7 +25,7 @@ export const createMigrations = sort<{
   readonly kind: number;
   readonly count: number;
   readonly of: "kind" | "missing";
-  readonly how: "plain" | "forced" | "low";
+  readonly how: "plain" | "forced" | "low" | "reencrypt" | "reencryptNewest" | "reencryptOptional";
 }>({
   name: "createMigrations",
   weight: 3,
@@ -40,9 +42,15 @@ export const createMigrations = sort<{
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
     const resource = of === "kind" ? plan.plural : "nothings";
-    const annotations = { plain: {}, forced: { [FORCE_ANNOTATION]: "true" }, low: { [PRIORITY_ANNOTATION]: "low" } }[
-      how
-    ];
+    const expectedConfig = configHashOf(world.cluster.buildOf(0).encryption);
+    const annotations = {
+      plain: {},
+      forced: { [FORCE_ANNOTATION]: "true" },
+      low: { [PRIORITY_ANNOTATION]: "low" },
+      reencrypt: reencryptAnnotation({}),
+      reencryptNewest: reencryptAnnotation({ expectedConfig }),
+      reencryptOptional: reencryptAnnotation({ isOptional: true }),
+    }[how];
     const version = oneOf(world.streams("user"), plan.versions);
     for (let index = 0; index < count; index++) {
       const manifest = manifestOf({ group: GROUP, version, resource }, { annotations });

@@ -1,6 +1,8 @@
+import type { Encryption } from "../model/encryption.ts";
 import { encryptionOf, releaseOf } from "../world/builds.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
+import { hasReencryptions, serverOf } from "./choices.ts";
 
 /** The API servers are replaced by those of another release, one by one; `end` says how it ends. */
 export const upgrade = sort<{
@@ -69,10 +71,10 @@ export const rotateKey = sort<{
     const readable = Array.from({ length: next + 1 }, (_, key) => key);
     for (const encryption of [encryptionOf(plan, old, readable), encryptionOf(plan, next, readable)]) {
       for (let slot = 0; slot < 5; slot++) {
-        const isThere = cluster.nodeAt(slot) !== undefined;
-        cluster.encrypt(slot, encryption);
-        if (!isThere) continue;
+        cluster.configure(slot, encryption);
+        if (cluster.nodeAt(slot) === undefined) continue;
         if (how === "restart") cluster.crash(slot, 1_000);
+        else cluster.reload(slot);
         await schedule.wait(everyMs + 2_000);
       }
     }
@@ -80,6 +82,33 @@ export const rotateKey = sort<{
     world.tell("admin", `every API server writes with key ${next}`);
     // The manual says to wait before everything is rewritten.
     await schedule.wait(150_000);
-    if (!world.isCalm && plan.programs[program]?.run === "migrate") world.start(program, { force: true });
+    const { run } = plan.programs[program] ?? {};
+    if (!world.isCalm && (run === "migrate" || run === "reencrypt")) world.start(program, { force: true });
+  },
+});
+
+/** Configurations that are to be undone. */
+const switched = new WeakSet<Encryption>();
+
+/** An API server reads a configuration that writes with the key before, and some time later its own again. */
+export const switchKey = sort<{ readonly server: number; readonly ms: number }>({
+  name: "switchKey",
+  weight: 6,
+  suits: hasReencryptions,
+  choose: (random, limits) => ({ server: serverOf(random, limits), ms: Math.round(spread(random, 20, 100_000)) }),
+  text: ({ server }, names) => `${names.server(server)} reads a configuration that writes with the key before`,
+  play({ cluster, plan, schedule }, { server, ms }) {
+    const { encryption: before } = cluster.buildOf(server);
+    if (switched.has(before)) return;
+    const other = encryptionOf(plan, Math.max(0, before.writes - 1), [...before.reads]);
+    switched.add(other);
+    cluster.configure(server, other);
+    cluster.reload(server);
+    schedule.in(ms, () => {
+      // Where the key was rotated since, it has that configuration.
+      if (cluster.buildOf(server).encryption !== other) return;
+      cluster.configure(server, before);
+      cluster.reload(server);
+    });
   },
 });

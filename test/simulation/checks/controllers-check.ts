@@ -13,17 +13,19 @@ import {
   type StorageVersionMigration,
   stateOf,
 } from "../../../src/api/migration.ts";
+import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
 import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
-import { objectPath, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
+import { MIGRATIONS, objectPath, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
+import { configHashOf } from "../model/encryption.ts";
 import { isServing, type KindPlan } from "../plan.ts";
 import { ControllerProgram, restartReplicas } from "../programs/controller-program.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
-const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
+const MIGRATIONS_PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 const STATES = "/registry/migration.k8s.io/storagestates/";
 
 /** After the last disturbance all that the trigger and the leader have to do is done in this time, in milliseconds. */
@@ -61,10 +63,10 @@ export class ControllersCheck implements Check {
     const hasInitializer = world.plan.programs.some(({ run }) => run === "init");
     this.#hasTrigger = world.plan.programs.some(({ run, trigger }) => run === "controller" && trigger !== "off");
     world.cluster.etcd.onRevision(({ before, isDeleted, key, object }) => {
-      if (!key.startsWith(MIGRATIONS) && !key.startsWith(STATES)) return;
+      if (!key.startsWith(MIGRATIONS_PREFIX) && !key.startsWith(STATES)) return;
       const isNew = before === undefined || before.isDeleted;
       if (isByKsvm()) {
-        this.#created += isNew && key.startsWith(MIGRATIONS) ? 1 : 0;
+        this.#created += isNew && key.startsWith(MIGRATIONS_PREFIX) ? 1 : 0;
         if (this.#created > MAX_CREATED && !hasInitializer)
           world.violate(`controllers: ksvm created ${this.#created} migrations`);
       } else if (!isDeleted && said(object) !== said(isNew ? undefined : before.object)) {
@@ -82,9 +84,22 @@ export class ControllersCheck implements Check {
     }
     if (replicas.length === 0) return;
     const living = restartReplicas(this.#world);
+    this.#takeBack();
     if (!(await schedule.run(() => this.#isOver, LIVENESS_MS))) this.#violate(`liveness: ${this.#leftToDo()}`);
     if (this.#world.plan.seed % 8 === 0) await this.#watchIdle(living.length);
     await this.#stop(living);
+  }
+
+  /** A migration that means a configuration which no API server has any more waits until its user takes it back. */
+  #takeBack(): void {
+    const { cluster, user } = this.#world;
+    const newest = configHashOf(cluster.buildOf(0).encryption);
+    for (const migration of this.#migrations()) {
+      const { annotations, name } = migration.metadata;
+      const { expectedConfig = newest } = reencryptionWishOf(annotations) ?? {};
+      if (!isFinished(migration) && expectedConfig !== newest)
+        void user.send("DELETE", objectPath(MIGRATIONS, { name }));
+    }
   }
 
   async #watchIdle(replicas: number): Promise<void> {
@@ -158,7 +173,9 @@ export class ControllersCheck implements Check {
   }
 
   #migrations(): readonly StorageVersionMigration[] {
-    return this.#world.cluster.etcd.range(MIGRATIONS).map(({ object }) => object as unknown as StorageVersionMigration);
+    return this.#world.cluster.etcd
+      .range(MIGRATIONS_PREFIX)
+      .map(({ object }) => object as unknown as StorageVersionMigration);
   }
 
   #waitsForUser(migration: StorageVersionMigration): boolean {

@@ -39,8 +39,14 @@ export interface ToldCheckOptions {
   readonly storedNow: () => ReadonlySet<string>;
   /** Whether it was told to rewrite what is clean as well. @default false */
   readonly isForced?: boolean;
+  /** Whether it was told to re-encrypt. @default false */
+  readonly isReencryption?: boolean;
   /** The key that all objects have to be encrypted with at the end; `undefined` where that was not settled. */
   readonly keyAtEnd: () => number | undefined;
+  /** The key that a configuration writes with; `undefined` where no API server had it. @default none had any */
+  readonly keyOf?: (configHash: string) => number | undefined;
+  /** The keys that the API servers which live now write with. @default none */
+  readonly keysNow?: () => ReadonlySet<number>;
 }
 
 /** An API server that changed its keys before that, in milliseconds, has no write with the old one under way. */
@@ -60,6 +66,8 @@ interface Followed {
   doneAt: number;
   /** What the API servers stored then. */
   storedThen: ReadonlySet<string>;
+  /** The keys that they wrote with then. */
+  keysThen: ReadonlySet<number>;
   /** Whether the CRD was clean at some moment. */
   wasClean: boolean;
   /** What the CRD was when the program said that it is frozen, as `specKeyOf` has it. */
@@ -72,7 +80,9 @@ interface Followed {
  *
  * What "migrated" says today: every object is stored in the storage version. Of a CRD that is so as long as the CRD is what the
  * result names. Of another resource it was so when the last object was done, since no API server restarted or stored otherwise from
- * the first look until after that. And where the run was forced, and no API server changed its encryption configuration since a long time before the run:
+ * the first look until after that. Of a re-encryption, with whichever API servers read other configurations meanwhile: every object
+ * that was written before the last one was done is encrypted with the key of the configuration that the result names. And where
+ * another run was forced, and no API server changed its encryption configuration since a long time before the run:
  * every object is encrypted with the key of that configuration.
  */
 export class ToldCheck {
@@ -92,6 +102,7 @@ export class ToldCheck {
       hasWarned: false,
       doneAt: etcd.revision,
       storedThen: storedNow(),
+      keysThen: this.#keysNow,
       wasClean: this.#isCleanNow,
       frozenAs: undefined,
     };
@@ -107,7 +118,7 @@ export class ToldCheck {
   static of(world: World): Check {
     const { etcd } = world.cluster;
     noteWriters(etcd, currentWriter);
-    world.witnesses.push(({ force, kind, name }) => {
+    world.witnesses.push(({ force, kind, name, reencryption }) => {
       const startedAt = world.schedule.now;
       const check = new ToldCheck({
         report: (violation) => world.violate(`told: ${violation}`),
@@ -118,6 +129,9 @@ export class ToldCheck {
         prefix: prefixOf(kind),
         storedNow: () => new Set(world.cluster.nodes.map(({ api }) => storedApiVersionOf(api, kind))),
         isForced: force,
+        isReencryption: reencryption !== undefined,
+        keyOf: (configHash) => world.cluster.keyOf(configHash),
+        keysNow: () => keysOf(world.cluster),
         keyAtEnd: () =>
           (force || kind.isBuiltIn === true) && startedAt - world.cluster.encryptedAt > KEY_SETTLED_MS
             ? keyOf(world.cluster)
@@ -223,6 +237,7 @@ export class ToldCheck {
     this.#countsAreTrue(counts, "its progress");
     this.#seen.doneAt = this.#options.etcd.revision;
     this.#seen.storedThen = this.#options.storedNow();
+    this.#seen.keysThen = this.#keysNow;
   }
 
   #countsAreTrue({ changed, current, done, failed, gone, migrated, newer }: Readonly<Counts>, where: string): void {
@@ -234,7 +249,40 @@ export class ToldCheck {
     if (changed > migrated) this.#report(`${where} has ${changed} objects changed of ${migrated} migrated`);
   }
 
-  #migrated({ crd: evidence, storageVersion, storedVersions }: MigrationResult): void {
+  #migrated(result: MigrationResult): void {
+    if (this.#options.isReencryption === true) this.#reencrypted(result);
+    else this.#isStoredAnew(result);
+    const key = this.#options.keyAtEnd();
+    if (key !== undefined) this.#haveKey(key);
+  }
+
+  /** It prunes nothing. */
+  #reencrypted({ crd: evidence, encryption }: MigrationResult): void {
+    const { doneAt, keysThen } = this.#seen;
+    const crd = this.#crd;
+    if (crd !== undefined && specKeyOf(crd.metadata) === evidence) {
+      this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersionOf(crd)}`]), "re-encrypted", doneAt);
+    }
+    const key = encryption === undefined ? undefined : this.#options.keyOf?.(encryption);
+    if (key === undefined) {
+      this.#report(`it says re-encrypted by configuration ${encryption}, which no API server had`);
+      return;
+    }
+    if (keysThen.size !== 1 || !keysThen.has(key)) {
+      const keys = [...keysThen].join(" and ");
+      this.#report(
+        `it says re-encrypted with key ${key}, and API servers wrote with ${keys} when the last object was done`,
+      );
+    }
+    const other = this.#options.etcd
+      .range(this.#options.prefix)
+      .find(({ encryptionKey, modRevision }) => modRevision <= doneAt && encryptionKey !== key);
+    if (other !== undefined) {
+      this.#report(`it says re-encrypted, and ${other.key} is encrypted with key ${other.encryptionKey}, not ${key}`);
+    }
+  }
+
+  #isStoredAnew({ crd: evidence, storageVersion, storedVersions }: MigrationResult): void {
     const crd = this.#crd;
     if (storedVersions !== undefined && storedVersions.join() !== storageVersion) {
       this.#report(`it says migrated to ${storageVersion}, and that storedVersions is [${storedVersions.join()}]`);
@@ -257,8 +305,6 @@ export class ToldCheck {
       if (size > 1)
         this.#report(`it says migrated, and API servers stored ${size} versions when the last object was done`);
     }
-    const key = this.#options.keyAtEnd();
-    if (key !== undefined) this.#haveKey(key);
   }
 
   /** @param upTo the last revision that counts: what came later is not told of */
@@ -278,6 +324,10 @@ export class ToldCheck {
       this.#report(`it says migrated, and ${key} is encrypted with key ${encryptionKey}, not ${wanted}`);
       return;
     }
+  }
+
+  get #keysNow(): ReadonlySet<number> {
+    return this.#options.keysNow?.() ?? new Set();
   }
 
   get #isCleanNow(): boolean {
@@ -318,9 +368,14 @@ function storedApiVersionOf({ release }: SimApiServer, kind: KindPlan): string {
   );
 }
 
+/** The keys that the API servers which live write with. */
+function keysOf({ nodes }: SimCluster): ReadonlySet<number> {
+  return new Set(nodes.map(({ api }) => api.encryption.writes));
+}
+
 /** The key that all API servers which live write with; `undefined` where they differ. */
-function keyOf({ nodes }: SimCluster): number | undefined {
-  const [key, ...others] = new Set(nodes.map(({ api }) => api.encryption.writes));
+function keyOf(cluster: SimCluster): number | undefined {
+  const [key, ...others] = keysOf(cluster);
   return others.length === 0 ? key : undefined;
 }
 

@@ -4,6 +4,7 @@ import { freezerOf } from "../../../src/api/owner.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { KindPlan } from "../plan.ts";
+import { hasReencryptions } from "../actions/choices.ts";
 import { MigrateProgram } from "../programs/migrate-program.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { LIVENESS_MS, type World } from "../world/world.ts";
@@ -13,7 +14,7 @@ const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindi
   (resource) => `/registry/${resource}/ksvm-freeze.`,
 );
 
-/** What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze. */
+/** What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze; where keys were rotated, another one re-encrypts it. */
 export class UndisturbedRunCheck implements Check {
   readonly name = "undisturbed run";
   readonly #world: World;
@@ -25,6 +26,21 @@ export class UndisturbedRunCheck implements Check {
   async finish(): Promise<void> {
     for (const kind of this.#world.plan.kinds) {
       if (!this.#world.isBroken) await this.#migrate(kind);
+      if (!this.#world.isBroken && hasReencryptions(this.#world.plan)) await this.#reencrypt(kind);
+    }
+  }
+
+  async #reencrypt(kind: KindPlan): Promise<void> {
+    const world = this.#world;
+    const { cluster, schedule } = world;
+    if (kind.isBuiltIn !== true && cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(kind)}`) === undefined) return;
+    const reencryption = { expectsConfig: true };
+    const last = new MigrateProgram(world, { name: `ksvm-keys-${kind.plural}`, kind, force: true, reencryption });
+    const isOver = (): boolean => world.isBroken || last.isAtRest;
+    if (!(await schedule.run(isOver, LIVENESS_MS))) world.violate("liveness: the last re-encryption does not end");
+    const { endText } = last;
+    if (!world.isBroken && endText !== "migrated") {
+      world.violate(`liveness: an undisturbed re-encryption ends with ${endText}`);
     }
   }
 

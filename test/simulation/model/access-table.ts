@@ -38,12 +38,16 @@ export function assertAllowed(rules: readonly DenyRule[], request: AccessRequest
 
 /** @throws {Refusal} 403 in the words of the authorizer */
 export function assertPathAllowed(rules: readonly DenyRule[], user: string, path: string): void {
-  const isDenied = rules.some(
-    (rule) => rule.path === path && (rule.user ?? user) === user && user.startsWith(rule.userPrefix ?? ""),
-  );
-  if (!isDenied) return;
+  if (isPathAllowed(rules, user, path)) return;
   const message = `forbidden: User ${JSON.stringify(user)} cannot get path ${JSON.stringify(path)}`;
   throw new Refusal({ code: 403, reason: "Forbidden", details: {}, message });
+}
+
+/** Whether no rule denies that a user gets a path that names no resource. */
+export function isPathAllowed(rules: readonly DenyRule[], user: string, path: string): boolean {
+  return !rules.some(
+    (rule) => rule.path === path && (rule.user ?? user) === user && user.startsWith(rule.userPrefix ?? ""),
+  );
 }
 
 /** Whether no rule denies it. */

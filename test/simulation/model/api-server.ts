@@ -2,13 +2,14 @@ import type { DenyRule } from "./access-table.ts";
 import { AdmissionRegistry, ADMISSION_PREFIXES } from "./admission-registry.ts";
 import { runCrdControllers } from "./crd-controllers.ts";
 import { CRD_PREFIX, CrdRegistry } from "./crd-registry.ts";
+import { configHashOf, type Encryption, PLAIN_TEXT } from "./encryption.ts";
 import type { SimEtcd } from "./etcd.ts";
 import { deleteIdentityLease, renewIdentityLease } from "./identity-leases.ts";
 import type { ListRequest } from "./lists.ts";
 import { answerRequest, type RequestContext } from "./request-handler.ts";
 import { type Release, RELEASE_1_36 } from "./resource-table.ts";
 import type { ServedKind } from "./served-kinds.ts";
-import { type Encryption, PLAIN_TEXT, type WatchCacheState } from "./server-context.ts";
+import type { WatchCacheState } from "./server-context.ts";
 import type { EtcdEntry } from "./timeline.ts";
 import type { ModelAnswer, ModelIo, ModelRequest, ServerClock, WatchSink } from "./types.ts";
 import { convertAhead, fillAhead } from "./watch-cache-fill.ts";
@@ -45,6 +46,8 @@ export class SimApiServer implements RequestContext {
   release: Release;
   /** The keys that it writes with and can read. */
   encryption: Encryption;
+  /** How often it read another encryption configuration since it started. */
+  reloads = 0;
   /** What users may not do. */
   denied: readonly DenyRule[] = [];
   isPrompt: boolean;
@@ -74,6 +77,7 @@ export class SimApiServer implements RequestContext {
   restart(): void {
     this.endWatches(new Error("socket hang up"));
     this.startedAt = this.clock.now();
+    this.reloads = 0;
     this.#isCachePaused = false;
     this.cache = this.#freshCache();
     for (const { facts } of this.handlers.all()) this.handlers.follow(facts.name, undefined, 0);
@@ -85,6 +89,13 @@ export class SimApiServer implements RequestContext {
   stop(): void {
     this.#unsubscribe();
     this.endWatches(new Error("socket hang up"));
+  }
+
+  /** Reads its encryption configuration again; nothing happens where that is as it was. */
+  reload(encryption: Encryption): void {
+    if (configHashOf(encryption) === configHashOf(this.encryption)) return;
+    this.encryption = encryption;
+    this.reloads++;
   }
 
   /** Has the request handler follow CRDs: all, or those with these names. */

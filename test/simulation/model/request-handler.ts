@@ -4,6 +4,7 @@ import {
   assertPathAllowed,
   type DenyRule,
   isAllowed,
+  isPathAllowed,
   verbOf,
 } from "./access-table.ts";
 import { errorAnswer, jsonAnswer, methodNotAllowed, notFound, PathNotServed, Refusal, textAnswer } from "./answers.ts";
@@ -11,6 +12,7 @@ import { builtInKinds, isBuiltInGroup } from "./built-in-kinds.ts";
 import { create } from "./creates.ts";
 import { remove } from "./deletes.ts";
 import { discoveryAnswer } from "./discovery-answers.ts";
+import { encryptionMetricsOf } from "./encryption-metrics.ts";
 import { list, type ListRequest } from "./lists.ts";
 import type { ModelObject } from "./model-object.ts";
 import { groupOf, type ResourcePath, resourcePathOf } from "./paths.ts";
@@ -28,6 +30,8 @@ import { keyOf, named, parsedBody, type Write, type Written } from "./write-requ
 export interface RequestContext extends ServerContext {
   readonly denied: readonly DenyRule[];
   readonly startedAt: number;
+  readonly name: string;
+  readonly reloads: number;
   /** Opens a watch. @returns what ends it from the side of the client */
   open(asked: ListRequest, sink: WatchSink): () => void;
   /** Called after each write. */
@@ -150,9 +154,14 @@ function written({ object, wasCreated }: Written): readonly [number, ModelObject
 }
 
 function reviewAccess(server: RequestContext, { body, user }: ModelRequest): ModelAnswer {
-  const review = parsedBody(body) as { spec?: { resourceAttributes?: Omit<AccessRequest, "user"> } };
-  const attributes = review.spec?.resourceAttributes ?? { verb: "", group: "", resource: "" };
-  const allowed = isAllowed(server.denied, { ...attributes, user });
+  const review = parsedBody(body) as {
+    spec?: { resourceAttributes?: Omit<AccessRequest, "user">; nonResourceAttributes?: { path: string } };
+  };
+  const { nonResourceAttributes: path, resourceAttributes } = review.spec ?? {};
+  const attributes = resourceAttributes ?? { verb: "", group: "", resource: "" };
+  const allowed = path
+    ? isPathAllowed(server.denied, user, path.path)
+    : isAllowed(server.denied, { ...attributes, user });
   return json(server, 201, JSON.stringify({ ...review, metadata: {}, status: { allowed } }));
 }
 
@@ -179,11 +188,11 @@ function isTrue(value: string | null): boolean {
   return value === "true" || value === "1";
 }
 
-function metricsOf({ startedAt }: RequestContext): string {
+function metricsOf(server: RequestContext): string {
   const name = "process_start_time_seconds";
   const help = "Start time of the process since unix epoch in seconds.";
-  const seconds = (startedAt / 1_000).toExponential().replace("e+9", "e+09");
-  return `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${seconds}\n`;
+  const seconds = (server.startedAt / 1_000).toExponential().replace("e+9", "e+09");
+  return `${encryptionMetricsOf(server)}# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${seconds}\n`;
 }
 
 function versionOf({ gitVersion }: Release): object {

@@ -1,21 +1,10 @@
 import type { CrdRegistry } from "./crd-registry.ts";
+import type { Encryption } from "./encryption.ts";
 import type { Release } from "./resource-table.ts";
 import type { SimEtcd } from "./etcd.ts";
 import type { Timeline } from "./timeline.ts";
 import type { ModelIo, ServerClock } from "./types.ts";
 import type { AdmissionRegistry } from "./admission-registry.ts";
-
-/** Which keys an API server encrypts with. */
-export interface Encryption {
-  /** 0 is plain text. */
-  readonly writes: number;
-  readonly reads: ReadonlySet<number>;
-  /** The resources that are encrypted, by `resource.group`. */
-  readonly resources: ReadonlySet<string>;
-}
-
-/** No value is encrypted. */
-export const PLAIN_TEXT: Encryption = { writes: 0, reads: new Set([0]), resources: new Set() };
 
 /** The watch cache of an API server: an older state of etcd. */
 export interface WatchCacheState {

@@ -10,7 +10,7 @@ import { WebhookProgram } from "./webhook-program.ts";
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
 export function startProgram(
   world: World,
-  { run, kind, force, trigger, servesWebhook = false }: ProgramPlan,
+  { run, kind, force, trigger, servesWebhook = false, expectsConfig = false, resumes = false }: ProgramPlan,
   name: string,
 ): Program | undefined {
   const kindPlan = world.plan.kinds[kind];
@@ -18,6 +18,8 @@ export function startProgram(
   switch (run) {
     case "migrate":
       return new MigrateProgram(world, { name, kind: kindPlan, force });
+    case "reencrypt":
+      return new MigrateProgram(world, { name, kind: kindPlan, force: true, reencryption: { expectsConfig, resumes } });
     case "controller":
       return new ControllerProgram(world, {
         name,

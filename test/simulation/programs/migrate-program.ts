@@ -1,14 +1,16 @@
+import { EncryptionEvidence } from "../../../src/apiservers/encryption-evidence.ts";
 import { SeenServers } from "../../../src/apiservers/seen-servers.ts";
 import { KsvmError, messageOf } from "../../../src/errors.ts";
-import { assembleRun, type RunSettings } from "../../../src/migrator/assemble-run.ts";
+import { assembleRun, type RunParts, type RunSettings } from "../../../src/migrator/assemble-run.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import { migrateBesideInTree } from "../../../src/migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
+import { configHashOf } from "../model/encryption.ts";
 import { resourceOf } from "../world/kinds.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import type { Program } from "./started-program.ts";
-import type { StartedMigration, Witness } from "./witness.ts";
+import type { ReencryptionPlan, StartedMigration, Witness } from "./witness.ts";
 
 /** What `ksvm migrate` has by default, and pages so small that there are several. */
 export const SETTINGS: RunSettings = {
@@ -35,7 +37,11 @@ export type ProgramEnd =
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "crash" };
 
-/** One `ksvm migrate` in a process of its own. */
+/** What `ksvm reencrypt` has by default in the place of that. */
+const REENCRYPT_OPTIONS = { convergenceTimeoutMs: 600_000, crdMode: "rewrite" } as const;
+type ReencryptionParts = Pick<RunParts, "purpose" | "encryption" | "resumption">;
+
+/** One `ksvm migrate`, or one `ksvm reencrypt` of one resource, in a process of its own. */
 export class MigrateProgram implements Program {
   readonly process: SimProcess;
   readonly #world: World;
@@ -100,35 +106,46 @@ export class MigrateProgram implements Program {
 
   async #run(): Promise<ProgramEnd> {
     const { cluster, plan, settings } = this.#world;
-    const { force, kind, name } = this.#options;
+    const { force, kind, name, reencryption } = this.#options;
     const { clock } = this.process;
     const client = cluster.clientOf(this.process);
+    const seen = new SeenServers(clock);
+    const maxInFlight = plan.maxInFlight ?? settings.maxInFlight;
+    const options = { ...settings.options, ...(reencryption === undefined ? {} : REENCRYPT_OPTIONS) };
     const run = assembleRun(
-      {
-        ...settings,
-        maxInFlight: plan.maxInFlight ?? settings.maxInFlight,
-        client,
-        clock,
-        seen: new SeenServers(clock),
-      },
+      { ...settings, options, maxInFlight, client, clock, seen },
       {
         dryRun: false,
         force,
         identity: `${name}_1`,
-        purpose: "ksvm migrate",
+        ...(reencryption === undefined ? { purpose: "ksvm migrate" } : this.#reencryption(reencryption)),
         emit: (event) => this.#tell(event),
         cleanupPatience: { ms: CLEANUP_MS, interrupted: this.#interrupt.signal },
         signal: this.#interrupt.signal,
       },
     );
     try {
-      const result = await migrateBesideInTree(run.context, resourceOf(kind), settings.webhookWaitMs);
+      const work = (): Promise<MigrationResult> =>
+        migrateBesideInTree(run.context, resourceOf(kind), settings.webhookWaitMs);
+      // As `Reencryption` watches them.
+      const result = await (reencryption === undefined ? work() : seen.arrivals.during(client, work));
       return { kind: "result", result };
     } catch (error) {
       return { kind: "error", error };
     } finally {
       await run.close();
     }
+  }
+
+  /** As `ksvm reencrypt` has them. */
+  #reencryption({ expectsConfig = false, resumes = false }: ReencryptionPlan): ReencryptionParts {
+    const { encryption } = this.#world.cluster.buildOf(0);
+    const expectedConfig = expectsConfig ? configHashOf(encryption) : undefined;
+    return {
+      purpose: "ksvm reencrypt",
+      encryption: new EncryptionEvidence({ isAssumed: false, expectedConfig }),
+      resumption: resumes ? "asked" : "not asked",
+    };
   }
 
   #tell(event: MigrationEvent): void {

@@ -1,16 +1,21 @@
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
-import type { KindPlan } from "../plan.ts";
+import type { KindPlan, ProgramPlan } from "../plan.ts";
 
-/** A `ksvm migrate` that starts. */
+/** What a user of `ksvm reencrypt` chooses. */
+export type ReencryptionPlan = Pick<ProgramPlan, "expectsConfig" | "resumes">;
+
+/** A `ksvm migrate` or `ksvm reencrypt` that starts. */
 export interface StartedMigration {
   /** Of its process, and its user. */
   readonly name: string;
   readonly kind: KindPlan;
   readonly force: boolean;
+  /** What it is to re-encrypt with. @default it does not re-encrypt */
+  readonly reencryption?: ReencryptionPlan | undefined;
 }
 
-/** Follows what one `ksvm migrate` tells. */
+/** Follows what one of them tells. */
 export interface Witness {
   told(event: MigrationEvent): void;
   /**

@@ -34,7 +34,7 @@ await tap.test("a plan that cannot be played is refused with one line that says 
       { ...plan, kinds: [{ ...plan.kinds[0], createdIn: "v9" }] },
       /kinds\[0\]\.createdIn has to be one of its versions/,
     ],
-    [{ ...plan, programs: [{ run: "dance" }] }, /programs\[0\]\.run has to be one of migrate, controller, /],
+    [{ ...plan, programs: [{ run: "dance" }] }, /programs\[0\]\.run has to be one of migrate, reencrypt, controller, /],
     [{ ...plan, actions: undefined }, /actions has to be a list of objects/],
     [action({ do: "explode" }), /there is no action "explode"; there are: flip, /],
     [action({ at: -1 }), /actions\[0\]\.at has to be a number of milliseconds/],

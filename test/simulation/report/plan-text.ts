@@ -61,7 +61,7 @@ function worldText({
     ),
     ...programs.map(
       ({ run, kind, force, ...rest }, slot) =>
-        `program ${slot}: ksvm ${wordsOf(run)}${run === "migrate" ? ` ${kinds[kind]?.plural ?? `no. ${kind}`}` : ""}${force ? " --force" : ""}${parametersText(rest)}`,
+        `program ${slot}: ksvm ${wordsOf(run)}${run === "migrate" || run === "reencrypt" ? ` ${kinds[kind]?.plural ?? `no. ${kind}`}` : ""}${force ? " --force" : ""}${parametersText(rest)}`,
     ),
     ...Object.entries(more).map((field) => fieldText(field)),
   ];

@@ -7,7 +7,7 @@ import type { DenyRule } from "../model/access-table.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import { RELEASE_1_36 } from "../model/resource-table.ts";
-import { type Encryption, PLAIN_TEXT } from "../model/server-context.ts";
+import { configHashOf, type Encryption, PLAIN_TEXT } from "../model/encryption.ts";
 import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-server-node.ts";
 import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
@@ -74,6 +74,8 @@ export class SimCluster {
   onExchange: OnExchange = () => () => undefined;
   /** Told of each request of a client, before it is sent. @returns how long it is held on its way, in milliseconds */
   onSend: (request: ModelRequest) => number = () => 0;
+  /** By the digests of the configurations that API servers had. */
+  readonly #keys = new Map<string, number>();
   readonly #onRequest: ((request: ModelRequest, server: string, fate: Fate) => void)[] = [];
   /** How many requests came from clients. */
   requests = 0;
@@ -175,12 +177,30 @@ export class SimCluster {
     return this.builds.get(slot) ?? DEFAULT_BUILD;
   }
 
-  /** Gives an API server other keys: at once, as where it reads its configuration again, and for each later start. */
-  encrypt(slot: number, encryption: Encryption): void {
+  /** Gives an API server another encryption configuration, which it has once it is started or reads it. */
+  configure(slot: number, encryption: Encryption): void {
     this.encryptedAt = this.#options.schedule.now;
     this.builds.set(slot, { ...this.buildOf(slot), encryption });
+  }
+
+  /** Has an API server that lives read its configuration again; one that stands still reads it as it is when it goes on. */
+  reload(slot: number): void {
     const node = this.nodeAt(slot);
-    node?.process.reach(() => (node.api.encryption = encryption));
+    node?.process.reach(() => {
+      const { encryption } = this.buildOf(slot);
+      this.encryptedAt = this.#options.schedule.now;
+      this.#note(encryption);
+      node.api.reload(encryption);
+    });
+  }
+
+  /** The key that a configuration writes with; `undefined` where no API server ever had it. */
+  keyOf(configHash: string): number | undefined {
+    return this.#keys.get(configHash);
+  }
+
+  #note(encryption: Encryption): void {
+    this.#keys.set(configHashOf(encryption), encryption.writes);
   }
 
   /** A client of a process, whose user is its name. */
@@ -197,13 +217,15 @@ export class SimCluster {
   }
 
   #start(slot: number): void {
+    const build = this.buildOf(slot);
+    this.#note(build.encryption);
     const node = new ApiServerNode({
       schedule: this.#options.schedule,
       random: this.#options.streams(`server-${slot}`),
       etcd: this.etcd,
       name: `server-${slot}`,
       url: urlOf(slot),
-      build: this.buildOf(slot),
+      build,
       callWebhook: (url, body, caller) => this.#callWebhook(url, body, caller),
     });
     node.api.denied = this.#denied;

@@ -155,7 +155,7 @@ export class World {
   }
 
   #quietLeftMs({ run }: ProgramPlan): number {
-    if (run !== "migrate" && run !== "controller") return 0;
+    if (run !== "migrate" && run !== "reencrypt" && run !== "controller") return 0;
     return quietLeftMs(
       this.schedule.now,
       this.cluster.nodes.map(({ process }) => process),

@@ -1,0 +1,132 @@
+import type { Mutation } from "./mutation.ts";
+
+const AGREEMENT = "apiservers/encryption-agreement.ts";
+const EVIDENCE = "apiservers/encryption-evidence.ts";
+const FACTORY = "controller/run-factory.ts";
+const BUILT_IN = "migrator/built-in-evidence.ts";
+const KEPT = "migrator/kept-checkpoint.ts";
+
+/** What is wrong about re-encryptions: what they believe of the keys of API servers, and when. */
+export const ENCRYPTION: readonly Mutation[] = [
+  {
+    name: "a controller re-encrypts without evidence",
+    edits: [
+      {
+        file: FACTORY,
+        from: "{ encryption: evidence.for(reencryption), force: true }",
+        to: "(void evidence, { force: true })",
+      },
+    ],
+  },
+  {
+    name: "a controller that is to re-encrypt migrates",
+    edits: [
+      {
+        file: FACTORY,
+        from: '{ ...shared.options, crdMode: "rewrite" as const }',
+        to: "shared.options",
+      },
+    ],
+  },
+  {
+    name: "a controller forgets which configuration is meant",
+    edits: [
+      {
+        file: "controller/unattended-evidence.ts",
+        from: "isOptional, expectedConfig, recent });",
+        to: "isOptional, recent });",
+      },
+    ],
+  },
+  {
+    name: "a migration that was asked to re-encrypt while it ran has done so",
+    edits: [
+      {
+        file: "controller/migration-run.ts",
+        from: "if (!isDeepStrictEqual(reencryptionWishOf(metadata.annotations), wish)) {",
+        to: "void isDeepStrictEqual; if (wish !== undefined && reencryptionWishOf(metadata.annotations) === undefined) {",
+      },
+    ],
+  },
+  {
+    name: "the configuration of the first API server is that of all",
+    edits: [
+      {
+        file: AGREEMENT,
+        from: "if (shown.configHash !== first.configHash) {",
+        to: "if (shown.configHash === '') {",
+      },
+    ],
+  },
+  {
+    name: "API servers that did not answer encrypt as the others",
+    edits: [
+      {
+        file: AGREEMENT,
+        from: "if (first === undefined || unheard !== undefined) {",
+        to: "if (first === undefined) {",
+      },
+    ],
+  },
+  {
+    name: "how API servers encrypt is not looked at again",
+    edits: [
+      {
+        file: BUILT_IN,
+        from: 'encryption: encryption?.agreement ?? "" };',
+        to: 'encryption: "" };',
+      },
+    ],
+  },
+  {
+    name: "a configuration that came back was there all the time",
+    edits: [
+      {
+        file: "apiservers/encryption-metrics.ts",
+        from: "const reloads = this.#reloads.toSorted();",
+        to: "const reloads = this.#reloads.slice(this.#reloads.length);",
+      },
+    ],
+  },
+  {
+    name: "writes with the former key are not waited for, as another key was waited for",
+    edits: [
+      {
+        file: EVIDENCE,
+        from: "this.#isSettled &&= this.#agreed?.fingerprint === fingerprint;",
+        to: "this.#isSettled ||= this.#agreed !== undefined && this.#agreed.fingerprint !== fingerprint;",
+      },
+    ],
+  },
+  {
+    name: "a killed re-encryption goes on whatever changed",
+    edits: [
+      {
+        file: KEPT,
+        from: "return kept.foundation === expected.foundation",
+        to: "return kept.foundation !== ''",
+      },
+    ],
+  },
+  {
+    name: "a killed re-encryption goes on although API servers came and went",
+    edits: [
+      {
+        file: "migrator/kept-progress.ts",
+        from: "((await this.#isQuietStill(context))",
+        to: "(((await this.#isQuietStill(context)) || true)",
+      },
+    ],
+  },
+  {
+    name: "any key counts as shown",
+    survives: "no API server of the simulation has a KMS v1 plugin",
+    edits: [
+      {
+        file: EVIDENCE,
+        from: "this.#kmsV1.assertNoneEncrypts(resource, rewritten);",
+        to: "void resource; void rewritten;",
+      },
+    ],
+  },
+];

@@ -1,0 +1,99 @@
+import { type Random, randomFrom } from "../chaos/random.ts";
+import { actionSort } from "./actions/all-actions.ts";
+import type { Limits } from "./actions/action-sort.ts";
+import { runsOf, serverOf } from "./actions/choices.ts";
+import { after, comesBack } from "./aims/aim.ts";
+import type { Action, KindPlan, ProgramPlan } from "./plan.ts";
+import type { RequestKind } from "./world/request-kinds.ts";
+import { oneIn, oneOf, spread } from "./world/random-choices.ts";
+
+/** So that re-encryptions change nothing of what the seeds of other worlds stand for. */
+const SALT = 0x4e6c7;
+/** One in so many worlds has them, by what is migrated there. */
+const IN = { builtIn: 2, custom: 12, controlled: 6 } as const;
+
+/** How many requests of a kind a run sends, roughly. */
+const MOMENTS: readonly (readonly [RequestKind, number])[] = [
+  ["takeLease", 1],
+  ["discovery", 8],
+  ["version", 60],
+  ["firstPage", 1],
+  ["nextPage", 4],
+  ["write", 12],
+  ["checkpoint", 4],
+  ["checkpoint", 4],
+];
+
+/** What re-encrypts in a world, and what happens there because of that. */
+export interface Reencryptions {
+  /** The programs in the place of those that the world would have. */
+  programs(runs: readonly ProgramPlan[]): readonly ProgramPlan[];
+  actions(limits: Limits): readonly Action[];
+}
+
+/** Worlds without. */
+const NONE: Reencryptions = { programs: (runs) => runs, actions: () => [] };
+
+/** The re-encryptions of a seed: runs of `ksvm reencrypt`, or migrations that ask controllers for it. */
+export function reencryptionsOf(seed: number, { isBuiltIn }: KindPlan, isControlled: boolean): Reencryptions {
+  const random = randomFrom(seed ^ SALT);
+  const sort = isControlled ? "controlled" : isBuiltIn === true ? "builtIn" : "custom";
+  if (!oneIn(random, IN[sort])) return NONE;
+  return isControlled ? byControllers(random) : byCommands(random);
+}
+
+/** Keys are rotated before the runs begin, while they run, and after that. */
+function byCommands(random: Random): Reencryptions {
+  const resumes = oneIn(random, 3);
+  const program = (run: ProgramPlan): ProgramPlan => ({
+    ...run,
+    run: "reencrypt",
+    ...(oneIn(random, 3) ? { expectsConfig: true } : {}),
+    ...(resumes ? { resumes } : {}),
+  });
+  return {
+    programs: (runs) => runs.map(program),
+    actions: (limits) => [
+      rotation(random, limits),
+      ...(oneIn(random, 2) ? switches(random, limits) : []),
+      ...(resumes ? killed(random, limits) : []),
+    ],
+  };
+}
+
+function byControllers(random: Random): Reencryptions {
+  return {
+    programs: (runs) => runs.map((run) => (run.run === "controller" ? { ...run, reencrypts: true } : run)),
+    actions: (limits) => [
+      rotation(random, limits),
+      ...(oneIn(random, 2) ? switches(random, limits) : []),
+      ...Array.from({ length: oneOf(random, [1, 2, 3]) }, () => asked(random, limits)),
+    ],
+  };
+}
+
+function rotation(random: Random, limits: Limits): Action {
+  const at = Math.round(limits.startAt + spread(random, 10, 200_000) - (oneIn(random, 2) ? limits.startAt : 0));
+  return { at, do: "rotateKey", writes: 10, ...actionSort("rotateKey").choose(random, limits) };
+}
+
+/** An API server writes with the key before, for a while that a run may not notice. */
+function switches(random: Random, limits: Limits): readonly Action[] {
+  const action = { do: "switchKey", server: serverOf(random, limits), ms: Math.round(spread(random, 20, 5_000)) };
+  const [request, most] = oneOf(random, MOMENTS);
+  const on = { request, nth: 1 + Math.floor(random() * most) };
+  return [after(limits, on, spread(random, 1, 2_000), { ...action, writes: 12 })];
+}
+
+/** As a kill -9 between two pages. */
+function killed(random: Random, limits: Limits): readonly Action[] {
+  const on = { request: "checkpoint", nth: 1 + Math.floor(random() * 3) } as const;
+  return runsOf(limits).length === 0 ? [] : comesBack(random, limits, on, spread(random, 1_000, 40_000));
+}
+
+function asked(random: Random, limits: Limits): Action {
+  const at = Math.round(limits.startAt + spread(random, 10, 300_000));
+  const how = oneOf(random, ["reencrypt", "reencrypt", "reencryptNewest", "reencryptOptional"]);
+  const migrations = { ...actionSort("createMigrations").choose(random, limits), count: 1, of: "kind", how };
+  return { at, do: "createMigrations", ...migrations };
+}
