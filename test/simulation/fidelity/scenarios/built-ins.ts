@@ -2,10 +2,12 @@ import {
   ACCEPT_METADATA,
   ACCEPT_METADATA_LIST,
   EVENTS,
+  LEASES,
   SECRETS,
   collectionPath,
   objectPath,
 } from "../../../../src/kube/resources.ts";
+import { serverIdHashOf } from "../../../../src/apiservers/encryption-agreement.ts";
 import type { Json, LineRequest } from "../line.ts";
 import type { Scenario } from "../script-scenario.ts";
 import type { Play } from "../play.ts";
@@ -65,10 +67,34 @@ async function createSecret(play: Play, name: string, server: number) {
   );
 }
 
+const CONFIG_INFO = /^apiserver_encryption_config_controller_last_config_info\{([^}]*)\} (\S+)$/gm;
+const RELOADS = /^apiserver_encryption_config_controller_automatic_reloads_total\{/m;
+
+/** Whether an API server says on `/metrics` which configuration it has, under its own name. @returns the digest of that */
+async function showConfig(play: Play, server: number): Promise<string> {
+  const query = { labelSelector: `kubernetes.io/hostname=apiserver-${server}` };
+  const leases = get(collectionPath(LEASES, "kube-system"), { query });
+  const found = await play.wait("its Lease is there", leases, ({ body }) => body.items.length > 0);
+  const metrics = String((await play.world.send(get("/metrics", { server, accept: "text/plain" }))).body);
+  const shown = [...metrics.matchAll(CONFIG_INFO)];
+  const [, labels = "", value] = shown[0] ?? [];
+  const [, hash = ""] = /,hash="(sha256:[0-9a-f]{64})"$/.exec(labels) ?? [];
+  play.fact(`API server ${server} shows its encryption configuration`, {
+    lines: shown.length,
+    value,
+    hasHash: hash !== "",
+    isNamedByLease: labels.startsWith(`apiserver_id_hash="${serverIdHashOf(found.body.items[0].metadata.name)}",`),
+    hasReloads: RELOADS.test(metrics),
+  });
+  return hash;
+}
+
 /** The first API server writes with the old key and knows the new one; the second one writes with the new key. */
 export const encryption: Scenario = {
   name: "a key rotation",
   async play(play) {
+    const [first, second] = [await showConfig(play, 0), await showConfig(play, 1)];
+    play.fact("it is another one than that of the other API server", first !== second);
     const created = await createSecret(play, "old", 0);
     await createSecret(play, "new", 1);
     await play.line("the API server with the old key writes nothing", rewrite("old", stateOf(created), 0));
