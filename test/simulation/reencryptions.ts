@@ -5,6 +5,7 @@ import { runsOf, serverOf } from "./actions/choices.ts";
 import { after, comesBack } from "./aims/aim.ts";
 import type { Action, KindPlan, ProgramPlan } from "./plan.ts";
 import type { RequestKind } from "./world/request-kinds.ts";
+import type { RequestMoment } from "./world/request-triggers.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 /** So that re-encryptions change nothing of what the seeds of other worlds stand for. */
@@ -55,7 +56,7 @@ function byCommands(random: Random): Reencryptions {
     programs: (runs) => runs.map(program),
     actions: (limits) => [
       rotation(random, limits),
-      ...(oneIn(random, 2) ? switches(random, limits) : []),
+      ...betweenLooks(random, limits),
       ...(resumes ? killed(random, limits) : []),
     ],
   };
@@ -66,7 +67,8 @@ function byControllers(random: Random): Reencryptions {
     programs: (runs) => runs.map((run) => (run.run === "controller" ? { ...run, reencrypts: true } : run)),
     actions: (limits) => [
       rotation(random, limits),
-      ...(oneIn(random, 2) ? switches(random, limits) : []),
+      ...betweenLooks(random, limits),
+      ...Array.from({ length: oneOf(random, [0, 2, 4]) }, () => askedLate(random, limits)),
       ...Array.from({ length: oneOf(random, [1, 2, 3]) }, () => asked(random, limits)),
     ],
   };
@@ -77,18 +79,40 @@ function rotation(random: Random, limits: Limits): Action {
   return { at, do: "rotateKey", writes: 10, ...actionSort("rotateKey").choose(random, limits) };
 }
 
-/** An API server writes with the key before, for a while that a run may not notice. */
-function switches(random: Random, limits: Limits): readonly Action[] {
-  const action = { do: "switchKey", server: serverOf(random, limits), ms: Math.round(spread(random, 20, 5_000)) };
-  const [request, most] = oneOf(random, MOMENTS);
-  const on = { request, nth: 1 + Math.floor(random() * most) };
-  return [after(limits, on, spread(random, 1, 2_000), { ...action, writes: 12 })];
+/** An API server writes with the key before: for as long as a run lasts, or for a while that it may not notice. */
+function betweenLooks(random: Random, limits: Limits): readonly Action[] {
+  const sort = oneOf(random, ["none", "late", "switch", "switch", "visit"]);
+  const server = serverOf(random, limits);
+  if (sort === "none") return [];
+  if (sort === "late") {
+    const at = Math.max(10, Math.round(limits.startAt - spread(random, 10, 30_000)));
+    return [{ at, do: "switchKey", server, ms: Math.round(spread(random, 60_000, 300_000)), writes: 12 } as Action];
+  }
+  const ms = Math.round(spread(random, 20, 5_000));
+  const action = sort === "switch" ? { do: "switchKey", server, ms } : { do: "visit", ms };
+  return [after(limits, someMoment(random), spread(random, 1, 2_000), { ...action, writes: 12 })];
 }
 
-/** As a kill -9 between two pages. */
+function someMoment(random: Random): RequestMoment {
+  const [request, most] = oneOf(random, MOMENTS);
+  return { request, nth: 1 + Math.floor(random() * most) };
+}
+
+/** A user asks for it of a migration that runs already. */
+function askedLate(random: Random, limits: Limits): Action {
+  const index = Math.floor(random() * 4);
+  return after(limits, someMoment(random), spread(random, 1, 1_000), { do: "editMigration", index, how: "reencrypt" });
+}
+
+/** As a kill -9 between two pages, after which an API server may write with the key before and nobody looks. */
 function killed(random: Random, limits: Limits): readonly Action[] {
   const on = { request: "checkpoint", nth: 1 + Math.floor(random() * 3) } as const;
-  return runsOf(limits).length === 0 ? [] : comesBack(random, limits, on, spread(random, 1_000, 40_000));
+  const server = serverOf(random, limits);
+  const backMs = spread(random, 5_000, 40_000);
+  const ms = Math.round(spread(random, 100, backMs / 2));
+  const harm = oneOf(random, [[{ do: "visit", ms }], [{ do: "switchKey", server, ms }], []]);
+  const between = harm.map((action) => after(limits, on, 200, { ...action, writes: 24 }));
+  return runsOf(limits).length === 0 ? [] : [...comesBack(random, limits, on, backMs), ...between];
 }
 
 function asked(random: Random, limits: Limits): Action {

@@ -18,7 +18,7 @@ import { recreateObjects, replaceOld, terminate } from "./object-life-actions.ts
 import { expireTokens, quota, throttle } from "./overload-actions.ts";
 import { crash, jump, replace, standStill, start, suspendAll } from "./process-actions.ts";
 import { flip } from "./storage-version-actions.ts";
-import { rotateKey, switchKey, upgrade } from "./upgrade-actions.ts";
+import { rotateKey, switchKey, upgrade, visit } from "./upgrade-actions.ts";
 import { deny } from "./webhook-actions.ts";
 
 /** Each sort of thing that happens in simulated worlds. */
@@ -71,6 +71,7 @@ export const ACTIONS: readonly ActionSort[] = [
   upgrade,
   rotateKey,
   switchKey,
+  visit,
 ];
 
 const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));

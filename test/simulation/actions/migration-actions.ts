@@ -1,4 +1,4 @@
-import { SUSPEND_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
+import { stateOf, type StorageVersionMigration, SUSPEND_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import {
   FORCE_ANNOTATION,
   HASH_ANNOTATION,
@@ -59,7 +59,7 @@ export const createMigrations = sort<{
   },
 });
 
-type Edit = "delete" | "succeed" | "fail" | "forget" | "owner" | "token" | "hash" | "progress";
+type Edit = "delete" | "succeed" | "fail" | "forget" | "owner" | "token" | "hash" | "progress" | "reencrypt";
 
 /** A user edits or deletes a migration, any of those that are there. */
 export const editMigration = sort<{ readonly index: number; readonly how: Edit }>({
@@ -72,10 +72,11 @@ export const editMigration = sort<{ readonly index: number; readonly how: Edit }
   }),
   text: ({ index, how }) => `a user edits migration ${index}: ${how}`,
   async play(world, { index, how }) {
-    const path = pathOf(world, index);
+    const path = (how === "reencrypt" ? runningPath(world) : undefined) ?? pathOf(world, index);
     if (path === undefined) return;
     if (how === "delete") await world.user.send("DELETE", path);
-    else if (how === "owner" || how === "hash" || how === "token") await patch(world, path, EDITS[how]);
+    else if (how === "owner" || how === "hash" || how === "token" || how === "reencrypt")
+      await patch(world, path, EDITS[how]);
     else await patch(world, `${path}/status`, { status: EDITS[how] });
   },
 });
@@ -89,6 +90,7 @@ const EDITS = {
   owner: { metadata: { annotations: { [OWNER_ANNOTATION]: "nobody" } } },
   hash: { metadata: { annotations: { [HASH_ANNOTATION]: null } } },
   token: { spec: { continueToken: "by hand" } },
+  reencrypt: { metadata: { annotations: reencryptAnnotation({}) } },
 };
 
 /** A user suspends a migration, and resumes it some time later. */
@@ -122,6 +124,13 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
     await insist(world, () => world.user.send("DELETE", objectPath(LEASES, ref)));
   },
 });
+
+/** Of the first migration that runs. */
+function runningPath({ cluster }: World): string | undefined {
+  const migrations = cluster.etcd.range(PREFIX).map(({ object }) => object as unknown as StorageVersionMigration);
+  const running = migrations.find((migration) => stateOf(migration) === "Running");
+  return running && objectPath(MIGRATIONS, { name: running.metadata.name });
+}
 
 function pathOf(world: World, index: number): string | undefined {
   const names = world.cluster.etcd.range(PREFIX).map(({ key }) => key.slice(PREFIX.length));

@@ -1,4 +1,5 @@
 import type { Encryption } from "../model/encryption.ts";
+import type { Plan } from "../plan.ts";
 import { encryptionOf, releaseOf } from "../world/builds.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
@@ -100,7 +101,7 @@ export const switchKey = sort<{ readonly server: number; readonly ms: number }>(
   play({ cluster, plan, schedule }, { server, ms }) {
     const { encryption: before } = cluster.buildOf(server);
     if (switched.has(before)) return;
-    const other = encryptionOf(plan, Math.max(0, before.writes - 1), [...before.reads]);
+    const other = withKeyBefore(plan, before);
     switched.add(other);
     cluster.configure(server, other);
     cluster.reload(server);
@@ -112,3 +113,28 @@ export const switchKey = sort<{ readonly server: number; readonly ms: number }>(
     });
   },
 });
+
+/** An API server joins whose configuration writes with the key before, as one of an image that is old, and leaves again. */
+export const visit = sort<{ readonly ms: number }>({
+  name: "visit",
+  weight: 6,
+  suits: hasReencryptions,
+  choose: (random) => ({ ms: Math.round(spread(random, 50, 60_000)) }),
+  text: () => "an API server joins that writes with the key before, and leaves again",
+  play({ cluster, plan, schedule }, { ms }) {
+    const slot = cluster.freeSlot;
+    if (slot === undefined) return;
+    const build = cluster.buildOf(slot);
+    cluster.builds.set(slot, { ...build, encryption: withKeyBefore(plan, build.encryption) });
+    cluster.join();
+    schedule.in(ms, () => {
+      cluster.leave(slot);
+      // Where the key was rotated since, it is the newest one.
+      cluster.configure(slot, cluster.buildOf(0).encryption);
+    });
+  },
+});
+
+function withKeyBefore(plan: Plan, { reads, writes }: Encryption): Encryption {
+  return encryptionOf(plan, Math.max(0, writes - 1), [...reads]);
+}

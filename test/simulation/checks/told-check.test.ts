@@ -153,6 +153,31 @@ await tap.test("a forced run, and an object is encrypted with the old key", asyn
   t.match(violations, [/a is encrypted with key 1, not 2/]);
 });
 
+function keyOfNew(hash: string): number | undefined {
+  return hash === "sha256:new" ? 2 : undefined;
+}
+
+/** What the check says where API servers write with these keys, and a run names this configuration. */
+function reencryptedSaid(keysNow: readonly number[], encryption = "sha256:new"): readonly string[] {
+  const options = { isForced: true, isReencryption: true, keyOf: keyOfNew, keysNow: () => new Set(keysNow) };
+  const { begin, store, violations, write } = world(options);
+  write("user", CRD_KEY, crd(["v1alpha1", "v1"]));
+  store("a", "v1", { encryptionKey: keysNow[0] ?? 0 });
+  const check = begin();
+  check.told({ type: "progress", counts: NOTHING });
+  store("late", "v1", { encryptionKey: 1 });
+  const { storageVersion: _version, storedVersions: _versions, ...result } = MIGRATED;
+  check.ended({ ...result, encryption });
+  return violations;
+}
+
+await tap.test("a re-encryption is judged by the key of its configuration, up to the last object", async (t) => {
+  t.same(reencryptedSaid([2]), [], "what was written later has any key");
+  t.match(reencryptedSaid([1]), [/API servers wrote with 1 when/, /a is encrypted with key 1, not 2/]);
+  t.match(reencryptedSaid([2, 1]), [/API servers wrote with 2 and 1 when/]);
+  t.match(reencryptedSaid([2], "sha256:other"), [/sha256:other, which no API server had/]);
+});
+
 await tap.test("a forced run finds nothing to do", async (t) => {
   const { begin, violations, write } = world({ isForced: true });
   write("user", CRD_KEY, crd(["v1"]));

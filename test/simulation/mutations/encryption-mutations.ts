@@ -10,6 +10,7 @@ const KEPT = "migrator/kept-checkpoint.ts";
 export const ENCRYPTION: readonly Mutation[] = [
   {
     name: "a controller re-encrypts without evidence",
+    withinSeeds: 18,
     edits: [
       {
         file: FACTORY,
@@ -20,6 +21,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a controller that is to re-encrypt migrates",
+    withinSeeds: 18,
     edits: [
       {
         file: FACTORY,
@@ -30,6 +32,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a controller forgets which configuration is meant",
+    withinSeeds: 18,
     edits: [
       {
         file: "controller/unattended-evidence.ts",
@@ -40,6 +43,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a migration that was asked to re-encrypt while it ran has done so",
+    withinSeeds: 158,
     edits: [
       {
         file: "controller/migration-run.ts",
@@ -50,6 +54,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "the configuration of the first API server is that of all",
+    withinSeeds: 760,
     edits: [
       {
         file: AGREEMENT,
@@ -60,6 +65,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "API servers that did not answer encrypt as the others",
+    survives: "forty samples meet each API server that answers, and the watch of the Leases tells which came and went",
     edits: [
       {
         file: AGREEMENT,
@@ -70,6 +76,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "how API servers encrypt is not looked at again",
+    withinSeeds: 64,
     edits: [
       {
         file: BUILT_IN,
@@ -80,6 +87,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a configuration that came back was there all the time",
+    withinSeeds: 82,
     edits: [
       {
         file: "apiservers/encryption-metrics.ts",
@@ -90,6 +98,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "writes with the former key are not waited for, as another key was waited for",
+    withinSeeds: 60,
     edits: [
       {
         file: EVIDENCE,
@@ -100,6 +109,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a killed re-encryption goes on whatever changed",
+    withinSeeds: 1_900,
     edits: [
       {
         file: KEPT,
@@ -110,6 +120,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a killed re-encryption goes on although API servers came and went",
+    withinSeeds: 1_580,
     edits: [
       {
         file: "migrator/kept-progress.ts",

@@ -142,6 +142,20 @@ export class SimCluster {
     if (this.#nodes.length < 5) this.#start(this.#nodes.length);
   }
 
+  /** The slot of the next API server that joins; `undefined` where there are as many as there may be. */
+  get freeSlot(): number | undefined {
+    return this.#nodes.length < 5 ? this.#nodes.length : undefined;
+  }
+
+  /** Ends an API server in order, for good: it takes its identity Lease and its address with it. */
+  leave(slot: number): void {
+    const node = this.nodeAt(slot);
+    if (node === undefined) return;
+    node.api.deleteLease();
+    node.process.crash();
+    this.#writeEndpoints();
+  }
+
   /** Ends an API server, as a crash does; it is started again after `ms` milliseconds. */
   crash(slot: number, ms: number): void {
     const node = this.nodeAt(slot);
