@@ -109,6 +109,10 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
   },
 });
 
+const SUSPEND_KEY = `/registry/leases/${SYSTEM_NAMESPACE}/${SUSPEND_LEASE}`;
+/** How often a user looks whether a suspension was written late. */
+const MAX_LOOKS = 500;
+
 /** A user suspends all migrations, and resumes them some time later. */
 export const suspendMigrations = sort<{ readonly ms: number }>({
   name: "suspendMigrations",
@@ -119,9 +123,17 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
   async play(world, { ms }) {
     const ref = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
     const metadata = { ...ref, annotations: { [SUSPEND_ALL_ANNOTATION]: TIME } };
-    await world.user.send("POST", collectionPath(LEASES, SYSTEM_NAMESPACE), { ...LEASE_KIND, metadata, spec: {} });
+    const path = collectionPath(LEASES, SYSTEM_NAMESPACE);
+    const answer = await world.user.send("POST", path, { ...LEASE_KIND, metadata, spec: {} });
     await world.schedule.wait(ms);
-    await insist(world, () => world.user.send("DELETE", objectPath(LEASES, ref)));
+    const resume = () => world.user.send("DELETE", objectPath(LEASES, ref));
+    await insist(world, resume);
+    // Without an answer, or with a 504, it may be written later.
+    const isUnsure = answer === undefined || answer.status >= 500;
+    for (let looks = 0; isUnsure && looks < MAX_LOOKS; looks++) {
+      if (world.cluster.etcd.get(SUSPEND_KEY) !== undefined) await resume();
+      await world.schedule.wait(5_000);
+    }
   },
 });
 

@@ -127,11 +127,7 @@ export const visit = sort<{ readonly ms: number }>({
     const build = cluster.buildOf(slot);
     cluster.builds.set(slot, { ...build, encryption: withKeyBefore(plan, build.encryption) });
     cluster.join();
-    schedule.in(ms, () => {
-      cluster.leave(slot);
-      // Where the key was rotated since, it is the newest one.
-      cluster.configure(slot, cluster.buildOf(0).encryption);
-    });
+    schedule.in(ms, () => cluster.leave(slot));
   },
 });
 

@@ -68,6 +68,8 @@ export class SimCluster {
   interference: Interference = () => undefined;
   /** How the API server in each slot is started from now on. */
   readonly builds = new Map<number, ServerBuild>();
+  /** The slots of API servers that left for good. */
+  readonly #gone = new Set<number>();
   /** When the keys of an API server last changed, in milliseconds since the world began. */
   encryptedAt = 0;
   /** Told of each request that a process sends, and of how it ended. */
@@ -149,8 +151,10 @@ export class SimCluster {
 
   /** Ends an API server in order, for good: it takes its identity Lease and its address with it. */
   leave(slot: number): void {
-    const node = this.nodeAt(slot);
+    this.#gone.add(slot);
+    const node = this.#nodes[slot];
     if (node === undefined) return;
+    // Of one that is down at the moment, an administrator takes them away.
     node.api.deleteLease();
     node.process.crash();
     this.#writeEndpoints();
@@ -162,7 +166,7 @@ export class SimCluster {
     if (node === undefined) return;
     node.process.crash();
     this.#options.schedule.in(ENDPOINT_TTL_MS, () => this.#writeEndpoints());
-    this.#options.schedule.in(ms, () => this.nodeAt(slot) ?? this.#start(slot));
+    this.#startIn(slot, ms);
   }
 
   /** Has an API server hang for `ms` milliseconds. Once that takes longer, others take its address out of the EndpointSlice. */
@@ -182,8 +186,7 @@ export class SimCluster {
   restore(snapshot: EtcdSnapshot): void {
     for (const node of this.nodes) node.process.crash();
     this.etcd.restore(snapshot);
-    for (const slot of this.#nodes.keys())
-      this.#options.schedule.in(RESTORE_MS, () => this.nodeAt(slot) ?? this.#start(slot));
+    for (const slot of this.#nodes.keys()) this.#startIn(slot, RESTORE_MS);
   }
 
   /** How the API server in a slot is started from now on. */
@@ -228,6 +231,13 @@ export class SimCluster {
 
   #address(): string {
     return this.#options.access === "each" ? urlOf(0) : BALANCER_URL;
+  }
+
+  /** One that left for good, also while it was down, is not started again. */
+  #startIn(slot: number, ms: number): void {
+    this.#options.schedule.in(ms, () => {
+      if (this.nodeAt(slot) === undefined && !this.#gone.has(slot)) this.#start(slot);
+    });
   }
 
   #start(slot: number): void {
