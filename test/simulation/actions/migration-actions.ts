@@ -129,8 +129,8 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
     const resume = () => world.user.send("DELETE", objectPath(LEASES, ref));
     await insist(world, resume);
     // Without an answer, or with a 504, it may be written later.
-    const isUnsure = answer === undefined || answer.status >= 500;
-    for (let looks = 0; isUnsure && looks < MAX_LOOKS; looks++) {
+    const looks = answer === undefined || answer.status >= 500 ? MAX_LOOKS : 0;
+    for (let look = 0; look < looks; look++) {
       if (world.cluster.etcd.get(SUSPEND_KEY) !== undefined) await resume();
       await world.schedule.wait(5_000);
     }
