@@ -10,7 +10,7 @@ import { LEASE_KIND } from "../../../src/api/lease.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
 import { collectionPath, LEASES, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
-import { configHashOf } from "../model/encryption.ts";
+import { configHashOf } from "../model/encryption-configuration.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { GROUP } from "../world/kinds.ts";
 import type { Answered } from "../world/user-actions.ts";

@@ -1,4 +1,4 @@
-import type { Encryption } from "../model/encryption.ts";
+import type { Encryption } from "../model/encryption-configuration.ts";
 import type { Plan } from "../plan.ts";
 import { encryptionOf, releaseOf } from "../world/builds.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";

@@ -18,7 +18,7 @@ import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
 import { MIGRATIONS, objectPath, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
-import { configHashOf } from "../model/encryption.ts";
+import { configHashOf } from "../model/encryption-configuration.ts";
 import { isServing, type KindPlan } from "../plan.ts";
 import { ControllerProgram, restartReplicas } from "../programs/controller-program.ts";
 import { crdNameOf } from "../world/kinds.ts";

@@ -2,7 +2,7 @@ import type { DenyRule } from "./access-table.ts";
 import { AdmissionRegistry, ADMISSION_PREFIXES } from "./admission-registry.ts";
 import { runCrdControllers } from "./crd-controllers.ts";
 import { CRD_PREFIX, CrdRegistry } from "./crd-registry.ts";
-import { configHashOf, type Encryption, PLAIN_TEXT } from "./encryption.ts";
+import { configHashOf, type Encryption, PLAIN_TEXT } from "./encryption-configuration.ts";
 import type { SimEtcd } from "./etcd.ts";
 import { deleteIdentityLease, renewIdentityLease } from "./identity-leases.ts";
 import type { ListRequest } from "./lists.ts";

@@ -1,4 +1,4 @@
-import { configHashOf, digestOf, type Encryption, PLAIN_TEXT } from "./encryption.ts";
+import { configHashOf, digestOf, type Encryption, PLAIN_TEXT } from "./encryption-configuration.ts";
 import { identityOf } from "./identity-leases.ts";
 
 /** What the metrics of an API server tell of its configuration. */

@@ -1,5 +1,5 @@
 import type { CrdRegistry } from "./crd-registry.ts";
-import type { Encryption } from "./encryption.ts";
+import type { Encryption } from "./encryption-configuration.ts";
 import type { Release } from "./resource-table.ts";
 import type { SimEtcd } from "./etcd.ts";
 import type { Timeline } from "./timeline.ts";

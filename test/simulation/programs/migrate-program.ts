@@ -5,7 +5,7 @@ import { assembleRun, type RunParts, type RunSettings } from "../../../src/migra
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import { migrateBesideInTree } from "../../../src/migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
-import { configHashOf } from "../model/encryption.ts";
+import { configHashOf } from "../model/encryption-configuration.ts";
 import { resourceOf } from "../world/kinds.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";

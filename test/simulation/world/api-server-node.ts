@@ -5,7 +5,7 @@ import { ADMISSION_PREFIXES } from "../model/admission-registry.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { Release } from "../model/resource-table.ts";
-import type { Encryption } from "../model/encryption.ts";
+import type { Encryption } from "../model/encryption-configuration.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../model/types.ts";
 import type { Peer } from "./network.ts";

@@ -1,5 +1,5 @@
 import { type Release, RELEASE_1_36 } from "../model/resource-table.ts";
-import type { Encryption } from "../model/encryption.ts";
+import type { Encryption } from "../model/encryption-configuration.ts";
 import type { Plan } from "../plan.ts";
 import type { ServerBuild } from "./api-server-node.ts";
 import { resourceOf } from "./kinds.ts";

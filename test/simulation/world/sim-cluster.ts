@@ -7,7 +7,7 @@ import type { DenyRule } from "../model/access-table.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import { RELEASE_1_36 } from "../model/resource-table.ts";
-import { configHashOf, type Encryption, PLAIN_TEXT } from "../model/encryption.ts";
+import { configHashOf, type Encryption, PLAIN_TEXT } from "../model/encryption-configuration.ts";
 import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-server-node.ts";
 import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
