@@ -52,7 +52,6 @@ export async function removePolicyGuard(
   isOurs: (owner: FreezeOwner | undefined) => boolean,
 ): Promise<PolicyRemoval> {
   const { name } = policyGuardOf(crdName);
-  // Read side by side: there is one of each, as a rule.
   const [foundBinding, foundPolicy] = await Promise.all([
     findOne(context, POLICY_BINDINGS, { name }),
     findOne(context, POLICIES, { name }),

@@ -59,6 +59,14 @@ const BETWEEN: readonly ((random: Random, limits: Limits, on: RequestMoment) => 
   (_, limits, on) => [after(limits, on, 100, { do: "compact" })],
 ];
 
+/** The slots of two programs that migrate. */
+function twoRuns(random: Random, limits: Limits): readonly [number, number] {
+  const slots = runsOf(limits);
+  const program = oneOf(random, slots);
+  const others = slots.filter((slot) => slot !== program);
+  return [program, oneOf(random, others)];
+}
+
 /** Each aim there is. */
 export const AIMS: readonly Aim[] = [
   {
@@ -127,11 +135,7 @@ export const AIMS: readonly Aim[] = [
     suits: (limits) => runsOf(limits).length > 1,
     choose(random, limits) {
       const on = anyMoment(random);
-      const program = oneOf(random, runsOf(limits));
-      const another = oneOf(
-        random,
-        runsOf(limits).filter((slot) => slot !== program),
-      );
+      const [program, another] = twoRuns(random, limits);
       const ms = Math.round(spread(random, 5_000, 150_000));
       return [
         after(limits, on, 0, { do: "standStill", program, how: oneOf(random, ["pause", "suspend"]), ms }),
@@ -144,11 +148,7 @@ export const AIMS: readonly Aim[] = [
     suits: (limits) => runsOf(limits).length > 1,
     choose(random, limits) {
       const on = anyMoment(random);
-      const program = oneOf(random, runsOf(limits));
-      const another = oneOf(
-        random,
-        runsOf(limits).filter((slot) => slot !== program),
-      );
+      const [program, another] = twoRuns(random, limits);
       const ms = Math.round(spread(random, 16_000, 90_000));
       const how = oneOf(random, ["empty", "success", "echo"] as const);
       return [
