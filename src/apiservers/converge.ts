@@ -1,6 +1,10 @@
 import { storageVersionHashOf } from "../api/crd.ts";
+import { isNewer } from "../api/resource-version.ts";
 import { KsvmError } from "../errors.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
+import { isTooLargeResourceVersion } from "../kube/failure.ts";
+import { CRDS } from "../kube/resources.ts";
 import { type Check, checkFailureOf } from "./ask-all.ts";
 
 /** The default of `--convergence-timeout`, in milliseconds. */
@@ -16,16 +20,25 @@ export interface ConvergenceTarget {
   readonly requestVersion: string;
   /** Whether the storage version is served: an API server shows no hash for one that is not. */
   readonly isStorageServed: boolean;
+  /** That of the CRD once its storage version was frozen. */
+  readonly resourceVersion: string;
 }
 
 /**
- * A check that an API server shows, in discovery, the storageVersionHash of the storage version. Necessary, not enough:
- * for a moment its handler still writes the old version (https://github.com/kubernetes/kubernetes/issues/130235).
+ * A check that an API server knows the CRD as it is, and shows, in discovery, the storageVersionHash of the storage version.
+ * The hash alone is of any state: where the storage version went there and back, one that has yet to see that shows the same.
+ * Both are necessary, not enough: for a moment its handler still writes the old version
+ * (https://github.com/kubernetes/kubernetes/issues/130235).
  */
 export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal): Check {
-  return async ({ transport }) => {
+  return async (client) => {
     const { group, resource, requestVersion } = target;
+    const { transport } = client;
     try {
+      const behind = await behindReason(client, target, signal);
+      if (behind !== undefined) {
+        return { reason: behind, silent: false };
+      }
       const resources = await resourcesOf(transport, { group, version: requestVersion }, { signal });
       const reason = lagReason(
         target,
@@ -36,6 +49,34 @@ export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal)
       return checkFailureOf(error, signal);
     }
   };
+}
+
+/**
+ * Why the watch of CRDs that an API server has is behind; `undefined` where it is not. What it knows of CRDs it has from the watch cache
+ * that answers this request. It waits up to 3 s for that, and then refuses.
+ *
+ * https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+ */
+async function behindReason(
+  client: ApiClient,
+  { group, resource, resourceVersion }: ConvergenceTarget,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const name = `${resource}.${group}`;
+  try {
+    const crd = await client.getMetadata(CRDS, { name }, { notOlderThan: resourceVersion, signal });
+    const { resourceVersion: shown } = crd.metadata;
+    return isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
+  } catch (error) {
+    if (isTooLargeResourceVersion(error)) {
+      return behindAt(resourceVersion, /current: (\d+)/.exec(error.said)?.[1]);
+    }
+    throw error;
+  }
+}
+
+function behindAt(resourceVersion: string, shown = "an older one"): string {
+  return `its watch of CRDs is at resourceVersion ${shown}, and the CRD is at ${resourceVersion}`;
 }
 
 /** What an API server shows instead of the storage version; `undefined` where it shows it. */

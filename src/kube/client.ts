@@ -1,6 +1,6 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
-import type { CallOptions } from "./call-options.ts";
+import type { CallOptions, ReadOptions, WriteOptions } from "./call-options.ts";
 import { assertDeleted, objectIn, writtenIn } from "./answered-object.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
@@ -18,21 +18,6 @@ import type { Fence } from "./transport-options.ts";
 export interface ObjectRef {
   readonly name: string;
   readonly namespace?: string;
-}
-
-/** Options of a write. */
-export interface WriteOptions extends CallOptions {
-  readonly fieldManager?: string;
-  /** Runs everything up to the write, admission included, and stores nothing. @default false */
-  readonly dryRun?: boolean;
-  /** For an apply: takes fields over from other managers instead of failing with a conflict. @default false */
-  readonly force?: boolean;
-  /** Such as `status`. */
-  readonly subresource?: string;
-  /** Such as {@link ACCEPT_METADATA}, where the rest of the answer is of no use. @default the whole object */
-  readonly accept?: string;
-  /** For a patch, milliseconds for the whole request. @default those of the transport */
-  readonly timeoutMs?: number;
 }
 
 /** The shape that every object of the API has. */
@@ -131,7 +116,23 @@ export class ApiClient {
   }
 
   /**
-   * Reads the metadata of one object, `undefined` where it does not exist.
+   * Reads the metadata of one object.
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
+   */
+  async getMetadata(resource: Resource, ref: ObjectRef, options: ReadOptions = {}): Promise<PartialObjectMetadata> {
+    const path = objectPath(resource, ref);
+    const { body } = await this.transport.request<PartialObjectMetadata>({
+      method: "GET",
+      path,
+      query: { resourceVersion: options.notOlderThan },
+      accept: ACCEPT_METADATA,
+      signal: options.signal,
+    });
+    return objectIn(body, { name: ref.name, path });
+  }
+
+  /**
+   * Like {@link getMetadata}, `undefined` where the object does not exist, see {@link isAbsent}.
    * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
    */
   async findMetadata(
@@ -139,11 +140,8 @@ export class ApiClient {
     ref: ObjectRef,
     options: CallOptions = {},
   ): Promise<PartialObjectMetadata | undefined> {
-    const path = objectPath(resource, ref);
-    const request = { method: "GET", path, accept: ACCEPT_METADATA, signal: options.signal } as const;
     try {
-      const { body } = await this.transport.request<PartialObjectMetadata>(request);
-      return objectIn(body, { name: ref.name, path });
+      return await this.getMetadata(resource, ref, options);
     } catch (error) {
       if (isAbsent(error, ref.name)) {
         return undefined;

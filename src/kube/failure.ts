@@ -155,6 +155,16 @@ export function isConversionRefusal(error: unknown): error is ApiError {
   return isAnswer && /conversion webhook for .+? (returned |failed(?!: Post ))/.test(error.said);
 }
 
+/**
+ * Whether an API server refused a read because its watch cache has not reached the resourceVersion that was asked for.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/errors.go
+ */
+export function isTooLargeResourceVersion(error: unknown): error is ApiError {
+  const causes = error instanceof ApiError && error.status === 504 ? error.answer?.details?.causes : undefined;
+  return causes?.some(({ reason }) => reason === "ResourceVersionTooLarge") === true;
+}
+
 /** What an API server, or etcd behind it, says where it gave up on an answer; the last one is gRPC's own limit. */
 const GAVE_UP = /timed? ?out|timeout|deadline exceeded|did not complete within|larger than max/i;
 const GAVE_UP_STATUSES = new Set([408, 500, 503, 504]);

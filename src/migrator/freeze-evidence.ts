@@ -26,6 +26,8 @@ export class FreezeEvidence {
   readonly #onDifference: () => Promise<void>;
   #atStart = "";
   #ownApi = "";
+  /** That of the CRD, which every API server has to know: from then on the storage version does not change. */
+  #frozenAt = "";
   /** How many API servers had come and gone before the first look. */
   #arrivals: number | undefined;
   #wallOffset: number | undefined;
@@ -94,6 +96,7 @@ export class FreezeEvidence {
     const { emit, options } = this.#context;
     this.#atStart = await this.#fingerprint(apiServers);
     this.#ownApi = await ownApiOf(this.#context, crd);
+    this.#frozenAt = crd.metadata.resourceVersion;
     const result = await this.#converge(apiServers, crd, options.settleMs);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await this.#untilSettled(apiServers, crd, silent || result.lagged || result.silent);
@@ -187,7 +190,7 @@ export class FreezeEvidence {
   async #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
     const { clock, emit, options, signal } = this.#context;
     const { convergenceTimeoutMs: timeoutMs } = options;
-    const target = targetOf(crd);
+    const target = targetOf(crd, this.#frozenAt);
     const check = convergenceCheck(target, signal);
     let told: Promise<void> | undefined;
     let isTold = false;
@@ -223,7 +226,7 @@ export class FreezeEvidence {
   }
 }
 
-function targetOf(crd: CustomResourceDefinition): ConvergenceTarget {
+function targetOf(crd: CustomResourceDefinition, resourceVersion: string): ConvergenceTarget {
   const { group, names } = crd.spec;
   const storageVersion = storageVersionOf(crd);
   return {
@@ -233,5 +236,6 @@ function targetOf(crd: CustomResourceDefinition): ConvergenceTarget {
     storageVersion,
     requestVersion: crdResourceOf(crd).version,
     isStorageServed: servedVersionsOf(crd).includes(storageVersion),
+    resourceVersion,
   };
 }

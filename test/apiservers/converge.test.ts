@@ -9,6 +9,7 @@ const TARGET: ConvergenceTarget = {
   storageVersion: "v1",
   requestVersion: "v1",
   isStorageServed: true,
+  resourceVersion: "7",
 };
 const FOUND = { name: "widgets", kind: "Widget", namespaced: true, verbs: [] };
 const hash = (version: string): string => storageVersionHashOf("example.com", version, "Widget");

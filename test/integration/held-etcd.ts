@@ -9,20 +9,33 @@ export interface HeldEtcd {
   hold(): void;
   /** Sends what was held, in its order. */
   letGo(): void;
+  /** Holds from now on what etcd tells those that watch keys with this text; nothing else. */
+  holdWatches(of: string): void;
+  /** Sends what was held of watches, in its order. */
+  letWatchesGo(): void;
+}
+
+/** What is held at this moment. */
+interface Hold {
+  requests: boolean;
+  /** In the keys of watches; `undefined` where none are held. */
+  watchesOf: string | undefined;
 }
 
 const PREFACE_BYTES = 24;
 const HEADER_BYTES = 9;
 const [DATA, HEADERS, RST_STREAM, CONTINUATION] = [0, 1, 3, 9];
+/** A flag of DATA: a client that watches leaves its side of the stream open. */
+const END_STREAM = 1;
 const OF_REQUESTS = new Set([DATA, HEADERS, RST_STREAM, CONTINUATION]);
 
 /** Starts a way to etcd that knows the frames of HTTP/2 (RFC 9113, section 4.1). It ends with the test. */
 export async function holdableEtcd(t: Test, etcdUrl: string): Promise<HeldEtcd> {
   const connections = new Set<Connection>();
-  let isHeld = false;
+  const held: Hold = { requests: false, watchesOf: undefined };
   const server = createServer((client) => {
     const upstream = connect(Number(new URL(etcdUrl).port), "127.0.0.1");
-    const connection = new Connection(client, upstream, () => isHeld);
+    const connection = new Connection(client, upstream, held);
     connections.add(connection);
     client.on("close", () => connections.delete(connection));
   });
@@ -36,12 +49,21 @@ export async function holdableEtcd(t: Test, etcdUrl: string): Promise<HeldEtcd> 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     hold: () => {
-      isHeld = true;
+      held.requests = true;
     },
     letGo: () => {
-      isHeld = false;
+      held.requests = false;
       for (const connection of connections) {
         connection.flush();
+      }
+    },
+    holdWatches: (of) => {
+      held.watchesOf = of;
+    },
+    letWatchesGo: () => {
+      held.watchesOf = undefined;
+      for (const connection of connections) {
+        connection.flushWatches();
       }
     },
   };
@@ -50,17 +72,20 @@ export async function holdableEtcd(t: Test, etcdUrl: string): Promise<HeldEtcd> 
 class Connection {
   readonly #client: Socket;
   readonly #upstream: Socket;
-  readonly #isHeld: () => boolean;
-  #frames: Buffer[] = [];
-  #rest: Buffer = Buffer.alloc(0);
-  #isOpened = false;
+  readonly #held: Hold;
+  /** What the watches of each stream are of. */
+  readonly #watched = new Map<number, string>();
+  #requests: Buffer[] = [];
+  #told: Buffer[] = [];
 
-  constructor(client: Socket, upstream: Socket, isHeld: () => boolean) {
+  constructor(client: Socket, upstream: Socket, held: Hold) {
     this.#client = client;
     this.#upstream = upstream;
-    this.#isHeld = isHeld;
-    upstream.pipe(client);
-    client.on("data", (chunk: Buffer) => this.#take(chunk));
+    this.#held = held;
+    const asked = new FrameReader(PREFACE_BYTES, (bytes) => this.#ask(bytes));
+    const told = new FrameReader(0, (bytes) => this.#tell(bytes));
+    client.on("data", (chunk: Buffer) => asked.take(chunk));
+    upstream.on("data", (chunk: Buffer) => told.take(chunk));
     for (const socket of [client, upstream]) {
       socket.on("error", () => this.end());
       socket.on("close", () => this.end());
@@ -68,10 +93,15 @@ class Connection {
   }
 
   flush(): void {
-    for (const frame of this.#frames) {
+    for (const frame of this.#requests.splice(0)) {
       this.#upstream.write(frame);
     }
-    this.#frames = [];
+  }
+
+  flushWatches(): void {
+    for (const frame of this.#told.splice(0)) {
+      this.#client.write(frame);
+    }
   }
 
   end(): void {
@@ -79,32 +109,58 @@ class Connection {
     this.#upstream.destroy();
   }
 
-  #take(chunk: Buffer): void {
-    this.#rest = Buffer.concat([this.#rest, chunk]);
-    if (!this.#isOpened && this.#rest.length >= PREFACE_BYTES) {
-      this.#isOpened = true;
-      this.#upstream.write(this.#cut(PREFACE_BYTES));
+  #ask(frame: Buffer): void {
+    const type = frame[3] ?? -1;
+    if (type === DATA && ((frame[4] ?? 0) & END_STREAM) === 0) {
+      const stream = streamOf(frame);
+      this.#watched.set(stream, `${this.#watched.get(stream) ?? ""} ${frame.toString("latin1", HEADER_BYTES)}`);
     }
-    while (this.#isOpened && this.#rest.length >= HEADER_BYTES) {
-      const length = HEADER_BYTES + this.#rest.readUIntBE(0, 3);
-      if (this.#rest.length < length) {
-        return;
-      }
-      this.#pass(this.#cut(length));
-    }
-  }
-
-  #cut(length: number): Buffer {
-    const part = this.#rest.subarray(0, length);
-    this.#rest = this.#rest.subarray(length);
-    return part;
-  }
-
-  #pass(frame: Buffer): void {
-    if (this.#isHeld() && OF_REQUESTS.has(frame[3] ?? -1)) {
-      this.#frames.push(frame);
+    if (this.#held.requests && OF_REQUESTS.has(type)) {
+      this.#requests.push(frame);
     } else {
       this.#upstream.write(frame);
     }
+  }
+
+  #tell(frame: Buffer): void {
+    const { watchesOf } = this.#held;
+    const isHeld = watchesOf !== undefined && this.#watched.get(streamOf(frame))?.includes(watchesOf) === true;
+    if (isHeld && frame[3] === DATA) {
+      this.#told.push(frame);
+    } else {
+      this.#client.write(frame);
+    }
+  }
+}
+
+function streamOf(frame: Buffer): number {
+  return frame.readUInt32BE(5) & 0x7fffffff;
+}
+
+/** Cuts what arrives into frames, and passes each on; what comes before the first as it is. */
+class FrameReader {
+  readonly #pass: (bytes: Buffer) => void;
+  #prefaceBytes: number;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(prefaceBytes: number, pass: (bytes: Buffer) => void) {
+    this.#prefaceBytes = prefaceBytes;
+    this.#pass = pass;
+  }
+
+  take(chunk: Buffer): void {
+    this.#rest = Buffer.concat([this.#rest, chunk]);
+    for (let length = this.#next(); length !== undefined && this.#rest.length >= length; length = this.#next()) {
+      const bytes = this.#rest.subarray(0, length);
+      this.#rest = this.#rest.subarray(length);
+      this.#prefaceBytes = 0;
+      this.#pass(bytes);
+    }
+  }
+
+  /** How many bytes belong together; `undefined` where it cannot be told yet. */
+  #next(): number | undefined {
+    if (this.#prefaceBytes > 0) return this.#prefaceBytes;
+    return this.#rest.length < HEADER_BYTES ? undefined : HEADER_BYTES + this.#rest.readUIntBE(0, 3);
   }
 }

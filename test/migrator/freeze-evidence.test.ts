@@ -9,6 +9,7 @@ import { KsvmError } from "../../src/errors.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
+import { collectionPath, CRDS } from "../../src/kube/resources.ts";
 import type { Transport } from "../../src/kube/transport.ts";
 import { FreezeEvidence } from "../../src/migrator/freeze-evidence.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
@@ -17,6 +18,7 @@ import { RunBudget } from "../../src/retry/run-budget.ts";
 import { crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
 
+const CRD_PATH = collectionPath(CRDS);
 const MAX_FREEZE_IDLE_MS = 300_000;
 
 /** Evidence of one API server, to which every request fails so, with time limits of ten minutes. */
@@ -122,10 +124,17 @@ const OLD_HASH = {
   namespaced: true,
   storageVersionHash: "old",
 };
+const NEW_HASH = storageVersionHashOf("example.com", "v2", "Widget");
+
+/** Whether an API server is asked whether it knows a CRD as it is. */
+function isAskedForCrd({ path, query }: ApiRequest): boolean {
+  return path === `${CRD_PATH}/widgets.example.com` && query?.["resourceVersion"] !== undefined;
+}
 
 await tap.test("FreezeEvidence tells of another storage version also where the question then fails", async (t) => {
   let asked = 0;
-  const run = evidenceWith(async () => {
+  const run = evidenceWith(async (request) => {
+    if (isAskedForCrd(request)) return { status: 200, body: crdWith() };
     if (asked++ > 0) throw unavailable;
     return { status: 200, body: { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] } };
   });
@@ -137,13 +146,42 @@ await tap.test("FreezeEvidence goes no further than what another storage version
   const answer = { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] };
   const lost = new KsvmError("OwnershipLost", "another run holds the Lease");
   const run = evidenceWith(
-    async () => ({ status: 200, body: answer }),
+    async (request) => ({ status: 200, body: isAskedForCrd(request) ? crdWith() : answer }),
     new FakeClock(),
     () => Promise.reject(lost),
   );
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), lost);
   t.equal(run.seen.differences, 1);
 });
+
+const TOO_LARGE = {
+  kind: "Status" as const,
+  reason: "Timeout",
+  message: "Timeout: Too large resource version: 7, current: 5",
+  details: { causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }] },
+};
+
+for (const [what, answer] of [
+  [
+    "refuses to read",
+    () => {
+      throw new ApiError("GET /x", 504, { answer: TOO_LARGE });
+    },
+  ],
+  ["has an older state of", () => crdWith({ metadata: { resourceVersion: "5" } })],
+] as const) {
+  await tap.test(`an API server that ${what} the CRD is behind, whatever hash it shows`, async (t) => {
+    const time = new Date(0).toISOString();
+    const run = evidenceWith(async (request) => ({
+      status: 200,
+      body: isAskedForCrd(request) ? answer() : answerTo(request, time),
+    }));
+    const crd = crdWith({ metadata: { resourceVersion: "7" } });
+    const message = /its watch of CRDs is at resourceVersion 5, and the CRD is at 7/;
+    await t.rejects(run.evidence.settle(run.apiServers, false, crd), { code: "NotConverged", message });
+    t.equal(run.seen.differences, 1, "it may have written another version");
+  });
+}
 
 /** The clock of a machine that was suspended, with the API server on it. */
 class SuspendedClock extends FakeClock {
@@ -169,12 +207,8 @@ function answerTo({ body, method, path }: ApiRequest, time: string): unknown {
     throw new ApiError("PATCH /x", 403, { answer: { kind: "Status", message } });
   }
   if (path === "/apis/example.com/v2") {
-    const storageVersionHash = storageVersionHashOf("example.com", "v2", "Widget");
-    return {
-      kind: "APIResourceList",
-      groupVersion: "example.com/v2",
-      resources: [{ ...OLD_HASH, storageVersionHash }],
-    };
+    const resources = [{ ...OLD_HASH, storageVersionHash: NEW_HASH }];
+    return { kind: "APIResourceList", groupVersion: "example.com/v2", resources };
   }
   return path === "/version" ? { gitVersion: "v1.36.3" } : frozenCrd(time);
 }
@@ -230,11 +264,11 @@ for (const tookMs of [0, 3_600_000]) {
       const hashes = ["old"];
       const run = evidenceWith(
         async ({ path }) => {
-          const storageVersionHash = hashes.shift() ?? storageVersionHashOf("example.com", "v2", "Widget");
+          const isDiscovery = path === "/apis/example.com/v2";
+          const storageVersionHash = (isDiscovery && hashes.shift()) || NEW_HASH;
           const resources = [{ ...OLD_HASH, storageVersionHash }];
           const list = { kind: "APIResourceList", groupVersion: "example.com/v2", resources };
-          const body =
-            path === "/apis/example.com/v2" ? list : path === "/version" ? { gitVersion: "v1.36.3" } : changed;
+          const body = isDiscovery ? list : path === "/version" ? { gitVersion: "v1.36.3" } : changed;
           return { status: 200, body, serverTime: clock.now() };
         },
         clock,

@@ -1,6 +1,6 @@
 import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { runsOf, serverOf } from "../actions/choices.ts";
+import { hasCrd, kindOf, runsOf, serverOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { after, type Aim } from "./aim.ts";
@@ -113,6 +113,29 @@ const ALL: readonly Aim[] = [
         writes: 8,
       }));
       return [lag, ...writes];
+    },
+  },
+  {
+    name: "the storage version went there and back, and an API server sees that later than late writes are waited for",
+    weight: 2,
+    suits: (limits) => limits.servers > 1 && limits.startAt <= SOON_MS && hasCrd(limits),
+    choose(random, limits) {
+      const server = serverOf(random, limits);
+      const byMs = Math.round(spread(random, 68_000, 130_000));
+      const kind = kindOf(random, limits);
+      const there = limits.kinds[kind]?.createdIn ?? "";
+      const thereAt = 1_100;
+      const writes = [50, 300, 600].map((ms) => ({
+        ...otherwise(thereAt + byMs + ms, { do: "writeObject", kind, how: "update", object: 1 }),
+        writes: 8,
+      }));
+      return [
+        otherwise(500, { do: "flip", kind, to: "v1" }),
+        otherwise(1_000, { do: "lag", server, of: "crds", byMs }),
+        otherwise(thereAt, { do: "flip", kind, to: there }),
+        otherwise(BEFORE.stop, { do: "flip", kind, to: "v1" }),
+        ...writes,
+      ];
     },
   },
   {

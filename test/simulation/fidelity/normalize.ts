@@ -42,7 +42,7 @@ const TIMES = new Set([
 const GENERATED = /(generated[.-])[bcdfghjklmnpqrstvwxz2456789]{5}\b/g;
 /** Texts that tell two resourceVersions. */
 const VERSIONS_IN_TEXT =
-  /ResourceVersion in the precondition \((\d+)\) does not match the ResourceVersion in record \((\d+)\)|ResourceVersion in precondition: (\d+), ResourceVersion in object meta: (\d+)|too old resource version: (\d+) \((\d+)\)/g;
+  /ResourceVersion in the precondition \((\d+)\) does not match the ResourceVersion in record \((\d+)\)|ResourceVersion in precondition: (\d+), ResourceVersion in object meta: (\d+)|too old resource version: (\d+) \((\d+)\)|Too large resource version: (\d+), current: (\d+)/g;
 const WEBHOOK_URL = /https:\/\/127\.0\.0\.1:\d+/g;
 
 class Names {

@@ -8,7 +8,7 @@ import { deleteIdentityLease, renewIdentityLease } from "./identity-leases.ts";
 import type { ListRequest } from "./lists.ts";
 import { answerRequest, type RequestContext } from "./request-handler.ts";
 import { type Release, RELEASE_1_36 } from "./resource-table.ts";
-import type { ServedKind } from "./served-kinds.ts";
+import type { CrdStorage, ServedKind } from "./served-kinds.ts";
 import type { WatchCacheState } from "./server-context.ts";
 import type { EtcdEntry } from "./timeline.ts";
 import type { ModelAnswer, ModelIo, ModelRequest, ServerClock, WatchSink } from "./types.ts";
@@ -52,6 +52,7 @@ export class SimApiServer implements RequestContext {
   denied: readonly DenyRule[] = [];
   isPrompt: boolean;
   cache: WatchCacheState;
+  crdsSeen: number;
   readonly initializing = new Set<string>();
   readonly #watches = new Set<OpenWatch>();
   /** When its process started, in milliseconds since the Unix epoch. */
@@ -69,6 +70,7 @@ export class SimApiServer implements RequestContext {
     this.isPrompt = isPrompt;
     this.startedAt = clock.now();
     this.cache = this.#freshCache();
+    this.crdsSeen = etcd.revision;
     this.#unsubscribe = etcd.onRevision((entry) => this.#onRevision(entry));
     this.#followAll();
   }
@@ -80,8 +82,9 @@ export class SimApiServer implements RequestContext {
     this.reloads = 0;
     this.#isCachePaused = false;
     this.cache = this.#freshCache();
-    for (const { facts } of this.handlers.all()) this.handlers.follow(facts.name, undefined, 0);
-    for (const { facts } of this.discovery.all()) this.discovery.follow(facts.name, undefined, 0);
+    this.crdsSeen = this.etcd.revision;
+    this.handlers.clear();
+    this.discovery.clear();
     this.#followAll();
   }
 
@@ -98,11 +101,16 @@ export class SimApiServer implements RequestContext {
     this.reloads++;
   }
 
-  /** Has the request handler follow CRDs: all, or those with these names. */
-  followCrds(...names: readonly string[]): void {
-    for (const name of names.length > 0 ? names : this.#crdNames(this.handlers)) {
+  /** Its watch of CRDs comes to a revision: what its handlers and its discovery follow is behind that. */
+  seeCrds(revision: number): void {
+    this.crdsSeen = Math.min(Math.max(this.crdsSeen, revision), this.etcd.revision);
+  }
+
+  /** Has the request handler follow CRDs: all, or one as it was at a revision. */
+  followCrds(only?: string, upTo = this.etcd.revision): void {
+    for (const name of only === undefined ? this.#crdNames(this.handlers) : [only]) {
       const before = this.handlers.get(name);
-      const ended = this.handlers.follow(name, this.etcd.get(`${CRD_PREFIX}${name}`), this.etcd.revision);
+      const ended = this.#followIn(this.handlers, name, upTo);
       const handler = this.handlers.get(name);
       if (handler !== undefined && handler.since !== before?.since) {
         fillAhead(this, handler);
@@ -114,11 +122,18 @@ export class SimApiServer implements RequestContext {
     }
   }
 
-  /** Has discovery follow CRDs: all, or those with these names. */
-  followDiscovery(...names: readonly string[]): void {
-    for (const name of names.length > 0 ? names : this.#crdNames(this.discovery)) {
-      this.discovery.follow(name, this.etcd.get(`${CRD_PREFIX}${name}`), this.etcd.revision);
+  /** Has discovery follow CRDs: all, or one as it was at a revision. */
+  followDiscovery(only?: string, upTo = this.etcd.revision): void {
+    for (const name of only === undefined ? this.#crdNames(this.discovery) : [only]) {
+      this.#followIn(this.discovery, name, upTo);
     }
+  }
+
+  #followIn(registry: CrdRegistry, name: string, upTo: number): CrdStorage | undefined {
+    const { revision: now, timeline } = this.etcd;
+    const revision = Math.min(upTo, now);
+    if (!registry.isBehind(name, revision)) return undefined;
+    return registry.follow(name, timeline.get(`${CRD_PREFIX}${name}`, revision), { revision, now });
   }
 
   /** Puts webhook configurations and policies in force as they are now. */
@@ -220,6 +235,7 @@ export class SimApiServer implements RequestContext {
     if (!this.#isCachePaused && this.cache.timeline === this.etcd.timeline) this.#advance(entry);
     if (!this.isPrompt) return;
     if (entry.key.startsWith(CRD_PREFIX)) {
+      this.seeCrds(entry.modRevision);
       this.followCrds(entry.key.slice(CRD_PREFIX.length));
       this.followDiscovery(entry.key.slice(CRD_PREFIX.length));
     } else if (ADMISSION_PREFIXES.some((prefix) => entry.key.startsWith(prefix))) {

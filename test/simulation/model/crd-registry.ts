@@ -12,6 +12,8 @@ export const CRD_PREFIX = "/registry/apiextensions.k8s.io/customresourcedefiniti
 /** What one part of one API server knows of the CRDs. It follows when it is told to. */
 export class CrdRegistry {
   readonly #byName = new Map<string, CrdStorage>();
+  /** Which revision of a CRD was taken last: it never goes back to an earlier one. */
+  readonly #followed = new Map<string, number>();
   #withWebhook: readonly CrdStorage[] = [];
 
   /** By `plural.group`. */
@@ -29,11 +31,30 @@ export class CrdRegistry {
     return this.#byName.values();
   }
 
+  /** Forgets all CRDs. */
+  clear(): void {
+    this.#byName.clear();
+    this.#followed.clear();
+    this.#findWebhooks();
+  }
+
+  /** Whether it has yet to take a CRD as it was at a revision. */
+  isBehind(name: string, revision: number): boolean {
+    return (this.#followed.get(name) ?? 0) < revision;
+  }
+
   /**
-   * Takes a CRD as it is now, `undefined` where it is gone.
+   * Takes a CRD as it was at a revision, `undefined` where it was gone.
+   * @param entry what etcd had then
+   * @param now the revision that etcd is at
    * @returns the handler that is no longer used, whose watches end
    */
-  follow(name: string, entry: EtcdEntry | undefined, revision: number): CrdStorage | undefined {
+  follow(
+    name: string,
+    entry: EtcdEntry | undefined,
+    { revision, now }: { readonly revision: number; readonly now: number },
+  ): CrdStorage | undefined {
+    this.#followed.set(name, revision);
     const before = this.#byName.get(name);
     if (entry === undefined) {
       this.#byName.delete(name);
@@ -44,7 +65,7 @@ export class CrdRegistry {
     if (before?.facts === facts) return undefined;
     const isKept = before !== undefined && before.facts.uid === facts.uid && isSame(before.facts.spec, facts.spec);
     const fresh = {
-      since: revision,
+      since: now,
       filled: new Set<string>(),
       converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>(),
     };

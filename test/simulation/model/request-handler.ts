@@ -9,6 +9,7 @@ import {
 } from "./access-table.ts";
 import { errorAnswer, jsonAnswer, methodNotAllowed, notFound, PathNotServed, Refusal, textAnswer } from "./answers.ts";
 import { builtInKinds, isBuiltInGroup } from "./built-in-kinds.ts";
+import { cachedEntry } from "./cached-reads.ts";
 import { create } from "./creates.ts";
 import { remove } from "./deletes.ts";
 import { discoveryAnswer } from "./discovery-answers.ts";
@@ -118,8 +119,7 @@ async function read(server: RequestContext, query: URLSearchParams, { kind, path
   const key = keyOf({ kind, name, namespace: path.namespace });
   // With a resourceVersion it may be an older state, that of the watch cache.
   const isCached = query.has("resourceVersion");
-  const { cache, etcd } = server;
-  const entry = isCached ? cache.timeline.get(key, cache.revision) : etcd.get(key);
+  const entry = isCached ? await cachedEntry(server, query, { kind, key }) : server.etcd.get(key);
   if (entry === undefined) throw notFound(kind, name);
   return await decode(server, kind, entry, isCached);
 }

@@ -26,6 +26,8 @@ export interface ServerContext {
   readonly discovery: CrdRegistry;
   readonly admission: AdmissionRegistry;
   readonly cache: WatchCacheState;
+  /** What its watch of CRDs has followed up to. */
+  readonly crdsSeen: number;
   /** The CRDs whose watch cache is not filled: their lists and watches get 429. */
   readonly initializing: ReadonlySet<string>;
 }

@@ -31,6 +31,7 @@ export class SmallCluster {
       clock: { now: () => this.now },
       io: {
         hold: async (point) => await this.held(point),
+        untilSeen: async () => undefined,
         callWebhook: async (url, body) => this.webhook(url, body),
       },
       ...options,

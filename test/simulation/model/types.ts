@@ -45,6 +45,8 @@ export type WebhookAnswer = { readonly status: number; readonly body: string } |
 export interface ModelIo {
   /** Awaited at each of these points. The simulation decides how long; a server that crashed never goes on. */
   hold(point: HoldPoint): Promise<void>;
+  /** Awaited where an API server has to see more of the CRDs: until it has, or for the 3 s that it waits at most. */
+  untilSeen(isSeen: () => boolean): Promise<void>;
   /** Calls a webhook, admission or conversion, at this URL. @param caBundle that of an admission webhook, base64 of PEM */
   callWebhook(url: string, body: string, timeoutMs: number, caBundle?: string): Promise<WebhookAnswer>;
 }

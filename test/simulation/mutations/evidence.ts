@@ -74,6 +74,17 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     ],
   },
   {
+    name: "the hash of an earlier state of the CRD is enough",
+    withinSeeds: 2_000,
+    edits: [
+      {
+        file: "apiservers/converge.ts",
+        from: "if (behind !== undefined) {",
+        to: "if (behind === null) {",
+      },
+    ],
+  },
+  {
     name: "prune although an API server fell behind",
     withinSeeds: 1_000,
     edits: [

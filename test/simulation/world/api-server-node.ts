@@ -15,6 +15,8 @@ import { SimProcess, timeOf } from "./sim-process.ts";
 
 /** What an API server ends a request after, in milliseconds (`--request-timeout`). */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** What a read waits for a watch cache at most, in milliseconds. */
+const LONGEST_READ_MS = 3_000;
 const RENEW_EVERY_MS = 10_000;
 /** Bookmarks, and the ends of watches. */
 const TICK_MS = 10_000;
@@ -83,6 +85,8 @@ export class ApiServerNode implements Peer {
   /** How long a request is held at most, at each point where it may be, in milliseconds. */
   slownessMs = 0;
   #isCacheLate = false;
+  /** Reads that wait for its watch of CRDs. */
+  readonly #reads = new Set<() => void>();
   readonly #options: ApiServerNodeOptions;
   readonly #forget: (() => void)[];
 
@@ -102,6 +106,7 @@ export class ApiServerNode implements Peer {
       isPrompt: false,
       io: {
         hold: (point) => this.#hold(point),
+        untilSeen: (isSeen) => this.#untilSeen(isSeen),
         callWebhook: (hook, body, timeoutMs, caBundle) => this.#webhook(hook, body, timeoutMs, caBundle),
       },
     });
@@ -169,13 +174,29 @@ export class ApiServerNode implements Peer {
     this.process.clock.timer(ms, again);
   }
 
-  #follow({ key }: EtcdEntry): void {
+  #untilSeen(isSeen: () => boolean): Promise<void> {
+    const { clock } = this.process;
+    return new Promise((resolve) => {
+      const cancel = clock.timer(LONGEST_READ_MS, () => look(true));
+      const look = (isOver = false): void => {
+        if (!isOver && !isSeen()) return;
+        cancel();
+        this.#reads.delete(look);
+        resolve();
+      };
+      this.#reads.add(look);
+    });
+  }
+
+  #follow({ key, modRevision }: EtcdEntry): void {
     const { api, lags } = this;
     if (key.startsWith(CRD_PREFIX)) {
       const name = key.slice(CRD_PREFIX.length);
       this.#exactly(lags.crds, () => {
-        this.#later(lags.handlers, () => api.followCrds(name));
-        this.#later(lags.discovery, () => api.followDiscovery(name));
+        api.seeCrds(modRevision);
+        for (const look of this.#reads) look();
+        this.#later(lags.handlers, () => api.followCrds(name, modRevision));
+        this.#later(lags.discovery, () => api.followDiscovery(name, modRevision));
         this.#later(lags.discovery, () => api.runControllers());
       });
     } else if (ADMISSION_PREFIXES.some((prefix) => key.startsWith(prefix))) {

@@ -66,6 +66,15 @@ export const crdLife: Scenario = {
     const established = await play.until("it becomes established", get(cogs.path), isEstablished, options);
     await served(play, cogs, shape);
     await play.line("its metadata alone", get(cogs.path, { accept: ACCEPT_METADATA }));
+    const { resourceVersion } = established.body.metadata;
+    const notOlder = get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion } });
+    await play.line("its metadata, not older than it is", notOlder);
+    await play.line("and of another API server", { ...notOlder, server: 1 });
+    const toCome = String(Number(resourceVersion) + 1_000_000);
+    await play.line(
+      "its metadata, not older than what is to come",
+      get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion: toCome } }),
+    );
     const byName = { fieldSelector: `metadata.name=${cogs.name}` };
     await play.line(
       "a list of its metadata by name",
