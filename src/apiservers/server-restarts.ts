@@ -40,7 +40,7 @@ export interface LookContext {
  * version or another EncryptionConfiguration: what it wrote then is beyond the watermark of the run. Its identity Lease may
  * not show that. The time at which its process started does, where this user may get /metrics. Where that cannot be told, a
  * restart may go unseen, and a user is told so at the beginning: what else there is shows some restarts and not all. A
- * killed API server of a release before 1.36 finds its identity Lease again, a load balancer keeps connections open whatever
+ * killed API server of a release before 1.35 finds its identity Lease again, a load balancer keeps connections open whatever
  * happens behind it, and an idle connection ends by itself.
  */
 export class ServerRestarts {

@@ -8,7 +8,7 @@ export interface Foundation {
   readonly storageVersion: string;
   /**
    * The identity Leases that there are, each with its uid, expired or not: no clock comes into it. An API server that shuts down deletes its own, and one of Kubernetes
-   * 1.36 also when it starts. Of older releases one that is killed finds its Lease again as it was, and its restart shows
+   * 1.35 or later also when it starts. Of older releases one that is killed finds its Lease again as it was, and its restart shows
    * in `restarts` alone.
    *
    * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go
