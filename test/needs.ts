@@ -20,7 +20,7 @@ const NEEDS = [
     what: "older API servers do not take the status of in-tree migrations as it is written now",
   },
   {
-    files: "test/integration/reencrypt-surge.test.ts",
+    files: "test/integration/{reencrypt-surge,shutdown-delay}.test.ts",
     minor: 35,
     what: "an API server that ends deletes its identity Lease",
   },

@@ -5,7 +5,7 @@ import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
-import { describeMissing, isOverdue, MissingApiServer } from "./missing-api-server.ts";
+import { describeMissing, endingApiServer, isOverdue, MissingApiServer } from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import type { SeenServers } from "./seen-servers.ts";
 import { ServerRoll } from "./server-roll.ts";
@@ -25,6 +25,11 @@ export interface ApiServerFinderOptions {
   readonly ignored?: readonly string[] | undefined;
   /** What this process saw of the API servers: the same one for every finder of a process. */
   readonly seen: SeenServers;
+  /**
+   * For how long an API server that has begun to end takes requests, in milliseconds: the `--shutdown-delay-duration` of the
+   * kube-apiserver. @default 0
+   */
+  readonly shutdownDelayMs?: number;
   /** Refuses to sample. */
   readonly strict: boolean;
   /** Milliseconds to wait for API servers that live and cannot be found. */
@@ -48,7 +53,8 @@ export class ApiServerFinder {
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
-    this.#leases = new StandingLeases({ ...options, sightings: options.seen.sightings });
+    const { departures, sightings } = options.seen;
+    this.#leases = new StandingLeases({ ...options, departures, sightings });
     this.#roll = new ServerRoll({ ...options, transport: options.client.transport, timeoutMs: REQUEST_TIMEOUT_MS });
   }
 
@@ -60,17 +66,17 @@ export class ApiServerFinder {
    * @throws {KsvmError} ApiServerMissing where this user cannot find out; NotConverged where they may not be sampled.
    */
   async findAll(silenceMs: number, signal: AbortSignal): Promise<ApiServers> {
-    const { endpoints, seen } = this.#options;
+    const { endpoints, seen, shutdownDelayMs } = this.#options;
     if (endpoints !== undefined) {
       seen.noticeSuspension();
-      const silent = seen.wereSilentWithin(silenceMs);
+      const silent = seen.wereSilentWithin(silenceMs, shutdownDelayMs);
       return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
     }
     try {
       await this.#leases.watchIgnored(signal);
       seen.noticeSuspension();
       const found = await this.#look(signal);
-      const silent = seen.wereSilentWithin(silenceMs);
+      const silent = seen.wereSilentWithin(silenceMs, shutdownDelayMs);
       return { ...found, silent, ignored: this.#leases.ignored };
     } catch (error) {
       if (error instanceof MissingApiServer) {
@@ -110,6 +116,7 @@ export class ApiServerFinder {
   async #look(signal: AbortSignal): Promise<ApiServers> {
     const { client, retrier, seen } = this.#options;
     const leases = await this.#leases.watched(signal);
+    this.#assertNoneEnds();
     if (leases.some(isOverdue)) {
       seen.silent();
     }
@@ -120,6 +127,19 @@ export class ApiServerFinder {
     }
     const all = found.mode === "sampled" && leases.length > 1 ? await this.#recruit(found, leases, signal) : found;
     return { ...all, ...identityOf(leases) };
+  }
+
+  /**
+   * One that has begun to end and still takes requests cannot be asked by itself: its address is gone. Behind the address of the
+   * kubeconfig, or on a connection that was kept, it may even answer in the place of another one. So nothing is asked until it has ended.
+   */
+  #assertNoneEnds(): void {
+    const { clock, seen, shutdownDelayMs = 0 } = this.#options;
+    const now = clock.monotonic();
+    const ending = shutdownDelayMs === 0 ? undefined : seen.departures.lastWithin(shutdownDelayMs, now);
+    if (ending !== undefined) {
+      throw endingApiServer({ name: ending.name, leftMsAgo: now - ending.at, shutdownDelayMs });
+    }
   }
 
   /** Tells the API servers behind one address apart until there are as many as Leases. */

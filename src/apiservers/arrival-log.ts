@@ -1,3 +1,5 @@
+import { holderOf, type Lease } from "../api/lease.ts";
+
 /** An identity Lease as a list or a watch shows it. */
 export interface ShownLease {
   readonly name: string;
@@ -5,6 +7,16 @@ export interface ShownLease {
   /** Who holds it: an API server with a random part for its process. */
   readonly holder: string;
   readonly renewTime?: string | undefined;
+}
+
+/** What of a Lease is logged. */
+export function shownOf({ metadata, spec }: Lease): ShownLease {
+  return {
+    name: metadata.name,
+    uid: metadata.uid,
+    holder: holderOf(spec === undefined ? undefined : { spec }),
+    renewTime: spec?.renewTime,
+  };
 }
 
 /** A Lease of a list, and whether its time is over: such an API server is taken for gone, and nothing is asked of it. */

@@ -4,6 +4,10 @@ import type { LiveLease } from "./control-plane-objects.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiServerEvent } from "./events.ts";
 
+const REMEDY =
+  "an identity Lease outlives its API server by up to an hour: wait, name each API server with --apiserver-endpoints, or pass " +
+  "--ignore-apiserver with the name of a Lease whose API server is gone";
+
 /**
  * An API server that may live was not asked. Nothing may be concluded about it, so it is waited for, without a freeze,
  * until it answers or its identity Lease has expired.
@@ -13,15 +17,23 @@ export class MissingApiServer extends KsvmError {
   /** Why, without the words of an error around it. */
   readonly reason: string;
 
-  constructor(reason: string) {
-    super(
-      "ApiServerMissing",
-      `Cannot continue without every API server: ${reason}; an identity Lease outlives its API server by up to an hour: ` +
-        "wait, name each API server with --apiserver-endpoints, or pass --ignore-apiserver with the name of a Lease whose " +
-        "API server is gone",
-    );
+  /** @param remedy what a user can do. @default what helps where its identity Lease is there */
+  constructor(reason: string, remedy = REMEDY) {
+    super("ApiServerMissing", `Cannot continue without every API server: ${reason}; ${remedy}`);
     this.reason = reason;
   }
+}
+
+/** That an API server has left, and still takes requests as its users configured it. */
+export function endingApiServer(ending: {
+  readonly name: string;
+  /** Both in milliseconds. */
+  readonly leftMsAgo: number;
+  readonly shutdownDelayMs: number;
+}): MissingApiServer {
+  const [ago, delay] = [ending.leftMsAgo, ending.shutdownDelayMs].map((ms) => `${Math.round(ms / 1_000)} s`);
+  const takes = `it may take requests for ${delay} after that (--shutdown-delay)`;
+  return new MissingApiServer(`the API server of identity Lease ${ending.name} left ${ago} ago, and ${takes}`, "wait");
 }
 
 /**

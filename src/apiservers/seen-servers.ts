@@ -1,5 +1,6 @@
 import { type Clock, wallOffsetOf } from "../clock.ts";
 import { SLOW_ANSWER_MS } from "./ask-all.ts";
+import { Departures } from "./departures.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
 import { ServerArrivals } from "./server-arrivals.ts";
 import { SettledChanges } from "./settled-changes.ts";
@@ -11,6 +12,7 @@ import { SettledChanges } from "./settled-changes.ts";
  */
 export class SeenServers {
   readonly sightings = new LeaseSightings();
+  readonly departures = new Departures();
   readonly arrivals: ServerArrivals;
   readonly settled = new SettledChanges();
   readonly #clock: Clock;
@@ -21,7 +23,7 @@ export class SeenServers {
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.arrivals = new ServerArrivals(clock);
+    this.arrivals = new ServerArrivals(clock, this.departures);
     this.#wallOffset = wallOffsetOf(clock);
   }
 
@@ -43,8 +45,13 @@ export class SeenServers {
     this.#wallOffset = offset;
   }
 
-  /** Whether one was silent or missing within the last `ms` milliseconds. */
-  wereSilentWithin(ms: number): boolean {
-    return this.#clock.monotonic() - this.#silentAt <= ms;
+  /**
+   * Whether one was silent or missing within the last `ms` milliseconds, or left: it may have been silent, or behind, when that
+   * was not looked at.
+   * @param shutdownDelayMs for how long one that leaves takes requests, in milliseconds
+   */
+  wereSilentWithin(ms: number, shutdownDelayMs = 0): boolean {
+    const now = this.#clock.monotonic();
+    return now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;
   }
 }

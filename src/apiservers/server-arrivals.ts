@@ -1,4 +1,4 @@
-import { holderOf, type Lease } from "../api/lease.ts";
+import type { Lease } from "../api/lease.ts";
 import { compareResourceVersions, isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
@@ -11,7 +11,8 @@ import type { CallContext } from "../retry/call-context.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import type { Arrivals } from "./arrivals.ts";
-import { ArrivalLog, isArrival, type ShownLease } from "./arrival-log.ts";
+import type { Departures } from "./departures.ts";
+import { ArrivalLog, isArrival, shownOf } from "./arrival-log.ts";
 import { IDENTITY_NAMESPACE, IDENTITY_SELECTOR, listIdentityLeases } from "./control-plane-objects.ts";
 
 /** What watching identity Leases takes. */
@@ -51,6 +52,7 @@ interface Watching {
  */
 export class ServerArrivals implements Arrivals {
   readonly #clock: Clock;
+  readonly #departures: Departures | undefined;
   readonly #log = new ArrivalLog();
   /** Every change up to this resourceVersion is in the log; empty before the first list. */
   #seen = "";
@@ -61,8 +63,10 @@ export class ServerArrivals implements Arrivals {
   #users = 0;
   #watching: Watching | undefined;
 
-  constructor(clock: Clock) {
+  /** @param departures is told of each one that leaves. @default nothing is */
+  constructor(clock: Clock, departures?: Departures) {
     this.#clock = clock;
+    this.#departures = departures;
   }
 
   get count(): number {
@@ -269,6 +273,9 @@ export class ServerArrivals implements Arrivals {
     this.#log.told({ type, lease: shownOf(lease) });
     if (this.#log.count > before) {
       this.#changedAt = this.#clock.monotonic();
+      if (type === "DELETED") {
+        this.#departures?.left({ name: lease.metadata.name, at: this.#changedAt });
+      }
     }
     this.#advance(lease.metadata.resourceVersion);
   }
@@ -284,13 +291,4 @@ export class ServerArrivals implements Arrivals {
 function isUpTo(seen: string, resourceVersion: string): boolean {
   const order = compareResourceVersions(seen, resourceVersion);
   return order !== undefined && order >= 0;
-}
-
-function shownOf({ metadata, spec }: Lease): ShownLease {
-  return {
-    name: metadata.name,
-    uid: metadata.uid,
-    holder: holderOf(spec === undefined ? undefined : { spec }),
-    renewTime: spec?.renewTime,
-  };
 }

@@ -15,8 +15,15 @@ import { type SeenChange, settleRemainingMs, versionsChangeOf } from "./settle.t
 export interface SettleContext extends CallContext {
   readonly clock: Clock;
   readonly emit: (event: ApiServerEvent) => void;
-  /** Both in milliseconds: the settle time, and what an API server that does not answer is waited for on top of it. */
-  readonly options: { readonly settleMs: number; readonly convergenceTimeoutMs: number };
+  /**
+   * All in milliseconds: the settle time, what an API server that does not answer is waited for on top of it, and for how long one that left
+   * takes requests.
+   */
+  readonly options: {
+    readonly settleMs: number;
+    readonly convergenceTimeoutMs: number;
+    readonly shutdownDelayMs?: number | undefined;
+  };
 }
 
 /** What besides the CRD itself settling counts from. */
@@ -85,7 +92,7 @@ class Settling {
     this.#context = context;
     this.#options = options;
     const { clock, options: settings } = context;
-    const limitMs = settings.settleMs + settings.convergenceTimeoutMs;
+    const limitMs = settings.settleMs + (settings.shutdownDelayMs ?? 0) + settings.convergenceTimeoutMs;
     this.#deadline = clock.monotonic() + limitMs;
     this.#jumpsDeadline = clock.monotonic() + Math.min(limitMs, options.freezeMs ?? limitMs);
     this.#wallOffset = options.wallOffset ?? wallOffsetOf(clock);

@@ -6,6 +6,9 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
  */
 export const DEFAULT_SETTLE_MS = 65_000;
 
+/** The default of `--shutdown-delay`, in milliseconds: that of the kube-apiserver's `--shutdown-delay-duration`. */
+export const DEFAULT_SHUTDOWN_DELAY_MS = 0;
+
 /** Times in the API are cut to the second: the true time may be this much later. */
 const API_TIME_RESOLUTION_MS = 1_000;
 

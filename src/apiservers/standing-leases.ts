@@ -2,6 +2,7 @@ import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { identityLeases, type LiveLease } from "./control-plane-objects.ts";
+import type { Departures } from "./departures.ts";
 import { IgnoredServers } from "./ignored-servers.ts";
 import type { LeaseSightings } from "./lease-sightings.ts";
 import { describeLease, MissingApiServer } from "./missing-api-server.ts";
@@ -17,6 +18,8 @@ export interface StandingLeasesOptions {
   readonly ignored?: readonly string[] | undefined;
   /** What this process saw of them. */
   readonly sightings: LeaseSightings;
+  /** Is told of each look. */
+  readonly departures: Departures;
   /** Told which Lease is looked at, and why. */
   readonly onLag: (server: string, reason: string) => void;
 }
@@ -56,13 +59,18 @@ export class StandingLeases {
    * @throws {ApiError | TransportError}
    */
   async look(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
-    const { client, clock, retrier } = this.#options;
+    const { client, clock, departures, retrier } = this.#options;
     const look = await retrier.run(async () => {
       const askedAt = clock.monotonic();
       const leases = await identityLeases(client, clock, signal);
       return leases && { leases, askedAt, answeredAt: clock.monotonic() };
     }, signal);
-    return look && this.#ignored.without(this.#sightings.standing(look), look.leases);
+    if (look === undefined) {
+      return undefined;
+    }
+    const standing = this.#ignored.without(this.#sightings.standing(look), look.leases);
+    departures.looked(look.leases, standing, look.answeredAt);
+    return standing;
   }
 
   /**

@@ -38,12 +38,13 @@ export function webhookLoops(clock: Clock): Loops<WebhookLoop> {
 
 /** Nothing is watched yet. */
 export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "runs">): ReplicaLoops {
-  const { convergenceTimeoutMs, proofTimeoutMs, settleMs } = runs.options;
+  const { convergenceTimeoutMs, proofTimeoutMs, settleMs, shutdownDelayMs = 0 } = runs.options;
+  const waitsMs = convergenceTimeoutMs + proofTimeoutMs + settleMs + shutdownDelayMs;
   return new Loops<ReplicaLoop>(clock, {
     // Each attempt has ten seconds; a leader that lost its Lease ends its work within a minute or two.
     election: LIMIT_MS,
     // The engine may wait for what its budgets allow without a word.
-    migrations: LIMIT_MS + runs.maxIdleMs + runs.webhookWaitMs + convergenceTimeoutMs + proofTimeoutMs + settleMs,
+    migrations: LIMIT_MS + runs.maxIdleMs + runs.webhookWaitMs + waitsMs,
     "migration-watch": LIMIT_MS,
     queue: LIMIT_MS,
     "suspend-mark": LIMIT_MS,

@@ -2,11 +2,14 @@ import { KsvmError } from "../errors.ts";
 import { MAX_IN_FLIGHT } from "../retry/limiter.ts";
 
 /** The numbers of a migration, by the names of its options. */
-type Numbers = Readonly<Record<"maxIdleMs" | "maxInFlight" | "maxQps" | "settleMs" | "webhookWaitMs", number>>;
+type Numbers = Readonly<
+  Record<"maxIdleMs" | "maxInFlight" | "maxQps" | "settleMs" | "shutdownDelayMs" | "webhookWaitMs", number>
+>;
 
 /** The least and the most of each. */
 const RANGES: Readonly<Record<keyof Numbers, readonly [min: number, max: number]>> = {
   settleMs: [0, Number.MAX_SAFE_INTEGER],
+  shutdownDelayMs: [0, Number.MAX_SAFE_INTEGER],
   maxIdleMs: [0, Number.MAX_SAFE_INTEGER],
   webhookWaitMs: [0, Number.MAX_SAFE_INTEGER],
   maxInFlight: [1, MAX_IN_FLIGHT],

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { DEFAULT_CONVERGENCE_TIMEOUT_MS } from "../apiservers/converge.ts";
 import { SeenServers } from "../apiservers/seen-servers.ts";
-import { DEFAULT_SETTLE_MS } from "../apiservers/settle.ts";
+import { DEFAULT_SETTLE_MS, DEFAULT_SHUTDOWN_DELAY_MS } from "../apiservers/settle.ts";
 import { systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { DEFAULT_PROOF_TIMEOUT_MS } from "../freeze/freeze-proof.ts";
@@ -26,6 +26,8 @@ import { type ClusterOptions, withCluster } from "./cluster.ts";
 export interface MigrateOptions extends ClusterOptions {
   /** Milliseconds since the last change of the storage version; more than the `--request-timeout` of the API servers. */
   readonly settleMs?: number;
+  /** Milliseconds for which an API server that has begun to end takes requests: the `--shutdown-delay-duration` of the kube-apiserver. */
+  readonly shutdownDelayMs?: number;
   /** What enforces the freeze. */
   readonly guard?: GuardChoice;
   /** Rewrites the objects of a CRD that is clean already. */
@@ -49,6 +51,7 @@ export interface MigrateOptions extends ClusterOptions {
 /** What `ksvm migrate` does without flags. */
 const DEFAULTS = {
   settleMs: DEFAULT_SETTLE_MS,
+  shutdownDelayMs: DEFAULT_SHUTDOWN_DELAY_MS,
   guard: DEFAULT_GUARD,
   force: false,
   dryRun: false,
@@ -100,8 +103,8 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
   });
 }
 
-function settingsOf({ guard, leaseNamespace, settleMs, ...limits }: Chosen): RunSettings {
-  const { maxIdleMs, maxInFlight, maxQps, webhookWaitMs } = checkedNumbers({ ...limits, settleMs });
+function settingsOf({ guard, leaseNamespace, ...numbers }: Chosen): RunSettings {
+  const { maxIdleMs, maxInFlight, maxQps, settleMs, shutdownDelayMs, webhookWaitMs } = checkedNumbers(numbers);
   return {
     options: {
       convergenceTimeoutMs: DEFAULT_CONVERGENCE_TIMEOUT_MS,
@@ -112,6 +115,7 @@ function settingsOf({ guard, leaseNamespace, settleMs, ...limits }: Chosen): Run
       pageSize: DEFAULT_PAGE_SIZE,
       proofTimeoutMs: DEFAULT_PROOF_TIMEOUT_MS,
       settleMs,
+      shutdownDelayMs,
     },
     maxIdleMs,
     maxInFlight,

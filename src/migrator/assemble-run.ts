@@ -96,6 +96,7 @@ export function assembleRun(
     endpoints: shared.apiserverEndpoints,
     ignored: shared.ignoredApiservers,
     seen: shared.seen,
+    ...(options.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: options.shutdownDelayMs }),
     strict: shared.strict ?? false,
     timeoutMs: options.convergenceTimeoutMs,
     onLag: (server, reason) => emit({ type: "lagging", server, reason }),

@@ -18,8 +18,7 @@ import { ownApiOf, ownStorageOf } from "./own-api.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
-import type { Arrivals } from "../apiservers/arrivals.ts";
-import type { SeenChange } from "../apiservers/settle.ts";
+import { lateWritesSince } from "../apiservers/late-writes-since.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import {
@@ -79,7 +78,7 @@ export class BuiltInEvidence {
    * @throws {KsvmError} NotConverged, naming the API server that disagrees.
    */
   async prove(): Promise<Foundation> {
-    const { client, clock, emit, options } = this.#context;
+    const { arrivals, client, clock, emit, options } = this.#context;
     const wallOffset = wallOffsetOf(clock);
     const { apiServers, encryption, foundation, lagged, silent } = await this.#look(options.settleMs);
     const concern = encryption === undefined ? {} : { concern: "key" as const };
@@ -90,11 +89,11 @@ export class BuiltInEvidence {
       wallOffset,
       ...concern,
       // The list that a watch begins with shows all that had joined, and the watch all others: no stamp is needed.
-      earlier: newestOf(encryption?.since, this.#context.arrivals) ?? { at: undefined, seenAt: clock.monotonic() },
+      earlier: lateWritesSince(encryption?.since, { arrivals, now: clock.monotonic(), ...options }),
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#assertNoneCame(foundation);
-    this.#context.arrivals.settled(foundation.arrivals);
+    arrivals.settled(foundation.arrivals);
     if (encryption !== undefined) {
       this.#context.encryption?.settled(encryption.fingerprint);
     }
@@ -274,13 +273,6 @@ export class BuiltInEvidence {
       ? { crd: "", ownApi: "" }
       : { crd: specKeyOf(crd.metadata), ownApi: await ownApiOf(this.#context, crd) };
   }
-}
-
-/** What late writes are waited for from: the newer of both. Where neither is looked at, nothing tells of any earlier wait. */
-function newestOf(since: SeenChange | undefined, { changedAt }: Pick<Arrivals, "changedAt">): SeenChange | undefined {
-  return changedAt === undefined || (since !== undefined && since.seenAt >= changedAt)
-    ? since
-    : { at: undefined, seenAt: changedAt };
 }
 
 /** Why a StorageVersion does not say what discovery shows; `undefined` where it does. */

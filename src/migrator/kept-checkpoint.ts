@@ -13,6 +13,8 @@ export interface KeptCheckpoint {
   readonly foundation: string;
   /** Milliseconds that it waited for late writes at the least, before the watermark. */
   readonly settleMs: number;
+  /** Milliseconds that it waited on top of that for API servers that had left. @default 0 */
+  readonly shutdownDelayMs?: number | undefined;
   /** The resourceVersion up to which no API server joined or left since the foundation was laid. */
   readonly quietUpTo: string;
   /** resourceVersion of its first consistent list: objects written later are encrypted as the foundation has it. */
@@ -23,7 +25,10 @@ export interface KeptCheckpoint {
 }
 
 /** What a checkpoint is compared with. */
-export type KeptExpectation = Pick<KeptCheckpoint, "purpose" | "resource" | "foundation" | "settleMs">;
+export type KeptExpectation = Pick<
+  KeptCheckpoint,
+  "purpose" | "resource" | "foundation" | "settleMs" | "shutdownDelayMs"
+>;
 
 /**
  * What a run rests on, as text. Restarts, and what came and went, are counted by each process for itself, so they are left out: the
@@ -54,7 +59,8 @@ export function differenceFrom(kept: KeptCheckpoint, expected: KeptExpectation):
   if (kept.purpose !== expected.purpose || kept.resource !== expected.resource) {
     return "it belongs to another run";
   }
-  if (kept.settleMs < expected.settleMs) {
+  const [keptDelayMs, delayMs] = [kept, expected].map(({ shutdownDelayMs = 0 }) => shutdownDelayMs) as [number, number];
+  if (kept.settleMs < expected.settleMs || keptDelayMs < delayMs) {
     return "that run had waited for late writes for a shorter time";
   }
   return kept.foundation === expected.foundation
@@ -70,13 +76,14 @@ export function earlierRunOf({ continueToken, progress, watermark }: KeptCheckpo
 }
 
 function fieldsOf(kept: KeptCheckpoint): KeptCheckpoint {
-  const { purpose, resource, foundation, settleMs, quietUpTo, watermark, continueToken } = kept;
+  const { purpose, resource, foundation, settleMs, shutdownDelayMs, quietUpTo, watermark, continueToken } = kept;
   const progress = progressIn(kept.progress);
   return {
     purpose,
     resource,
     foundation,
     settleMs,
+    ...(shutdownDelayMs === undefined ? {} : { shutdownDelayMs }),
     quietUpTo,
     watermark,
     ...(continueToken === undefined ? {} : { continueToken }),

@@ -121,7 +121,8 @@ export class KeptProgress {
   }
 
   #expected({ options, purpose }: RunContext, foundation: Foundation): KeptExpectation {
-    const { settleMs } = options;
-    return { purpose, resource: this.#resource, foundation: digestOfFoundation(foundation), settleMs };
+    const { settleMs, shutdownDelayMs } = options;
+    const waited = shutdownDelayMs === undefined ? { settleMs } : { settleMs, shutdownDelayMs };
+    return { purpose, resource: this.#resource, foundation: digestOfFoundation(foundation), ...waited };
   }
 }

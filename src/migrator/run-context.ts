@@ -16,6 +16,8 @@ import type { Advance, RunBudget } from "../retry/run-budget.ts";
 /** The settings of a run that a user may choose. */
 export interface MigrationOptions {
   readonly settleMs: number;
+  /** Milliseconds for which an API server that has begun to end takes requests. @default 0 */
+  readonly shutdownDelayMs?: number;
   readonly pageSize: number;
   readonly guard: GuardChoice;
   /** Rewrites a resource that is clean already. */

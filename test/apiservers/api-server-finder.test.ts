@@ -32,6 +32,8 @@ interface Seen {
   uids?: Readonly<Record<string, string>>;
   /** What an earlier finder of the same process had. @default it is the first one */
   readonly earlier?: { readonly clock: SleepClock; readonly servers: SeenServers };
+  /** For how long one that left takes requests. @default 0 */
+  readonly shutdownDelayMs?: number;
   /** The `Date` of every answer. @default that of this machine */
   date?: string;
 }
@@ -118,11 +120,12 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
     strict,
     ignored,
+    ...(seen.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: seen.shutdownDelayMs }),
     timeoutMs: 5_000,
     onLag: (_, reason) => lags.push(reason),
   });
   t.teardown(() => finder.close());
-  return { clock, finder, lags, port: new URL(url).port, servers };
+  return { clock, finder, lags, leases: seen.leases, port: new URL(url).port, servers };
 }
 const { signal } = new AbortController();
 
@@ -315,6 +318,60 @@ await tap.test("findAll() counts a silence that an earlier finder of the same pr
     t.match(await finder.findAll(60_000, signal), { silent: true });
     clock.advance(60_001);
     t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+  }
+});
+
+await tap.test("findAll() counts it as a silence that an API server left between two looks of a process", async (t) => {
+  const seen: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b"] };
+  const earlier = await finderFor(t, seen);
+  t.match(await earlier.finder.findAll(60_000, signal), { mode: "each", silent: false });
+  const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"], earlier });
+  clock.advance(3_600_000);
+  t.match(await finder.findAll(60_000, signal), { identities: ["a"], silent: true }, "nothing tells when");
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+});
+
+await tap.test("findAll() asks none of the others until one that left takes no request any more", async (t) => {
+  const shutdownDelayMs = 20_000;
+  const both = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b"] };
+  const earlier = await finderFor(t, both);
+  await earlier.finder.findAll(60_000, signal);
+  const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"], earlier, shutdownDelayMs });
+  const missing = {
+    name: "MissingApiServer",
+    reason: /^the API server of identity Lease b left 0 s ago, and it may take requests for 20 s after that \(--shut/,
+    message: /--shutdown-delay\); wait$/,
+  };
+  await t.rejects(finder.findAll(60_000, signal), missing);
+  clock.advance(20_000);
+  await t.rejects(finder.findAll(60_000, signal), { message: /Lease b left 20 s ago/ });
+  clock.advance(1);
+  t.match(await finder.findAll(60_000, signal), { identities: ["a"], silent: true });
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+});
+
+await tap.test("findAll() counts what one that left has under way where no run looked in the meantime", async (t) => {
+  const seen = { addresses: [], leases: ["a", "b"], instances: [1, 2], shutdownDelayMs: 90_000 };
+  const { clock, finder } = await finderFor(t, seen);
+  await finder.findAll(60_000, signal);
+  seen.leases.pop();
+  await finder.find(signal);
+  clock.advance(90_001);
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "its last request may be 1 ms old");
+  clock.advance(60_000);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+});
+
+await tap.test("findAll() does not count one as leaving that was taken for gone, or is ignored", async (t) => {
+  const expired: Seen = { addresses: [], leases: ["a", "dead"], renewTimes: { dead: "2025-12-31T20:00:00Z" } };
+  const dead = await finderFor(t, expired);
+  const ignored = await finderFor(t, { addresses: [], leases: ["a", "gone"] }, false, ["gone"]);
+  for (const { finder, leases } of [dead, ignored]) {
+    t.match(await finder.findAll(0, signal), { identities: ["a"] });
+    leases.pop();
+    t.match(await finder.findAll(60_000, signal), { identities: ["a"], silent: false });
   }
 });
 

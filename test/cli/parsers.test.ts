@@ -169,6 +169,7 @@ await tap.test("durationText() writes what parseDuration() reads", (t) => {
   t.equal(durationText(31_536_000_000), "8760h");
   t.equal(durationText(300_000), "5m");
   t.equal(durationText(65_000), "65s");
+  t.equal(durationText(0), "0s");
   t.equal(durationText(1_500), "1500ms");
   fc.assert(fc.property(fc.nat(10 ** 12), (ms) => parseDuration(durationText(ms)) === ms));
   t.end();

@@ -2,7 +2,7 @@ import tap from "tap";
 import { checkedNumbers, withoutUndefined } from "../../src/library/checked-numbers.ts";
 import { migrateCrd } from "../../src/library/migrate-crd.ts";
 
-const GOOD = { settleMs: 65_000, maxIdleMs: 0, webhookWaitMs: 1, maxInFlight: 16, maxQps: 5 };
+const GOOD = { settleMs: 65_000, shutdownDelayMs: 0, maxIdleMs: 0, webhookWaitMs: 1, maxInFlight: 16, maxQps: 5 };
 
 await tap.test("checkedNumbers() takes numbers in their range, and 0 requests per second for no limit", (t) => {
   t.same(checkedNumbers(GOOD), GOOD);
@@ -17,6 +17,7 @@ const bad: readonly [name: string, value: unknown][] = [
   ["settleMs", "30000"],
   ["settleMs", null],
   ["settleMs", Number.POSITIVE_INFINITY],
+  ["shutdownDelayMs", -1],
   ["maxIdleMs", Number.NaN],
   ["maxInFlight", 0],
   ["maxInFlight", 257],

@@ -56,6 +56,11 @@ await t.test("differenceFrom() names whatever is not as the killed run had it", 
   t.equal(differenceFrom(KEPT, KEPT), undefined);
   t.equal(differenceFrom(KEPT, { ...KEPT, settleMs: 1_000 }), undefined, "it waited longer than is asked for now");
   t.match(differenceFrom(KEPT, { ...KEPT, settleMs: 70_000 }), /waited for late writes for a shorter time/);
+  t.match(differenceFrom(KEPT, { ...KEPT, shutdownDelayMs: 1 }), /waited for late writes for a shorter time/);
+  const longer = { ...KEPT, shutdownDelayMs: 20_000 };
+  t.same(parseKept(formatKept(longer)), longer);
+  t.equal(differenceFrom(longer, { ...KEPT, shutdownDelayMs: 0 }), undefined);
+  t.match(differenceFrom(longer, { ...longer, settleMs: 70_000 }), /shorter time/, "one does not stand for the other");
   t.match(differenceFrom(KEPT, { ...KEPT, purpose: "other" }), /belongs to another run/);
   t.match(differenceFrom(KEPT, { ...KEPT, resource: "configmaps" }), /belongs to another run/);
   const counted = new Set(["restarts", "arrivals", "newestArrival"]);

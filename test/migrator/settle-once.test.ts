@@ -12,6 +12,7 @@ import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const SETTLE_MS = 65_000;
+const DELAY_MS = 70_000;
 const HASH = `sha256:${"a".repeat(64)}`;
 const METRICS = `process_start_time_seconds 1.7e+09
 apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="${HASH}",hash="${HASH}"} 1
@@ -22,7 +23,7 @@ const RESOURCES = ["secrets", "configmaps"].map((name) => ({ name, storageVersio
 type Kind = "encryption" | "arrivals" | "neither";
 
 /** One API server, which stands still when it is told to: a real one cannot be stopped at a given moment of a wait. */
-function setting(kind: Kind) {
+function setting(kind: Kind, shutdownDelayMs = 0) {
   const clock = new FakeClock();
   const seen = new SeenServers(clock);
   const by =
@@ -36,11 +37,11 @@ function setting(kind: Kind) {
     signal.addEventListener("abort", () => watch.destroy(new Error("aborted")));
     return watch;
   };
-  /** An API server joins, by the watch of the identity Leases. */
-  const join = async (): Promise<void> => {
+  /** An API server joins or leaves, by the watch of the identity Leases. */
+  const tell = async (type: "ADDED" | "DELETED"): Promise<void> => {
     const object = { metadata: { name: "b", uid: "b", resourceVersion: "20" }, spec: { holderIdentity: "b_1" } };
     const { count } = seen.arrivals;
-    watch.write(`${JSON.stringify({ type: "ADDED", object })}\n`);
+    watch.write(`${JSON.stringify({ type, object })}\n`);
     while (seen.arrivals.count === count) await new Promise((resolve) => setImmediate(resolve));
   };
   const server = { standStillMs: 0, onWoken: (): void => undefined };
@@ -68,7 +69,7 @@ function setting(kind: Kind) {
       clock,
       emit: () => undefined,
       findApiServers,
-      options: { settleMs: SETTLE_MS, convergenceTimeoutMs: 600_000 },
+      options: { settleMs: SETTLE_MS, shutdownDelayMs, convergenceTimeoutMs: 600_000 },
       retrier: new Retrier({ clock, random: () => 0.5 }),
       signal,
     } as unknown as RunContext;
@@ -78,7 +79,7 @@ function setting(kind: Kind) {
   };
   /** Does the work of one process, which goes on watching between two runs. */
   const throughout = (work: () => Promise<void>): Promise<void> => seen.arrivals.throughout(work);
-  return { clock, join, prove, server, throughout };
+  return { clock, departures: seen.departures, prove, server, tell, throughout };
 }
 
 for (const kind of ["encryption", "arrivals"] as const) {
@@ -113,10 +114,10 @@ for (const kind of ["encryption", "arrivals"] as const) {
 }
 
 await tap.test("BuiltInEvidence waits again where an API server joined since", async (t) => {
-  const { clock, join, prove, throughout } = setting("arrivals");
+  const { clock, prove, tell, throughout } = setting("arrivals");
   await throughout(async () => {
     await prove("secrets");
-    await join();
+    await tell("ADDED");
     const joinedAt = clock.monotonic();
     await prove("configmaps");
     t.ok(clock.monotonic() - joinedAt >= SETTLE_MS);
@@ -142,3 +143,27 @@ await tap.test(
     }
   },
 );
+
+for (const kind of ["encryption", "arrivals", "neither"] as const) {
+  await tap.test(`BuiltInEvidence waits for one that may have left right before the first run: ${kind}`, async (t) => {
+    const { clock, prove } = setting(kind, DELAY_MS);
+    await prove("secrets");
+    t.ok(clock.monotonic() >= DELAY_MS + SETTLE_MS, "it took requests for that long");
+  });
+}
+
+await tap.test("BuiltInEvidence waits again for as long after an API server that left", async (t) => {
+  const { clock, departures, prove, tell, throughout } = setting("arrivals", DELAY_MS);
+  await throughout(async () => {
+    await prove("secrets");
+    const settledAt = clock.monotonic();
+    await prove("configmaps");
+    t.ok(clock.monotonic() - settledAt < SETTLE_MS, "none left since");
+    t.equal(departures.last, undefined);
+    await tell("DELETED");
+    const leftAt = clock.monotonic();
+    t.same(departures.last, { name: "b", at: leftAt });
+    await prove("events");
+    t.ok(clock.monotonic() - leftAt >= DELAY_MS + SETTLE_MS);
+  });
+});

@@ -7,7 +7,7 @@ import { DEFAULT_CONVERGENCE_TIMEOUT_MS } from "../../apiservers/converge.ts";
 import { DEFAULT_GUARD, GUARD_CHOICES } from "../../freeze/guard.ts";
 import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
-import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
+import { DEFAULT_SETTLE_MS, DEFAULT_SHUTDOWN_DELAY_MS } from "../../apiservers/settle.ts";
 import { parseEndpoints } from "./address-parsers.ts";
 import { type FlagTable, inGroup } from "./flag.ts";
 import { choice, duration, optional, repeated, value } from "./kinds.ts";
@@ -27,6 +27,12 @@ const TUNING_FLAGS = {
     help:
       "minimum time since the last change of the storage version; must be longer than the --request-timeout of the " +
       "API servers",
+  }),
+  "shutdown-delay": duration({
+    default: DEFAULT_SHUTDOWN_DELAY_MS,
+    help:
+      "how long an API server goes on taking requests after it has begun to end: the --shutdown-delay-duration of the " +
+      "kube-apiserver; where one may have left, ksvm waits for that time and --settle",
   }),
   "page-size": value(wholeNumber(1, MAX_PAGE_SIZE), {
     placeholder: "n",

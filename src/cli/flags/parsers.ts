@@ -66,7 +66,8 @@ export function durationText(ms: number): string {
     ["m", MINUTE_MS],
     ["s", SECOND_MS],
   ] as const;
-  const [unit, size] = units.find(([, unitMs]) => ms % unitMs === 0) ?? ["ms", 1];
+  const isWhole = ([unit, unitMs]: (typeof units)[number]): boolean => ms % unitMs === 0 && (ms > 0 || unit === "s");
+  const [unit, size] = units.find(isWhole) ?? ["ms", 1];
   return `${ms / size}${unit}`;
 }
 

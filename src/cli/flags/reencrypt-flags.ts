@@ -60,6 +60,7 @@ export const REENCRYPT_FLAGS = {
       "minimum time since ksvm first saw all API servers use the same configuration; must be longer than the " +
       "--request-timeout of the API servers",
   }),
+  "shutdown-delay": MIGRATION_FLAGS["shutdown-delay"],
   "page-size": MIGRATION_FLAGS["page-size"],
   "max-in-flight": MIGRATION_FLAGS["max-in-flight"],
   priority: MIGRATION_FLAGS.priority,

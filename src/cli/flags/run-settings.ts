@@ -19,7 +19,7 @@ export function runSettingsOf(
   flags: FlagsOf<typeof MIGRATION_FLAGS>,
   { crdMode, leaseNamespace, managedFields = "keep", via = "resource" }: RunWay,
 ): RunSettings {
-  const { convergenceTimeoutMs, guard, maxFreezeIdleMs, pageSize, proofTimeoutMs, settleMs } = flags;
+  const { convergenceTimeoutMs, guard, maxFreezeIdleMs, pageSize, proofTimeoutMs, settleMs, shutdownDelayMs } = flags;
   return {
     options: {
       convergenceTimeoutMs,
@@ -30,6 +30,7 @@ export function runSettingsOf(
       pageSize,
       proofTimeoutMs,
       settleMs,
+      shutdownDelayMs,
       ...(managedFields === "convert" ? { convertsFields: true } : {}),
       ...(via === "status" ? { subresource: via } : {}),
     },

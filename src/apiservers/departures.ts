@@ -1,0 +1,61 @@
+import type { LiveLease } from "./control-plane-objects.ts";
+
+/** A Lease that was there, by which one is told from another of the same name. */
+type NamedLease = Pick<LiveLease, "name" | "uid">;
+
+/** An API server that a process saw leave. */
+export interface Departure {
+  /** The name of its identity Lease. */
+  readonly name: string;
+  /** When it was first seen to be gone, on the monotonic clock, in milliseconds: it left before that. */
+  readonly at: number;
+}
+
+/**
+ * Which API servers a process saw leave, by identity Leases that were there and are no more. From Kubernetes 1.35 on an API server
+ * deletes its Lease when it begins to end, and with `--shutdown-delay-duration` takes requests for that long after, on connections
+ * that a client keeps, too.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
+ */
+export class Departures {
+  #standing: ReadonlyMap<string, string> = new Map();
+  #last: Departure | undefined;
+
+  /** The last one of them. */
+  get last(): Departure | undefined {
+    return this.#last;
+  }
+
+  /**
+   * Takes one look at the Leases.
+   * @param leases all that there are
+   * @param standing those of them whose API servers may live: one that was taken for gone before does not leave
+   * @param at when the answer came, on the monotonic clock, in milliseconds
+   */
+  looked(leases: readonly NamedLease[], standing: readonly NamedLease[], at: number): void {
+    const keys = new Set(leases.map(keyOf));
+    for (const [key, name] of this.#standing) {
+      if (!keys.has(key)) {
+        this.left({ name, at });
+      }
+    }
+    this.#standing = new Map(standing.map((lease) => [keyOf(lease), lease.name]));
+  }
+
+  /** Notes one that was seen to leave otherwise. */
+  left(departure: Departure): void {
+    if (this.#last === undefined || departure.at >= this.#last.at) {
+      this.#last = departure;
+    }
+  }
+
+  /** The last one, if it was within so many milliseconds before `now`. */
+  lastWithin(ms: number, now: number): Departure | undefined {
+    return this.#last !== undefined && now - this.#last.at <= ms ? this.#last : undefined;
+  }
+}
+
+function keyOf({ name, uid }: NamedLease): string {
+  return `${name}@${uid}`;
+}
