@@ -30,6 +30,7 @@ export const ERROR_CODES = [
   "ClockJumps",
   "FreezeLifted",
   "StorageVersionChanged",
+  "ConversionChanged",
   "CrdReplaced",
   "VersionNotServed",
   "OwnershipLost",

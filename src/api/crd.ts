@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { type JsonObject, objectIn } from "./json-fields.ts";
 import type { ObjectMeta } from "./meta.ts";
 
 /** One entry of `spec.versions` of a CustomResourceDefinition, apiextensions.k8s.io/v1. */
@@ -96,6 +97,18 @@ export function requestVersionOf(crd: CustomResourceDefinition): string | undefi
 /** Whether a conversion between versions may move fields: a webhook converts, so that only it knows. */
 export function movesFields({ spec }: Pick<CustomResourceDefinition, "spec">): boolean {
   return (spec.conversion?.strategy ?? "None") !== "None";
+}
+
+/** How an API server converts objects: `spec.conversion` without the `caBundle` of a webhook, which is replaced with each certificate. */
+export function conversionBesidesBundle({ spec }: Pick<CustomResourceDefinition, "spec">): JsonObject {
+  const { conversion = { strategy: "None" } } = spec;
+  const webhook = objectIn(conversion["webhook"]);
+  const clientConfig = objectIn(webhook?.["clientConfig"]);
+  if (clientConfig === undefined) {
+    return conversion;
+  }
+  const { caBundle: _, ...config } = clientConfig;
+  return { ...conversion, webhook: { ...webhook, clientConfig: config } };
 }
 
 /** Whether objects have a status subresource in the version that requests go to. */

@@ -9,7 +9,7 @@ import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type Clock, wallOffsetOf } from "../clock.ts";
 import type { ApiServerEvent, WriteConcern } from "./events.ts";
-import { type SeenChange, settleRemainingMs, versionsChangeOf } from "./settle.ts";
+import { type SeenChange, settleRemainingMs, storageChangeOf } from "./settle.ts";
 
 /** What settling takes of a run. */
 export interface SettleContext extends CallContext {
@@ -42,7 +42,7 @@ export interface SettleOptions {
   readonly wallOffset?: number | undefined;
   /** A change that this process saw before, such as one of the encryption of the API servers. @default none */
   readonly earlier?: SeenChange | undefined;
-  /** The change of the CRD whose late writes an earlier run has waited for, as `versionsChangeOf()` has it. @default none */
+  /** The change of the CRD whose late writes an earlier run has waited for, as `storageChangeOf()` has it. @default none */
   readonly settledChange?: string | undefined;
   /** What a late write may have been done by. @default "version" */
   readonly concern?: WriteConcern;
@@ -128,7 +128,7 @@ class Settling {
         this.#saw("lag");
       }
       for (const crd of crds) {
-        const { key, at } = versionsChangeOf(crd);
+        const { key, at } = storageChangeOf(crd);
         if (key !== this.#options.settledChange) {
           this.#saw(key, at);
         }

@@ -1,4 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import { type JsonObject, objectIn } from "../api/json-fields.ts";
 
 /**
  * The default of `--settle`: a request that was under way when the storage version changed may land, in the old
@@ -20,16 +21,36 @@ export const STAMP_MARGIN_MS = 900_000;
  * managedFields entries that own it. `undefined` means that it cannot be told, so it may have been just now.
  */
 export function lastVersionsChangeOf(crd: CustomResourceDefinition): number | undefined {
-  const entries = (crd.metadata.managedFields ?? []).filter(
-    (entry) => entry.subresource === undefined && ownsVersions(entry.fieldsV1),
-  );
+  return lastChangeOf(crd, ownsVersions);
+}
+
+/**
+ * The same of all that decides in which shape an object is stored: `spec.versions` and `spec.conversion`, but for the `caBundle` of its
+ * webhook, which is replaced with each certificate. An API server that is behind a change of the conversion converts as before: with the
+ * strategy None it changes the `apiVersion`, and drops each field that the schema of the other version does not have.
+ */
+export function lastStorageChangeOf(crd: CustomResourceDefinition): number | undefined {
+  // Where no entry owns the versions, none tells who changed the rest either.
+  return lastVersionsChangeOf(crd) === undefined
+    ? undefined
+    : lastChangeOf(crd, (fields) => ownsVersions(fields) || ownsConversion(fields));
+}
+
+function lastChangeOf(
+  { metadata: { creationTimestamp, managedFields = [] } }: CustomResourceDefinition,
+  owns: (fields: JsonObject | undefined) => boolean,
+): number | undefined {
+  const entries = managedFields.filter(({ fieldsV1, subresource }) => subresource === undefined && owns(fieldsV1));
   if (entries.length === 0) {
     return undefined;
   }
-  const times = [crd.metadata.creationTimestamp, ...entries.map(({ time }) => time)].map((time) =>
-    Date.parse(time ?? ""),
-  );
+  const times = [creationTimestamp, ...entries.map(({ time }) => time)].map((time) => Date.parse(time ?? ""));
   return times.some(Number.isNaN) ? undefined : Math.max(...times);
+}
+
+/** The last change as {@link lastStorageChangeOf} has it, with a key as that of {@link versionsChangeOf}. */
+export function storageChangeOf(crd: CustomResourceDefinition): ReturnType<typeof versionsChangeOf> {
+  return changeAt(crd, lastStorageChangeOf(crd));
 }
 
 /**
@@ -40,14 +61,34 @@ export function versionsChangeOf(crd: CustomResourceDefinition): {
   readonly key: string;
   readonly at: number | undefined;
 } {
-  const { uid, generation } = crd.metadata;
-  const at = lastVersionsChangeOf(crd);
+  return changeAt(crd, lastVersionsChangeOf(crd));
+}
+
+function changeAt(
+  { metadata: { generation, uid } }: CustomResourceDefinition,
+  at: number | undefined,
+): ReturnType<typeof versionsChangeOf> {
   return { key: ["crd", uid, generation, at].join(" "), at };
 }
 
-function ownsVersions(fields: Readonly<Record<string, unknown>> | undefined): boolean {
-  const spec = fields?.["f:spec"];
-  return typeof spec === "object" && spec !== null && Object.hasOwn(spec, "f:versions");
+function ownsVersions(fields: JsonObject | undefined): boolean {
+  return Object.hasOwn(objectIn(fields?.["f:spec"]) ?? {}, "f:versions");
+}
+
+/** All that the injector of a certificate owns of `spec.conversion`. */
+const BUNDLE_PATH = ["f:webhook", "f:clientConfig", "f:caBundle"] as const;
+
+function ownsConversion(fields: JsonObject | undefined): boolean {
+  let owned = objectIn(objectIn(fields?.["f:spec"])?.["f:conversion"]);
+  for (const name of BUNDLE_PATH) {
+    // What has nothing below it stands for all of it, and "." for nothing but that it is there.
+    const names = Object.keys(owned ?? { ".": {} });
+    if (names.length === 0 || names.some((other) => other !== name && other !== ".")) {
+      return true;
+    }
+    owned = objectIn(owned?.[name]);
+  }
+  return false;
 }
 
 /** A change that an API server may still be catching up with. */

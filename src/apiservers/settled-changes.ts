@@ -12,7 +12,7 @@ export class SettledChanges {
 
   /**
    * Notes a wait that came to its end.
-   * @param key as `versionsChangeOf()` makes it
+   * @param key as `storageChangeOf()` makes it
    * @param apiServers which ones there were all the time
    */
   note(key: string, apiServers: string): void {

@@ -50,6 +50,7 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   Conflict: WAITS,
   // The run begins again, and looks at every object again.
   WatchFailed: WAITS,
+  ConversionChanged: WAITS,
 
   KubeconfigInvalid: GRACE_MS,
 

@@ -1,7 +1,15 @@
-import { type CustomResourceDefinition, servedVersionsOf, storageVersionsOf } from "../api/crd.ts";
+import { isDeepStrictEqual } from "node:util";
+import {
+  conversionBesidesBundle,
+  type CustomResourceDefinition,
+  servedVersionsOf,
+  storageVersionsOf,
+} from "../api/crd.ts";
+import type { JsonObject } from "../api/json-fields.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
+import { StartAgain } from "../retry/start-again.ts";
 
 /** What must stay true of a CRD from the proof of the freeze until storedVersions is pruned. */
 export interface CrdExpectation {
@@ -10,13 +18,16 @@ export interface CrdExpectation {
   readonly storageVersion: string;
   /** The version that requests go to. */
   readonly requestVersion: string;
+  /** As {@link conversionBesidesBundle} has it. */
+  readonly conversion: JsonObject;
   /** The owner annotation of this run, to the letter. */
   readonly owner: string;
 }
 
 /**
  * The first expectation that a CRD breaks, as the error that ends the run; `undefined` where all hold. Harmless edits
- * (labels, schemas, a caBundle, a new version) break none.
+ * (labels, schemas, a caBundle, a new version) break none. {@link StartAgain} where objects are converted in another way: what one API
+ * server still writes in the old way, others write in the new one, until they have settled again.
  */
 export function brokenExpectation(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
   const { name } = expected;
@@ -47,7 +58,7 @@ function brokenFreeze(expected: CrdExpectation, crd: CustomResourceDefinition): 
 }
 
 function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
-  const { name, storageVersion, requestVersion } = expected;
+  const { conversion, name, storageVersion, requestVersion } = expected;
   const storage = storageVersionsOf(crd).join(",");
   if (storage !== storageVersion) {
     const text = `the storage version changed from "${storageVersion}" to "${storage}" in spite of the freeze`;
@@ -56,6 +67,13 @@ function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition)
   if (!servedVersionsOf(crd).includes(requestVersion)) {
     const text = `version "${requestVersion}", which this run reads and writes, is no longer served`;
     return new KsvmError("VersionNotServed", `Cannot continue with "${name}": ${text}; nothing was pruned`);
+  }
+  if (!isDeepStrictEqual(conversionBesidesBundle(crd), conversion)) {
+    const text = "its spec.conversion changed, and an API server may still convert objects as before";
+    return new StartAgain(
+      "ConversionChanged",
+      `Cannot continue with "${name}": ${text}; nothing was pruned, run again`,
+    );
   }
   return undefined;
 }

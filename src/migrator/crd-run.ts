@@ -1,5 +1,6 @@
 import { politely } from "./politely.ts";
 import {
+  conversionBesidesBundle,
   type CustomResourceDefinition,
   isClean,
   servedVersionsOf,
@@ -143,6 +144,7 @@ export class CrdRun {
       uid: frozen.metadata.uid,
       storageVersion: storageVersionOf(crd),
       requestVersion: crdResourceOf(crd).version,
+      conversion: conversionBesidesBundle(crd),
       owner: formatOwner(this.#hold.owner),
     };
     const broken = brokenExpectation(expected, crd);

@@ -11,7 +11,7 @@ import { ownApiOf } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import { wallOffsetOf } from "../clock.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
-import { versionsChangeOf } from "../apiservers/settle.ts";
+import { storageChangeOf } from "../apiservers/settle.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";
 
@@ -105,7 +105,7 @@ export class FreezeEvidence {
   /** A forced run may come again and again, also of a CRD that is clean: it waits for a change once in a process. */
   async #untilSettled(apiServers: ApiServers, crd: CustomResourceDefinition, lagged: boolean): Promise<void> {
     const { arrivals, budget, client, options } = this.#context;
-    const { key } = versionsChangeOf(crd);
+    const { key } = storageChangeOf(crd);
     const servers = `${fingerprintOf(apiServers)} arrivals=${arrivals.count}`;
     const earlier = this.#restarts === undefined ? undefined : this.#context.settled;
     const isSettled = earlier?.has(key, servers) === true;

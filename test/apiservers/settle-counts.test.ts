@@ -126,6 +126,24 @@ await tap.test(
   },
 );
 
+await tap.test(
+  "settle() waits from the first sight of a change of the conversion alone, but not of a caBundle",
+  async (t) => {
+    for (const [conversion, waitsMs] of [
+      [{ "f:strategy": {} }, SETTLE_MS + CUT_MS],
+      [{ "f:webhook": { "f:clientConfig": { "f:caBundle": {} } } }, 0],
+    ] as const) {
+      const crd = changedAt(NOW - HOUR);
+      const time = new Date(NOW - 20_000).toISOString();
+      const entry = { manager: "operator", time, fieldsV1: { "f:spec": { "f:conversion": conversion } } };
+      const managedFields = [...(crd.metadata.managedFields ?? []), entry];
+      const run = runAt({ ...crd, metadata: { ...crd.metadata, managedFields } });
+      await settle(run.context, { crdName: "widgets.example.com", lagged: false, apiServers: [run.apiServer(0)] });
+      t.equal(run.clock.monotonic(), waitsMs);
+    }
+  },
+);
+
 function changedAt(time: number): CustomResourceDefinition {
   const entry = {
     manager: "kubectl",

@@ -4,11 +4,13 @@ import tap from "tap";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import {
   DEFAULT_SETTLE_MS,
+  lastStorageChangeOf,
   lastVersionsChangeOf,
   settleAdviceMs,
   STAMP_MARGIN_MS,
   type SeenChange,
   settleRemainingMs,
+  storageChangeOf,
 } from "../../src/apiservers/settle.ts";
 import { crdWith } from "../api/crd-with.ts";
 
@@ -48,6 +50,42 @@ const cases: readonly [
   ["untold where a time is no time", [owner(2), owner(1, { time: "yesterday" })], at(0), undefined],
 ];
 
+/** An entry that owns these fields of `spec.conversion`, and nothing else. */
+const converts = (minute: number, conversion: object, rest: Partial<ManagedFieldsEntry> = {}): ManagedFieldsEntry =>
+  owner(minute, { manager: "installer", fieldsV1: { "f:spec": { "f:conversion": conversion } }, ...rest });
+const BUNDLE = { "f:webhook": { "f:clientConfig": { "f:caBundle": {} } } };
+const DOTTED_BUNDLE = { ".": {}, "f:webhook": { ".": {}, "f:clientConfig": { ".": {}, "f:caBundle": {} } } };
+const URL_AND_BUNDLE = { "f:webhook": { "f:clientConfig": { "f:caBundle": {}, "f:url": {} } } };
+
+const conversions: readonly [name: string, managedFields: readonly ManagedFieldsEntry[], change: string | undefined][] =
+  [
+    ["that of the strategy", [owner(1), converts(3, { "f:strategy": {} })], at(3)],
+    ["that of the webhook's address", [owner(1), converts(3, URL_AND_BUNDLE)], at(3)],
+    [
+      "that of the review versions",
+      [owner(1), converts(3, { "f:webhook": { "f:conversionReviewVersions": {} } })],
+      at(3),
+    ],
+    ["that of all of it", [owner(1), converts(3, {})], at(3)],
+    ["that of the whole webhook", [owner(1), converts(3, { "f:webhook": {} })], at(3)],
+    ["that of the versions where it is newer", [owner(4), converts(3, { "f:strategy": {} })], at(4)],
+    ["not that of a caBundle", [owner(1), converts(3, BUNDLE)], at(1)],
+    ["not that of a caBundle by an update", [owner(1), converts(3, DOTTED_BUNDLE)], at(1)],
+    ["not that of a field that is there and has an owner", [owner(1), converts(3, { ".": {} })], at(1)],
+    ["not that of a subresource", [owner(1), converts(3, { "f:strategy": {} }, { subresource: "status" })], at(1)],
+    ["untold where nobody owns the versions", [converts(3, { "f:strategy": {} })], undefined],
+    ["untold where an entry has no time", [owner(1), { ...converts(3, URL_AND_BUNDLE), time: "soon" }], undefined],
+  ];
+
+for (const [name, managedFields, change] of conversions) {
+  await tap.test(`lastStorageChangeOf() is ${name}`, (t) => {
+    const crd = crdWith({ metadata: { managedFields, creationTimestamp: at(0) } });
+    t.equal(lastStorageChangeOf(crd), change === undefined ? undefined : Date.parse(change));
+    t.match(storageChangeOf(crd), { at: lastStorageChangeOf(crd) });
+    t.end();
+  });
+}
+
 for (const [name, managedFields, created, change] of cases) {
   await tap.test(`lastVersionsChangeOf() is ${name}`, (t) => {
     const crd = crdWith({
@@ -57,6 +95,7 @@ for (const [name, managedFields, created, change] of cases) {
       },
     });
     t.equal(lastVersionsChangeOf(crd), change === undefined ? undefined : Date.parse(change));
+    t.equal(lastStorageChangeOf(crd), lastVersionsChangeOf(crd), "and so it is of the conversion, which is as it was");
     t.end();
   });
 }

@@ -79,6 +79,7 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   OwnershipLost: "always",
   Conflict: "always",
   WatchFailed: "always",
+  ConversionChanged: "always",
   ClockJumps: "grace",
   RetryBudgetExceeded: "always",
   KubeconfigInvalid: "grace",

@@ -4,6 +4,7 @@ import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { brokenExpectation, type CrdExpectation } from "../../src/freeze/crd-expectation.ts";
+import { StartAgain } from "../../src/retry/start-again.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
 const OWNER = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
@@ -13,11 +14,23 @@ const EXPECTED: CrdExpectation = {
   uid: "uid-1",
   storageVersion: "v2",
   requestVersion: "v2",
+  conversion: webhookAt({}),
   owner: OWNER,
 };
 
+/** A conversion by webhook, with another client config laid over its own. */
+function webhookAt(config: object) {
+  const service = { name: "converter", namespace: "system", path: "/convert", port: 443 };
+  const clientConfig = { service, ...config };
+  return { strategy: "Webhook", webhook: { clientConfig, conversionReviewVersions: ["v1"] } };
+}
+
 function frozen(traits: CrdTraits = {}): CustomResourceDefinition {
-  return crdWith({ ...traits, metadata: { annotations: FROZEN, ...traits.metadata } });
+  return crdWith({
+    conversion: webhookAt({ caBundle: "b2xk" }),
+    ...traits,
+    metadata: { annotations: FROZEN, ...traits.metadata },
+  });
 }
 
 const broken: readonly [name: string, crd: CustomResourceDefinition, code: string, words: RegExp][] = [
@@ -51,6 +64,14 @@ const broken: readonly [name: string, crd: CustomResourceDefinition, code: strin
   ["there is none", frozen({ versions: ["v1", "v2"] }), "StorageVersionChanged", /"v2" to ""/],
   ["there are two", frozen({ versions: ["v1+", "v2+"] }), "StorageVersionChanged", /"v2" to "v1,v2"/],
   ["the request version is unserved", frozen({ versions: ["v1", "v2+-"] }), "VersionNotServed", /"v2"/],
+  ["nothing converts any more", frozen({ conversion: { strategy: "None" } }), "ConversionChanged", /convert objects/],
+  ["there is no conversion at all", frozen({ conversion: undefined }), "ConversionChanged", /run again/],
+  [
+    "another webhook converts",
+    frozen({ conversion: webhookAt({ service: { name: "other", namespace: "system" } }) }),
+    "ConversionChanged",
+    /nothing was pruned/,
+  ],
 ];
 
 for (const [name, crd, code, words] of broken) {
@@ -71,7 +92,22 @@ const harmless: readonly [name: string, crd: CustomResourceDefinition][] = [
   ["a version was added", frozen({ versions: ["v1", "v2+", "v3"] })],
   ["another version is unserved or gone", frozen({ versions: ["v1-", "v2+"] })],
   ["storedVersions was pruned by another client", frozen({ storedVersions: ["v2"] })],
+  ["the webhook has another caBundle", frozen({ conversion: webhookAt({ caBundle: "bmV3" }) })],
+  ["the webhook has no caBundle", frozen({ conversion: webhookAt({}) })],
 ];
+
+await tap.test(
+  "brokenExpectation() has the run begin again where the conversion changed: nothing of it is lost",
+  (t) => {
+    const error = brokenExpectation(EXPECTED, frozen({ conversion: { strategy: "None" } }));
+    t.ok(error instanceof StartAgain);
+    const none = { ...EXPECTED, conversion: { strategy: "None" } };
+    t.equal(brokenExpectation(none, frozen({ conversion: undefined })), undefined, "None is the default");
+    t.ok(brokenExpectation(none, frozen()) instanceof StartAgain, "a webhook converts from now on");
+    t.notOk(brokenExpectation(EXPECTED, frozen({ versions: ["v1+", "v2"] })) instanceof StartAgain);
+    t.end();
+  },
+);
 
 for (const [name, crd] of harmless) {
   await tap.test(`brokenExpectation() is undefined when ${name}`, (t) => {

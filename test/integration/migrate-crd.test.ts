@@ -75,7 +75,8 @@ parallel("F23: a prune that the API server answers with 200 and ignores does not
   const kind = new TestKind("ignored");
   await cluster.createStale(kind, 0);
   const { metadata } = await cluster.crd(kind);
-  const expected = { name: kind.name, uid: metadata.uid, storageVersion: "v1", requestVersion: "v1", owner: "" };
+  const versions = { storageVersion: "v1", requestVersion: "v1" };
+  const expected = { name: kind.name, uid: metadata.uid, ...versions, conversion: { strategy: "None" }, owner: "" };
   const retrier = new Retrier({ clock: systemClock, random: Math.random });
   const { signal } = new AbortController();
   const prune = (client: ApiClient): Promise<Pruned> => {

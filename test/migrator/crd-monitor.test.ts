@@ -15,6 +15,7 @@ const EXPECTED: CrdExpectation = {
   uid: "u",
   storageVersion: "v1",
   requestVersion: "v1",
+  conversion: { strategy: "None" },
   owner: "me",
 };
 const FROZEN = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "me" };

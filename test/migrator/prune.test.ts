@@ -52,6 +52,7 @@ async function pruned(
     uid: crd.metadata.uid,
     storageVersion: "v2",
     requestVersion: "v2",
+    conversion: { strategy: "None" },
     owner: "",
   };
   const retrier = new Retrier({ clock, random: () => 0.5, maxIdleMs: 60_000 });
