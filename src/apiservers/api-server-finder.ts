@@ -69,6 +69,7 @@ export class ApiServerFinder {
     const { endpoints, seen, shutdownDelayMs } = this.#options;
     if (endpoints !== undefined) {
       seen.noticeSuspension();
+      seen.found();
       const silent = seen.wereSilentWithin(silenceMs, shutdownDelayMs);
       return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
     }
@@ -76,6 +77,7 @@ export class ApiServerFinder {
       await this.#leases.watchIgnored(signal);
       seen.noticeSuspension();
       const found = await this.#look(signal);
+      seen.found();
       const silent = seen.wereSilentWithin(silenceMs, shutdownDelayMs);
       return { ...found, silent, ignored: this.#leases.ignored };
     } catch (error) {

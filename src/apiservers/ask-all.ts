@@ -30,6 +30,10 @@ export interface AskOptions {
   readonly signal: AbortSignal;
   /** Called with each failure that is waited for. */
   readonly onFailure?: (server: string, failure: CheckFailure) => void;
+  /** Called whenever one does not answer, or not within five seconds, however the asking ends. @default nobody is told */
+  readonly onSilence?: () => void;
+  /** Called whenever one answers and does not pass, however the asking ends. @default nobody is told */
+  readonly onLag?: () => void;
   /** The error for an API server that failed to the end; `silent` where it answers nothing else either. */
   readonly errorOf: (server: string, reason: string, silent: boolean) => KsvmError;
 }
@@ -156,6 +160,7 @@ class Asking {
 
   #note(failure: CheckFailure): void {
     if (!failure.silent) {
+      this.#options.onLag?.();
       this.#lagged = true;
       this.#differed ||= failure.cause === undefined;
       this.#failed = failure;
@@ -164,10 +169,13 @@ class Asking {
 
   /** @returns the failure that is waited for, where there is one */
   async #failureOf(client: ApiClient): Promise<CheckFailure | undefined> {
-    const { clock, errorOf, onFailure } = this.#options;
+    const { clock, errorOf, onFailure, onSilence } = this.#options;
     const startedAt = clock.monotonic();
     const failure = await this.#check(client);
-    this.#silent ||= failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS;
+    if (failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS) {
+      onSilence?.();
+      this.#silent = true;
+    }
     if (failure === undefined) {
       return undefined;
     }

@@ -6,6 +6,7 @@ import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
 import { isTooLargeResourceVersion } from "../kube/failure.ts";
 import { CRDS } from "../kube/resources.ts";
 import { type Check, checkFailureOf } from "./ask-all.ts";
+import { pauseAdvice } from "./settle.ts";
 
 /** The default of `--convergence-timeout`, in milliseconds. */
 export const DEFAULT_CONVERGENCE_TIMEOUT_MS = 300_000;
@@ -93,12 +94,13 @@ export function lagReason(target: ConvergenceTarget, found: ApiResource | undefi
     : `its discovery shows storageVersionHash "${shown}" and "${expected}" is expected for "${storageVersion}"`;
 }
 
-/** The error for an API server that did not follow in time. */
-export function notConverged(target: ConvergenceTarget, timeoutMs: number, server: string, reason: string): KsvmError {
-  const { group, resource } = target;
-  const seconds = Math.round(timeoutMs / 1_000);
-  return new KsvmError(
-    "NotConverged",
-    `Cannot migrate "${resource}.${group}": ${server} did not follow within ${seconds} s: ${reason}`,
-  );
+/** The error for an API server that did not follow in time. All times are in milliseconds. */
+export function notConverged(
+  { group, resource }: ConvergenceTarget,
+  { convergenceTimeoutMs, settleMs }: { readonly convergenceTimeoutMs: number; readonly settleMs: number },
+  { reason, server }: { readonly server: string; readonly reason: string },
+): KsvmError {
+  const seconds = Math.round(convergenceTimeoutMs / 1_000);
+  const what = `Cannot migrate "${resource}.${group}": ${server} did not follow within ${seconds} s: ${reason}`;
+  return new KsvmError("NotConverged", `${what}; once it has followed, ${pauseAdvice(settleMs)}`);
 }

@@ -1,5 +1,5 @@
 import { type Clock, wallOffsetOf } from "../clock.ts";
-import { SLOW_ANSWER_MS } from "./ask-all.ts";
+import { type AskOptions, SLOW_ANSWER_MS } from "./ask-all.ts";
 import { Departures } from "./departures.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
 import { ServerArrivals } from "./server-arrivals.ts";
@@ -18,6 +18,10 @@ export class SeenServers {
   readonly #clock: Clock;
   /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
+  /** Whether all of them have answered since: until then a silence may go on. */
+  #isSilenceOver = true;
+  /** The resources of which one was behind, with no wait for late writes since that came to its end. */
+  readonly #lagging = new Set<string>();
   /** What `wallOffsetOf()` said when it was last looked at, whichever run did: it jumps where this machine was suspended. */
   #wallOffset: number;
 
@@ -30,6 +34,34 @@ export class SeenServers {
   /** Notes that one is silent or missing now. */
   silent(): void {
     this.#silentAt = this.#clock.monotonic();
+    this.#isSilenceOver = false;
+  }
+
+  /** Notes that all of them were found. A silence that nobody saw the end of may have lasted until now. */
+  found(): void {
+    if (!this.#isSilenceOver) {
+      this.silent();
+      this.#isSilenceOver = true;
+    }
+  }
+
+  /**
+   * What those who ask about a resource tell, however the asking ends. One that is behind may write an older version: whoever migrates the
+   * resource next waits for that, also where it has followed by then, as nobody saw when.
+   * @param resource `plural.group`
+   */
+  noting(resource: string): Required<Pick<AskOptions, "onSilence" | "onLag">> {
+    return { onSilence: () => this.silent(), onLag: () => void this.#lagging.add(resource) };
+  }
+
+  /** Whether one was behind, and late writes have not been waited for since. */
+  hasLagged(resource: string): boolean {
+    return this.#lagging.has(resource);
+  }
+
+  /** Notes that late writes of a resource were waited for, to the end, while none was behind. */
+  settledFor(resource: string): void {
+    this.#lagging.delete(resource);
   }
 
   /**

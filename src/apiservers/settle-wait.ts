@@ -9,12 +9,15 @@ import { SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type Clock, wallOffsetOf } from "../clock.ts";
 import type { ApiServerEvent, WriteConcern } from "./events.ts";
-import { type SeenChange, settleRemainingMs, storageChangeOf } from "./settle.ts";
+import type { SeenServers } from "./seen-servers.ts";
+import { type SeenChange, pauseAdvice, settleRemainingMs, storageChangeOf } from "./settle.ts";
 
 /** What settling takes of a run. */
 export interface SettleContext extends CallContext {
   readonly clock: Clock;
   readonly emit: (event: ApiServerEvent) => void;
+  /** What was seen of them before, and is told what is seen now. @default nothing was, and nobody is told */
+  readonly seen?: Pick<SeenServers, "silent" | "hasLagged" | "settledFor"> | undefined;
   /**
    * All in milliseconds: the settle time, what an API server that does not answer is waited for on top of it, and for how long one that left
    * takes requests.
@@ -30,6 +33,8 @@ export interface SettleContext extends CallContext {
 export interface SettleOptions {
   /** Missing for a built-in resource, whose storage version changes with the API servers alone. */
   readonly crdName?: string;
+  /** `plural.group` of what is migrated: whether an API server was behind with it before. @default `crdName` */
+  readonly resource?: string;
   readonly apiServers: readonly ApiClient[];
   /** When the newest API server joined, in milliseconds since the Unix epoch. */
   readonly newestJoin?: number | undefined;
@@ -70,7 +75,10 @@ const MANY_JUMPS = 3;
  * @throws {KsvmError} NotConverged, naming an API server that keeps standing still; ClockJumps.
  */
 export async function settle(context: SettleContext, options: SettleOptions): Promise<void> {
-  await new Settling(context, options).untilSettled();
+  const { crdName, lagged, resource = crdName ?? "" } = options;
+  const wasBehind = context.seen?.hasLagged(resource) === true;
+  await new Settling(context, { ...options, lagged: lagged || wasBehind }).untilSettled();
+  context.seen?.settledFor(resource);
 }
 
 class Settling {
@@ -157,6 +165,7 @@ class Settling {
   #noticeSuspension(): void {
     const { clock, options: settings } = this.#context;
     if (this.#hasJumped()) {
+      this.#context.seen?.silent();
       this.#jumps++;
       // The end of the wait moves by as much: an API server that was silent once has not kept standing still.
       this.#deadline += settings.settleMs + SLOW_ANSWER_MS;
@@ -221,20 +230,22 @@ class Settling {
   }
 
   async #askOne<T>({ transport }: ApiClient, { path, read }: Question<T>): Promise<ApiResponse<T>> {
-    const { clock, emit, retrier, signal } = this.#context;
+    const { clock, emit, options, retrier, seen, signal } = this.#context;
     const startedAt = clock.monotonic();
-    const answer = await retrier.run(async () => {
+    const tookTooLong = (): boolean => clock.monotonic() - startedAt > SLOW_ANSWER_MS;
+    const ask = async (): Promise<ApiResponse<T>> => {
       const { body, ...rest } = await transport.request({ method: "GET", path, signal });
       return { ...rest, body: read(body) };
-    }, signal);
+    };
+    const answer = await retrier.run(ask, signal).finally(() => tookTooLong() && seen?.silent());
     const tookMs = clock.monotonic() - startedAt;
-    if (tookMs > SLOW_ANSWER_MS) {
+    if (tookTooLong()) {
       const { server } = transport;
       const reason = `it did not answer for ${Math.round(tookMs / 1_000)} s`;
       if (clock.monotonic() > this.#deadline) {
         throw new KsvmError(
           "NotConverged",
-          `Cannot wait for late writes to land: ${server} keeps standing still: ${reason}`,
+          `Cannot wait for late writes to land: ${server} keeps standing still: ${reason}; once it answers, ${pauseAdvice(options.settleMs)}`,
         );
       }
       emit({ type: "lagging", server, reason });

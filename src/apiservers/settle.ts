@@ -10,6 +10,11 @@ export const DEFAULT_SETTLE_MS = 65_000;
 /** The default of `--shutdown-delay`, in milliseconds: that of the kube-apiserver's `--shutdown-delay-duration`. */
 export const DEFAULT_SHUTDOWN_DELAY_MS = 0;
 
+/** What a user does where a run ends because of an API server: the next process knows nothing of it. Begins in the middle of a sentence. */
+export function pauseAdvice(settleMs: number): string {
+  return `wait ${Math.ceil(settleMs / 1_000)} s before you run it again`;
+}
+
 /** Times in the API are cut to the second: the true time may be this much later. */
 const API_TIME_RESOLUTION_MS = 1_000;
 

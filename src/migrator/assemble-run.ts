@@ -52,6 +52,7 @@ export type RunParts = Omit<
   | "findApiServers"
   | "arrivals"
   | "settled"
+  | "seen"
   | "areServersNamed"
   | "clock"
   | "retrier"
@@ -109,6 +110,7 @@ export function assembleRun(
     retrier,
     arrivals: shared.seen.arrivals,
     settled: shared.seen.settled,
+    seen: shared.seen,
     areServersNamed: shared.apiserverEndpoints !== undefined,
     findApiServers: (signal) => finder.findAll(options.settleMs, signal),
     pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait }),

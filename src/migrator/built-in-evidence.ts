@@ -84,6 +84,7 @@ export class BuiltInEvidence {
     const concern = encryption === undefined ? {} : { concern: "key" as const };
     emit({ type: "converged", apiServers: serversOf(apiServers), ...concern });
     await settle(this.#context, {
+      resource: resourceNameOf(this.#resource),
       apiServers: apiServers.clients ?? [client],
       lagged: lagged || silent || apiServers.silent === true,
       wallOffset,
@@ -177,9 +178,9 @@ export class BuiltInEvidence {
    * that was asked before an upgrade of all of them and another one that was asked after it have not shown the same.
    */
   async #agreedHash(apiServers: ApiServers, spreadMs: number): Promise<AskResult & { readonly hash: string }> {
-    const { client, clock, emit, options, retrier, signal } = this.#context;
+    const { client, clock, emit, options, retrier, seen, signal } = this.#context;
     const name = resourceNameOf(this.#resource);
-    const ask = { clock, signal, spreadMs, timeoutMs: options.convergenceTimeoutMs + spreadMs };
+    const ask = { clock, signal, spreadMs, timeoutMs: options.convergenceTimeoutMs + spreadMs, ...seen?.noting(name) };
     const deadline = clock.monotonic() + ask.timeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
     let [lagged, silent] = [false, false];
@@ -196,15 +197,15 @@ export class BuiltInEvidence {
       });
       lagged ||= result.lagged;
       silent ||= result.silent;
-      const [hash = ""] = shown;
       if (shown.size <= 1) {
-        return { hash, lagged, silent };
+        return { hash: [...shown].join(), lagged, silent };
       }
       if (clock.monotonic() >= deadline) {
         const hashes = [...shown].map((one) => `"${one}"`).join(" and ");
         throw new KsvmError("NotConverged", `Cannot migrate "${name}": the API servers show ${hashes} in turn`);
       }
       lagged = true;
+      ask.onLag?.();
     }
   }
 

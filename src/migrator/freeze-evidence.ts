@@ -11,7 +11,7 @@ import { ownApiOf } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import { wallOffsetOf } from "../clock.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
-import { storageChangeOf } from "../apiservers/settle.ts";
+import { pauseAdvice, storageChangeOf } from "../apiservers/settle.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { StartAgain } from "../retry/start-again.ts";
 
@@ -61,7 +61,7 @@ export class FreezeEvidence {
    * @throws {KsvmError} FreezeNotProven or NotConverged, naming the API server.
    */
   async prove(): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
-    const { arrivals, client, clock, emit, findApiServers, options, signal } = this.#context;
+    const { arrivals, client, clock, emit, findApiServers, options, seen, signal } = this.#context;
     this.#wallOffset = wallOffsetOf(clock);
     this.#arrivals ??= arrivals.count;
     const apiServers = await findApiServers(signal);
@@ -74,6 +74,7 @@ export class FreezeEvidence {
       signal,
       spreadMs: 0,
       timeoutMs: options.proofTimeoutMs,
+      onSilence: () => seen?.silent(),
       onFailure: (server, failure) => {
         stuck(server, failure);
         if (failure.silent) {
@@ -161,7 +162,8 @@ export class FreezeEvidence {
   }
 
   #startAgain(what: string): StartAgain {
-    const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; run again`;
+    const advice = pauseAdvice(this.#context.options.settleMs);
+    const text = `Cannot prune storedVersions of "${this.#proof.crdName}": ${what} during the run; ${advice}`;
     return new StartAgain("NotConverged", text);
   }
 
@@ -188,8 +190,7 @@ export class FreezeEvidence {
   }
 
   async #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
-    const { clock, emit, options, signal } = this.#context;
-    const { convergenceTimeoutMs: timeoutMs } = options;
+    const { clock, emit, options, seen, signal } = this.#context;
     const target = targetOf(crd, this.#frozenAt);
     const check = convergenceCheck(target, signal);
     let told: Promise<void> | undefined;
@@ -213,14 +214,15 @@ export class FreezeEvidence {
       signal,
       spreadMs,
       // The samples themselves take spreadMs.
-      timeoutMs: timeoutMs + spreadMs,
+      timeoutMs: options.convergenceTimeoutMs + spreadMs,
+      ...seen?.noting(crd.metadata.name),
       onFailure: (server, failure) => {
         emit({ type: "lagging", server, reason: failure.reason });
         stuck(server, failure);
       },
       errorOf: (server, reason, isSilent) =>
         (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
-        notConverged(target, timeoutMs, server, reason),
+        notConverged(target, options, { server, reason }),
     });
     return told === undefined ? result : { lagged: true, silent: result.silent };
   }

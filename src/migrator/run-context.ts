@@ -2,6 +2,7 @@ import type { CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { GuardChoice } from "../freeze/guard.ts";
+import type { SeenServers } from "../apiservers/seen-servers.ts";
 import type { SettledChanges } from "../apiservers/settled-changes.ts";
 import type { Arrivals, CountedArrivals } from "../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
@@ -47,6 +48,8 @@ export interface RunContext {
   readonly arrivals: Arrivals;
   /** The changes of CRDs whose late writes a run of this process has waited for. @default none is known */
   readonly settled?: SettledChanges;
+  /** What this run sees of API servers that are silent or behind, for itself and the runs that follow. @default it is forgotten */
+  readonly seen?: Pick<SeenServers, "silent" | "noting" | "hasLagged" | "settledFor">;
   /** Whether a user named them: then they need not be found. @default false */
   readonly areServersNamed?: boolean;
   readonly clock: Clock;

@@ -375,6 +375,17 @@ await tap.test("findAll() does not count one as leaving that was taken for gone,
   }
 });
 
+await tap.test("findAll() counts a silence until it finds all", async (t) => {
+  const seen: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
+  const { clock, finder } = await finderFor(t, seen);
+  await t.rejects(finder.findAll(60_000, signal), { code: "ApiServerMissing" });
+  seen.leases.pop();
+  clock.advance(3_600_000);
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "nobody looked in between");
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+});
+
 await tap.test("findAll() counts no API server as gone by a Date that is far ahead", async (t) => {
   // By the clock of this machine neither is over.
   const renewTimes = { a: "2026-01-01T00:00:00Z", b: "2026-01-01T00:00:00Z" };

@@ -48,6 +48,32 @@ await tap.test("askAll() asks each API server until it passes", async (t) => {
   );
 });
 
+await tap.test("askAll() tells of each lag and silence, also of the last one, which ends the asking", async (t) => {
+  for (const [failure, told] of [
+    [LAG, "lag"],
+    [SILENCE, "silence"],
+  ] as const) {
+    const seen = new Set<string>();
+    const options = {
+      ...optionsFor(new FakeClock()),
+      onSilence: () => seen.add("silence"),
+      onLag: () => seen.add("lag"),
+    };
+    await askAll(EACH, checks(), options);
+    t.equal(seen.size, 0);
+    await t.rejects(
+      askAll(EACH, async () => failure, { ...options, timeoutMs: 0 }),
+      { code: "NotConverged" },
+    );
+    t.same([...seen], [told]);
+  }
+  const clock = new FakeClock();
+  let slow = 0;
+  const check = async (): Promise<undefined> => clock.advance(6_000) as undefined;
+  await askAll(EACH, check, { ...optionsFor(clock), onSilence: () => void slow++ });
+  t.ok(slow > 0, "it answered, and not within five seconds");
+});
+
 for (const mode of ["each", "sampled"] as const) {
   await tap.test(
     `askAll() gives a busy API server the time that it asks for, up to the last look: ${mode}`,

@@ -4,6 +4,7 @@ import { TransportError } from "../../src/kube/errors.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { type SettleOptions, settle } from "../../src/apiservers/settle-wait.ts";
 import { crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -18,6 +19,7 @@ interface Setting {
   readonly clock: FakeClock;
   readonly events: MigrationEvent[];
   readonly paths: string[];
+  readonly seen: SeenServers;
   /** What a proxy answers instead, by path. */
   readonly bodies: Map<string, unknown[]>;
   readonly settle: (options: Omit<SettleOptions, "apiServers">) => Promise<void>;
@@ -28,8 +30,9 @@ function setting(
   tookMs: (n: number) => number,
   changedAgoMs = 3_600_000,
   clock = new FakeClock(),
-  convergenceTimeoutMs = 300_000,
+  { convergenceTimeoutMs = 300_000, signal = new AbortController().signal } = {},
 ): Setting {
+  const seen = new SeenServers(clock);
   const time = new Date(clock.now() - changedAgoMs).toISOString();
   const fieldsV1 = { "f:spec": { "f:versions": {} } };
   const managedFields = [{ manager: "kubectl", operation: "Update", time, fieldsV1 } as const];
@@ -49,9 +52,17 @@ function setting(
     emit: (event: MigrationEvent) => events.push(event),
     options: { settleMs: SETTLE_MS, convergenceTimeoutMs },
     retrier: new Retrier({ clock, random: () => 0.5 }),
-    signal: new AbortController().signal,
+    seen,
+    signal,
   } as unknown as RunContext;
-  return { bodies, clock, events, paths, settle: (options) => settle(context, { ...options, apiServers: [client] }) };
+  return {
+    bodies,
+    clock,
+    events,
+    paths,
+    seen,
+    settle: (options) => settle(context, { ...options, apiServers: [client] }),
+  };
 }
 
 const QUICK = (): number => 10;
@@ -105,9 +116,42 @@ await tap.test("settle() counts from an API server's silence also where the last
 });
 
 await tap.test("settle() gives up on an API server that keeps standing still, with its name", async (t) => {
-  const { settle: run } = setting(() => 6_000);
-  await t.rejects(run(OPTIONS), { code: "NotConverged", message: /https:\/\/a keeps standing still/ });
+  const { seen, settle: run } = setting(() => 6_000);
+  const message = /https:\/\/a keeps standing still: .*; once it answers, wait 65 s before you run it again$/;
+  await t.rejects(run(OPTIONS), { code: "NotConverged", message });
+  t.ok(seen.wereSilentWithin(0), "the next run of the process knows of it");
 });
+
+await tap.test("settle() remembers a silence in a wait that is broken off", async (t) => {
+  const stop = new AbortController();
+  const tookMs = (n: number): number => {
+    if (n === 3) stop.abort(new Error("the run ends here"));
+    return n === 3 ? 30_000 : 10;
+  };
+  const { clock, seen, settle: run } = setting(tookMs, 10_000, new FakeClock(), { signal: stop.signal });
+  await t.rejects(run(OPTIONS), { message: "the run ends here" });
+  t.ok(seen.wereSilentWithin(1_000));
+  clock.advance(3_600_000);
+  seen.found();
+  t.ok(seen.wereSilentWithin(1_000), "it may have lasted for longer");
+});
+
+await tap.test(
+  "settle() waits for a lag that an earlier run saw, once, and not for that of another resource",
+  async (t) => {
+    const { clock, seen, settle: run } = setting(QUICK);
+    seen.noting("gadgets.example.com").onLag();
+    await run(OPTIONS);
+    t.ok(clock.monotonic() < 1_000);
+    seen.noting("widgets.example.com").onLag();
+    await run(OPTIONS);
+    t.ok(clock.monotonic() >= SETTLE_MS);
+    const settledAt = clock.monotonic();
+    await run(OPTIONS);
+    t.ok(clock.monotonic() - settledAt < 1_000);
+    t.ok(seen.hasLagged("gadgets.example.com"));
+  },
+);
 
 await tap.test("settle() gives up where an API server does not answer at all", async (t) => {
   const clock = new FakeClock();
@@ -199,7 +243,7 @@ await tap.test(
   async (t) => {
     const clock = new JumpingClock(1);
     // All of the time that there is has passed when the jump is noticed.
-    const { settle: run } = setting(QUICK, 10_000, clock, 0);
+    const { settle: run } = setting(QUICK, 10_000, clock, { convergenceTimeoutMs: 0 });
     await run(OPTIONS);
     t.ok(clock.monotonic() >= 2 * SETTLE_MS, `${clock.monotonic()} ms`);
     t.ok(clock.monotonic() < 3 * SETTLE_MS, `${clock.monotonic()} ms`);
@@ -222,14 +266,14 @@ await tap.test("settle() holds a freeze for no longer than it may where the cloc
 await tap.test("settle() counts no jump of the clock that was before it waited", async (t) => {
   // A jump before, and two that are noticed in the wait, which has no time left at the second one.
   const clock = new JumpingClock(2, 60_000);
-  const { settle: run } = setting(QUICK, 10_000, clock, 0);
+  const { settle: run } = setting(QUICK, 10_000, clock, { convergenceTimeoutMs: 0 });
   await run({ ...OPTIONS, wallOffset: clock.now() - clock.monotonic() - 3_600_000 });
   t.ok(clock.monotonic() >= 3 * SETTLE_MS, `${clock.monotonic()} ms`);
 });
 
 await tap.test("settle() waits through one slow answer after a jump of the clock has moved its end", async (t) => {
   const clock = new JumpingClock(1);
-  const { events, settle: run } = setting((n) => (n === 40 ? 6_000 : 10), 10_000, clock, 0);
+  const { events, settle: run } = setting((n) => (n === 40 ? 6_000 : 10), 10_000, clock, { convergenceTimeoutMs: 0 });
   await run(OPTIONS);
   t.ok(clock.monotonic() >= 2 * SETTLE_MS, `${clock.monotonic()} ms`);
   t.match(

@@ -10,6 +10,7 @@ import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { StartAgain } from "../../src/retry/start-again.ts";
 import { type StorageVersionFacts, withoutEntriesOf } from "../../src/apiservers/storage-version-facts.ts";
@@ -93,7 +94,7 @@ function setting(
   shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string },
   clock = new FakeClock(),
   encryption?: (apiServers: ApiServers) => EncryptionFound,
-  arrivals = UNSEEN_ARRIVALS,
+  { arrivals = UNSEEN_ARRIVALS, seen }: { readonly arrivals?: Arrivals; readonly seen?: SeenServers } = {},
 ) {
   const events: MigrationEvent[] = [];
   const clientOf = (server: string, hashAt: (ms: number) => string): ApiClient => {
@@ -113,6 +114,7 @@ function setting(
   const apiServers: ApiServers = { mode: "each", clients };
   const context = {
     arrivals,
+    seen,
     client: clients[0],
     clock,
     emit: (event: MigrationEvent) => events.push(event),
@@ -170,7 +172,7 @@ function arrivalsThat(catchUp: () => void) {
 await tap.test("BuiltInEvidence begins again where an API server joined and left between its two looks", async (t) => {
   let left = 0;
   const arrivals = arrivalsThat(() => (arrivals.count += left));
-  const { evidence } = setting({ a: () => "h1", b: () => "h1" }, new FakeClock(), undefined, arrivals);
+  const { evidence } = setting({ a: () => "h1", b: () => "h1" }, new FakeClock(), undefined, { arrivals });
   await evidence.prove();
   await evidence.repeat();
   left = 1;
@@ -193,7 +195,7 @@ await tap.test("BuiltInEvidence begins again at once where one joined while late
     },
     clock,
     undefined,
-    arrivals,
+    { arrivals },
   );
   await t.rejects(evidence.prove(), { name: "StartAgain", message: /identity Lease b left/ });
 });
@@ -204,12 +206,12 @@ await tap.test("BuiltInEvidence has late writes of an API server waited for that
   clock.advance(5_000);
   arrivals.changedAt = 4_000;
   const alike = { a: () => "h1", b: () => "h1" };
-  const { evidence } = setting(alike, clock, undefined, arrivals);
+  const { evidence } = setting(alike, clock, undefined, { arrivals });
   await evidence.prove();
   t.ok(clock.monotonic() >= 6_000, `${clock.monotonic()} ms`);
   const later = new FakeClock();
   later.advance(60_000);
-  await setting(alike, later, undefined, arrivals).evidence.prove();
+  await setting(alike, later, undefined, { arrivals }).evidence.prove();
   t.ok(later.monotonic() < 61_000, "once");
 });
 
@@ -263,6 +265,24 @@ await tap.test(
     await t.rejects(never.evidence.prove(), { code: "NotConverged", message: /https:\/\/b disagrees/ });
   },
 );
+
+await tap.test("BuiltInEvidence has the lag that ended a run waited for by the next run of the process", async (t) => {
+  const clock = new FakeClock();
+  const seen = new SeenServers(clock);
+  // An earlier wait for API servers that came or left holds, and nothing changed since.
+  const arrivals = { ...UNSEEN_ARRIVALS, changedAt: 0 };
+  const prove = async (b: string): Promise<number> => {
+    const { evidence } = setting({ a: () => "h1", b: () => b }, clock, undefined, { arrivals, seen });
+    clock.advance(3_600_000);
+    const begun = clock.monotonic();
+    await evidence.prove();
+    return clock.monotonic() - begun;
+  };
+  t.ok((await prove("h1")) < 1_000, "negative control: nothing is waited for");
+  await t.rejects(prove("h0"), { code: "NotConverged" });
+  t.ok((await prove("h1")) >= 1_000);
+  t.ok((await prove("h1")) < 1_000, "once");
+});
 
 await tap.test(
   "BuiltInEvidence begins again where an API server shows another hash at the end, or just did",

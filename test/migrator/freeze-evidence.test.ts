@@ -1,5 +1,6 @@
 import tap from "tap";
 import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { SettledChanges } from "../../src/apiservers/settled-changes.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
@@ -37,6 +38,7 @@ function evidenceWith(
     readonly arrivals?: Arrivals;
     readonly restarts?: ServerRestarts | undefined;
     readonly settled?: SettledChanges;
+    readonly seen?: SeenServers;
   } = {},
 ) {
   const budget = new RunBudget();
@@ -51,6 +53,7 @@ function evidenceWith(
   const context = {
     arrivals: given.arrivals ?? UNSEEN_ARRIVALS,
     settled: given.settled,
+    seen: given.seen,
     budget,
     client,
     clock,
@@ -312,6 +315,79 @@ await tap.test("a forced run does without a wait that an earlier one of the same
   t.equal(await wait({ arrivals: { ...UNSEEN_ARRIVALS, count: 1 } }), false);
   times.change = new Date(clock.now()).toISOString();
   t.equal(await wait({ arrivals: { ...UNSEEN_ARRIVALS, count: 1 } }), true, "the CRD was changed again");
+});
+
+/** Runs of one process, one after the other, of a CRD that changed long ago. A real API server cannot be told to be behind. */
+function processOf(clock = new FakeClock()) {
+  const seen = new SeenServers(clock);
+  const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+  const server = { isBehind: false, isSilent: false, until: Number.POSITIVE_INFINITY };
+  const begin = () => {
+    const { evidence } = evidenceWith(
+      async (request) => {
+        if (clock.monotonic() > server.until) Object.assign(server, { isBehind: false, isSilent: false });
+        if (server.isSilent) throw new TransportError("GET /x", "https://a", new Error("stop"));
+        const isBehind = server.isBehind && request.path === "/apis/example.com/v2";
+        const behind = { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] };
+        const body = isBehind ? behind : answerTo(request, crd.metadata.creationTimestamp ?? "");
+        return { status: 200, body, serverTime: clock.now() };
+      },
+      clock,
+      undefined,
+      { seen },
+    );
+    const settle = async (): Promise<number> => {
+      const { apiServers, silent } = await evidence.prove();
+      const begun = clock.monotonic();
+      seen.found();
+      await evidence.settle(apiServers, silent || seen.wereSilentWithin(1_000), crd);
+      return clock.monotonic() - begun;
+    };
+    return { evidence, settle, repeat: () => evidence.repeat(async () => crd) };
+  };
+  return { begin, clock, server };
+}
+
+await tap.test("FreezeEvidence has the lag that ended a run waited for by the next run of the process", async (t) => {
+  const { begin, clock, server } = processOf();
+  server.isBehind = true;
+  await t.rejects(begin().settle(), {
+    code: "NotConverged",
+    message: /did not follow within 600 s: .*; once it has followed, wait 1 s before you run it again$/,
+  });
+  clock.advance(3_600_000);
+  server.isBehind = false;
+  const next = begin();
+  t.ok((await next.settle()) >= 1_000, "it may have followed right before, with a write under way");
+  t.ok((await begin().settle()) < 1_000, "once");
+});
+
+await tap.test(
+  "FreezeEvidence has the silence that ended a run waited for by the next run of the process",
+  async (t) => {
+    for (const isInProof of [true, false]) {
+      const { begin, clock, server } = processOf();
+      const first = begin();
+      if (!isInProof) await first.settle();
+      server.isSilent = true;
+      const ended: Promise<unknown> = isInProof ? first.settle() : first.repeat();
+      await t.rejects(ended, { code: "ApiServerMissing" });
+      clock.advance(3_600_000);
+      server.isSilent = false;
+      t.ok((await begin().settle()) >= 1_000, "it may have gone on right before");
+    }
+  },
+);
+
+await tap.test("FreezeEvidence has a lag at the end waited for by the next attempt", async (t) => {
+  const { begin, clock, server } = processOf();
+  const first = begin();
+  t.ok((await first.settle()) < 1_000, "negative control: nothing is waited for");
+  Object.assign(server, { isBehind: true, until: clock.monotonic() + 2_000 });
+  const end = { name: "StartAgain", message: /fell behind during the run; wait 1 s before/ };
+  await t.rejects(first.repeat(), end);
+  clock.advance(3_600_000);
+  t.ok((await begin().settle()) >= 1_000, "it had a write of the old version under way, perhaps");
 });
 
 await tap.test("FreezeEvidence takes failed requests for no other storage version", async (t) => {

@@ -11,8 +11,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: WAIT,
-        from: "  await new Settling(context, options).untilSettled();",
-        to: "  void Settling; void context; void options;",
+        from: "  await new Settling(context, { ...options, lagged: lagged || wasBehind }).untilSettled();",
+        to: "  void Settling; void lagged; void wasBehind;",
       },
     ],
   },

@@ -1,0 +1,42 @@
+import tap from "tap";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const SETTLE_MS = 65_000;
+
+function setting() {
+  const clock = new FakeClock();
+  const seen = new SeenServers(clock);
+  return { clock, seen, isSilent: () => seen.wereSilentWithin(SETTLE_MS) };
+}
+
+await tap.test("SeenServers has a silence last until all API servers were found", async (t) => {
+  const { clock, isSilent, seen } = setting();
+  seen.found();
+  t.notOk(isSilent(), "none was silent");
+  seen.silent();
+  clock.advance(3_600_000);
+  seen.found();
+  t.ok(isSilent(), "nobody saw when it went on: it may have been right before");
+  clock.advance(SETTLE_MS + 1);
+  seen.found();
+  t.notOk(isSilent(), "what was under way on it has ended");
+});
+
+await tap.test(
+  "SeenServers remembers for each resource that an API server was behind, until it has settled",
+  async (t) => {
+    const { clock, isSilent, seen } = setting();
+    seen.noting("widgets.example.com").onLag();
+    clock.advance(3_600_000);
+    t.ok(seen.hasLagged("widgets.example.com"), "nobody saw when it followed");
+    t.notOk(seen.hasLagged("gadgets.example.com"));
+    seen.settledFor("gadgets.example.com");
+    t.ok(seen.hasLagged("widgets.example.com"));
+    seen.settledFor("widgets.example.com");
+    t.notOk(seen.hasLagged("widgets.example.com"));
+    t.notOk(isSilent());
+    seen.noting("widgets.example.com").onSilence();
+    t.ok(isSilent(), "a silence is one for all of them");
+  },
+);
