@@ -165,8 +165,8 @@ class Settling {
   #noticeSuspension(): void {
     const { clock, options: settings } = this.#context;
     if (this.#hasJumped()) {
-      this.#context.seen?.silent();
       this.#jumps++;
+      this.#context.seen?.silent();
       // The end of the wait moves by as much: an API server that was silent once has not kept standing still.
       this.#deadline += settings.settleMs + SLOW_ANSWER_MS;
       if (this.#jumps >= MANY_JUMPS && clock.monotonic() + settings.settleMs > this.#jumpsDeadline) {

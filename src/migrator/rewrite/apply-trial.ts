@@ -17,7 +17,9 @@ export async function isApplyInvisible(
   const options = { patchType: APPLY_PATCH, dryRun: true, signal };
   try {
     const applied = await pacer.observe(() => write(transport, { ...resource, kind }, object, options));
-    return applied.digest === object.digest && applied.generation === object.generation;
+    // That of another object says nothing of this one.
+    const isOfObject = applied.uid === object.uid;
+    return isOfObject && applied.digest === object.digest && applied.generation === object.generation;
   } catch (error) {
     // A webhook may refuse dry runs alone, and how the write fares says more of what is rejected.
     if (failureKindOf(error) === "rejected") {

@@ -133,6 +133,9 @@ export class FieldsConversion {
       return { outcome: { kind: "migrated", changed: false } };
     }
     const written = await patch(context, current, entries);
+    if (written.uid !== current.uid) {
+      return { reason: `the answer to the write is of another object, with the uid ${written.uid}` };
+    }
     if (written.resourceVersion === current.resourceVersion) {
       return { reason: "the API server stored nothing" };
     }

@@ -78,8 +78,8 @@ class Rewrite {
     } catch (error) {
       return this.#afterFailure(error);
     }
-    if (this.#context.subresource !== undefined && written.uid !== this.#object.uid) {
-      // Through the status subresource a uid is no precondition.
+    if (written.uid !== this.#object.uid) {
+      // Through the status subresource a uid is no precondition, an aggregated API server may look at none, and a proxy may mix answers up.
       return this.#look(
         new DoubtfulAnswer(`the answer to the write is of another object, with the uid ${written.uid}`),
       );

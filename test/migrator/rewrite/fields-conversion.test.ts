@@ -137,6 +137,19 @@ await tap.test("FieldsConversion converts an object beyond the watermark as well
   t.strictSame(stored().managedFields, CONVERTED);
 });
 
+/** A write that a dry run showed meets another object. */
+const replaced = (stored: ObjectMeta, isDryRun: boolean): ObjectMeta => ({
+  ...stored,
+  uid: isDryRun ? "uid-a" : "uid-b",
+});
+
+await tap.test("FieldsConversion takes an answer of another object for no proof, and writes it as usual", async (t) => {
+  const { outcome, report, sent } = await convert(t, { alter: replaced });
+  t.match(outcome, { kind: "gone" }, "a list by name shows another object");
+  t.same(sent.slice(0, 4), ["list", "mergeAll", "merge", "apply"]);
+  t.equal(report.converted, 0);
+});
+
 const ALTERED: readonly (readonly [string, (stored: ObjectMeta) => ObjectMeta])[] = [
   ["drops them", (stored) => ({ ...stored, managedFields: [] })],
   ["changes a time", (stored) => ({ ...stored, managedFields: CONVERTED.map((one) => ({ ...one, time: "now" })) })],
