@@ -86,9 +86,8 @@ const BUNDLE_PATH = ["f:webhook", "f:clientConfig", "f:caBundle"] as const;
 function ownsConversion(fields: JsonObject | undefined): boolean {
   let owned = objectIn(objectIn(fields?.["f:spec"])?.["f:conversion"]);
   for (const name of BUNDLE_PATH) {
-    // What has nothing below it stands for all of it, and "." for nothing but that it is there.
-    const names = Object.keys(owned ?? { ".": {} });
-    if (names.length === 0 || names.some((other) => other !== name && other !== ".")) {
+    // "." says that the field itself is there, as it does where nothing is below it: all in it have owners of their own.
+    if (Object.keys(owned ?? {}).some((other) => other !== name && other !== ".")) {
       return true;
     }
     owned = objectIn(owned?.[name]);

@@ -4,7 +4,7 @@ import { hangingWebhook, mutatingWebhook, policies, webhooks } from "./scenarios
 import { builtIns, certificates } from "./scenarios/built-in-requests.ts";
 import { encryption, events, twoServers } from "./scenarios/built-ins.ts";
 import { conversions } from "./scenarios/conversion-webhooks.ts";
-import { crdByApply, crdDeletion, crdLife } from "./scenarios/crd-life.ts";
+import { crdByApply, crdConversion, crdDeletion, crdLife } from "./scenarios/crd-life.ts";
 import { discovery } from "./scenarios/discovery.ts";
 import { freezeByPolicy, freezeByWebhook } from "./scenarios/freezes.ts";
 import { dryRuns, goneVersions, oldStates, unconvertedManagers } from "./scenarios/gone-versions.ts";
@@ -22,6 +22,7 @@ export const SCRIPT: readonly Scenario[] = [
   discovery,
   crdLife,
   crdByApply,
+  crdConversion,
   crdDeletion,
   noOpWrites,
   edits,

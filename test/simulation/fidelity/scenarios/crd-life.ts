@@ -1,3 +1,4 @@
+import { issueSelfSigned } from "../../../../src/certs/self-signed.ts";
 import { versionsOf } from "../../../integration/crd-fixture.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, CRD_FIELD_MANAGER } from "../../../../src/api/names.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
@@ -35,6 +36,9 @@ function facts({ apiVersion, kind, metadata, spec, status }: Json): unknown {
     status,
   };
 }
+
+/** Whose certificate an injector writes. */
+const HOST = { dnsNames: ["convert.example.com"], ipAddresses: [] };
 
 const options = { pick: facts };
 const manager = { fieldManager: CRD_FIELD_MANAGER };
@@ -223,6 +227,29 @@ export const crdLife: Scenario = {
 function deletion({ kind, metadata }: Json): unknown {
   return { kind, isDeleted: metadata?.deletionTimestamp !== undefined, finalizers: metadata?.finalizers };
 }
+
+/** Who owns `spec.conversion`, by which a run tells when it changed. */
+export const crdConversion: Scenario = {
+  name: "changes of the conversion of a CRD",
+  async play(play) {
+    const gears = new Subject("gear");
+    await play.line("create", gears.create({ storage: "v1" }), options);
+    await play.wait("it becomes established", get(gears.path), isEstablished);
+    const change = (title: string, conversion: object, fieldManager: string) =>
+      play.line(title, merge(gears.path, { spec: { conversion } }, { fieldManager }), options);
+    const clientConfig = { url: "https://convert.example.com/" };
+    const webhook = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig } };
+    await change("a webhook converts", webhook, "operator");
+    await change("the same again: nothing is written", webhook, "injector");
+    const { caPem } = await issueSelfSigned({ ...HOST, now: new Date(), lifetimeMs: 3_600_000 });
+    const caBundle = Buffer.from(caPem).toString("base64");
+    await change("an injector writes the bundle", { webhook: { clientConfig: { caBundle } } }, "injector");
+    await change("another address", { webhook: { clientConfig: { url: "https://other.example.com/" } } }, "another");
+    await change("other review versions", { webhook: { conversionReviewVersions: ["v1", "v1beta1"] } }, "third");
+    await play.line("as it is now", get(gears.path), options);
+    await change("nothing converts any more", { strategy: "None", webhook: null }, "fourth");
+  },
+};
 
 export const crdByApply: Scenario = {
   name: "a CRD that is applied, as the initializer does",
