@@ -1,8 +1,10 @@
 import { KsvmError } from "../../errors.ts";
+import type { ApiRequest } from "../../kube/api-request.ts";
 import type { ListedObject, ObjectIdentity } from "../../kube/listed-object.ts";
-import { readListedPage } from "../../kube/listed-page.ts";
+import { type ListedPage, readListedPage } from "../../kube/listed-page.ts";
 import { ACCEPT_METADATA_LIST, collectionPath, type Resource } from "../../kube/resources.ts";
 import type { Transport } from "../../kube/transport.ts";
+import { throwIfUnserved } from "./unserved-version.ts";
 
 /** What became of an object that was listed before. */
 export type ObjectState =
@@ -16,7 +18,8 @@ export type ObjectState =
  * Reads what became of an object by a consistent list: the only proof that it is gone. A 404 to a request for the object
  * itself may come from an admission webhook, or name its namespace; and the right to list is enough here.
  * @param options with `subresource`, the digest of what is read covers the status
- * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list is not complete.
+ * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list is not complete, VersionNotServed where the resource is
+ *   not served in this version, as the API server's lists confirm; {DoubtfulAnswer} for a 404 that they contradict.
  */
 export async function readObjectState(
   transport: Transport,
@@ -31,7 +34,7 @@ export async function readObjectState(
   const query = { fieldSelector: `metadata.name=${name}` };
   const accept = status ? {} : { accept: ACCEPT_METADATA_LIST };
   const request = { method: "GET", path, query, ...accept, signal } as const;
-  const { body: page } = await transport.read(request, (body) => readListedPage(body, { status }));
+  const page = await listOnce(transport, resource, request, { status });
   if (page.continueToken !== undefined) {
     // What is absent from a page that another one follows may be on that one.
     throw new KsvmError("ApiRequestFailed", `Cannot look for "${name}" at ${path}: the list is not complete`);
@@ -39,6 +42,20 @@ export async function readObjectState(
   // An aggregated API server may ignore the field selector.
   const found = page.items.find((item) => item.name === name);
   return stateOf(found, sought);
+}
+
+async function listOnce(
+  transport: Transport,
+  resource: Resource,
+  request: ApiRequest,
+  { status }: { readonly status: boolean },
+): Promise<ListedPage> {
+  try {
+    return (await transport.read(request, (body) => readListedPage(body, { status }))).body;
+  } catch (error) {
+    await throwIfUnserved(transport, resource, error, { signal: request.signal });
+    throw error;
+  }
 }
 
 /**

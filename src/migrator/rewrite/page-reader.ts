@@ -1,7 +1,7 @@
 import type { Clock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
 import type { ApiClient } from "../../kube/client.ts";
-import { failureKindOf, isBrokenOff, isConversionRefusal, isTimeout } from "../../kube/failure.ts";
+import { isBrokenOff, isConversionRefusal, isTimeout } from "../../kube/failure.ts";
 import type { ListedPage } from "../../kube/listed-page.ts";
 import { collectionPath } from "../../kube/resources.ts";
 import { TokenTrail } from "../../kube/token-trail.ts";
@@ -129,12 +129,6 @@ export class PageReader {
   }
 
   async #afterFailure(error: unknown, token: string | undefined): Promise<void> {
-    const kind = failureKindOf(error);
-    if (kind === "unserved" || kind === "gone") {
-      const { group, version, resource } = this.#options.resource;
-      const text = `Cannot list "${resource}.${group}": version "${version}" is no longer served`;
-      throw new KsvmError("VersionNotServed", text, { cause: error });
-    }
     if (token === undefined || !isTokenFailure(error)) {
       throw error;
     }

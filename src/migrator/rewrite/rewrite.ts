@@ -1,5 +1,4 @@
 import { isNewer } from "../../api/resource-version.ts";
-import { KsvmError } from "../../errors.ts";
 import { DoubtfulAnswer } from "../../kube/errors.ts";
 import { failureKindOf, isInvalidGroupVersion } from "../../kube/failure.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
@@ -187,21 +186,14 @@ class Rewrite {
         return this.#afterDenial(error);
       case "gone":
       case "unserved":
-        return this.#stopUnserved(error);
-      case undefined:
       case "transient":
+      case undefined:
         throw error;
       case "conflict":
       case "rejected":
       case "expired":
         return { kind: "failed", reason: reasonOf(error) };
     }
-  }
-
-  #stopUnserved(error: unknown): never {
-    const { group, version, resource } = this.#context.resource;
-    const text = `Cannot continue with "${resource}.${group}": version "${version}" answers 404: ${reasonOf(error)}`;
-    throw new KsvmError("VersionNotServed", text, { cause: error });
   }
 
   /** An API server that just started may not know the roles yet. */

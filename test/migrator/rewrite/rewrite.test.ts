@@ -15,7 +15,14 @@ import { Retrier } from "../../../src/retry/retrier.ts";
 import { rewriteObject } from "../../../src/migrator/rewrite/rewrite.ts";
 import type { ObjectOutcome, RewriteContext } from "../../../src/migrator/rewrite/rewrite-context.ts";
 import { FakeClock } from "../../fake-clock.ts";
-import { type LocalServer, sendJson, sendStatus, startServer } from "../../kube/local-server.ts";
+import {
+  groupList,
+  type LocalServer,
+  resourceList,
+  sendJson,
+  sendStatus,
+  startServer,
+} from "../../kube/local-server.ts";
 
 // Every server here is local: a real API server cannot be made to give these answers on demand, nor in this order.
 
@@ -73,6 +80,8 @@ interface Answers {
   readonly patch: readonly Answer[];
   /** Answers to lists by name likewise. */
   readonly list?: readonly Answer[];
+  /** The lists of what is served, by their paths. @default none is answered */
+  readonly discovery?: Readonly<Record<string, object>>;
   /** @default METADATA */
   readonly metadata?: ListedObject;
   readonly dryRun?: boolean;
@@ -93,7 +102,9 @@ interface Rewritten {
 
 async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): Promise<Rewritten> {
   const queues: Record<string, Answer[]> = { PATCH: [...answers.patch], GET: [...(answers.list ?? [])] };
-  const server = await startServer(t, ({ method }, response) => {
+  const lists = answers.discovery ?? {};
+  const server = await startServer(t, ({ method, path }, response) => {
+    if (path in lists) return sendJson(response, 200, lists[path]);
     const queue = queues[method] ?? [];
     const answer = queue.length > 1 ? queue.shift() : queue[0];
     return (answer ?? text(599, "unexpected"))(response);
@@ -383,15 +394,33 @@ for (const [name, answer] of notFound) {
     t.equal(server.seen.length, 2);
   });
 
-  await tap.test(`rewriteObject() throws VersionNotServed when the 404 ${name} and the list is a 404`, async (t) => {
-    const list = [text(404, "404 page not found\n")];
-    const { server, outcome } = await rewrite(t, { patch: [answer], list });
-    await t.rejects(outcome, {
-      code: "VersionNotServed",
-      message: /^Cannot continue with "widgets.example.com": version "v2"/,
-    });
-    t.equal(server.seen.length, 2);
-  });
+  await tap.test(
+    `rewriteObject() throws VersionNotServed when the 404 ${name}, and discovery has no such version`,
+    async (t) => {
+      const list = [text(404, "404 page not found\n")];
+      const discovery = { "/apis": groupList("example.com/v1") };
+      const { server, outcome } = await rewrite(t, { patch: [answer], list, discovery });
+      await t.rejects(outcome, {
+        code: "VersionNotServed",
+        message: /^Cannot continue with "widgets.example.com": version "v2" is no longer served/,
+      });
+      t.equal(server.seen.length, 3);
+    },
+  );
+
+  await tap.test(
+    `rewriteObject() tries again when the 404 ${name}, and a list is one in spite of discovery`,
+    async (t) => {
+      const discovery = {
+        "/apis": groupList("example.com/v2"),
+        "/apis/example.com/v2": resourceList("example.com/v2", "widgets"),
+      };
+      const list = [text(404, "404 page not found\n"), listed({})];
+      const { clock, outcome } = await rewrite(t, { patch: [answer], list, discovery });
+      t.match(await outcome, { kind: "failed" }, "the object is there");
+      t.equal(clock.sleeps.length, 1);
+    },
+  );
 }
 
 const DENIAL = { reason: "NotFound", message: 'admission webhook "own.example.com" denied the request: no "a"' };
