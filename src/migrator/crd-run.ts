@@ -184,6 +184,7 @@ export class CrdRun {
       otherVersions: servedVersionsOf(crd).filter((version) => version !== resource.version),
       pageSize: options.pageSize,
       dryRun: false,
+      scope: crd.spec.scope,
       subresource: options.subresource,
       ...this.#wayOfPass(crd),
       resume,

@@ -1,3 +1,4 @@
+import type { CustomResourceDefinition } from "../../api/crd.ts";
 import type { Clock } from "../../clock.ts";
 import type { Resource } from "../../kube/resources.ts";
 import type { Transport } from "../../kube/transport.ts";
@@ -34,6 +35,8 @@ export interface RewriteContext {
   readonly write?: typeof noOpWrite;
   /** What the objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
+  /** Where the objects of a CRD are. @default it is no CRD */
+  readonly scope?: CustomResourceDefinition["spec"]["scope"] | undefined;
   /** What a user could do about an object whose spec is rejected. @default nothing is known */
   readonly adviceOnRejection?: string | undefined;
   /** Sends the writes as dry-runs: admission and validation speak, nothing is stored. */

@@ -46,6 +46,8 @@ export interface RewritePassOptions {
   /** See {@link RewriteContext}. */
   readonly subresource?: "status" | undefined;
   /** The same. */
+  readonly scope?: RewriteContext["scope"];
+  /** The same. */
   readonly adviceOnRejection?: string | undefined;
   readonly resume?: ResumePoint | undefined;
   /** Goes on with what it counts, where `resume` is believed; begins at nothing else. */

@@ -7,6 +7,7 @@ import { backoffMs } from "../../retry/backoff.ts";
 import { isAboutValues, isOfTheObject, reasonOf } from "./failure-reason.ts";
 import { isApplyInvisible } from "./apply-trial.ts";
 import { noOpWrite } from "./no-op-write.ts";
+import { otherScopeOf } from "./other-scope.ts";
 import { type ObjectState, readObjectState, withStatusDigest } from "./object-state.ts";
 import { namedObjectOf } from "../../kube/named-object.ts";
 import type { RetryState } from "../../retry/retrier.ts";
@@ -31,6 +32,10 @@ const MAX_UNEXPLAINED_CONFLICTS = 5;
  * @throws {KsvmError} VersionNotServed where the path itself is not served; RetryBudgetExceeded.
  */
 export async function rewriteObject(context: RewriteContext, object: ListedObject): Promise<ObjectOutcome> {
+  const otherScope = otherScopeOf(context.scope, object);
+  if (otherScope !== undefined) {
+    return { kind: "failed", reason: otherScope };
+  }
   const attempt = new Rewrite(context, object);
   try {
     for (;;) {

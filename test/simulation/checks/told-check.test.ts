@@ -207,3 +207,28 @@ await tap.test("counts that etcd contradicts", async (t) => {
   t.match(saidOf({ done: 2, migrated: 2 }), [/2 objects migrated, and it wrote 1/]);
   t.match(saidOf({ done: 2, gone: 2 }), [/2 objects gone, and 1 were deleted/]);
 });
+
+/** What the check says where a run ends because `v1` is no longer served, and the CRD was written as these say. */
+function saidOfUnserved(...served: readonly (readonly string[])[]): readonly string[] {
+  const { begin, violations, write } = world();
+  const check = begin();
+  for (const versions of served) {
+    const { spec, ...rest } = crd(["v1"]) as ModelObject & {
+      readonly spec: { readonly versions: readonly { readonly name: string }[] };
+    };
+    write("user", CRD_KEY, {
+      ...rest,
+      spec: { ...spec, versions: spec.versions.map((one) => ({ ...one, served: versions.includes(one.name) })) },
+    } as ModelObject);
+  }
+  check.failed(
+    'Cannot continue with "widgets.sim.example.com": version "v1" is no longer served: Cannot GET /apis: 404',
+  );
+  return violations;
+}
+
+await tap.test("ToldCheck compares an unserved version with the CRD", async (t) => {
+  t.match(saidOfUnserved(["v1alpha1", "v1"]), [/v1 is no longer served, and the CRD has served it/]);
+  t.same(saidOfUnserved(["v1"], ["v1alpha1"], ["v1"]), [], "it was unserved for a moment");
+  t.same(saidOfUnserved(), [], "there is no CRD");
+});

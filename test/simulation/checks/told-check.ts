@@ -1,6 +1,7 @@
 import {
   type CustomResourceDefinition,
   isClean,
+  servedVersionsOf,
   specKeyOf,
   storageVersionOf,
   storedVersionsOf,
@@ -139,7 +140,7 @@ export class ToldCheck {
       });
       return {
         told: (event) => check.told(event),
-        ended: (result) => (result === undefined ? check.end() : check.ended(result)),
+        ended: (result, how) => (result === undefined ? check.failed(how) : check.ended(result)),
       };
     });
     return { name: "told" };
@@ -176,7 +177,7 @@ export class ToldCheck {
 
   /** It ended with a result. */
   ended(result: MigrationResult): void {
-    this.end();
+    this.#end();
     if (this.#seen.isRestored) return;
     if (result.counts !== undefined) this.#countsAreTrue(result.counts, "the result");
     const failed = result.counts?.failed ?? 0;
@@ -189,8 +190,25 @@ export class ToldCheck {
     if (result.outcome === "migrated") this.#migrated(result);
   }
 
-  /** It ended in another way. */
-  end(): void {
+  /** It ended with an error of this message, or by a crash. */
+  failed(how: string): void {
+    this.#end();
+    const unserved = /: version "([^"]+)" is no longer served: /.exec(how)?.[1];
+    if (unserved === undefined || this.#seen.isRestored || !this.#wasAlwaysServed(unserved)) return;
+    this.#report(`it says that ${unserved} is no longer served, and the CRD has served it ever since it was created`);
+  }
+
+  #wasAlwaysServed(version: string): boolean {
+    const { etcd, resource } = this.#options;
+    const newest = etcd.timeline.get(`${CRD_PREFIX}${resource}`);
+    for (let entry: EtcdEntry | undefined = newest; entry !== undefined; entry = entry.before) {
+      const crd = entry.object as unknown as CustomResourceDefinition;
+      if (entry.isDeleted || !servedVersionsOf(crd).includes(version)) return false;
+    }
+    return newest !== undefined;
+  }
+
+  #end(): void {
     for (const forget of this.#forget) forget();
   }
 

@@ -77,6 +77,22 @@ export const OBJECTS: readonly Mutation[] = [
     ],
   },
   {
+    name: "believe a 404 of a list without discovery",
+    withinSeeds: 3_600,
+    edits: [
+      {
+        file: "migrator/rewrite/unserved-version.ts",
+        from: "if (await isUnserved(transport, resource, error, options)) {",
+        to: "if (isNotFound(error)) { void isUnserved; void transport; void options;",
+      },
+      {
+        file: "migrator/rewrite/unserved-version.ts",
+        from: "import { isUnserved } from",
+        to: "import { isNotFound, isUnserved } from",
+      },
+    ],
+  },
+  {
     name: "a 409 shows that another client wrote the object",
     survives: "another client writes in the storage version, and a webhook's 409 is a denial: that needs both",
     edits: [

@@ -1,0 +1,69 @@
+import t, { type Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { type CrdShape, GROUP, TestKind } from "./crd-fixture.ts";
+import { parallel } from "./parallel.ts";
+
+const cluster = await Cluster.start(t);
+const { api, controlPlane } = cluster;
+
+/**
+ * An object that an earlier CRD of the other scope left. The test writes it to etcd, in place of a CRD whose finalizer is removed by hand:
+ * whether the API server has deleted the objects by then is a race.
+ */
+async function leave(kind: TestKind, name: string, namespace?: string): Promise<void> {
+  const metadata = { name, namespace, uid: `left-${name}`, generation: 1, creationTimestamp: "2026-01-01T00:00:00Z" };
+  const key = ["/registry", GROUP, kind.plural, namespace, name].filter((part) => part !== undefined).join("/");
+  await controlPlane.stored.writeKey(key, JSON.stringify({ ...kind.object(name, "v1alpha1"), metadata }));
+}
+
+/** A stale CRD of one object, beside which an earlier CRD of the other scope left one. */
+async function withLeftover(scope: "Cluster" | "Namespaced"): Promise<TestKind> {
+  const kind = new TestKind("scope");
+  const shape: Partial<CrdShape> = { scope };
+  await cluster.createCrd(kind, { ...shape, storage: "v1alpha1" });
+  const metadata = scope === "Cluster" ? { name: "real" } : { name: "real", namespace: "default" };
+  await api.create(kind.resource("v1alpha1"), { ...kind.object("real", "v1alpha1"), metadata });
+  await leave(kind, "left", scope === "Cluster" ? "default" : undefined);
+  // From a change of its versions on, the API server has the objects of a CRD from etcd, as after a restart.
+  await cluster.setVersions(kind, { ...shape, storage: "v1" });
+  const seen = async (): Promise<boolean> => {
+    const { items } = await api.listMetadata(kind.resource("v1"), { limit: 500 });
+    return items.some(({ metadata: { name } }) => name === "left");
+  };
+  await eventually(seen, "a list shows what was left");
+  return kind;
+}
+
+async function assertRefused(t: Test, kind: TestKind, reason: RegExp): Promise<void> {
+  const { code, stdout } = await cluster.migrate([kind.name, "-o", "json", "--max-idle", "20s"]);
+  t.equal(code, 3, stdout);
+  t.match(stdout, reason);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 1 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+}
+
+parallel("an object that an earlier, namespaced CRD left is named, and nothing is pruned", async (t) => {
+  await assertRefused(
+    t,
+    await withLeftover("Cluster"),
+    /left it in namespace \\"default\\", and the CRD is cluster-scoped/,
+  );
+});
+
+parallel("an object that an earlier, cluster-scoped CRD left is named, and nothing is pruned", async (t) => {
+  await assertRefused(t, await withLeftover("Namespaced"), /left it without a namespace, and the CRD is namespaced/);
+});
+
+parallel("the scope of a CRD cannot change, and a CRD that is deleted takes its objects with it", async (t) => {
+  const kind = new TestKind("rescope");
+  await cluster.createStale(kind, 3);
+  const body = { spec: { scope: "Cluster" } };
+  await t.rejects(api.patch(CRDS, kind, { type: MERGE_PATCH, body }), { message: /spec.scope.*field is immutable/ });
+  await api.delete(CRDS, kind);
+  await eventually(async () => (await api.find(CRDS, kind)) === undefined, "the CRD is gone");
+  t.same(await cluster.storedAs(kind), {});
+});
