@@ -3,7 +3,6 @@ import {
   conversionBesidesBundle,
   type CustomResourceDefinition,
   isClean,
-  servedVersionsOf,
   storageVersionOf,
   storedVersionsOf,
 } from "../api/crd.ts";
@@ -24,9 +23,12 @@ import { replaceCheckpointKey } from "../freeze/leftovers.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
+import { RestoredObjects } from "./restored-objects.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
+import type { SeenState } from "./rewrite/seen-state.ts";
 import { RewritePass, type Settled } from "./rewrite/rewrite-pass.ts";
+import { probedResourceOf } from "./rewrite/stuck-probe.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunLease } from "../lease/run-lease.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
@@ -46,6 +48,7 @@ export interface RunMemory {
   known?: readonly string[];
   left?: Left | undefined;
   fields?: FieldsReport | undefined;
+  seen?: SeenState | undefined;
 }
 
 /** What a {@link CrdRun} is made of. */
@@ -70,6 +73,7 @@ export class CrdRun {
   readonly #abort = new AbortController();
   #tally = new Tally();
   #key = new CheckpointKey();
+  #restored: RestoredObjects | undefined;
   /** Whether a later attempt may go on from the checkpoint. */
   #isLasting = true;
   readonly #hold: FreezeHold;
@@ -174,14 +178,15 @@ export class CrdRun {
     if (resume !== undefined) {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
-    const resource = crdResourceOf(crd);
+    const served = probedResourceOf(crd);
+    const restored = new RestoredObjects(this.#context, served, memory.seen);
+    [this.#restored, memory.seen] = [restored, restored.seen];
     const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
     const pass = new RewritePass({
       ...this.#context,
       clock,
-      resource,
-      kind: crd.spec.names.kind,
-      otherVersions: servedVersionsOf(crd).filter((version) => version !== resource.version),
+      ...served,
+      seen: restored.seen,
       pageSize: options.pageSize,
       dryRun: false,
       scope: crd.spec.scope,
@@ -192,12 +197,13 @@ export class CrdRun {
       position: left?.position ?? new ListPosition(progress?.position),
       onPage: async (settled) => {
         report();
+        await restored.assertNoneOfLate();
         await this.#saveCheckpoint(crd, settled);
         await this.#context.onPageDone?.(settled.point);
       },
       onObject: report,
     });
-    await politely(this.#context, resource, () => pass.run());
+    await politely(this.#context, served.resource, () => pass.run());
     return pass.isResumed;
   }
 
@@ -284,7 +290,10 @@ export class CrdRun {
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
     const { retrier, signal } = this.#context;
     return pruneStoredVersions(this.#context, {
-      renewLease: () => this.#parts.lease.renew(signal, retrier),
+      renewLease: async () => {
+        await this.#parts.lease.renew(signal, retrier);
+        await this.#restored?.assertNone();
+      },
       expected,
       monitor,
       proveAgain: () => this.#evidence.repeat(() => readCrd(this.#context, this.#crdName)),

@@ -15,7 +15,7 @@ export interface PruneOptions {
   readonly monitor: CrdMonitor;
   /** Repeats convergence and the proof of the freeze on every live API server; throws where either fails. */
   readonly proveAgain: () => Promise<void>;
-  /** Renews the Lease of the run, which shows that etcd still has what this run wrote. */
+  /** Renews the Lease of the run and looks at the objects, which shows that etcd still has what this run wrote. */
   readonly renewLease: () => Promise<void>;
 }
 

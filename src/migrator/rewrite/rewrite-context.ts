@@ -6,6 +6,7 @@ import type { Pacer } from "../../retry/pacer.ts";
 import type { Patience } from "../../retry/patience.ts";
 import type { Retrier } from "../../retry/retrier.ts";
 import type { noOpWrite } from "./no-op-write.ts";
+import type { SeenState } from "./seen-state.ts";
 
 /** What became of one object. */
 export type ObjectOutcome =
@@ -35,6 +36,8 @@ export interface RewriteContext {
   readonly write?: typeof noOpWrite;
   /** What the objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
+  /** Told of what was written. @default nobody asks */
+  readonly seen?: SeenState | undefined;
   /** Where the objects of a CRD are. @default it is no CRD */
   readonly scope?: CustomResourceDefinition["spec"]["scope"] | undefined;
   /** What a user could do about an object whose spec is rejected. @default nothing is known */

@@ -45,7 +45,9 @@ export interface RewritePassOptions {
   readonly dryRun: boolean;
   /** See {@link RewriteContext}. */
   readonly subresource?: "status" | undefined;
-  /** The same. */
+  /** The same, and of what was listed. */
+  readonly seen?: RewriteContext["seen"];
+  /** See {@link RewriteContext}. */
   readonly scope?: RewriteContext["scope"];
   /** The same. */
   readonly adviceOnRejection?: string | undefined;
@@ -149,6 +151,7 @@ export class RewritePass {
     const { counts } = this.#options.tally;
     const page = new OpenPage(items, continueToken);
     this.#watermark ??= resourceVersion;
+    this.#options.seen?.listed(resourceVersion);
     counts.total = this.#position.listed + this.#open.items + items.length + remainingItemCount;
     this.#open.add(page, (error) => this.#abort.abort(error));
     for (const object of items) {

@@ -93,6 +93,9 @@ class Rewrite {
     if (written.resourceVersion === this.#object.resourceVersion && !this.#context.dryRun) {
       return { kind: "current" };
     }
+    if (!this.#context.dryRun) {
+      this.#context.seen?.wrote(written);
+    }
     return { kind: "migrated", changed };
   }
 

@@ -39,7 +39,11 @@ export async function probeStuckRequest(
 
 /** Reads the CRD of a run and what is served by it. */
 export async function probedCrd(client: ApiClient, name: string, signal: AbortSignal): Promise<ProbedResource> {
-  const crd = await client.get<CustomResourceDefinition>(CRDS, { name }, { signal });
+  return probedResourceOf(await client.get<CustomResourceDefinition>(CRDS, { name }, { signal }));
+}
+
+/** What a CRD serves: the version that a run requests, and the others. */
+export function probedResourceOf(crd: CustomResourceDefinition): ProbedResource {
   const resource = crdResourceOf(crd);
   const otherVersions = servedVersionsOf(crd).filter((version) => version !== resource.version);
   return { resource, otherVersions, kind: crd.spec.names.kind };

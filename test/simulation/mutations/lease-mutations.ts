@@ -3,6 +3,17 @@ import type { Mutation } from "./mutation.ts";
 const HELD = "lease/held-lease.ts";
 const ACQUIRE = "lease/lease-acquire.ts";
 
+const BACK_IN_TIME = {
+  file: HELD,
+  from: "} else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {",
+  to: "} else if (isNewer('1', '1')) {",
+} as const;
+const RESTORED = {
+  file: "migrator/restored-objects.ts",
+  from: "if (why !== undefined) {",
+  to: "if (why === null) {",
+} as const;
+
 /** What is wrong about the Lease of a run. */
 export const LEASES: readonly Mutation[] = [
   {
@@ -51,14 +62,18 @@ export const LEASES: readonly Mutation[] = [
   },
   {
     name: "a Lease that went back in time is still held",
+    survives: "the objects of the resource went back as well",
+    edits: [BACK_IN_TIME],
+  },
+  {
+    name: "objects that went back in time say nothing",
+    survives: "the Lease went back as well: Leases have no etcd of their own in the simulation",
+    edits: [RESTORED],
+  },
+  {
+    name: "neither a Lease nor objects that went back in time say anything",
     withinSeeds: 1_000,
-    edits: [
-      {
-        file: HELD,
-        from: "} else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {",
-        to: "} else if (isNewer('1', '1')) {",
-      },
-    ],
+    edits: [BACK_IN_TIME, RESTORED],
   },
   {
     name: "a Lease that another run holds is still held",

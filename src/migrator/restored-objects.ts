@@ -1,0 +1,76 @@
+import type { PartialObjectMetadata } from "../api/meta.ts";
+import { listNamed } from "../kube/list-named.ts";
+import { ACCEPT_METADATA_LIST } from "../kube/resources.ts";
+import { StartAgain } from "../retry/start-again.ts";
+import { listInAnyVersion, type VersionedResource } from "./rewrite/list-in-any-version.ts";
+import { contradiction, type ResourceState, SeenState } from "./rewrite/seen-state.ts";
+import { throwIfUnserved } from "./rewrite/unserved-version.ts";
+import type { RunContext } from "./run-context.ts";
+
+/** Between two looks while objects are rewritten, in milliseconds: the Lease of a run is renewed as often. */
+const LOOK_EVERY_MS = 5_000;
+
+type RestoredContext = Pick<RunContext, "client" | "clock" | "retrier" | "signal">;
+
+/**
+ * Looks whether etcd still has what a run rewrote. A backup that was made and restored between two looks is not noticed where it was
+ * restored with `--bump-revision`, or where as much was written since.
+ */
+export class RestoredObjects {
+  readonly #context: RestoredContext;
+  readonly #resource: VersionedResource;
+  /** What the run has seen. */
+  readonly seen: SeenState;
+  #lookedAt: number;
+
+  /**
+   * @param resource as it is served
+   * @param seen what earlier attempts have seen of it. @default nothing
+   */
+  constructor(context: RestoredContext, resource: VersionedResource, seen = new SeenState()) {
+    this.#context = context;
+    this.#resource = resource;
+    this.seen = seen;
+    this.#lookedAt = context.clock.monotonic();
+  }
+
+  /** Looks, unless it did so a moment ago. @throws as {@link assertNone} */
+  async assertNoneOfLate(): Promise<void> {
+    if (this.#context.clock.monotonic() - this.#lookedAt >= LOOK_EVERY_MS) {
+      await this.assertNone();
+    }
+  }
+
+  /** @throws {StartAgain} where objects are as they were before the run saw them; whatever the requests end in. */
+  async assertNone(): Promise<void> {
+    const { clock, retrier, signal } = this.#context;
+    // What is seen while the request is under way may be newer than its answer.
+    const seen = this.seen.current;
+    if (seen === undefined) {
+      return;
+    }
+    const answer = await retrier.run(() => this.#look(seen), signal);
+    const why = contradiction(seen, answer);
+    if (why !== undefined) {
+      const text = `Cannot go on: objects are as they were some time ago, as after etcd was restored from a backup: ${why}`;
+      throw new StartAgain("OwnershipLost", text);
+    }
+    this.#lookedAt = clock.monotonic();
+  }
+
+  async #look({ written }: ResourceState): Promise<Parameters<typeof contradiction>[1]> {
+    const { client, signal } = this.#context;
+    const { resource } = this.#resource;
+    if (written === undefined) {
+      return listInAnyVersion(client, this.#resource, { limit: 1, signal });
+    }
+    try {
+      const options = { accept: ACCEPT_METADATA_LIST, signal };
+      const found = await listNamed<PartialObjectMetadata>(client.transport, resource, written, options);
+      return { resourceVersion: found.resourceVersion, object: found.object?.metadata };
+    } catch (error) {
+      await throwIfUnserved(client.transport, resource, error, { signal });
+      throw error;
+    }
+  }
+}

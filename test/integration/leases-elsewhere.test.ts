@@ -1,0 +1,74 @@
+import { cpSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import t from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { startControlPlane } from "../control-plane/control-plane.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { balanceRequests } from "./http-balancer.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+
+// Leases are in an etcd of their own, so that the Lease of a run does not show that the other one was restored.
+const leases = await startControlPlane({ apiservers: 0 });
+t.teardown(() => leases.stop());
+const cluster = await Cluster.start(t, {
+  extraArgs: [`--etcd-servers-overrides=coordination.k8s.io/leases#${leases.etcd.url}`],
+});
+const { controlPlane } = cluster;
+const data = join(controlPlane.dir, "etcd-data");
+const backup = join(controlPlane.dir, "backup");
+
+/** A copy of what etcd has on disk at one moment, as a snapshot of the disk. */
+function backUp(): void {
+  controlPlane.etcd.pause();
+  cpSync(data, backup, { recursive: true });
+  controlPlane.etcd.resume();
+}
+
+/** As administrators do it: with the API server down. */
+async function restore(): Promise<void> {
+  const [apiserver] = controlPlane.apiservers;
+  await apiserver?.kill();
+  await controlPlane.etcd.kill();
+  rmSync(data, { recursive: true });
+  cpSync(backup, data, { recursive: true });
+  await controlPlane.etcd.restart();
+  await apiserver?.restart();
+}
+
+await t.test(
+  "a run does not prune where etcd was restored after it had rewritten, and Leases are in another etcd",
+  async (t) => {
+    const kind = new TestKind("elsewhere");
+    let isDone = false;
+    let restored: Promise<void> | undefined;
+    // A run proves its freeze once more before the prune: then everything is rewritten.
+    const kubeconfig = await balanceRequests(t, controlPlane, () => 0, {
+      instead: async (method, path) => {
+        if (isDone && method === "PATCH" && path.includes("dryRun=All")) {
+          restored ??= restore();
+          await restored;
+        }
+        return undefined;
+      },
+    });
+    await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+    const ended = cluster.migrate([kind.name, ...SLOW_FLAGS, "--kubeconfig", kubeconfig], {
+      onStdout: (text) => {
+        isDone ||= text.includes(`${SLOW_RUN_OBJECTS}/${SLOW_RUN_OBJECTS}`);
+      },
+    });
+    await untilRewriting(cluster, kind, { ended });
+    backUp();
+    await eventually(async () => (await cluster.storedAs(kind))["v1"] === SLOW_RUN_OBJECTS, "all are rewritten");
+    isDone = true;
+    const { code, stdout, stderr } = await ended;
+    t.not(restored, undefined, "negative control: etcd was restored");
+    t.equal(code, 0, stderr);
+    t.match(stdout, /as after etcd was restored from a backup/);
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "what was undone is rewritten again");
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertUnfrozen(t, cluster, kind);
+  },
+);
