@@ -127,7 +127,8 @@ export class ApiServerFinder {
     if (found === undefined) {
       throw new MissingApiServer(describeMissing(leases, `${urls.length} addresses are known (${urls.join(", ")})`));
     }
-    const all = found.mode === "sampled" && leases.length > 1 ? await this.#recruit(found, leases, signal) : found;
+    const isOneOfSeveral = found.mode === "sampled" && Math.max(leases.length, urls.length) > 1;
+    const all = isOneOfSeveral ? await this.#recruit(found, { leases, urls }, signal) : found;
     return { ...all, ...identityOf(leases) };
   }
 
@@ -144,22 +145,27 @@ export class ApiServerFinder {
     }
   }
 
-  /** Tells the API servers behind one address apart until there are as many as Leases. */
+  /**
+   * Tells the API servers behind one address apart until there are as many as Leases, and as many as addresses: either may be fewer
+   * than there are API servers.
+   */
   async #recruit(
     sampled: Extract<ApiServers, { mode: "sampled" }>,
-    leases: readonly LiveLease[],
+    { leases, urls }: { readonly leases: readonly LiveLease[]; readonly urls: readonly string[] },
     signal: AbortSignal,
   ): Promise<ApiServers> {
     const { clock, seen } = this.#options;
     if (!this.#pace.isDue(leases, clock.monotonic())) {
       throw new MissingApiServer(this.#pace.describe(leases));
     }
-    const { clients, silent } = await this.#roll.call(leases.length, signal);
+    const wanted = Math.max(leases.length, urls.length);
+    const { clients, silent } = await this.#roll.call(wanted, signal);
     if (silent) {
       seen.silent();
     }
-    if (clients.length < leases.length) {
-      this.#pace.failed(leases, clock.monotonic(), `${clients.length} of them answer behind ${sampled.server}`);
+    if (clients.length < wanted) {
+      const known = urls.length > leases.length ? `${urls.length} addresses are known (${urls.join(", ")}), and ` : "";
+      this.#pace.failed(leases, clock.monotonic(), `${known}${clients.length} of them answer behind ${sampled.server}`);
       throw new MissingApiServer(this.#pace.describe(leases));
     }
     return { ...sampled, clients };

@@ -78,7 +78,7 @@ export class StandingLeases {
    * enough to count as expired.
    * @throws {MissingApiServer} where that takes too long, as where the Lease is deleted and created again and again: what was
    * seen counts for the next call, which may come without a freeze.
-   * @throws {KsvmError} ApiServerMissing where this user may not list them.
+   * @throws {KsvmError} ApiServerMissing where this user may not list them, and where none lives: how many API servers do is not known then.
    */
   async watched(signal: AbortSignal): Promise<readonly LiveLease[]> {
     const { clock } = this.#options;
@@ -124,21 +124,24 @@ export class StandingLeases {
     }
   }
 
-  /** An API server that just started knows no roles yet, so a refusal has to last. */
+  /**
+   * An API server that just started knows no roles yet, and has no Lease of its own, so a refusal has to last, and so has an empty list.
+   */
   async #permitted(signal: AbortSignal): Promise<readonly LiveLease[]> {
     const { clock } = this.#options;
     const deadline = clock.monotonic() + DENIAL_PATIENCE_MS;
     for (;;) {
       const leases = await this.look(signal);
-      if (leases !== undefined) {
+      if (leases !== undefined && leases.length > 0) {
         return leases;
       }
       if (clock.monotonic() >= deadline) {
-        throw new KsvmError(
-          "ApiServerMissing",
-          "Cannot tell which API servers live: this user may not list the identity Leases in kube-system; grant list on " +
-            "leases there, or name each API server with --apiserver-endpoints",
-        );
+        const why =
+          leases === undefined
+            ? "this user may not list the identity Leases in kube-system; grant list on leases there, or"
+            : "no identity Lease in kube-system lives, as where the feature gate APIServerIdentity is off;";
+        const text = `Cannot tell which API servers live: ${why} name each API server with --apiserver-endpoints`;
+        throw new KsvmError("ApiServerMissing", text);
       }
       await clock.sleep(POLL_MS, signal);
     }

@@ -48,7 +48,7 @@ export interface RunMemory {
   known?: readonly string[];
   left?: Left | undefined;
   fields?: FieldsReport | undefined;
-  seen?: SeenState | undefined;
+  objectsSeen?: SeenState | undefined;
 }
 
 /** What a {@link CrdRun} is made of. */
@@ -179,14 +179,14 @@ export class CrdRun {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
     const served = probedResourceOf(crd);
-    const restored = new RestoredObjects(this.#context, served, memory.seen);
-    [this.#restored, memory.seen] = [restored, restored.seen];
+    const restored = new RestoredObjects(this.#context, served, memory.objectsSeen);
+    [this.#restored, memory.objectsSeen] = [restored, restored.seen];
     const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
     const pass = new RewritePass({
       ...this.#context,
       clock,
       ...served,
-      seen: restored.seen,
+      objectsSeen: restored.seen,
       pageSize: options.pageSize,
       dryRun: false,
       scope: crd.spec.scope,

@@ -106,7 +106,7 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<Migra
       if (error instanceof StartAgain || lease.isVoid) {
         // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
         memory.known = [];
-        memory.seen = undefined;
+        memory.objectsSeen = undefined;
         await lease.voidCheckpoint();
       }
     },

@@ -264,6 +264,33 @@ await tap.test("findAll() refuses where identity Leases or metrics may not be re
   await t.rejects(unmeasured.finder.findAll(0, signal), { code: "ApiServerMissing", message: /"\/metrics"/ });
 });
 
+await tap.test("findAll() refuses where no identity Lease lives, once that has lasted", async (t) => {
+  for (const addresses of [[], ["127.0.0.1"], ["127.0.0.1", "localhost"]]) {
+    const { clock, finder } = await finderFor(t, { addresses, leases: [] });
+    await t.rejects(finder.findAll(0, signal), {
+      code: "ApiServerMissing",
+      message: /no identity Lease in kube-system lives.*APIServerIdentity.*--apiserver-endpoints/,
+    });
+    t.ok(clock.monotonic() >= 15_000, "an API server that just started has none yet");
+  }
+  const starting: Seen = { addresses: [], leases: [] };
+  const { clock, finder } = await finderFor(t, starting);
+  clock.onSleep = () => (starting.leases[0] = "a");
+  t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
+});
+
+await tap.test("findAll() wants as many API servers behind one address as there are addresses", async (t) => {
+  // Two that cannot be reached from here, and the identity Lease of one of them is missing.
+  const seen: Seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a"], instances: [1] };
+  const { finder } = await finderFor(t, seen);
+  await t.rejects(finder.findAll(0, signal), {
+    name: "MissingApiServer",
+    message: /1 identity Leases live \(a\); 2 addresses are known \(.*127\.0\.0\.9.*\), and 1 of them answer behind/,
+  });
+  const both = await finderFor(t, { ...seen, instances: [1, 2] });
+  t.equal((await both.finder.findAll(0, signal)).clients?.length, 2);
+});
+
 await tap.test("findAll() asks for /metrics again while an API server that just started forbids them", async (t) => {
   const seen: Seen = { addresses: [], leases: ["a", "b"], instances: [1, "forbidden"] };
   const { clock, finder } = await finderFor(t, seen);

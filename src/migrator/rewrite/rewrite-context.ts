@@ -37,7 +37,7 @@ export interface RewriteContext {
   /** What the objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
   /** Told of what was written. @default nobody asks */
-  readonly seen?: SeenState | undefined;
+  readonly objectsSeen?: SeenState | undefined;
   /** Where the objects of a CRD are. @default it is no CRD */
   readonly scope?: CustomResourceDefinition["spec"]["scope"] | undefined;
   /** What a user could do about an object whose spec is rejected. @default nothing is known */

@@ -46,7 +46,7 @@ export interface RewritePassOptions {
   /** See {@link RewriteContext}. */
   readonly subresource?: "status" | undefined;
   /** The same, and of what was listed. */
-  readonly seen?: RewriteContext["seen"];
+  readonly objectsSeen?: RewriteContext["objectsSeen"];
   /** See {@link RewriteContext}. */
   readonly scope?: RewriteContext["scope"];
   /** The same. */
@@ -151,7 +151,7 @@ export class RewritePass {
     const { counts } = this.#options.tally;
     const page = new OpenPage(items, continueToken);
     this.#watermark ??= resourceVersion;
-    this.#options.seen?.listed(resourceVersion);
+    this.#options.objectsSeen?.listed(resourceVersion);
     counts.total = this.#position.listed + this.#open.items + items.length + remainingItemCount;
     this.#open.add(page, (error) => this.#abort.abort(error));
     for (const object of items) {

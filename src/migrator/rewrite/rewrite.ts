@@ -94,7 +94,7 @@ class Rewrite {
       return { kind: "current" };
     }
     if (!this.#context.dryRun) {
-      this.#context.seen?.wrote(written);
+      this.#context.objectsSeen?.wrote(written);
     }
     return { kind: "migrated", changed };
   }
