@@ -123,15 +123,15 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     edits: [
       {
         file: FINDER,
-        from: 'found.mode === "sampled" && leases.length > 1 ?',
-        to: 'found.mode === "sampled" && leases.length > 99 ?',
+        from: 'found.mode === "sampled" && Math.max(leases.length, urls.length) > 1;',
+        to: 'found.mode === "sampled" && Math.max(leases.length, urls.length) > 99;',
       },
     ],
   },
   {
     name: "of several API servers behind one address a single one is enough",
     withinSeeds: 2_100,
-    edits: [{ file: FINDER, from: "if (clients.length < leases.length) {", to: "if (clients.length < 1) {" }],
+    edits: [{ file: FINDER, from: "if (clients.length < wanted) {", to: "if (clients.length < 1) {" }],
   },
   {
     name: "do not tell API servers behind one address apart, and take one sample of them",
@@ -139,8 +139,8 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     edits: [
       {
         file: FINDER,
-        from: 'found.mode === "sampled" && leases.length > 1 ?',
-        to: 'found.mode === "sampled" && leases.length > 99 ?',
+        from: 'found.mode === "sampled" && Math.max(leases.length, urls.length) > 1;',
+        to: 'found.mode === "sampled" && Math.max(leases.length, urls.length) > 99;',
       },
       { file: "apiservers/ask-all.ts", from: "export const SAMPLES = 20;", to: "export const SAMPLES = 1;" },
     ],
