@@ -82,12 +82,7 @@ export const slow = sort<{ readonly server: number; readonly ms: number; readonl
     holdMs: Math.round(spread(random, 10, 60_000)),
   }),
   text: ({ server, holdMs }, names) => `${names.server(server)} holds requests for up to ${names.time(holdMs)}`,
-  play({ cluster, schedule }, { server, ms, holdMs }) {
-    const node = cluster.nodeAt(server);
-    if (node === undefined) return;
-    node.slownessMs = holdMs;
-    schedule.in(ms, () => (node.slownessMs = 0));
-  },
+  play: ({ cluster }, { server, ms, holdMs }) => cluster.nodeAt(server)?.slow(ms, holdMs),
 });
 
 /** An API server joins. */

@@ -37,10 +37,7 @@ export const disturb = sort<{
   play({ cluster, schedule, streams }, { how, program, share, ms }) {
     const begins = program === undefined ? "ksvm" : `ksvm-${program}-`;
     const random = streams("balancer");
-    const before = cluster.interference;
-    cluster.interference = (user, request) => {
-      const earlier = before(user, request);
-      if (earlier !== undefined) return earlier;
+    const end = cluster.interfere((user, request) => {
       if (!user.startsWith(begins) || !oneIn(random, 1 / share)) return undefined;
       if (how === "reset" || how === "lost") return how;
       if (how === "empty") return { status: 200, text: "{}" };
@@ -48,7 +45,7 @@ export const disturb = sort<{
       if (how === "echo") return { status: 200, text: request?.body || "{}" };
       if (how === "html") return { status: oneOf(random, [403, 404, 502, 503]), html: true };
       return { status: Number(how) };
-    };
-    schedule.in(ms, () => (cluster.interference = before));
+    });
+    schedule.in(ms, end);
   },
 });

@@ -84,14 +84,10 @@ function interfere(
   harm: (request: ModelRequest, random: Random) => FalseAnswer | undefined,
 ): void {
   const random = streams("overload");
-  const { interference } = cluster;
-  let isOver = false;
-  cluster.interference = (user, request) => {
-    const earlier = interference(user, request);
-    if (earlier !== undefined || isOver || request === undefined || !user.startsWith("ksvm")) return earlier;
-    return harm(request, random);
-  };
-  schedule.in(ms, () => (isOver = true));
+  const end = cluster.interfere((user, request) =>
+    request !== undefined && user.startsWith("ksvm") ? harm(request, random) : undefined,
+  );
+  schedule.in(ms, end);
 }
 
 /** etcd is compacted again and again, so that continue tokens expire while a list is read. */

@@ -29,9 +29,8 @@ export const standStill = sort<{ readonly program: number; readonly how: "pause"
   text: ({ program, how }, names) =>
     `${how === "pause" ? "" : "the machine of "}${names.program(program)} stands still`,
   play(world, { program, how, ms }) {
-    const process = world.programs[program]?.process;
-    process?.[how]();
-    world.schedule.in(ms, () => process?.wake());
+    const goOn = world.programs[program]?.process.stand(how);
+    if (goOn) world.schedule.in(ms, goOn);
   },
 });
 
@@ -54,10 +53,11 @@ export const suspendAll = sort<{ readonly ms: number }>({
   play(world, { ms }) {
     const { cluster, programs, schedule } = world;
     const servers = cluster.nodes.map(({ process }) => process);
-    for (const process of [...programs.flatMap((program) => program?.process ?? []), ...servers]) process.suspend();
+    const all = [...programs.flatMap((program) => program?.process ?? []), ...servers];
+    const stands = new Map(all.map((process) => [process, process.stand("suspend")]));
     schedule.in(ms, () => {
-      for (const process of servers) process.wake();
-      world.wakePrograms();
+      for (const process of servers) stands.get(process)?.();
+      world.wakePrograms((process) => stands.get(process)?.());
     });
   },
 });

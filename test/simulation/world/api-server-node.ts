@@ -11,7 +11,7 @@ import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../mod
 import type { Peer } from "./network.ts";
 import { spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
-import { SimProcess, timeOf } from "./sim-process.ts";
+import { SimProcess, type StandSort, timeOf } from "./sim-process.ts";
 
 /** What an API server ends a request after, in milliseconds (`--request-timeout`). */
 const REQUEST_TIMEOUT_MS = 60_000;
@@ -82,8 +82,8 @@ export class ApiServerNode implements Peer {
   readonly process: SimProcess;
   readonly api: SimApiServer;
   readonly lags: Lags = { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 };
-  /** How long a request is held at most, at each point where it may be, in milliseconds. */
-  slownessMs = 0;
+  /** By what slows it down: how long a request is held at most, at each point where it may be, in milliseconds. */
+  readonly #slowness = new Map<object, number>();
   #isCacheLate = false;
   /** Reads that wait for its watch of CRDs. */
   readonly #reads = new Set<() => void>();
@@ -134,9 +134,20 @@ export class ApiServerNode implements Peer {
   }
 
   /** Has it hang, as by SIGSTOP, or by a suspension of its machine. */
-  standStill(ms: number, how: "pause" | "suspend"): void {
-    this.process[how]();
-    this.#options.schedule.in(ms, () => this.process.wake());
+  standStill(ms: number, how: StandSort): void {
+    this.#options.schedule.in(ms, this.process.stand(how));
+  }
+
+  /** Has it hold each request for up to `holdMs`, at each point where it may be, for `ms` milliseconds. */
+  slow(ms: number, holdMs: number): void {
+    const cause = {};
+    this.#slowness.set(cause, holdMs);
+    this.#options.schedule.in(ms, () => this.#slowness.delete(cause));
+  }
+
+  /** Nothing slows it down any more. */
+  quicken(): void {
+    this.#slowness.clear();
   }
 
   /**
@@ -145,7 +156,7 @@ export class ApiServerNode implements Peer {
    */
   #hold(point: HoldPoint): Promise<void> {
     const { clock, isPaused } = this.process;
-    const ms = this.slownessMs * this.#options.random() ** 2;
+    const ms = Math.max(0, ...this.#slowness.values()) * this.#options.random() ** 2;
     if (ms < 1 && !isPaused) return Promise.resolve();
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
     const dueAt = clock.monotonic() + ms;

@@ -12,7 +12,7 @@ import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-serve
 import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import type { Schedule } from "./schedule.ts";
-import type { SimProcess } from "./sim-process.ts";
+import type { SimProcess, StandSort } from "./sim-process.ts";
 import type { Streams } from "./streams.ts";
 
 const DEFAULT_BUILD: ServerBuild = { release: RELEASE_1_36, encryption: PLAIN_TEXT };
@@ -65,7 +65,8 @@ export type SimWebhook = (body: string, caller: WebhookCaller) => Promise<Webhoo
 export class SimCluster {
   readonly etcd = new SimEtcd();
   readonly webhooks = new Map<string, SimWebhook>();
-  interference: Interference = () => undefined;
+  /** What is done to requests now, the earliest first. */
+  readonly #interferences = new Set<Interference>();
   /** How the API server in each slot is started from now on. */
   readonly builds = new Map<number, ServerBuild>();
   /** The slots of API servers that left for good. */
@@ -107,6 +108,17 @@ export class SimCluster {
     });
     for (let slot = 0; slot < 5; slot++) this.builds.set(slot, options.build ?? DEFAULT_BUILD);
     for (let slot = 0; slot < options.servers; slot++) this.join();
+  }
+
+  /** Has something done to requests, beside what is done already, which comes first. @returns what ends it */
+  interfere(interference: Interference): () => void {
+    this.#interferences.add(interference);
+    return () => this.#interferences.delete(interference);
+  }
+
+  /** Nothing is done to requests any more. */
+  endInterferences(): void {
+    this.#interferences.clear();
   }
 
   /** Has `told` hear of each request of a client, as it is sent. */
@@ -170,7 +182,7 @@ export class SimCluster {
   }
 
   /** Has an API server hang for `ms` milliseconds. Once that takes longer, others take its address out of the EndpointSlice. */
-  standStill(slot: number, ms: number, how: "pause" | "suspend"): void {
+  standStill(slot: number, ms: number, how: StandSort): void {
     this.nodeAt(slot)?.standStill(ms, how);
     this.#options.schedule.in(ENDPOINT_TTL_MS, () => this.#writeEndpoints());
     this.#options.schedule.in(ms + 1, () => this.#writeEndpoints());
@@ -272,11 +284,20 @@ export class SimCluster {
     this.requests++;
     const random = this.#fateOf(request.user);
     const peer = this.#peerFor(random, server, pinned);
-    const harm = this.interference(request.user, request);
+    const harm = this.harmOf(request);
     if (harm === undefined) return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
     if (harm === "lost" || harm === "reset") return { kind: harm, peer: random() < 0.5 ? peer : undefined };
     if (typeof harm === "object") return { kind: "answered", answer: answerOf(harm) };
     return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
+  }
+
+  /** What is done to a request that is sent now. */
+  harmOf(request: ModelRequest): ReturnType<Interference> {
+    for (const interference of this.#interferences) {
+      const harm = interference(request.user, request);
+      if (harm !== undefined) return harm;
+    }
+    return undefined;
   }
 
   #fateOf(user: string): Random {

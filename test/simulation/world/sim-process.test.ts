@@ -77,6 +77,32 @@ await tap.test(
   },
 );
 
+await tap.test("a process that several things have stand still goes on after the last of them", async (t) => {
+  const { schedule, process } = world();
+  const woken: number[] = [];
+  const work = async (): Promise<void> => {
+    for (;;) {
+      await process.clock.sleep(10);
+      woken.push(schedule.now);
+    }
+  };
+  void work();
+  const stands = (at: number, ms: number, how: "pause" | "suspend") =>
+    schedule.in(at, () => {
+      schedule.in(ms, process.stand(how));
+    });
+  stands(25, 100, "pause");
+  stands(35, 40, "suspend");
+  stands(45, 200, "pause");
+  await schedule.run(NEVER, 260);
+  t.same(woken, [10, 20, 245, 255]);
+  t.equal(process.clock.monotonic(), 260 - 40, "its machine went on after 40 ms");
+  stands(5, 1_000, "suspend");
+  schedule.in(15, () => process.wake());
+  await schedule.run(NEVER, 2_000);
+  t.same(woken.slice(4, 6), [275, 285], "and all of them end at once where the world is calm");
+});
+
 await tap.test("a process that has crashed does nothing any more", async (t) => {
   const { schedule, process } = world();
   let woken = 0;

@@ -9,6 +9,9 @@ export function timeOf({ now }: Pick<Schedule, "now">): number {
   return EPOCH_MS + now;
 }
 
+/** How a process stands still: alone, as by SIGSTOP, or with its machine. */
+export type StandSort = "pause" | "suspend";
+
 /**
  * One process of a simulated world: what happens to it happens at its pace. It may stand still and go on, and it may crash; then
  * nothing reaches it any more. Its clock of the day may be wrong, and its machine may be suspended.
@@ -22,6 +25,8 @@ export class SimProcess {
   #pausedAt = 0;
   /** When it went on again, and how long it had stood still, in milliseconds. */
   readonly #stands: { readonly at: number; readonly ms: number }[] = [];
+  /** What has it stand still now, and ends by itself. */
+  readonly #stops = new Set<{ readonly how: StandSort }>();
   /** What came while it stood still, in order. */
   #held: (() => void)[] = [];
   /** How far its clock of the day is off, in milliseconds. */
@@ -108,12 +113,22 @@ export class SimProcess {
     this.pause();
   }
 
-  /** Has it go on: what came in between comes now. */
+  /** Has it stand still. @returns what ends this: it goes on once nothing else has it stand still */
+  stand(how: StandSort): () => void {
+    const stop = { how };
+    this.#stops.add(stop);
+    this[how]();
+    return () => {
+      if (!this.#stops.delete(stop)) return;
+      if (this.#stops.size === 0) this.wake();
+      else if ([...this.#stops].every((other) => other.how === "pause")) this.#resumeMachine();
+    };
+  }
+
+  /** Has it go on, whatever had it stand still: what came in between comes now. */
   wake(): void {
-    if (this.#suspendedAt !== undefined) {
-      this.#suspendedMs = this.#schedule.now - this.#suspendedAt;
-      this.#suspendedAt = undefined;
-    }
+    this.#stops.clear();
+    this.#resumeMachine();
     if (this.#isPaused) this.#stands.push({ at: this.#schedule.now, ms: this.pausedMs });
     this.#isPaused = false;
     const held = this.#held;
@@ -121,6 +136,12 @@ export class SimProcess {
     for (const run of held) {
       this.#schedule.in(0, () => this.reach(run));
     }
+  }
+
+  #resumeMachine(): void {
+    if (this.#suspendedAt === undefined) return;
+    this.#suspendedMs = this.#schedule.now - this.#suspendedAt;
+    this.#suspendedAt = undefined;
   }
 
   /** How far its clock of the day is ahead, in milliseconds; negative where it is behind. */

@@ -15,6 +15,7 @@ import { quietLeftMs } from "./long-stands.ts";
 import { RequestTriggers } from "./request-triggers.ts";
 import { Schedule } from "./schedule.ts";
 import { SimCluster } from "./sim-cluster.ts";
+import type { SimProcess } from "./sim-process.ts";
 import { type Streams, streamsOf } from "./streams.ts";
 import { UserActions } from "./user-actions.ts";
 import { conversionWebhook } from "./webhook-answers.ts";
@@ -144,13 +145,17 @@ export class World {
     this.programs[slot] = this.#startProgram(this, { ...plan, ...changes }, `ksvm-${slot}-${this.#starts++}`);
   }
 
-  /** Has the programs of all slots go on that stand still. A controller begins runs then: the same holds for it as for `start()`. */
-  wakePrograms(): void {
+  /**
+   * Has the programs of all slots go on that stand still. A controller begins runs then: the same holds for it as for `start()`.
+   * @param wake what has a process go on
+   */
+  wakePrograms(wake = (process: SimProcess): void => process.wake()): void {
     for (const [slot, program] of this.programs.entries()) {
       const plan = this.plan.programs[slot];
       const leftMs = plan?.run === "controller" ? this.#quietLeftMs(plan) : 0;
-      if (leftMs > 0) this.schedule.in(leftMs, () => program?.process.wake());
-      else if (program?.process.isPaused === true) program.process.wake();
+      if (program?.process.isPaused !== true) continue;
+      if (leftMs > 0) this.schedule.in(leftMs, () => wake(program.process));
+      else wake(program.process);
     }
   }
 
@@ -178,11 +183,11 @@ export class World {
     this.tell("world", "all disturbances are over");
     this.#isCalm = true;
     this.#calmAt = this.schedule.now;
-    this.cluster.interference = () => undefined;
+    this.cluster.endInterferences();
     this.cluster.denied = [];
     this.triggers.disarm();
     for (const node of this.cluster.nodes) {
-      node.slownessMs = 0;
+      node.quicken();
       Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
     }
     if (this.plan.programs.some(isServing)) this.#correctClocks();
