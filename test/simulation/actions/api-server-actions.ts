@@ -1,7 +1,11 @@
-import { oneOf, spread } from "../world/random-choices.ts";
-import { sort } from "./action-sort.ts";
+import { type Random, randomFrom } from "../../chaos/random.ts";
+import type { Lags } from "../world/api-server-node.ts";
+import { oneIn, oneOf, spread } from "../world/random-choices.ts";
+import { type Limits, type Names, sort } from "./action-sort.ts";
 import { jumpOf, lastingOf, serverOf } from "./choices.ts";
 
+/** For how long one that joins holds its requests, in milliseconds. */
+const JOINED_SLOW_MS = 120_000;
 /** What an API server that is late follows CRDs after at the latest, in milliseconds. */
 export const LATEST_MS = 400_000;
 
@@ -40,32 +44,40 @@ export const jumpServer = sort<{ readonly server: number; readonly byMs: number 
   play: ({ cluster }, { server, byMs }) => cluster.nodeAt(server)?.process.jump(byMs),
 });
 
+/** What an API server follows late, and by how much. */
+interface Lateness {
+  readonly of: keyof Lags;
+  readonly byMs: number;
+}
+
+function latenessOf(random: Random): Lateness {
+  const of = oneOf(random, ["crds", "handlers", "handlers", "discovery", "admission", "cache"] as const);
+  return { of, byMs: Math.round(spread(random, 10, of === "crds" ? LATEST_MS : 60_000)) };
+}
+
+function latenessText({ of, byMs }: Lateness, names: Names): string {
+  const what = {
+    crds: "CRDs",
+    handlers: "the storage version in its handlers",
+    discovery: "the storage version in its discovery",
+    admission: "policies and webhooks",
+    cache: "objects in its watch cache",
+  }[of];
+  return `follows ${what} ${names.time(byMs)} late`;
+}
+
 /**
  * An API server follows etcd late from now on. Its handlers are behind its discovery by less than the settle time, and both are behind
  * by any time.
  */
-export const lag = sort<{
-  readonly server: number;
-  readonly of: "crds" | "handlers" | "discovery" | "admission" | "cache";
-  readonly byMs: number;
-}>({
+export const lag = sort<Lateness & { readonly server: number }>({
   name: "lag",
   weight: 4,
   choose(random, limits) {
-    const of = oneOf(random, ["crds", "handlers", "handlers", "discovery", "admission", "cache"] as const);
-    const byMs = Math.round(spread(random, 10, of === "crds" ? LATEST_MS : 60_000));
-    return { server: serverOf(random, limits), of, byMs };
+    const late = latenessOf(random);
+    return { server: serverOf(random, limits), ...late };
   },
-  text({ server, of, byMs }, names) {
-    const what = {
-      crds: "CRDs",
-      handlers: "the storage version in its handlers",
-      discovery: "the storage version in its discovery",
-      admission: "policies and webhooks",
-      cache: "objects in its watch cache",
-    }[of];
-    return `${names.server(server)} follows ${what} ${names.time(byMs)} late from now on`;
-  },
+  text: ({ server, ...late }, names) => `${names.server(server)} ${latenessText(late, names)} from now on`,
   play({ cluster }, { server, of, byMs }) {
     const node = cluster.nodeAt(server);
     if (node) node.lags[of] = byMs;
@@ -85,10 +97,28 @@ export const slow = sort<{ readonly server: number; readonly ms: number; readonl
   play: ({ cluster }, { server, ms, holdMs }) => cluster.nodeAt(server)?.slow(ms, holdMs),
 });
 
-/** An API server joins. */
-export const joinServer = sort({
+/** So that how late those are that join changes nothing of what else a seed stands for. */
+const JOIN_SALT = 0x101e5;
+const joins = new WeakMap<Limits, Random>();
+
+/** An API server joins, which knows everything as it is when it starts. It may follow what comes later late, and hold its requests. */
+export const joinServer = sort<Partial<Lateness> & { readonly holdMs?: number }>({
   name: "joinServer",
-  choose: () => ({}),
-  text: () => "an API server joins",
-  play: ({ cluster }) => cluster.join(),
+  choose(_, limits) {
+    const random = joins.get(limits) ?? randomFrom(limits.seed ^ JOIN_SALT);
+    joins.set(limits, random);
+    return {
+      ...(oneIn(random, 2) ? latenessOf(random) : {}),
+      ...(oneIn(random, 4) ? { holdMs: Math.round(spread(random, 10, 60_000)) } : {}),
+    };
+  },
+  text({ of, byMs, holdMs }, names) {
+    const late = of === undefined || byMs === undefined ? "" : `, and ${latenessText({ of, byMs }, names)}`;
+    return `an API server joins${late}${holdMs === undefined ? "" : `, and holds requests for up to ${names.time(holdMs)}`}`;
+  },
+  play({ cluster }, { of, byMs, holdMs }) {
+    const node = cluster.join();
+    if (of !== undefined && byMs !== undefined && node !== undefined) node.lags[of] = byMs;
+    if (holdMs !== undefined) node?.slow(JOINED_SLOW_MS, holdMs);
+  },
 });

@@ -125,7 +125,8 @@ export const AIMS: readonly Aim[] = [
     name: "an API server joins or follows late",
     choose(random, limits) {
       const on = anyMoment(random);
-      if (oneIn(random, 2)) return [after(limits, on, 0, { do: "joinServer" })];
+      if (oneIn(random, 2))
+        return [after(limits, on, 0, { do: "joinServer", ...actionSort("joinServer").choose(random, limits) })];
       return [after(limits, on, 0, { do: "lag", ...actionSort("lag").choose(random, limits) })];
     },
   },

@@ -151,9 +151,12 @@ export class SimCluster {
     return node?.process.isAlive === true ? node : undefined;
   }
 
-  /** An API server joins on a host of its own, as long as there are fewer than five: control planes have no more. */
-  join(): void {
-    if (this.#nodes.length < 5) this.#start(this.#nodes.length);
+  /**
+   * An API server joins on a host of its own, as long as there are fewer than five: control planes have no more.
+   * @returns it, where it joined
+   */
+  join(): ApiServerNode | undefined {
+    return this.#nodes.length < 5 ? this.#start(this.#nodes.length) : undefined;
   }
 
   /** The slot of the next API server that joins; `undefined` where there are as many as there may be. */
@@ -252,7 +255,7 @@ export class SimCluster {
     });
   }
 
-  #start(slot: number): void {
+  #start(slot: number): ApiServerNode {
     const build = this.buildOf(slot);
     this.#note(build.encryption);
     const node = new ApiServerNode({
@@ -267,6 +270,7 @@ export class SimCluster {
     node.api.denied = this.#denied;
     this.#nodes[slot] = node;
     this.#writeEndpoints();
+    return node;
   }
 
   async #callWebhook(url: string, body: string, caller: WebhookCaller): Promise<WebhookAnswer> {
