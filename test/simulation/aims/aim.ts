@@ -1,6 +1,6 @@
 import type { Random } from "../../chaos/random.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { runsOf } from "../actions/choices.ts";
+import { hasCrd, runsOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneOf } from "../world/random-choices.ts";
 import type { RequestKind } from "../world/request-kinds.ts";
@@ -44,15 +44,31 @@ const MOMENTS: readonly (readonly [RequestKind, number])[] = [
   ["removeGuard", 2],
 ];
 
+/** What a run of a built-in resource never sends. */
+const OF_CRDS: ReadonlySet<RequestKind> = new Set([
+  "freeze",
+  "proof",
+  "watchCrd",
+  "readCrd",
+  "prune",
+  "unfreeze",
+  "putGuard",
+  "removeGuard",
+]);
+
 /** Some moment of a run. */
-export function anyMoment(random: Random): RequestMoment {
-  const [request, most] = oneOf(random, MOMENTS);
-  return { request, nth: 1 + Math.floor(random() * most) };
+export function anyMoment(random: Random, limits: Limits): RequestMoment {
+  return momentOf(random, limits, MOMENTS);
 }
 
 /** Some moment at which objects were read or written already, up to the prune. */
-export function lateMoment(random: Random): RequestMoment {
-  const [request, most] = oneOf(random, LATE);
+export function lateMoment(random: Random, limits: Limits): RequestMoment {
+  return momentOf(random, limits, LATE);
+}
+
+function momentOf(random: Random, limits: Limits, moments: typeof MOMENTS): RequestMoment {
+  const sent = hasCrd(limits) ? moments : moments.filter(([request]) => !OF_CRDS.has(request));
+  const [request, most] = oneOf(random, sent);
   return { request, nth: 1 + Math.floor(random() * most) };
 }
 

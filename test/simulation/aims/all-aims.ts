@@ -72,8 +72,9 @@ export const AIMS: readonly Aim[] = [
   {
     name: "there and back",
     weight: 2,
+    suits: hasCrd,
     choose(random, limits) {
-      const on = oneIn(random, 2) ? lateMoment(random) : anyMoment(random);
+      const on = oneIn(random, 2) ? lateMoment(random, limits) : anyMoment(random, limits);
       const kind = kindOf(random, limits);
       const [first, ...rest] = thereAndBack(random, limits, on, 0);
       const freeze = after(limits, on, 405, { do: "annotate", kind, how: "freeze" });
@@ -88,7 +89,7 @@ export const AIMS: readonly Aim[] = [
     name: "crash and another run",
     weight: 3,
     choose(random, limits) {
-      const on = oneIn(random, 2) ? lateMoment(random) : anyMoment(random);
+      const on = oneIn(random, 2) ? lateMoment(random, limits) : anyMoment(random, limits);
       const between = oneOf(random, BETWEEN)(random, limits, on);
       return [...comesBack(random, limits, on, 6_000 + spread(random, 100, 30_000)), ...between];
     },
@@ -118,13 +119,15 @@ export const AIMS: readonly Aim[] = [
     choose(random, limits) {
       const how = oneOf(random, ["crash", "pause", "suspend"]);
       const ms = Math.round(spread(random, 100, 120_000));
-      return [after(limits, anyMoment(random), 0, { do: "stopServer", server: serverOf(random, limits), how, ms })];
+      return [
+        after(limits, anyMoment(random, limits), 0, { do: "stopServer", server: serverOf(random, limits), how, ms }),
+      ];
     },
   },
   {
     name: "an API server joins or follows late",
     choose(random, limits) {
-      const on = anyMoment(random);
+      const on = anyMoment(random, limits);
       if (oneIn(random, 2))
         return [after(limits, on, 0, { do: "joinServer", ...actionSort("joinServer").choose(random, limits) })];
       return [after(limits, on, 0, { do: "lag", ...actionSort("lag").choose(random, limits) })];
@@ -135,7 +138,7 @@ export const AIMS: readonly Aim[] = [
     weight: 2,
     suits: (limits) => runsOf(limits).length > 1,
     choose(random, limits) {
-      const on = anyMoment(random);
+      const on = anyMoment(random, limits);
       const [program, another] = twoRuns(random, limits);
       const ms = Math.round(spread(random, 5_000, 150_000));
       return [
@@ -148,7 +151,7 @@ export const AIMS: readonly Aim[] = [
     name: "a proxy answers one run in the place of the API servers while another begins",
     suits: (limits) => runsOf(limits).length > 1,
     choose(random, limits) {
-      const on = anyMoment(random);
+      const on = anyMoment(random, limits);
       const [program, another] = twoRuns(random, limits);
       const ms = Math.round(spread(random, 16_000, 90_000));
       const how = oneOf(random, ["empty", "success", "echo"] as const);
@@ -162,16 +165,20 @@ export const AIMS: readonly Aim[] = [
     name: "all machines are suspended",
     suits: ({ lifetimes }) => lifetimes === undefined,
     choose: (random, limits) => [
-      after(limits, anyMoment(random), 0, { do: "suspendAll", ms: Math.round(spread(random, 1_000, 2_400_000)) }),
+      after(limits, anyMoment(random, limits), 0, {
+        do: "suspendAll",
+        ms: Math.round(spread(random, 1_000, 2_400_000)),
+      }),
     ],
   },
   {
     name: "a user edits",
     weight: 2,
+    suits: hasCrd,
     choose(random, limits) {
       const written = oneOf(random, ["freeze", "unfreeze", "prune", "checkpoint"] as const);
       const isOnItsWay = oneIn(random, 2);
-      const on = isOnItsWay ? { request: written, nth: 1 } : anyMoment(random);
+      const on = isOnItsWay ? { request: written, nth: 1 } : anyMoment(random, limits);
       const kind = kindOf(random, limits);
       const annotate = {
         do: "annotate",
@@ -189,27 +196,30 @@ export const AIMS: readonly Aim[] = [
   },
   {
     name: "a user edits the guard",
+    suits: hasCrd,
     choose(random, limits) {
       const request = oneOf(random, ["putGuard", "removeGuard"] as const);
-      const on = oneIn(random, 3) ? anyMoment(random) : { request, nth: 1 + Math.floor(random() * 2) };
+      const on = oneIn(random, 3) ? anyMoment(random, limits) : { request, nth: 1 + Math.floor(random() * 2) };
       const damage = { ...actionSort("damagePolicy").choose(random, limits), do: "damagePolicy" };
       return [held(after(limits, on, 0, damage), oneOf(random, [0, 10, 100]))];
     },
   },
   {
     name: "etcd is restored",
-    choose: (random, limits) => [after(limits, anyMoment(random), 0, { do: "restore", ageMs: backupAgeOf(random) })],
+    choose: (random, limits) => [
+      after(limits, anyMoment(random, limits), 0, { do: "restore", ageMs: backupAgeOf(random) }),
+    ],
   },
   {
     name: "a balancer answers",
     weight: 2,
     choose(random, limits) {
+      const ofCrd = [{ request: "prune", nth: 1 } as const, { request: "proof", nth: 1 } as const];
       const on = oneOf(random, [
         { request: "firstPage", nth: 2 },
         { request: "nextPage", nth: 1 },
-        { request: "prune", nth: 1 },
-        { request: "proof", nth: 1 },
-        anyMoment(random),
+        ...(hasCrd(limits) ? ofCrd : []),
+        anyMoment(random, limits),
       ] as const);
       const harm = actionSort("disturb").choose(random, limits);
       return [
@@ -230,6 +240,18 @@ export const AIMS: readonly Aim[] = [
       const verb = oneOf(random, ["patch", "patch", "list"]);
       const right = { group: GROUP, verb };
       return [after(limits, on, 0, { do: "forbid", right, ms: Math.round(spread(random, 1_000, 120_000)) })];
+    },
+  },
+  {
+    name: "the API servers are replaced while a run is under way",
+    weight: 3,
+    suits: (limits) => !hasCrd(limits),
+    choose(random, limits) {
+      const everyMs = Math.round(spread(random, 10, 20_000));
+      const downMs = Math.round(spread(random, 50, 5_000));
+      const name = oneOf(random, ["upgrade", "rotateKey"]);
+      const action = { ...actionSort(name).choose(random, limits), do: name, everyMs, writes: 12 };
+      return [after(limits, anyMoment(random, limits), 0, name === "upgrade" ? { ...action, downMs } : action)];
     },
   },
   ...CONTROLLER_AIMS,

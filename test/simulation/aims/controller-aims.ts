@@ -42,7 +42,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
     weight: 2,
     suits: hasController,
     choose(random, limits) {
-      const on = oneIn(random, 3) ? anyMoment(random) : leaderMoment(random);
+      const on = oneIn(random, 3) ? anyMoment(random, limits) : leaderMoment(random);
       const backMs = spread(random, 1_000, 60_000);
       if (oneIn(random, 2)) return comesBack(random, limits, on, backMs);
       return [after(limits, on, 0, { do: "replace", program: programOf(random, limits), ms: Math.round(backMs) })];
@@ -53,7 +53,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
     weight: 2,
     suits: hasController,
     choose(random, limits) {
-      const on = oneIn(random, 3) ? anyMoment(random) : leaderMoment(random);
+      const on = oneIn(random, 3) ? anyMoment(random, limits) : leaderMoment(random);
       const how = oneOf(random, ["pause", "suspend"]);
       const ms = Math.round(spread(random, 5_000, 150_000));
       return [after(limits, on, 0, { do: "standStill", program: programOf(random, limits), how, ms })];

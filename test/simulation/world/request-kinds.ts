@@ -1,6 +1,7 @@
 import { CONTROLLER_LEASE } from "../../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
+import { groupOf, resourcePathOf } from "../model/paths.ts";
 import type { ModelRequest } from "../model/types.ts";
 
 /** What a request of a program is for, as far as something may be aimed at it. */
@@ -75,14 +76,24 @@ const MIGRATION_API = "/apis/migration.k8s.io/v1alpha1/";
 const LEADER_LEASE = `/leases/${CONTROLLER_LEASE}`;
 const RUN_LEASES = "/leases/ksvm-migrate.";
 
-/** @param group of the CRDs that users have. @returns `undefined` for anything else */
-export function requestKindOf({ body, method, path, query }: ModelRequest, group: string): RequestKind | undefined {
+/** A resource whose objects users have. */
+export interface UserResource {
+  /** Empty for the core group. */
+  readonly group: string;
+  /** The plural. */
+  readonly resource: string;
+}
+
+/** @param resources that users have objects of. @returns `undefined` for anything else */
+export function requestKindOf(
+  { body, method, path, query }: ModelRequest,
+  resources: readonly UserResource[],
+): RequestKind | undefined {
   if (path.startsWith(CRDS)) return ofCrd({ body, method, path, query });
   if (path.startsWith(GUARDS)) return ofGuard(method);
   if (path.startsWith(MIGRATION_API)) return ofMigrations({ body, method, path: path.slice(MIGRATION_API.length) });
   if (path.includes("/leases")) return ofLease({ body, method, path });
-  if (path.startsWith(`/apis/${group}/`)) return ofObjects({ method, path, query });
-  return path === "/version" ? "version" : undefined;
+  return path === "/version" ? "version" : ofObjects({ method, path, query }, resources);
 }
 
 function ofCrd({ body, method, path, query }: Omit<ModelRequest, "headers" | "user">): RequestKind | undefined {
@@ -123,10 +134,22 @@ function ofLease({ body, method, path }: Pick<ModelRequest, "body" | "method" | 
   return spec?.holderIdentity === undefined ? "renewLease" : undefined;
 }
 
-function ofObjects({ method, path, query }: Pick<ModelRequest, "method" | "path" | "query">): RequestKind | undefined {
+function ofObjects(
+  { method, path, query }: Pick<ModelRequest, "method" | "path" | "query">,
+  resources: readonly UserResource[],
+): RequestKind | undefined {
+  const asked = resourcePathOf(path);
+  if (asked === undefined) return method === "GET" && isDiscovery(path, resources) ? "discovery" : undefined;
+  if (!resources.some(({ group, resource }) => group === asked.group && resource === asked.resource)) return undefined;
   if (method === "PATCH") return query.has("dryRun") ? undefined : "write";
   if (method !== "GET") return undefined;
-  if (path.split("/").length === 4) return "discovery";
   if (query.has("fieldSelector")) return "look";
   return query.has("continue") ? "nextPage" : "firstPage";
+}
+
+/** `/apis/GROUP/VERSION`, or `/api/VERSION` for the core group. */
+function isDiscovery(path: string, resources: readonly UserResource[]): boolean {
+  const group = groupOf(path);
+  const parts = path.split("/").length;
+  return resources.some((one) => one.group === group && parts === (group === "" ? 3 : 4));
 }

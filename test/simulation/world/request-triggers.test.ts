@@ -7,6 +7,11 @@ const GROUP = "sim.example.com";
 const CRD = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.${GROUP}`;
 const POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
 const LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+const RESOURCES = [
+  { group: GROUP, resource: "widgets" },
+  { group: "", resource: "secrets" },
+  { group: "apps", resource: "deployments" },
+];
 const OBJECTS = `/apis/${GROUP}/v1/widgets`;
 
 function requestOf(method: string, path: string, body: unknown = "", user = "ksvm-0"): ModelRequest {
@@ -41,8 +46,16 @@ await tap.test("requestKindOf() tells what a request is for", async (t) => {
     [requestOf("PATCH", `${OBJECTS}/a`), "write"],
     [requestOf("GET", "/version"), "version"],
     [requestOf("GET", "/apis"), undefined],
+    [requestOf("GET", "/api/v1"), "discovery"],
+    [requestOf("GET", "/apis/apps/v1"), "discovery"],
+    [requestOf("GET", "/apis/storage.k8s.io/v1"), undefined],
+    [requestOf("GET", "/api/v1/secrets?limit=7"), "firstPage"],
+    [requestOf("PATCH", "/api/v1/namespaces/default/secrets/a"), "write"],
+    [requestOf("PATCH", "/apis/apps/v1/namespaces/default/deployments/a"), "write"],
+    [requestOf("GET", "/api/v1/namespaces"), undefined],
+    [requestOf("PATCH", "/api/v1/namespaces/default/events/a"), undefined],
   ] as const) {
-    t.equal(requestKindOf(request, GROUP), kind, `${request.method} ${request.path}`);
+    t.equal(requestKindOf(request, RESOURCES), kind, `${request.method} ${request.path}`);
   }
 });
 
@@ -50,7 +63,7 @@ await tap.test(
   "something happens once, when ksvm sends its second request of a kind, and the request is held",
   async (t) => {
     const happened: (number | string)[] = [];
-    const triggers = new RequestTriggers(GROUP, (ms, run) => {
+    const triggers = new RequestTriggers(RESOURCES, (ms, run) => {
       happened.push(ms);
       run();
     });

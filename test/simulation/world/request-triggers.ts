@@ -1,5 +1,5 @@
 import type { ModelRequest } from "../model/types.ts";
-import { type RequestKind, requestKindOf } from "./request-kinds.ts";
+import { type RequestKind, requestKindOf, type UserResource } from "./request-kinds.ts";
 
 /** A moment of a run: when ksvm sends its nth request of a kind, counted over all of its processes. */
 export interface RequestMoment {
@@ -18,17 +18,17 @@ interface Armed extends RequestMoment {
 
 /** Has things happen when ksvm sends a request, and not at some time: then they meet what they are to disturb. */
 export class RequestTriggers {
-  readonly #group: string;
+  readonly #resources: readonly UserResource[];
   readonly #in: (ms: number, run: () => void) => void;
   readonly #counts = new Map<RequestKind, number>();
   #armed: Armed[] = [];
 
   /**
-   * @param group of the CRDs that users have
+   * @param resources that users have objects of
    * @param later calls something after so many milliseconds
    */
-  constructor(group: string, later: (ms: number, run: () => void) => void) {
-    this.#group = group;
+  constructor(resources: readonly UserResource[], later: (ms: number, run: () => void) => void) {
+    this.#resources = resources;
     this.#in = later;
   }
 
@@ -45,7 +45,7 @@ export class RequestTriggers {
   /** Told of each request, when it is sent. @returns how long it is held on its way, in milliseconds */
   sent(request: ModelRequest): number {
     if (this.#armed.length === 0 || !request.user.startsWith("ksvm")) return 0;
-    const kind = requestKindOf(request, this.#group);
+    const kind = requestKindOf(request, this.#resources);
     if (kind === undefined) return 0;
     const count = (this.#counts.get(kind) ?? 0) + 1;
     this.#counts.set(kind, count);

@@ -8,9 +8,8 @@ import type { Program } from "../programs/started-program.ts";
 import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
 import { buildOf } from "./builds.ts";
-import { converterUrl } from "./kinds.ts";
+import { converterUrl, groupOf } from "./kinds.ts";
 import { oneOf, spread } from "./random-choices.ts";
-import { GROUP } from "./kinds.ts";
 import { quietLeftMs } from "./long-stands.ts";
 import { RequestTriggers } from "./request-triggers.ts";
 import { Schedule } from "./schedule.ts";
@@ -72,7 +71,8 @@ export class World {
       if (isConverted === true) this.cluster.webhooks.set(converterUrl(plural), CONVERTER);
     }
     this.user = new UserActions(this.cluster, "user", this.streams("user"));
-    this.triggers = new RequestTriggers(GROUP, (ms, run) => this.schedule.in(ms, run));
+    const resources = plan.kinds.map((kind) => ({ group: groupOf(kind), resource: kind.plural }));
+    this.triggers = new RequestTriggers(resources, (ms, run) => this.schedule.in(ms, run));
     this.cluster.onSend = (request) => this.triggers.sent(request);
     if (process.env["TRACE"] === "requests") {
       this.cluster.onRequest(({ method, path, query, user }, server, { kind }) =>
