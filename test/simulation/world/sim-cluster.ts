@@ -197,10 +197,11 @@ export class SimCluster {
     this.#writeEndpoints();
   }
 
-  /** Ends all API servers, restores etcd, and starts them again. */
+  /** Ends all API servers, restores etcd, and starts them again, but for those that left since: an administrator takes their Leases away. */
   restore(snapshot: EtcdSnapshot): void {
     for (const node of this.nodes) node.process.crash();
     this.etcd.restore(snapshot);
+    for (const slot of this.#gone) this.#nodes[slot]?.api.deleteLease();
     for (const slot of this.#nodes.keys()) this.#startIn(slot, RESTORE_MS);
   }
 
