@@ -2,7 +2,7 @@ import { type Random, randomFrom } from "../chaos/random.ts";
 import { ACTIONS, actionSort } from "./actions/all-actions.ts";
 import type { Limits } from "./actions/action-sort.ts";
 import { hasCrd, kindOf, momentOf, serverOf } from "./actions/choices.ts";
-import type { Aim } from "./aims/aim.ts";
+import { after, type Aim, anyMoment } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
 import { LONG_OBSTACLE } from "./aims/long-obstacle.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
@@ -24,6 +24,10 @@ const SERVING_SALT = 0x5e71;
 const LONG_OBSTACLE_IN = 40;
 /** As that of the replicas which serve the webhook. */
 const LONG_OBSTACLE_SALT = 0x10b6;
+/** In one of so many worlds webhooks of others see what ksvm writes beside objects. */
+const MEDDLING_IN = 8;
+/** As that of the replicas which serve the webhook. */
+const MEDDLING_SALT = 0x3edd1e;
 /** When controllers are there already. */
 const EARLY = 10;
 
@@ -64,7 +68,8 @@ export function planOf(seed: number): Plan {
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const begun = [...starts(runs.length), ...beginning(random, limits, runs.length)];
-  const all = [...begun, ...aimed, ...disturbed, ...longObstacle(limits), ...reencryptions.actions(limits)];
+  const others = [...longObstacle(limits), ...meddling(limits), ...reencryptions.actions(limits)];
+  const all = [...begun, ...aimed, ...disturbed, ...others];
   const actions = all.filter((action) => isPlausible(limits, action));
 
   const { startAt: _, ...rest } = limits;
@@ -177,6 +182,17 @@ function longObstacle(limits: Limits): readonly Action[] {
   const random = randomFrom(limits.seed ^ LONG_OBSTACLE_SALT);
   const isThere = oneIn(random, LONG_OBSTACLE_IN) && LONG_OBSTACLE.suits?.(limits) !== false;
   return isThere ? LONG_OBSTACLE.choose(random, limits) : [];
+}
+
+function meddling(limits: Limits): readonly Action[] {
+  const random = randomFrom(limits.seed ^ MEDDLING_SALT);
+  if (!oneIn(random, MEDDLING_IN)) return [];
+  return Array.from({ length: oneOf(random, [1, 1, 2, 3]) }, () => {
+    const action = { do: "meddle", ...actionSort("meddle").choose(random, limits) };
+    return oneIn(random, 2)
+      ? { at: momentOf(random, limits), ...action }
+      : after(limits, anyMoment(random, limits), 0, action);
+  });
 }
 
 interface Aimed {

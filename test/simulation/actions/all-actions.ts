@@ -6,6 +6,7 @@ import { editStorageState } from "./storage-state-actions.ts";
 import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-actions.ts";
 import { disturb } from "./balancer-actions.ts";
 import { convert } from "./conversion-actions.ts";
+import { meddle } from "./meddling-webhook-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { editVersions, foreignPrune } from "./crd-version-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
@@ -62,6 +63,7 @@ export const ACTIONS: readonly ActionSort[] = [
   mutate,
   failWebhook,
   pretend,
+  meddle,
   convert,
   throttle,
   quota,

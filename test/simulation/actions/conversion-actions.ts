@@ -44,11 +44,15 @@ export const convert = sort<{ readonly kind: number; readonly how: string; reado
     ms: obstacleLastingOf(random),
   }),
   text: ({ kind, how }, names) => `the webhook that converts ${names.crd(kind)} does harm: ${how}`,
-  play({ cluster, plan, schedule }, { kind, how, ms }) {
+  async play(world, { kind, how, ms }) {
+    const { cluster, plan } = world;
     const url = converterUrl(plan.kinds[kind]?.plural ?? "");
     const harm = HARMS[how];
     if (harm === undefined || !cluster.webhooks.has(url)) return;
-    cluster.webhooks.set(url, harm);
-    schedule.in(ms, () => cluster.webhooks.set(url, CONVERTER));
+    const own: SimWebhook = (body, caller) => harm(body, caller);
+    cluster.webhooks.set(url, own);
+    await world.lasting(ms);
+    // Another one may do harm by now.
+    if (cluster.webhooks.get(url) === own) cluster.webhooks.set(url, CONVERTER);
   },
 });

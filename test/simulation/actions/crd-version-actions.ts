@@ -43,7 +43,7 @@ export const editVersions = sort<{
     if (plan === undefined || edit === undefined) return;
     const edited = await world.user.editVersions(plan, (versions) => edit(versions, version));
     world.tell("user", `${how} ${version}: ${edited?.status ?? "nobody answers"}`);
-    await world.schedule.wait(ms);
+    await world.lasting(ms);
     for (let tries = 0; tries < 100; tries++) {
       const restored = await world.user.editVersions(plan, (versions) => {
         const template = versions[0];

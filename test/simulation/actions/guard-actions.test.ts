@@ -28,6 +28,7 @@ function played(post: number | undefined, writtenAfterMs: number | undefined, ow
     kindAt: () => ({ plural: "widgets" }) as KindPlan,
     cluster: { etcd: { get: () => (isThere() ? { object: { metadata: { name: NAME, labels } } } : undefined) } },
     schedule: { wait: async (ms: number) => void (now += ms) },
+    lasting: async (ms: number) => void (now += ms),
     user,
   } as unknown as World;
   return { sent, isThere, play: async () => foreignPolicy.play(world, { at: 0, kind: 0, ms: 100 } as { at: number }) };

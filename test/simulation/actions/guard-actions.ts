@@ -64,7 +64,7 @@ export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }
     // Without an answer, or with a 504, it may have been written, or is written later: the user has to remove it just the same.
     const isUnsure = answer === undefined || answer.status >= 500;
     if (answer?.status !== 201 && !isUnsure) return;
-    await world.schedule.wait(ms);
+    await world.lasting(ms);
     const remove = () => world.user.send("DELETE", `${POLICIES}/${name}`);
     const isTheirs = () =>
       world.cluster.etcd.get(`${POLICY_PREFIX}${name}`)?.object.metadata.labels?.[CREATED_BY] === "user";

@@ -2,7 +2,7 @@ import { WEBHOOK_ANNOTATION } from "../checks/unchanged-objects-check.ts";
 import type { WebhookAnswer } from "../model/types.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import type { SimWebhook } from "../world/sim-cluster.ts";
-import type { WebhookShape } from "../world/user-actions.ts";
+import { objectsRule, type WebhookRule, type WebhookShape } from "../world/user-actions.ts";
 import { admissionWebhook, hang, mutation } from "../world/webhook-answers.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
@@ -41,11 +41,20 @@ export const mutate = sort<{
           return mutation([{ op: "add", path: "/spec/mutated", value: ++calls }]);
       }
     });
-    await whileInstalled(world, { name: `mutate-${at}`, kind, ms, webhook, shape: { isMutating: true } });
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    await whileInstalled(world, {
+      name: `mutate-${at}`,
+      rule: objectsRule(plan),
+      ms,
+      webhook,
+      shape: { isMutating: true },
+    });
   },
 });
 
-const BAD_ANSWERS: Readonly<Record<string, () => WebhookAnswer | Promise<WebhookAnswer>>> = {
+/** How a webhook fails. */
+export const BAD_ANSWERS: Readonly<Record<string, () => WebhookAnswer | Promise<WebhookAnswer>>> = {
   hang,
   reset: () => ({ error: "read tcp: connection reset by peer" }),
   error: () => ({ status: 500, body: "it fails" }),
@@ -84,7 +93,9 @@ export const failWebhook = sort<{
     `a ${isMutating ? "mutating" : "validating"} webhook for ${names.crd(kind)} fails: ${how}, time limit ${timeoutSeconds} s${isIgnored ? ", failures are ignored" : ""}`,
   async play(world, { at, kind, ms, how, ...shape }) {
     const webhook = async (): Promise<WebhookAnswer> => await (BAD_ANSWERS[how] ?? hang)();
-    await whileInstalled(world, { name: `fail-${at}`, kind, ms, webhook, shape });
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    await whileInstalled(world, { name: `fail-${at}`, rule: objectsRule(plan), ms, webhook, shape });
   },
 });
 
@@ -115,27 +126,28 @@ export const pretend = sort<{ readonly kind: number; readonly ms: number; readon
     const webhook = admissionWebhook(({ name }) =>
       name.endsWith("1") ? { allowed: false, status } : { allowed: true },
     );
-    await whileInstalled(world, { name: `pretend-${at}`, kind, ms, webhook, shape: {} });
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    await whileInstalled(world, { name: `pretend-${at}`, rule: objectsRule(plan), ms, webhook, shape: {} });
   },
 });
 
-interface Installed {
+/** A webhook that is there for some time. */
+export interface Installed {
   readonly name: string;
-  readonly kind: number;
+  readonly rule: WebhookRule;
   readonly ms: number;
   readonly webhook: SimWebhook;
   readonly shape: WebhookShape;
 }
 
 /** Installs a webhook for some time. It allows everything after that: a restore may bring its configuration back. */
-async function whileInstalled(world: World, { kind, ms, name, shape, webhook }: Installed): Promise<void> {
-  const plan = world.kindAt(kind);
-  if (plan === undefined) return;
+export async function whileInstalled(world: World, { ms, name, rule, shape, webhook }: Installed): Promise<void> {
   const { cluster, schedule, user } = world;
   const url = `https://${name}.sim/`;
   cluster.webhooks.set(url, webhook);
-  void user.installWebhook(name, plan, { url, ...shape });
-  await schedule.wait(ms);
+  void user.installWebhook(name, rule, { url, ...shape });
+  await world.lasting(ms);
   cluster.webhooks.set(
     url,
     admissionWebhook(() => ({ allowed: true })),

@@ -48,7 +48,7 @@ export const inTreeMigration = sort<{
     if (how === "works" || how === "fails") {
       await migrate(world, migrator, { plan, stopsAfter: how === "fails" ? 1 : Number.POSITIVE_INFINITY, ms });
     } else {
-      await world.schedule.wait(ms);
+      await world.lasting(ms);
     }
     // Where it dies the next leader of the controllers ends it some time later.
     if (how === "dies") await world.schedule.wait(60_000);

@@ -104,7 +104,7 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
     const path = pathOf(world, index);
     if (path === undefined) return;
     await patch(world, path, { spec: { suspend: true } });
-    await world.schedule.wait(ms);
+    await world.lasting(ms);
     await insist(world, () => patch(world, path, { spec: { suspend: null } }));
   },
 });
@@ -125,7 +125,7 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
     const metadata = { ...ref, annotations: { [SUSPEND_ALL_ANNOTATION]: TIME } };
     const path = collectionPath(LEASES, SYSTEM_NAMESPACE);
     const answer = await world.user.send("POST", path, { ...LEASE_KIND, metadata, spec: {} });
-    await world.schedule.wait(ms);
+    await world.lasting(ms);
     const resume = () => world.user.send("DELETE", objectPath(LEASES, ref));
     await insist(world, resume);
     // Without an answer, or with a 504, it may be written later.

@@ -19,7 +19,13 @@ export const terminate = sort<OfObject & { readonly ms: number }>({
     ms: lastingOf(random),
   }),
   text: ({ kind, object }, names) => `a user deletes object ${object} of ${names.crd(kind)}, which has a finalizer`,
-  async play({ cluster, plan: { kinds }, schedule, user }, { kind, object, ms }) {
+  async play(world, { kind, object, ms }) {
+    const {
+      cluster,
+      plan: { kinds },
+      schedule,
+      user,
+    } = world;
     const plan = kinds[kind];
     if (plan === undefined) return;
     const path = `${collectionOf(plan, plan.versions.at(-1) ?? "")}/${plan.plural}-${object}`;
@@ -28,7 +34,7 @@ export const terminate = sort<OfObject & { readonly ms: number }>({
     const isHeld = (): boolean => cluster.etcd.get(key)?.object.metadata.finalizers !== undefined;
     await user.send("PATCH", path, { metadata: { finalizers: ["sim.example.com/waits"] } }, MERGE);
     await user.send("DELETE", path);
-    await schedule.wait(ms);
+    await world.lasting(ms);
     for (let tries = 0; tries < 200 && isHeld(); tries++) {
       await user.send("PATCH", path, { metadata: { finalizers: null } }, MERGE);
       await schedule.wait(5_000);

@@ -1,4 +1,5 @@
 import { oneOf } from "../world/random-choices.ts";
+import { objectsRule } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { kindOf, obstacleLastingOf } from "./choices.ts";
@@ -33,8 +34,8 @@ export const deny = sort<{
       const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
       return { status: 200, body: JSON.stringify(review) };
     });
-    await world.user.installWebhook(name, plan, { url });
-    await world.schedule.wait(ms);
+    await world.user.installWebhook(name, objectsRule(plan), { url });
+    await world.lasting(ms);
     // A restore may bring its configuration back: then it lets everything pass.
     isOver = true;
     await removed(world, name);

@@ -119,7 +119,8 @@ function shapeOf(sort: ActionSort, { actions: _actions, ...world }: Plan): Reado
   let samples: object[];
   try {
     const random = randomFrom(1);
-    samples = Array.from({ length: SAMPLES }, () => sort.choose(random, { ...world, startAt: 0 }));
+    const limits = { ...world, startAt: 0 };
+    samples = Array.from({ length: SAMPLES }, () => sort.choose(random, limits));
   } catch {
     // There is nothing in this world that it could choose: then nothing is known about it.
     return shape;

@@ -31,6 +31,20 @@ export interface Answered {
   readonly body: ModelObject;
 }
 
+/** What a webhook sees. */
+export interface WebhookRule {
+  readonly group: string;
+  /** Subresources have entries of their own: `widgets` is not `widgets/status`. */
+  readonly resources: readonly string[];
+  /** @default those that write */
+  readonly operations?: readonly ("CREATE" | "UPDATE" | "DELETE")[];
+}
+
+/** Every write of the objects of a kind. */
+export function objectsRule(kind: KindPlan): WebhookRule {
+  return { group: groupOf(kind), resources: [kind.plural] };
+}
+
 /** What of a webhook a user chooses. */
 export interface WebhookShape {
   /** @default false */
@@ -107,19 +121,14 @@ export class UserActions {
     return this.send("DELETE", `${collectionOf(kind, version)}/${kind.plural}-${index}`);
   }
 
-  /** Installs a webhook that sees every write of the objects of a kind. */
+  /** Installs a webhook that sees what its rule matches. */
   installWebhook(
     name: string,
-    kind: KindPlan,
+    { group, operations = ["CREATE", "UPDATE"], resources }: WebhookRule,
     { url, ...shape }: WebhookShape & { url: string },
   ): Promise<Answered | undefined> {
     const { isIgnored = false, isMutating = false, timeoutSeconds = 5 } = shape;
-    const rule = {
-      apiGroups: [groupOf(kind)],
-      apiVersions: ["*"],
-      operations: ["CREATE", "UPDATE"],
-      resources: [kind.plural],
-    };
+    const rule = { apiGroups: [group], apiVersions: ["*"], operations, resources };
     const webhook = {
       name: `${name}.${GROUP}`,
       clientConfig: { url },

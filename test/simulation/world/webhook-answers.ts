@@ -6,6 +6,7 @@ export interface ReviewedRequest {
   readonly uid: string;
   readonly name: string;
   readonly operation: string;
+  readonly userInfo: { readonly username: string };
   readonly object: {
     readonly metadata: { readonly annotations?: Readonly<Record<string, string>> };
     readonly spec?: Readonly<Record<string, unknown>>;

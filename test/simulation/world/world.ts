@@ -52,6 +52,8 @@ export class World {
   readonly #trace: string[] = [];
   readonly #snapshots: { readonly at: number; readonly snapshot: EtcdSnapshot }[] = [];
   readonly #startProgram: WorldOptions["startProgram"];
+  /** What ends where the world is calm. */
+  readonly #lasting: (() => void)[] = [];
   #startedAt = 0;
   #starts = 0;
   #isCalm = false;
@@ -186,6 +188,7 @@ export class World {
     this.cluster.endInterferences();
     this.cluster.denied = [];
     this.triggers.disarm();
+    for (const end of this.#lasting.splice(0)) end();
     for (const node of this.cluster.nodes) {
       node.quicken();
       Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
@@ -199,6 +202,14 @@ export class World {
   #correctClocks(): void {
     const processes = [...this.cluster.nodes, ...this.programs].flatMap((owner) => owner?.process ?? []);
     for (const process of processes) process.jump(-process.aheadMs);
+  }
+
+  /** For how long something lasts: so many milliseconds, and no longer than until all disturbances are over. */
+  lasting(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.schedule.in(ms, resolve);
+    this.#lasting.push(resolve);
+    return promise;
   }
 
   violate(violation: string): void {
