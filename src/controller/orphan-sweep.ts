@@ -1,15 +1,18 @@
 import type { Logger } from "pino";
 import type { PartialObjectMetadata } from "../api/meta.ts";
-import { type FreezeOwner, freezerOf, isSameRun } from "../api/owner.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL, OWNER_ANNOTATION } from "../api/names.ts";
+import { type FreezeOwner, freezerOf, isSameRun, parseOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { collectionPath, CRDS } from "../kube/resources.ts";
+import { collectionPath, CRDS, POLICIES, type Resource } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
+import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { unfreeze } from "../freeze/freeze.ts";
+import { guardedCrdOf } from "../freeze/freeze-policy.ts";
 import { removePolicyGuard } from "../freeze/guard-install.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { RunLease } from "../lease/run-lease.ts";
@@ -40,7 +43,11 @@ export interface OrphanSweepOptions {
 interface Orphan {
   readonly crdName: string;
   readonly owner: FreezeOwner;
+  /** A run that was killed between the two has lifted its freeze, and left its policy. */
+  readonly left: "freeze" | "policy";
 }
+
+type Found = Pick<OrphanSweepOptions, "client" | "retrier" | "signal">;
 
 const PAGE_SIZE = 100;
 /** Orphans that are looked at at the same time: a Lease is watched for 15 seconds and longer. */
@@ -67,14 +74,14 @@ export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): P
 }
 
 /**
- * Lifts every freeze of ours whose run is dead and that no migration will take over. A run is dead where its Lease can be
- * taken, or, in a namespace where it may only be read, where it is no longer renewed. What does not work for one CRD keeps no
- * other from being looked at; foreign freezes are left alone.
+ * Lifts every freeze of ours whose run is dead and that no migration will take over, and removes the policies of such runs, also
+ * where the freeze is lifted already. A run is dead where its Lease can be taken, or, in a namespace where it may only be read, where it
+ * is no longer renewed. What does not work for one CRD keeps no other from being looked at; foreign freezes are left alone.
  */
 export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
-  const frozen = await findFrozen(options);
-  options.told.keepOnly(new Set(frozen.map(subjectOf)));
-  const orphans = frozen.values();
+  const found = await findOrphans(options);
+  options.told.keepOnly(new Set(found.map(subjectOf)));
+  const orphans = found.values();
   const worker = async (): Promise<void> => {
     for (const orphan of orphans) {
       if (!options.isBusy(orphan.crdName)) {
@@ -85,26 +92,52 @@ export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
 }
 
-async function findFrozen({ client, retrier, signal }: OrphanSweepOptions): Promise<readonly Orphan[]> {
+/** Freezes, and the policies beside them whose freeze is gone. Who may not list policies leaves those to the next run on the CRD. */
+async function findOrphans(options: Found): Promise<readonly Orphan[]> {
+  const frozen = await find(options, CRDS, { orphanOf: frozenOf });
+  const labelSelector = `${MANAGED_BY_LABEL}=${MANAGED_BY}`;
+  const policies = await unlessForbidden(() => find(options, POLICIES, { labelSelector, orphanOf: guardOf }));
+  const isFrozen = (policy: Orphan): boolean =>
+    frozen.some(({ crdName, owner }) => crdName === policy.crdName && isSameRun(owner, policy.owner));
+  return [...frozen, ...(policies ?? []).filter((policy) => !isFrozen(policy))];
+}
+
+interface Search {
+  readonly labelSelector?: string;
+  readonly orphanOf: (object: PartialObjectMetadata) => Orphan | undefined;
+}
+
+async function find(
+  { client, retrier, signal }: Found,
+  resource: Resource,
+  { labelSelector, orphanOf }: Search,
+): Promise<readonly Orphan[]> {
   const found: Orphan[] = [];
-  const trail = new TokenTrail(collectionPath(CRDS));
+  const trail = new TokenTrail(collectionPath(resource));
+  const selected = { limit: PAGE_SIZE, ...(labelSelector === undefined ? {} : { labelSelector }) };
   let continueToken: string | undefined;
   do {
-    const list = () => client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, signal });
+    const list = () => client.listMetadata(resource, { ...selected, continueToken, signal });
     const page = await retrier.run(list, signal);
-    found.push(...page.items.flatMap(orphanOf));
+    found.push(...page.items.flatMap((object) => orphanOf(object) ?? []));
     continueToken = trail.next(page.metadata.continue);
   } while (continueToken !== undefined);
   return found;
 }
 
-function orphanOf({ metadata }: PartialObjectMetadata): readonly Orphan[] {
+function frozenOf({ metadata }: PartialObjectMetadata): Orphan | undefined {
   const freezer = freezerOf(metadata);
-  return freezer?.kind === "run" ? [{ crdName: metadata.name, owner: freezer.owner }] : [];
+  return freezer?.kind === "run" ? { crdName: metadata.name, owner: freezer.owner, left: "freeze" } : undefined;
 }
 
-function subjectOf({ crdName, owner }: Orphan): string {
-  return `${crdName} ${owner.identity}`;
+function guardOf({ metadata }: PartialObjectMetadata): Orphan | undefined {
+  const crdName = guardedCrdOf(metadata.name);
+  const owner = parseOwner(metadata.annotations?.[OWNER_ANNOTATION]);
+  return crdName === undefined || owner === undefined ? undefined : { crdName, owner, left: "policy" };
+}
+
+function subjectOf({ crdName, left, owner }: Orphan): string {
+  return `${crdName} ${owner.identity} ${left}`;
 }
 
 /** Ends within {@link MAX_MS} and throws only where everything ends. */
@@ -154,13 +187,19 @@ async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: Le
 
 async function lift(context: CallContext & Pick<OrphanSweepOptions, "logger">, orphan: Orphan): Promise<void> {
   const { logger, signal } = context;
-  const { crdName, owner } = orphan;
+  const { crdName, left, owner } = orphan;
   const facts = { crd: crdName, owner };
+  const removePolicy = () =>
+    removePolicyGuard(context, crdName, (found) => found !== undefined && isSameRun(found, owner));
+  if (left === "policy") {
+    if ((await removePolicy()) === "removed") logger.info(facts, "Removed the policy that a dead run left behind");
+    return;
+  }
   if (await unfreeze(context, crdName, owner)) {
     logger.info(facts, "Lifted the freeze that a dead run left behind");
   }
   try {
-    await removePolicyGuard(context, crdName, (found) => found !== undefined && isSameRun(found, owner));
+    await removePolicy();
   } catch (error) {
     signal.throwIfAborted();
     logger.warn({ ...facts, reason: messageOf(error) }, "Cannot remove the policy that a dead run left behind");
@@ -169,9 +208,12 @@ async function lift(context: CallContext & Pick<OrphanSweepOptions, "logger">, o
 
 /** A run that lives is no news, and what stays for another reason is said once. */
 function tellLeft({ logger, told }: OrphanSweepOptions, orphan: Orphan, error: unknown): void {
-  const { crdName, owner } = orphan;
+  const { crdName, left, owner } = orphan;
   const isAlive = error instanceof KsvmError && error.code === "AlreadyMigrating";
   const what = error instanceof ApiError ? `${error.status} ${error.reason ?? ""}` : messageOf(error);
   const isNews = !isAlive && told.isNews(subjectOf(orphan), what);
-  logger[isNews ? "warn" : "debug"]({ crd: crdName, owner, reason: messageOf(error) }, "Left a freeze in place");
+  const facts = { crd: crdName, owner, reason: messageOf(error) };
+  const level = isNews ? "warn" : "debug";
+  if (left === "freeze") logger[level](facts, "Left a freeze in place");
+  else logger[level](facts, "Left a policy in place");
 }

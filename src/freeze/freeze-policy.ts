@@ -30,6 +30,7 @@ const NAME_PREFIX = "ksvm-freeze.";
 
 /** https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names */
 const MAX_NAME_LENGTH = 253;
+const HASH_LENGTH = 32;
 
 /**
  * The freeze rule as a ValidatingAdmissionPolicy that matches one CRD, and its binding. Both have the same name, which
@@ -61,10 +62,17 @@ function policyNameOf(crdName: string): string {
   if (name.length <= MAX_NAME_LENGTH) {
     return name;
   }
-  const hash = createHash("sha256").update(crdName).digest("hex").slice(0, 32);
+  const hash = createHash("sha256").update(crdName).digest("hex").slice(0, HASH_LENGTH);
   const room = MAX_NAME_LENGTH - hash.length - 1;
   // Each label of the name has to end in a letter or a digit.
   return `${name.slice(0, room).replace(/[.-]+$/, "")}.${hash}`;
+}
+
+/** The CRD that a policy of such a name guards; `undefined` where it guards none, or its name has a hash in the place of the CRD's. */
+export function guardedCrdOf(policyName: string): string | undefined {
+  const crdName = policyName.slice(NAME_PREFIX.length);
+  const isWhole = policyName.length < MAX_NAME_LENGTH - HASH_LENGTH;
+  return policyName.startsWith(NAME_PREFIX) && isWhole && crdName !== "" ? crdName : undefined;
 }
 
 function policySpec(crdName: string): PolicyObject["spec"] {

@@ -187,6 +187,31 @@ parallel("the rights of deploy/ are enough to sweep what a killed command-line r
   }
 });
 
+parallel("the policy of a dead run is swept where its freeze is lifted already", async (t) => {
+  for (const namespace of [SYSTEM_NAMESPACE, "kube-system"]) {
+    const kind = new TestKind("halfway");
+    await cluster.createCrd(kind, { storage: "v1" });
+    await installGuard(context, { crdName: kind.name, guard: policyGuardOf(kind.name) }, deadOwner(kind, namespace));
+    t.same(await sweep(shipped, kind), ["Removed the policy that a dead run left behind"]);
+    t.equal(await api.find(POLICIES, policyGuardOf(kind.name)), undefined);
+    t.equal(await api.find(POLICY_BINDINGS, policyGuardOf(kind.name)), undefined);
+    t.same(await sweep(shipped, kind), []);
+  }
+  const kind = new TestKind("alive");
+  await cluster.createCrd(kind, { storage: "v1" });
+  const owner = deadOwner(kind);
+  const spec = { holderIdentity: owner.identity, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z" };
+  const lease = await createLease(SYSTEM_NAMESPACE, leaseNameOf(kind.name), spec);
+  const renewing = setInterval(() => {
+    const body = { spec: { renewTime: new Date().toISOString().replace("Z", "000Z") } };
+    void api.patch(LEASES, lease.metadata, { type: MERGE_PATCH, body }).catch(() => undefined);
+  }, 1_000);
+  t.teardown(() => clearInterval(renewing));
+  await installGuard(context, { crdName: kind.name, guard: policyGuardOf(kind.name) }, owner);
+  t.same(await sweep(shipped, kind), ["Left a policy in place"], "that of a run that lives stays");
+  t.ok(await api.find(POLICIES, policyGuardOf(kind.name)));
+});
+
 function helperRole(kind: string, more: object): NewObject {
   return { apiVersion: "rbac.authorization.k8s.io/v1", kind, metadata: { name: "helper" }, ...more };
 }

@@ -1,7 +1,7 @@
 import type { Random } from "../../chaos/random.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { hasController, kindOf, programOf } from "../actions/choices.ts";
+import { hasController, kindOf, programOf, runsOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { RequestKind } from "../world/request-kinds.ts";
@@ -108,6 +108,16 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
       ] as const);
       const prune = { do: "foreignPrune", kind: kindOf(random, limits), isCareful: false };
       return [held(after(limits, on, 0, prune), oneOf(random, [0, 10, 100]))];
+    },
+  },
+  {
+    name: "a run is killed between its freeze and its policy",
+    weight: 3,
+    suits: (limits) => hasController(limits) && limits.programs.some(({ run }) => run === "migrate"),
+    choose(random, limits) {
+      const on = { request: "removeGuard", nth: 1 + Math.floor(random() * 4) } as const;
+      const slots = runsOf(limits).filter((slot) => oneIn(random, 4) || limits.programs[slot]?.run === "migrate");
+      return slots.map((program) => after(limits, on, 0, { do: "crash", program }));
     },
   },
   {

@@ -14,8 +14,8 @@ import {
   stateOf,
 } from "../../../src/api/migration.ts";
 import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
-import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
-import { freezerOf } from "../../../src/api/owner.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
+import { freezerOf, parseOwner } from "../../../src/api/owner.ts";
 import { MIGRATIONS, objectPath, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { configHashOf } from "../model/encryption-configuration.ts";
@@ -26,6 +26,10 @@ import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
 const MIGRATIONS_PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
+/** Of the guards of runs. */
+const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(
+  (resource) => `/registry/${resource}/ksvm-freeze.`,
+);
 const STATES = "/registry/migration.k8s.io/storagestates/";
 
 /** After the last disturbance all that the trigger and the leader have to do is done in this time, in milliseconds. */
@@ -169,7 +173,15 @@ export class ControllersCheck implements Check {
       const left = this.#leftOf(kind);
       if (left !== undefined) return left;
     }
-    return undefined;
+    return this.#leftPolicy();
+  }
+
+  /** Of a run: what users have made under such a name is theirs. */
+  #leftPolicy(): string | undefined {
+    const { etcd } = this.#world.cluster;
+    const policies = POLICIES.flatMap((prefix) => etcd.range(prefix));
+    const left = policies.find(({ object }) => parseOwner(object.metadata.annotations?.[OWNER_ANNOTATION]));
+    return left && `${left.key} is left`;
   }
 
   #migrations(): readonly StorageVersionMigration[] {

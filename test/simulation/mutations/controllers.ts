@@ -88,6 +88,17 @@ export const CONTROLLERS: readonly Mutation[] = [
       "the migration that comes next takes the freeze over; not in 50 clusters with controllers, the most that were played so far",
   },
   {
+    name: "no policy is swept whose freeze is lifted already",
+    edits: [
+      {
+        file: "controller/orphan-sweep.ts",
+        from: "...(policies ?? []).filter((policy) => !isFrozen(policy))",
+        to: "...(policies ?? []).filter((policy) => !isFrozen(policy) && options === undefined)",
+      },
+    ],
+    withinSeeds: 2_000,
+  },
+  {
     name: "call a migration Succeeded although objects failed",
     edits: [{ file: STATUS, from: `type: "Failed",\n        reason: "ObjectsNotMigrated",`, to: `type: "Succeeded",` }],
     withinSeeds: 320,
