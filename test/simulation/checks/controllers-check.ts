@@ -15,8 +15,8 @@ import {
 } from "../../../src/api/migration.ts";
 import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
-import { freezerOf, parseOwner } from "../../../src/api/owner.ts";
-import { MIGRATIONS, objectPath, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
+import { parseOwner } from "../../../src/api/owner.ts";
+import { MIGRATIONS, objectPath, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { configHashOf } from "../model/encryption-configuration.ts";
 import { isServing, type KindPlan } from "../plan.ts";
@@ -24,13 +24,13 @@ import { ControllerProgram, restartReplicas } from "../programs/controller-progr
 import { crdNameOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
+import { insist, isForeign, isPutRight, liftOwnFreezes, putRight } from "./user-repairs.ts";
+import { MIGRATIONS_PREFIX, STATES_PREFIX, UserWords } from "./user-words.ts";
 
-const MIGRATIONS_PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 /** Of the guards of runs. */
 const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(
   (resource) => `/registry/${resource}/ksvm-freeze.`,
 );
-const STATES = "/registry/migration.k8s.io/storagestates/";
 
 /** After the last disturbance all that the trigger and the leader have to do is done in this time, in milliseconds. */
 const LIVENESS_MS = 3 * 3_600_000;
@@ -59,23 +59,20 @@ export class ControllersCheck implements Check {
   readonly #hasTrigger: boolean;
   #created = 0;
   #looked: { readonly revision: number; readonly left: string | undefined } | undefined;
-  /** Resources whose migrations or StorageStates say what a user wrote, or whose freeze a user lifted. */
-  readonly #excused = new Set<string>();
+  /** What is not ksvm's to answer for. */
+  readonly #words: UserWords;
 
   constructor(world: World) {
     this.#world = world;
+    this.#words = new UserWords(world);
     const hasInitializer = world.plan.programs.some(({ run }) => run === "init");
     this.#hasTrigger = world.plan.programs.some(({ run, trigger }) => run === "controller" && trigger !== "off");
-    world.cluster.etcd.onRevision(({ before, isDeleted, key, object }) => {
-      if (!key.startsWith(MIGRATIONS_PREFIX) && !key.startsWith(STATES)) return;
+    world.cluster.etcd.onRevision(({ before, key }) => {
       const isNew = before === undefined || before.isDeleted;
-      if (isByKsvm()) {
-        this.#created += isNew && key.startsWith(MIGRATIONS_PREFIX) ? 1 : 0;
-        if (this.#created > MAX_CREATED && !hasInitializer)
-          world.violate(`controllers: ksvm created ${this.#created} migrations`);
-      } else if (!isDeleted && said(object) !== said(isNew ? undefined : before.object)) {
-        this.#excused.add(resourceNameOf((object as unknown as StorageState).spec.resource));
-      }
+      if (!key.startsWith(MIGRATIONS_PREFIX) || !isNew || !isByKsvm()) return;
+      this.#created++;
+      if (this.#created > MAX_CREATED && !hasInitializer)
+        world.violate(`controllers: ksvm created ${this.#created} migrations`);
     });
   }
 
@@ -89,6 +86,7 @@ export class ControllersCheck implements Check {
     if (replicas.length === 0) return;
     const living = restartReplicas(this.#world);
     this.#takeBack();
+    if (isPutRight(this.#world)) await putRight(this.#world, () => this.#putRight());
     if (!(await schedule.run(() => this.#isOver, LIVENESS_MS))) this.#violate(`liveness: ${this.#leftToDo()}`);
     if (this.#world.plan.seed % 8 === 0) await this.#watchIdle(living.length);
     await this.#stop(living);
@@ -103,6 +101,23 @@ export class ControllersCheck implements Check {
       const { expectedConfig = newest } = reencryptionWishOf(annotations) ?? {};
       if (!isFinished(migration) && expectedConfig !== newest)
         void user.send("DELETE", objectPath(MIGRATIONS, { name }));
+    }
+  }
+
+  /** Users lift their freezes, delete what they edited, and ask for what the trigger leaves alone since they lifted its freeze. */
+  async #putRight(): Promise<void> {
+    const world = this.#world;
+    await liftOwnFreezes(world);
+    for (const kind of world.plan.kinds) {
+      const name = crdNameOf(kind);
+      const isLifted = this.#isLiftedByUser(name);
+      if (!isLifted && !this.#words.has(name)) continue;
+      for (const { metadata, spec } of this.#migrations()) {
+        const path = objectPath(MIGRATIONS, { name: metadata.name });
+        if (resourceNameOf(spec.resource) === name) await insist(world, () => world.user.send("DELETE", path));
+      }
+      const state = objectPath(STORAGE_STATES, { name });
+      await insist(world, () => world.user.send("DELETE", state));
     }
   }
 
@@ -200,9 +215,11 @@ export class ControllersCheck implements Check {
     const crd = this.#crdOf(name);
     if (crd === undefined || isForeign(crd)) return undefined;
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${name} is frozen`;
-    if (!this.#hasTrigger || this.#excused.has(name) || this.#isLiftedByUser(name)) return undefined;
+    if (!this.#hasTrigger || this.#words.has(name) || this.#isLiftedByUser(name)) return undefined;
     if (!isClean(crd)) return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
-    const state = this.#world.cluster.etcd.get(`${STATES}${name}`)?.object as unknown as StorageState | undefined;
+    const state = this.#world.cluster.etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as
+      | StorageState
+      | undefined;
     const persisted = state?.status?.persistedStorageVersionHashes ?? [];
     const hash = storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind);
     return persisted.length === 1 && persisted[0] === hash
@@ -227,16 +244,4 @@ export class ControllersCheck implements Check {
   #violate(violation: string): void {
     if (!this.#world.isBroken) this.#world.violate(violation);
   }
-}
-
-/** Users who freeze a CRD, or make a freeze look like one of a run that there never was, lift it themselves. */
-function isForeign(crd: CustomResourceDefinition | undefined): boolean {
-  const freezer = crd && freezerOf(crd.metadata);
-  return freezer?.kind === "other" || (freezer?.kind === "run" && freezer.owner.identity === "nobody");
-}
-
-/** What a user may say in a migration or a StorageState that changes what ksvm believes. */
-function said(object: object | undefined): string {
-  const { metadata, status } = (object ?? {}) as Partial<StorageState>;
-  return JSON.stringify([status ?? {}, metadata?.annotations ?? {}, metadata?.labels ?? {}]);
 }

@@ -1,48 +1,39 @@
-import { resourceNameOf, type StorageState, UNKNOWN_HASH } from "../../../src/api/migration.ts";
+import { type StorageState, UNKNOWN_HASH } from "../../../src/api/migration.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 import { pastOf, storedUnder } from "./crd-past.ts";
+import { STATES_PREFIX, UserWords } from "./user-words.ts";
 
-const STATES = "/registry/migration.k8s.io/storagestates/";
-const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
 /** Longer than from a look at a CRD until what follows from it is written, a request that an API server holds included. */
 const LOOK_MS = 300_000;
 
 /**
  * A StorageState that ksvm writes names, in `status.persistedStorageVersionHashes`, every version that an object is stored in, but for
  * objects written after a change of the CRD that it may not have seen yet. What a user wrote into a StorageState or a migration of
- * the same resource is the user's to answer for.
+ * the same resource is the user's to answer for, until the user has deleted it.
  */
 export class StorageStateCheck implements Check {
   readonly name = "storage states";
   readonly #world: World;
   /** When each revision was written. */
   readonly #times: number[] = [];
-  /** Resources whose StorageState or migrations say what a user wrote. */
-  readonly #tainted = new Set<string>();
+  /** What is not ksvm's to answer for. */
+  readonly #words: UserWords;
   /** `uid/version` of the CRDs and versions that another client pruned although objects were stored so, which ksvm could not know. */
   readonly #hidden = new Set<string>();
 
   constructor(world: World) {
     this.#world = world;
+    this.#words = new UserWords(world);
     const { etcd } = world.cluster;
     etcd.onRevision((entry) => {
       this.#times[entry.modRevision] = world.schedule.now;
       if (entry.key.startsWith(CRD_PREFIX) && !isByKsvm()) this.#notePrune(etcd, entry);
-      if (!entry.key.startsWith(STATES) && !entry.key.startsWith(MIGRATIONS)) return;
-      if (!isByKsvm()) this.#noteUser(entry);
-      else if (entry.key.startsWith(STATES) && !entry.isDeleted) this.#written(etcd, entry);
+      if (entry.key.startsWith(STATES_PREFIX) && !entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
     });
-  }
-
-  #noteUser({ before, isDeleted, object }: EtcdEntry): void {
-    const isSaid = (one: typeof object | undefined): string =>
-      JSON.stringify([one?.["status"], one?.metadata.annotations, one?.metadata.labels]);
-    if (isDeleted || isSaid(before?.object) === isSaid(object)) return;
-    this.#tainted.add(resourceNameOf((object as unknown as StorageState).spec.resource));
   }
 
   /** The trigger believes storedVersions of a CRD that it has not seen before. */
@@ -51,7 +42,7 @@ export class StorageStateCheck implements Check {
     const past = pastOf(etcd, name);
     const [before, after] = past?.states.slice(-2) ?? [];
     if (past === undefined || before === undefined || after?.revision !== modRevision) return;
-    const known = persistedIn(etcd.get(`${STATES}${name}`)?.object as unknown as StorageState | undefined);
+    const known = persistedIn(etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as StorageState | undefined);
     for (const version of before.storedVersions) {
       const isPruned = !after.storedVersions.includes(version);
       if (isPruned && !known.includes(past.hashOf(version))) this.#hidden.add(`${past.uid}/${version}`);
@@ -62,7 +53,7 @@ export class StorageStateCheck implements Check {
     const state = object as unknown as StorageState;
     const persisted = persistedIn(state);
     const { name } = state.metadata;
-    const past = persisted.includes(UNKNOWN_HASH) || this.#tainted.has(name) ? undefined : pastOf(etcd, name);
+    const past = persisted.includes(UNKNOWN_HASH) || this.#words.has(name) ? undefined : pastOf(etcd, name);
     if (past === undefined) return;
     const since = this.#world.schedule.now - LOOK_MS;
     const isNew = ({ revision }: { readonly revision: number }): boolean => (this.#times[revision] ?? 0) >= since;

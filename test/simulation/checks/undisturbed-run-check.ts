@@ -1,14 +1,13 @@
 import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
-import { freezerOf } from "../../../src/api/owner.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
 import type { KindPlan } from "../plan.ts";
 import { hasReencryptions } from "../actions/choices.ts";
 import { MigrateProgram } from "../programs/migrate-program.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { LIVENESS_MS, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
+import { isForeign, isPutRight, isUsers, liftOwnFreezes, putRight } from "./user-repairs.ts";
 
 const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].map(
   (resource) => `/registry/${resource}/ksvm-freeze.`,
@@ -24,6 +23,7 @@ export class UndisturbedRunCheck implements Check {
   }
 
   async finish(): Promise<void> {
+    if (isPutRight(this.#world)) await putRight(this.#world, () => liftOwnFreezes(this.#world));
     for (const kind of this.#world.plan.kinds) {
       if (!this.#world.isBroken) await this.#migrate(kind);
       if (!this.#world.isBroken && hasReencryptions(this.#world.plan)) await this.#reencrypt(kind);
@@ -61,26 +61,20 @@ export class UndisturbedRunCheck implements Check {
     const entry = world.cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(kind)}`);
     if (entry === undefined) return;
     const crd = entry.object as unknown as CustomResourceDefinition;
-    // Users who freeze a CRD, or make a freeze look like theirs, lift it themselves.
     const guards = POLICIES.flatMap((prefix) => world.cluster.etcd.range(prefix));
-    const isForeign = freezerOf(crd.metadata)?.kind === "other" || isMadeUp(crd) || guards.some(isOthers);
+    const isOthers = isForeign(crd) || isMadeUp(crd) || guards.some(isUsers);
     if (end?.kind !== "result") {
-      if (!isForeign) world.violate(`liveness: an undisturbed run ends with ${endText}`);
+      if (!isOthers) world.violate(`liveness: an undisturbed run ends with ${endText}`);
       return;
     }
     const stored = storedVersionsOf(crd).join(" ");
     if (stored !== storageVersionOf(crd)) world.violate(`result: ${endText}, and storedVersions is [${stored}]`);
-    if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined && !isForeign) {
+    if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined && !isOthers) {
       world.violate("freeze: one is left after an undisturbed run");
     }
     const [left] = guards;
-    if (left !== undefined && !isForeign) world.violate(`freeze: ${left.key} is left after an undisturbed run`);
+    if (left !== undefined && !isOthers) world.violate(`freeze: ${left.key} is left after an undisturbed run`);
   }
-}
-
-/** A policy that a user has made, which a restore brought back. */
-function isOthers({ object }: EtcdEntry): boolean {
-  return object.metadata.annotations?.[OWNER_ANNOTATION] === undefined;
 }
 
 /** An owner that a user wrote, of a run that there never was. */
