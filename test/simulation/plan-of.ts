@@ -28,6 +28,10 @@ const LONG_OBSTACLE_SALT = 0x10b6;
 const MEDDLING_IN = 8;
 /** As that of the replicas which serve the webhook. */
 const MEDDLING_SALT = 0x3edd1e;
+/** One in so many worlds of controllers has a built-in resource as well, and as many have Kubernetes' own migrator. */
+const BESIDE_IN = 5;
+/** As that of the replicas which serve the webhook. */
+const BESIDE_SALT = 0xb51de;
 /** When controllers are there already. */
 const EARLY = 10;
 
@@ -45,17 +49,20 @@ export function planOf(seed: number): Plan {
   const kind = !isControlled && oneIn(random, 6) ? builtInPlan(random, objects) : kindPlan(random, "widgets", objects);
   const reencryptions = reencryptionsOf(seed, kind, isControlled);
   const runs = reencryptions.programs(drawn);
+  const beside = isControlled ? besideOf(seed) : NOTHING_BESIDE;
   const limits: Limits = {
     ...installation,
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
     access: oneOf(random, ["each", "each", "sampled"]),
-    kinds:
-      isControlled && oneIn(random, 4)
+    kinds: [
+      ...(isControlled && oneIn(random, 4)
         ? [kindPlan(random, "widgets", objects), kindPlan(random, "gadgets", objects)]
-        : [kind],
+        : [kind]),
+      ...beside.kinds,
+    ],
     ...(!isControlled && oneIn(random, 4) ? { maxInFlight: 3 } : {}),
-    ...(!isControlled && oneIn(random, 12) ? { hasInTree: true } : {}),
+    ...((!isControlled && oneIn(random, 12)) || beside.hasInTree ? { hasInTree: true } : {}),
     programs: [...runs, ...installed],
     writeEveryMs: spread(random, 2_000, 60_000),
     ageMs: isLongAgo || oneIn(random, isAimed ? 2 : 4) ? OLD_MS + 60_000 : 120_000,
@@ -68,7 +75,12 @@ export function planOf(seed: number): Plan {
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const begun = [...starts(runs.length), ...beginning(random, limits, runs.length)];
-  const others = [...longObstacle(limits), ...meddling(limits), ...reencryptions.actions(limits)];
+  const others = [
+    ...longObstacle(limits),
+    ...meddling(limits),
+    ...reencryptions.actions(limits),
+    ...beside.actions(limits),
+  ];
   const all = [...begun, ...aimed, ...disturbed, ...others];
   const actions = all.filter((action) => isPlausible(limits, action));
 
@@ -114,6 +126,25 @@ function isKeeper(program: ProgramPlan): boolean {
   return isServing(program) || program.run === "ensureCertificates" || program.run === "rotateCertificates";
 }
 
+/** What a world of controllers has beside its CRDs. */
+interface Beside {
+  readonly kinds: readonly KindPlan[];
+  readonly hasInTree: boolean;
+  readonly actions: (limits: Limits) => readonly Action[];
+}
+
+const NOTHING_BESIDE: Beside = { kinds: [], hasInTree: false, actions: () => [] };
+
+function besideOf(seed: number): Beside {
+  const random = randomFrom(seed ^ BESIDE_SALT);
+  const kinds = oneIn(random, BESIDE_IN)
+    ? [builtInPlan(random, [1, 12], ["deployments", "volumeattributesclasses"])]
+    : [];
+  const hasInTree = oneIn(random, BESIDE_IN);
+  const names = [...kinds.map(() => "upgrade"), ...(hasInTree ? ["inTreeMigration", "inTreeMigration"] : [])];
+  return { kinds, hasInTree, actions: (limits) => names.map((name) => actionOf(random, limits, name)) };
+}
+
 function kindPlan(random: Random, plural: string, objects: Objects): KindPlan {
   const versions = oneIn(random, 3) ? VERSIONS : ["v1alpha1", "v1"];
   return {
@@ -130,13 +161,20 @@ function objectsOf(random: Random, objects: Objects): number {
   return oneIn(random, 20) ? 150 : Math.floor(spread(random, ...objects));
 }
 
+const BUILT_IN_VERSIONS = {
+  deployments: ["v1"],
+  volumeattributesclasses: ["v1beta1", "v1"],
+  secrets: ["v1"],
+} as const;
+
 /** A resource whose storage version changes with the release of the API servers, or its key with their configuration. */
-function builtInPlan(random: Random, objects: Objects): KindPlan {
-  const [plural, ...versions] = oneOf(random, [
-    ["deployments", "v1"],
-    ["volumeattributesclasses", "v1beta1", "v1"],
-    ["secrets", "v1"],
-  ] as const);
+function builtInPlan(
+  random: Random,
+  objects: Objects,
+  plurals: readonly (keyof typeof BUILT_IN_VERSIONS)[] = ["deployments", "volumeattributesclasses", "secrets"],
+): KindPlan {
+  const plural = oneOf(random, plurals);
+  const versions = BUILT_IN_VERSIONS[plural];
   return { plural, versions, createdIn: versions[0], objects: objectsOf(random, objects), isBuiltIn: true };
 }
 

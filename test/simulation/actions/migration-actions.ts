@@ -12,7 +12,7 @@ import { collectionPath, LEASES, MIGRATIONS, objectPath } from "../../../src/kub
 import { manifestOf } from "../../../src/migrations/manifest.ts";
 import { configHashOf } from "../model/encryption-configuration.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
-import { GROUP } from "../world/kinds.ts";
+import { groupOf } from "../world/kinds.ts";
 import type { Answered } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
@@ -53,7 +53,7 @@ export const createMigrations = sort<{
     }[how];
     const version = oneOf(world.streams("user"), plan.versions);
     for (let index = 0; index < count; index++) {
-      const manifest = manifestOf({ group: GROUP, version, resource }, { annotations });
+      const manifest = manifestOf({ group: groupOf(plan), version, resource }, { annotations });
       await world.user.send("POST", collectionPath(MIGRATIONS), manifest);
     }
   },

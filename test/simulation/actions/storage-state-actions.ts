@@ -1,7 +1,7 @@
 import { UNKNOWN_HASH } from "../../../src/api/migration.ts";
 import { CRD_ANNOTATION } from "../../../src/api/names.ts";
 import { objectPath, STORAGE_STATES } from "../../../src/kube/resources.ts";
-import { crdNameOf } from "../world/kinds.ts";
+import { resourceOf } from "../world/kinds.ts";
 import { oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
 import { hasController, kindOf } from "./choices.ts";
@@ -31,7 +31,7 @@ export const editStorageState = sort<{
     const { user } = world;
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
-    const path = objectPath(STORAGE_STATES, { name: crdNameOf(plan) });
+    const path = objectPath(STORAGE_STATES, { name: resourceOf(plan) });
     if (how === "delete") await user.send("DELETE", path);
     else if (how === "record")
       await user.send("PATCH", path, { metadata: { annotations: { [CRD_ANNOTATION]: null } } }, MERGE);

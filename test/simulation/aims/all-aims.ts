@@ -245,7 +245,7 @@ export const AIMS: readonly Aim[] = [
   {
     name: "the API servers are replaced while a run is under way",
     weight: 3,
-    suits: (limits) => !hasCrd(limits),
+    suits: ({ kinds }) => kinds.some(({ isBuiltIn }) => isBuiltIn === true),
     choose(random, limits) {
       const everyMs = Math.round(spread(random, 10, 20_000));
       const downMs = Math.round(spread(random, 50, 5_000));

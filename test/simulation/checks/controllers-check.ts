@@ -21,9 +21,10 @@ import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { configHashOf } from "../model/encryption-configuration.ts";
 import { isServing, type KindPlan } from "../plan.ts";
 import { ControllerProgram, restartReplicas } from "../programs/controller-program.ts";
-import { crdNameOf } from "../world/kinds.ts";
+import { crdNameOf, prefixOf, resourceOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
+import { servedBy, storedVersionsOf as storedOf } from "./served-storage.ts";
 import { insist, isForeign, isPutRight, liftOwnFreezes, putRight } from "./user-repairs.ts";
 import { MIGRATIONS_PREFIX, STATES_PREFIX, UserWords } from "./user-words.ts";
 
@@ -109,7 +110,7 @@ export class ControllersCheck implements Check {
     const world = this.#world;
     await liftOwnFreezes(world);
     for (const kind of world.plan.kinds) {
-      const name = crdNameOf(kind);
+      const name = resourceOf(kind);
       const isLifted = this.#isLiftedByUser(name);
       if (!isLifted && !this.#words.has(name)) continue;
       for (const { metadata, spec } of this.#migrations()) {
@@ -211,17 +212,32 @@ export class ControllersCheck implements Check {
   }
 
   #leftOf(kind: KindPlan): string | undefined {
+    return kind.isBuiltIn === true ? this.#leftOfBuiltIn(kind) : this.#leftOfCrd(kind);
+  }
+
+  #leftOfBuiltIn(kind: KindPlan): string | undefined {
+    const { cluster } = this.#world;
+    const name = resourceOf(kind);
+    if (!this.#hasTrigger || this.#words.has(name)) return undefined;
+    const stored = storedOf(cluster, kind);
+    const other = cluster.etcd.range(prefixOf(kind)).find(({ object }) => !stored.has(object.apiVersion));
+    if (other !== undefined) return `${other.key} is stored as ${other.object.apiVersion}`;
+    return this.#leftOfState(name, servedBy(cluster, kind)[0]?.storageVersionHash ?? "");
+  }
+
+  #leftOfCrd(kind: KindPlan): string | undefined {
     const name = crdNameOf(kind);
     const crd = this.#crdOf(name);
     if (crd === undefined || isForeign(crd)) return undefined;
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${name} is frozen`;
     if (!this.#hasTrigger || this.#words.has(name) || this.#isLiftedByUser(name)) return undefined;
     if (!isClean(crd)) return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
-    const state = this.#world.cluster.etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as
-      | StorageState
-      | undefined;
-    const persisted = state?.status?.persistedStorageVersionHashes ?? [];
-    const hash = storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind);
+    return this.#leftOfState(name, storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind));
+  }
+
+  #leftOfState(name: string, hash: string): string | undefined {
+    const found = this.#world.cluster.etcd.get(`${STATES_PREFIX}${name}`)?.object;
+    const persisted = (found as unknown as StorageState | undefined)?.status?.persistedStorageVersionHashes ?? [];
     return persisted.length === 1 && persisted[0] === hash
       ? undefined
       : `the StorageState of ${name} says [${persisted.join(", ")}], and its hash is ${hash}`;

@@ -3,10 +3,21 @@ import { type ReencryptionWish, reencryptionWishOf } from "../../../src/api/reen
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
-import { GROUP } from "../world/kinds.ts";
+import { groupOf, prefixOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 import { type CrdPast, pastOf, storedUnder } from "./crd-past.ts";
+import { storedVersionsOf } from "./served-storage.ts";
+
+/** The last write of an object. */
+interface LastWrite {
+  /** That of etcd when it was sent. */
+  readonly revision: number;
+  /** What the API servers stored then, of a built-in resource: `group/version`. */
+  readonly stored: ReadonlySet<string>;
+}
+
+const NO_VERSIONS: ReadonlySet<string> = new Set();
 
 /** So long after a restore of etcd, in milliseconds, what came of a run may be written that ended before it. */
 const RESTORED_MS = 120_000;
@@ -16,13 +27,14 @@ const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
  * A StorageVersionMigration that ksvm calls Succeeded says what etcd shows at that revision: every object of its CRD is in the
  * storage version of the generation that the status names, but for those written after a later change of the storage version; and
  * storedVersions was that version alone at some moment since the migration was created. One that re-encrypts prunes nothing: its
- * objects are encrypted with the key of the configuration that the status names.
+ * objects are encrypted with the key of the configuration that the status names. One of a built-in resource says that its objects are in the
+ * version that the API servers stored when the last one was written.
  */
 export class MigratedCheck implements Check {
   readonly name = "migrated";
   readonly #world: World;
-  /** The revision of etcd when each replica sent its last write of an object, by its name and that of the resource. */
-  readonly #lastWrites = new Map<string, number>();
+  /** When each replica sent its last write of an object, by its name and the plural of the resource. */
+  readonly #lastWrites = new Map<string, LastWrite>();
   #restoredAt = Number.NEGATIVE_INFINITY;
 
   constructor(world: World) {
@@ -34,7 +46,11 @@ export class MigratedCheck implements Check {
     });
     world.cluster.onRequest(({ method, path, query, user }) => {
       if (method !== "PATCH" || !user.startsWith("ksvm") || query.has("dryRun")) return;
-      if (path.startsWith(`/apis/${GROUP}/`)) this.#lastWrites.set(`${user} ${path.split("/").at(-2)}`, etcd.revision);
+      const plural = path.split("/").at(-2);
+      const kind = world.plan.kinds.find((one) => one.plural === plural);
+      if (kind === undefined) return;
+      const stored = kind.isBuiltIn === true ? storedVersionsOf(world.cluster, kind) : NO_VERSIONS;
+      this.#lastWrites.set(`${user} ${plural}`, { revision: etcd.revision, stored });
     });
     etcd.onRevision((entry) => {
       if (entry.key.startsWith(MIGRATIONS) && !entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
@@ -46,7 +62,10 @@ export class MigratedCheck implements Check {
     const before = entry.before?.object as unknown as StorageVersionMigration | undefined;
     if (!hasCondition(migration, "Succeeded") || (before !== undefined && hasCondition(before, "Succeeded"))) return;
     const past = pastOf(etcd, resourceNameOf(migration.spec.resource));
-    if (past === undefined) return;
+    if (past === undefined) {
+      this.#builtInWritten(migration, entry);
+      return;
+    }
     const reason = migration.status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
     const wish = reencryptionWishOf(migration.metadata.annotations);
     // A restore may undo the prune alone, which the migration and its objects do not show.
@@ -64,6 +83,22 @@ export class MigratedCheck implements Check {
     }
   }
 
+  /** Every object that was there when the last one was written is in the version that API servers stored then. */
+  #builtInWritten({ spec, status }: StorageVersionMigration, { key, modRevision }: EtcdEntry): void {
+    const kind = this.#world.plan.kinds.find((one) => one.isBuiltIn === true && one.plural === spec.resource.resource);
+    const last = this.#lastWrites.get(`${currentWriter()} ${spec.resource.resource}`);
+    const reason = status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
+    if (kind === undefined || last === undefined || groupOf(kind) !== spec.resource.group || reason !== "Migrated")
+      return;
+    const other = this.#world.cluster.etcd
+      .range(prefixOf(kind))
+      .find(({ modRevision: at, object }) => at <= last.revision && !last.stored.has(object.apiVersion));
+    if (other === undefined) return;
+    this.#world.violate(
+      `migrated: ${key} is Succeeded (${reason}) at revision ${modRevision}, and ${other.key} is stored as ${other.object.apiVersion}`,
+    );
+  }
+
   /** Every object that was there when the last one was written has the key of the configuration that its status names. */
   #notReencrypted(
     { metadata, spec, status }: StorageVersionMigration,
@@ -76,7 +111,7 @@ export class MigratedCheck implements Check {
     if (reason !== "Reencrypted" || key === undefined) return `${metadata.name} was to re-encrypt, and names no key`;
     if (expectedConfig !== undefined && config !== expectedConfig)
       return `it means ${expectedConfig}, and names ${config}`;
-    const upTo = this.#lastWrites.get(`${currentWriter()} ${spec.resource.resource}`) ?? 0;
+    const upTo = this.#lastWrites.get(`${currentWriter()} ${spec.resource.resource}`)?.revision ?? 0;
     const other = this.#world.cluster.etcd
       .range(prefix)
       .find(({ encryptionKey, modRevision }) => modRevision <= upTo && encryptionKey !== key);

@@ -23,7 +23,7 @@ export function startProgram(
     case "controller":
       return new ControllerProgram(world, {
         name,
-        settings: controllerSettings(world.settings, trigger ?? "on"),
+        settings: controllerSettings(world.settings, trigger ?? "on", world.plan.kinds),
         servesWebhook,
       });
     case "init":

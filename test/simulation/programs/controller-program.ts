@@ -11,6 +11,8 @@ import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
 import { Metrics } from "../../../src/observability/metrics.ts";
 import { type HealthCheck, runChecks } from "../../../src/observability/health.ts";
 import { DEFAULT_INTERVAL_MS } from "../../../src/trigger/heartbeat-limit.ts";
+import type { KindPlan } from "../plan.ts";
+import { groupOf } from "../world/kinds.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import { certificateSettings, servedIn } from "./certificate-tools.ts";
@@ -18,7 +20,7 @@ import { installedIn } from "./installed-webhook.ts";
 import type { Program } from "./started-program.ts";
 import { servedPart, servingSettings } from "./webhook-program.ts";
 
-/** The groups that the model has of its own: in most worlds only custom resources are looked after. */
+/** The groups that the model has of its own: only those are looked after that a plan has a resource of. */
 const BUILT_IN_GROUPS = [
   "",
   "admissionregistration.k8s.io",
@@ -32,8 +34,16 @@ const BUILT_IN_GROUPS = [
   "storage.k8s.io",
 ];
 
-/** What `ksvm controller` has by default; the serving certificate is the business of others. */
-export function controllerSettings(runs: RunSettings, trigger: "on" | "off"): ControllerSettings {
+/**
+ * What `ksvm controller` has by default; the serving certificate is the business of others.
+ * @param kinds that a world has
+ */
+export function controllerSettings(
+  runs: RunSettings,
+  trigger: "on" | "off",
+  kinds: readonly KindPlan[] = [],
+): ControllerSettings {
+  const lookedAfter = new Set(kinds.map(groupOf));
   const { concurrentMigrations, finishedMigrationsLimit, certDir, healthHost, healthPort, webhookHost, webhookPort } =
     CONTROLLER_DEFAULTS;
   return {
@@ -57,7 +67,13 @@ export function controllerSettings(runs: RunSettings, trigger: "on" | "off"): Co
     runs: { ...runs, options: { ...runs.options, leaseNamespace: SYSTEM_NAMESPACE } },
     concurrentMigrations,
     finishedMigrationsLimit,
-    trigger: trigger === "on" ? { intervalMs: DEFAULT_INTERVAL_MS, excludedGroups: BUILT_IN_GROUPS } : undefined,
+    trigger:
+      trigger === "on"
+        ? {
+            intervalMs: DEFAULT_INTERVAL_MS,
+            excludedGroups: BUILT_IN_GROUPS.filter((group) => !lookedAfter.has(group)),
+          }
+        : undefined,
   };
 }
 
