@@ -183,7 +183,8 @@ export class ControllersCheck implements Check {
   #look(): string | undefined {
     for (const migration of this.#migrations()) {
       const { name } = migration.metadata;
-      if (!isFinished(migration) && !this.#waitsForUser(migration)) return `${name} is ${stateOf(migration)}`;
+      if (!isFinished(migration) && !this.#waitsForUser(migration))
+        return `a migration is ${stateOf(migration)} (${name})`;
     }
     for (const kind of this.#world.plan.kinds) {
       const left = this.#leftOf(kind);
