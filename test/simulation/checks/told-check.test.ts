@@ -219,7 +219,7 @@ function saidOfUnserved(...served: readonly (readonly string[])[]): readonly str
     write("user", CRD_KEY, {
       ...rest,
       spec: { ...spec, versions: spec.versions.map((one) => ({ ...one, served: versions.includes(one.name) })) },
-    } as ModelObject);
+    });
   }
   check.failed(
     'Cannot continue with "widgets.sim.example.com": version "v1" is no longer served: Cannot GET /apis: 404',
