@@ -167,13 +167,12 @@ export class CrdRun {
 
   /** @returns whether an earlier attempt did a part of it */
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
-    const { clock, emit, options } = this.#context;
+    const { emit, options } = this.#context;
     const { memory } = this.#parts;
     const resume = await this.#resumePoint(crd);
-    const { progress } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
     const left = memory.left?.checkpoint === this.#known ? memory.left : undefined;
-    const tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally);
+    const tally = left === undefined ? Tally.after(resume?.progress?.counts) : new Tally(left.tally);
     this.#tally = tally;
     if (resume !== undefined) {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
@@ -184,7 +183,6 @@ export class CrdRun {
     const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
     const pass = new RewritePass({
       ...this.#context,
-      clock,
       ...served,
       objectsSeen: restored.seen,
       pageSize: options.pageSize,
@@ -194,7 +192,7 @@ export class CrdRun {
       ...this.#wayOfPass(crd),
       resume,
       tally,
-      position: left?.position ?? new ListPosition(progress?.position),
+      position: left?.position ?? new ListPosition(resume?.progress?.position),
       onPage: async (settled) => {
         report();
         await restored.assertNoneOfLate();
