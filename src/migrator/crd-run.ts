@@ -170,9 +170,10 @@ export class CrdRun {
     const { emit, options } = this.#context;
     const { memory } = this.#parts;
     const resume = await this.#resumePoint(crd);
+    const { progress } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
     const left = memory.left?.checkpoint === this.#known ? memory.left : undefined;
-    const tally = left === undefined ? Tally.after(resume?.progress?.counts) : new Tally(left.tally);
+    const tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally);
     this.#tally = tally;
     if (resume !== undefined) {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
@@ -192,7 +193,7 @@ export class CrdRun {
       ...this.#wayOfPass(crd),
       resume,
       tally,
-      position: left?.position ?? new ListPosition(resume?.progress?.position),
+      position: left?.position ?? new ListPosition(progress?.position),
       onPage: async (settled) => {
         report();
         await restored.assertNoneOfLate();
@@ -239,8 +240,7 @@ export class CrdRun {
 
   /** The checkpoint on the Lease, where this run knows that it is not made up. */
   get #known(): string | undefined {
-    const { lease, memory } = this.#parts;
-    return memory.known?.find((known) => known === lease.checkpoint);
+    return this.#parts.memory.known?.find((known) => known === this.#parts.lease.checkpoint);
   }
 
   /** The CRD has the key of this attempt by now, so nothing shows any more who wrote what an earlier one left. */
@@ -286,10 +286,9 @@ export class CrdRun {
   }
 
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
-    const { retrier, signal } = this.#context;
     return pruneStoredVersions(this.#context, {
       renewLease: async () => {
-        await this.#parts.lease.renew(signal, retrier);
+        await this.#parts.lease.renew(this.#context.signal, this.#context.retrier);
         await this.#restored?.assertNone();
       },
       expected,
