@@ -25,6 +25,11 @@ export type ApiServers = {
     }
 );
 
+/** How many API servers behind one address were told apart; 0 where none had to be. */
+export function toldApart(apiServers: ApiServers): number {
+  return apiServers.mode === "sampled" ? (apiServers.clients?.length ?? 0) : 0;
+}
+
 /** The addresses of the API servers, for a user. */
 export function serversOf(apiServers: ApiServers): readonly string[] {
   return apiServers.mode === "each"

@@ -49,12 +49,15 @@ export function commonEncodingOf([first, ...others]: readonly Answered[]): Stora
  */
 export function unencryptedAgreementOf(
   answers: readonly Answered[],
-  { identities }: ExpectedEncoding,
+  { identities, servers = 0 }: Pick<ExpectedEncoding, "identities"> & { readonly servers?: number },
   configHash: string,
 ): Agreement | Disagreement {
   const instances = unencryptedInstancesOf(answers);
-  if (instances.size < Math.max(identities.length, 1)) {
-    const reason = `${instances.size} of them answered, and ${identities.length} identity Leases live`;
+  if (instances.size < Math.max(identities.length, servers, 1)) {
+    const reason =
+      servers > identities.length
+        ? `${instances.size} of them answered, and ${servers} were told apart`
+        : `${instances.size} of them answered, and ${identities.length} identity Leases live`;
     return { server: "an API server", reason, isUntold: true, isEncoding: true };
   }
   const text = JSON.stringify([configHash, ...[...instances].toSorted((a, b) => a.localeCompare(b))]);

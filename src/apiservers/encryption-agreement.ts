@@ -48,10 +48,17 @@ export function unheardOf(identities: readonly string[], answers: readonly Answe
   return identities.filter((identity) => !heard.has(serverIdHashOf(identity)));
 }
 
+/** How many API servers the answers name. */
+export function heardCount(answers: readonly Answered[]): number {
+  return new Set(answers.flatMap(({ shown }) => (typeof shown === "string" ? [] : shown.serverIdHash))).size;
+}
+
 /** What the answers are compared with. */
 export interface Expected {
   /** Names of the identity Leases that live: the API server of each must have answered. */
   readonly identities: readonly string[];
+  /** So many API servers were told apart behind one address: as many must have answered, also where Leases are fewer. @default 0 */
+  readonly servers?: number | undefined;
   /** The digest of the configuration that a user means. @default any, if all of them use it */
   readonly configHash?: string | undefined;
   /** Where the user wrote that digest, for messages. @default `--expect-config` */
@@ -78,7 +85,8 @@ export function agreementOf(answers: readonly Answered[], expected: Expected): A
   if (difference !== undefined) {
     return difference;
   }
-  if (first === undefined || unheard !== undefined) {
+  const isOneUnheard = unheard !== undefined || heardCount(answers) < (expected.servers ?? 0);
+  if (first === undefined || isOneUnheard) {
     const server = unheard === undefined ? "an API server" : `the API server of identity Lease ${unheard}`;
     return { server, reason: "no answer tells its encryption configuration", isUntold: true };
   }

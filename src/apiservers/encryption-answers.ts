@@ -3,7 +3,7 @@ import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { ApiServers } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
-import { type Answered, unheardOf } from "./encryption-agreement.ts";
+import { type Answered, heardCount, unheardOf } from "./encryption-agreement.ts";
 import { unencryptedInstancesOf } from "./encoding-agreement.ts";
 import { EncryptionMetrics } from "./encryption-metrics.ts";
 import { readMetrics } from "./metric-lines.ts";
@@ -29,18 +29,20 @@ export async function answersOf(context: AskContext, apiServers: ApiServers): Pr
 }
 
 /**
- * One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard. Where no API
+ * One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard, and as many API servers as were told apart. Where no API
  * server has an EncryptionConfiguration none names its Lease: then until as many processes answered as Leases live.
  */
 async function sampledAnswers(
   context: AskContext,
-  { identities = [], open }: Extract<ApiServers, { mode: "sampled" }>,
+  { clients = [], identities = [], open }: Extract<ApiServers, { mode: "sampled" }>,
 ): Promise<readonly Answered[]> {
   const answers: Answered[] = [];
+  const areAllHeard = (): boolean =>
+    unheardOf(identities, answers).length === 0 && heardCount(answers) >= clients.length;
   const isEnough = (): boolean =>
     answers.length >= MAX_SAMPLES ||
-    ((identities.length > 0 || answers.length >= SAMPLES) && unheardOf(identities, answers).length === 0) ||
-    (answers.length >= SAMPLES && unencryptedInstancesOf(answers).size >= identities.length);
+    ((identities.length > 0 || answers.length >= SAMPLES) && areAllHeard()) ||
+    (answers.length >= SAMPLES && unencryptedInstancesOf(answers).size >= Math.max(identities.length, clients.length));
   do {
     answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
   } while (!isEnough() && answers.every(({ isAbsent, shown }) => isAbsent === true || typeof shown !== "string"));

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { WarningEvent } from "../retry/events.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
-import { type ApiServers, serversOf } from "./api-servers.ts";
+import { type ApiServers, serversOf, toldApart } from "./api-servers.ts";
 import { identityLeases } from "./control-plane-objects.ts";
 import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
 import { answersOf } from "./encryption-answers.ts";
@@ -204,12 +204,14 @@ export class EncryptionEvidence {
     }
   }
 
-  #agreementOf({ identities = [] }: ApiServers, answers: readonly Answered[]): Encoded | Disagreement {
+  #agreementOf(apiServers: ApiServers, answers: readonly Answered[]): Encoded | Disagreement {
+    const expected = { identities: apiServers.identities ?? [], servers: toldApart(apiServers) };
+    const { identities } = expected;
     const { expectedConfig: configHash, expectedEncoding: encoding, isUnattended = false } = this.#options;
     const namedBy = isUnattended ? `the annotation ${REENCRYPT_ANNOTATION}` : undefined;
     const agreement = this.#isNone(answers)
-      ? this.#noneAmong(answers, identities)
-      : agreementOf(answers, { identities, configHash, namedBy });
+      ? this.#noneAmong(answers, expected)
+      : agreementOf(answers, { ...expected, configHash, namedBy });
     if (!("configHash" in agreement)) {
       return agreement;
     }
@@ -217,10 +219,11 @@ export class EncryptionEvidence {
     return disagreement ?? { ...agreement, encoding: commonEncodingOf(answers) };
   }
 
-  #noneAmong(answers: readonly Answered[], identities: readonly string[]): Agreement | Disagreement {
-    return this.#options.expectedEncoding === undefined
-      ? NONE
-      : unencryptedAgreementOf(answers, { identities }, NONE_SHOWN);
+  #noneAmong(
+    answers: readonly Answered[],
+    expected: Parameters<typeof unencryptedAgreementOf>[1],
+  ): Agreement | Disagreement {
+    return this.#options.expectedEncoding === undefined ? NONE : unencryptedAgreementOf(answers, expected, NONE_SHOWN);
   }
 
   /** Whether it is enough that no API server at all shows a configuration, and none does. */

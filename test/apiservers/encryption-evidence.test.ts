@@ -26,7 +26,10 @@ function forbidden(): never {
 }
 
 /** Two API servers whose /metrics are what `b` says at a time; a real one cannot be made to fail at a given moment. */
-function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf("lease-a", NEW) } = {}) {
+function setting(
+  b: (ms: number) => string,
+  { mode = "each", a = () => metricsOf("lease-a", NEW), leases = ["lease-a", "lease-b"], areToldApart = false } = {},
+) {
   const clock = new FakeClock();
   const events: (ApiServerEvent | WarningEvent)[] = [];
   let turn = 0;
@@ -36,13 +39,14 @@ function setting(b: (ms: number) => string, { mode = "each", a = () => metricsOf
   };
   const clients = [clientOf("https://a", a), clientOf("https://b", b)] as const;
   const open = (): ApiClient => clients[turn++ % 2 === 0 ? 0 : 1];
-  const leases = ["lease-a", "lease-b"];
   const spec = { renewTime: "2026-01-01T00:00:00Z" };
   const listed = { kind: "LeaseList", items: leases.map((name) => ({ metadata: { name }, spec })) };
   const client = { transport: { request: async () => ({ status: 200, body: listed }) } } as unknown as ApiClient;
   const identities = mode === "named" ? {} : { identities: leases };
   const apiServers: ApiServers =
-    mode === "sampled" ? { mode, server: "https://lb", open, ...identities } : { mode: "each", clients, ...identities };
+    mode === "sampled"
+      ? { mode, server: "https://lb", open, ...identities, ...(areToldApart ? { clients } : {}) }
+      : { mode: "each", clients, ...identities };
   const context: EncryptionContext = {
     client,
     arrivals: UNSEEN_ARRIVALS,
@@ -169,6 +173,18 @@ await tap.test("EncryptionEvidence samples until the API server of each identity
   await t.rejects(new EncryptionEvidence({ isAssumed: false }).look(hidden.context, "x"), {
     code: "EncryptionUnknown",
     message: /identity Lease lease-b/,
+  });
+});
+
+await tap.test("EncryptionEvidence samples until as many API servers have answered as were told apart", async (t) => {
+  // The identity Lease of the second one is missing; its address shows that it is there.
+  const leases = ["lease-a"];
+  const { context } = setting(() => metricsOf("lease-b", NEW), { mode: "sampled", leases, areToldApart: true });
+  t.match(await new EncryptionEvidence({ isAssumed: false }).look(context, "x"), { configHash: NEW });
+  const hidden = setting(() => metricsOf("lease-a", NEW), { mode: "sampled", leases, areToldApart: true });
+  await t.rejects(new EncryptionEvidence({ isAssumed: false }).look(hidden.context, "x"), {
+    code: "EncryptionUnknown",
+    message: /an API server/,
   });
 });
 

@@ -69,7 +69,7 @@ export const ENCRYPTION: readonly Mutation[] = [
     edits: [
       {
         file: AGREEMENT,
-        from: "if (first === undefined || unheard !== undefined) {",
+        from: "if (first === undefined || isOneUnheard) {",
         to: "if (first === undefined) {",
       },
     ],
