@@ -4,6 +4,8 @@ import type { Limits } from "./actions/action-sort.ts";
 import { hasCrd, kindOf, momentOf, serverOf } from "./actions/choices.ts";
 import { after, type Aim, anyMoment } from "./aims/aim.ts";
 import { AIMS } from "./aims/all-aims.ts";
+import { CONVERSION_CHANGE } from "./aims/conversion-change.ts";
+import { FORGOTTEN_SILENCE } from "./aims/forgotten-silence.ts";
 import { LONG_OBSTACLE } from "./aims/long-obstacle.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
 import { installationOf, NOTHING } from "./installations.ts";
@@ -32,6 +34,11 @@ const MEDDLING_SALT = 0x3edd1e;
 const BESIDE_IN = 5;
 /** As that of the replicas which serve the webhook. */
 const BESIDE_SALT = 0xb51de;
+/** In one of so many worlds the conversion of a CRD changes. */
+const CONVERSION_IN = 12;
+/** As that of the long obstacle. */
+const CONVERSION_SALT = 0xc0e7;
+const SILENCE_SALT = 0x51e7;
 /** When controllers are there already. */
 const EARLY = 10;
 
@@ -78,14 +85,16 @@ export function planOf(seed: number): Plan {
   const others = [
     ...longObstacle(limits),
     ...meddling(limits),
+    ...(isAlone ? [] : conversionChange(limits)),
     ...reencryptions.actions(limits),
     ...beside.actions(limits),
   ];
-  const all = [...begun, ...aimed, ...disturbed, ...others];
+  const silence = forgottenSilence(limits);
+  const all = silence.length > 0 ? [...begun, ...silence] : [...begun, ...aimed, ...disturbed, ...others];
   const actions = all.filter((action) => isPlausible(limits, action));
 
-  const { startAt: _, ...rest } = limits;
-  return { ...rest, actions: actions.toSorted((a, b) => a.at - b.at) };
+  const { startAt: _, ...plan } = limits;
+  return { ...plan, actions: actions.toSorted((a, b) => a.at - b.at) };
 }
 
 /** At the least and at the most. */
@@ -231,6 +240,19 @@ function meddling(limits: Limits): readonly Action[] {
       ? { at: momentOf(random, limits), ...action }
       : after(limits, anyMoment(random, limits), 0, action);
   });
+}
+
+function forgottenSilence(limits: Limits): readonly Action[] {
+  const random = randomFrom(limits.seed ^ SILENCE_SALT);
+  const isThere = oneIn(random, 3) && FORGOTTEN_SILENCE.suits?.(limits) !== false;
+  return isThere ? FORGOTTEN_SILENCE.choose(random, limits) : [];
+}
+
+function conversionChange(limits: Limits): readonly Action[] {
+  const random = randomFrom(limits.seed ^ CONVERSION_SALT);
+  // Where the versions changed long ago, nothing but this change is waited for.
+  const isThere = oneIn(random, limits.startAt > OLD_MS ? 2 : CONVERSION_IN);
+  return isThere && CONVERSION_CHANGE.suits?.(limits) !== false ? CONVERSION_CHANGE.choose(random, limits) : [];
 }
 
 interface Aimed {

@@ -5,7 +5,7 @@ import { createMigrations, editMigration, suspendMigration, suspendMigrations } 
 import { editStorageState } from "./storage-state-actions.ts";
 import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-actions.ts";
 import { disturb } from "./balancer-actions.ts";
-import { convert } from "./conversion-actions.ts";
+import { changeConversion, convert } from "./conversion-actions.ts";
 import { meddle } from "./meddling-webhook-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { editVersions, foreignPrune } from "./crd-version-actions.ts";
@@ -65,6 +65,7 @@ export const ACTIONS: readonly ActionSort[] = [
   pretend,
   meddle,
   convert,
+  changeConversion,
   throttle,
   quota,
   terminate,

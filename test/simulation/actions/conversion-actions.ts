@@ -1,11 +1,12 @@
 import type { WebhookAnswer } from "../model/types.ts";
-import { converterUrl } from "../world/kinds.ts";
+import { CRDS, MERGE } from "../world/user-actions.ts";
+import { converterUrl, crdNameOf } from "../world/kinds.ts";
 import { oneOf } from "../world/random-choices.ts";
 import type { SimWebhook } from "../world/sim-cluster.ts";
 import { conversionWebhook, hang } from "../world/webhook-answers.ts";
 import { CONVERTER } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
-import { kindOf, obstacleLastingOf } from "./choices.ts";
+import { hasCrd, kindOf, obstacleLastingOf } from "./choices.ts";
 
 const HARMS: Readonly<Record<string, SimWebhook>> = {
   hang,
@@ -14,7 +15,7 @@ const HARMS: Readonly<Record<string, SimWebhook>> = {
   html: async () => ({ status: 200, body: "<html></html>" }),
   refuse: conversionWebhook(({ metadata, ...rest }, apiVersion) => {
     if (metadata.name.endsWith("3")) throw new Error(`${metadata.name} cannot be converted`);
-    return { ...rest, metadata, apiVersion };
+    return { ...rest, metadata, apiVersion, spec: { ...rest.spec, converted: apiVersion } };
   }),
   refuseAll: conversionWebhook(() => {
     throw new Error("nothing can be converted");
@@ -54,5 +55,39 @@ export const convert = sort<{ readonly kind: number; readonly how: string; reado
     await world.lasting(ms);
     // Another one may do harm by now.
     if (cluster.webhooks.get(url) === own) cluster.webhooks.set(url, CONVERTER);
+  },
+});
+
+const CHANGES: Readonly<Record<string, (url: string) => object>> = {
+  webhook: (url) => byWebhook(url),
+  elsewhere: (url) => byWebhook(`${url}elsewhere`),
+  none: () => ({ strategy: "None", webhook: null }),
+};
+
+function byWebhook(url: string): object {
+  return { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig: { url } } };
+}
+
+/**
+ * A user changes how the objects of a CRD are converted. Only a part of the worlds has it, which `planOf()` chooses: as one more action
+ * among the others it would change what each seed stands for.
+ */
+export const changeConversion = sort<{ readonly kind: number; readonly to: string }>({
+  name: "changeConversion",
+  weight: 0,
+  suits: hasCrd,
+  choose: (random, limits) => ({ kind: kindOf(random, limits), to: oneOf(random, Object.keys(CHANGES)) }),
+  text: ({ kind, to }, names) => `a user changes the conversion of ${names.crd(kind)}: ${to}`,
+  async play(world, { kind, to }) {
+    const [plan, change] = [world.kindAt(kind), CHANGES[to]];
+    if (plan === undefined || change === undefined) return;
+    const url = converterUrl(plan.plural);
+    for (const one of [url, `${url}elsewhere`]) {
+      if (!world.cluster.webhooks.has(one)) world.cluster.webhooks.set(one, CONVERTER);
+    }
+    // By another manager than the one of the versions, whose entry in managedFields keeps its time then.
+    const path = `${CRDS}/${crdNameOf(plan)}?fieldManager=operator`;
+    const answer = await world.user.send("PATCH", path, { spec: { conversion: change(url) } }, MERGE);
+    world.tell("user", `changes the conversion: ${answer?.status ?? "nobody answers"}`);
   },
 });

@@ -6,9 +6,11 @@ import { planOf } from "../plan-of.ts";
 import { REQUEST_KINDS } from "../world/request-kinds.ts";
 import { AIMS } from "./all-aims.ts";
 import { BEGINNINGS } from "./beginnings.ts";
+import { CONVERSION_CHANGE } from "./conversion-change.ts";
+import { FORGOTTEN_SILENCE } from "./forgotten-silence.ts";
 import { LONG_OBSTACLE } from "./long-obstacle.ts";
 
-const ALL = [...AIMS, ...BEGINNINGS, LONG_OBSTACLE];
+const ALL = [...AIMS, ...BEGINNINGS, CONVERSION_CHANGE, FORGOTTEN_SILENCE, LONG_OBSTACLE];
 
 /** Limits of worlds of each sort that plans have. */
 const LIMITS: readonly Limits[] = Array.from({ length: 40 }, (_, seed) => {

@@ -3,6 +3,7 @@ import { FreezesCheck } from "./freezes-check.ts";
 import { LeftFreezesCheck } from "./left-freezes-check.ts";
 import { FrozenStorageCheck } from "./frozen-storage-check.ts";
 import { PoliciesCheck } from "./policies-check.ts";
+import { ConversionsCheck } from "./conversions-check.ts";
 import { RunLeasesCheck } from "./run-leases-check.ts";
 import { ControllersCheck } from "./controllers-check.ts";
 import { LeaderFenceCheck } from "./leader-fence-check.ts";
@@ -21,6 +22,7 @@ import { UndisturbedRunCheck } from "./undisturbed-run-check.ts";
 export const CHECKS: readonly BeginCheck[] = [
   (world) => new StoredVersionsCheck(world),
   (world) => UnchangedObjectsCheck.of(world),
+  (world) => new ConversionsCheck(world),
   (world) => ToldCheck.of(world),
   (world) => LoadCheck.of(world),
   (world) => new FreezesCheck(world),

@@ -49,6 +49,39 @@ export const SETTLING: readonly Mutation[] = [
     edits: [{ file: SETTLE, from: "undefined : Math.max(...times);", to: "undefined : Math.min(...times);" }],
   },
   {
+    name: "a change of the conversion needs no settling",
+    withinSeeds: 1_000,
+    edits: [
+      {
+        file: SETTLE,
+        from: "(fields) => ownsVersions(fields) || ownsConversion(fields)",
+        to: "(fields) => { void ownsConversion; return ownsVersions(fields); }",
+      },
+    ],
+  },
+  {
+    name: "a run goes on where the conversion changes",
+    withinSeeds: 1_000,
+    edits: [
+      {
+        file: "freeze/crd-expectation.ts",
+        from: "if (!isDeepStrictEqual(conversionBesidesBundle(crd), conversion)) {",
+        to: "if (!isDeepStrictEqual(conversion, conversion)) {",
+      },
+    ],
+  },
+  {
+    name: "what ended an attempt, a lag or a silence, is forgotten",
+    withinSeeds: 2_500,
+    edits: [
+      {
+        file: "apiservers/seen-servers.ts",
+        from: "return { onSilence: () => this.silent(), onLag: () => void this.#lagging.add(resource) };",
+        to: "void resource; return { onSilence: () => undefined, onLag: () => undefined };",
+      },
+    ],
+  },
+  {
     name: "an API server that was behind needs no settling",
     withinSeeds: 1_000,
     edits: [{ file: WAIT, from: "if (first && this.#options.lagged) {", to: "if (first && false) {" }],

@@ -209,7 +209,7 @@ export class UserActions {
     return versions && (await this.send("PATCH", path, { spec: { versions: change(versions) } }, MERGE));
   }
 
-  /** Sends a request to one of the API servers, as a balancer does. `undefined` where there is none, or none answers in time. */
+  /** Sends a request to one of the API servers, as a balancer does; `path` may have a query. `undefined` where there is none, or none answers in time. */
   send(method: string, path: string, body?: unknown, type = "application/json"): Promise<Answered | undefined> {
     const { promise, resolve } = Promise.withResolvers<Answered | undefined>();
     // One that crashes never answers.
@@ -222,10 +222,11 @@ export class UserActions {
     const { nodes } = this.#cluster;
     const node = nodes[Math.floor(this.#random() * nodes.length)];
     if (node === undefined) return undefined;
+    const { pathname, searchParams } = new URL(path, node.url);
     const answer = await node.handle({
       method,
-      path,
-      query: new URLSearchParams(),
+      path: pathname,
+      query: searchParams,
       headers: { "content-type": type, accept: "application/json", "user-agent": this.#name },
       body: body === undefined ? "" : JSON.stringify(body),
       user: this.#name,
