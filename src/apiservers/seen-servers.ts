@@ -46,8 +46,8 @@ export class SeenServers {
   }
 
   /**
-   * What those who ask about a resource tell, however the asking ends. One that is behind may write an older version: whoever migrates the
-   * resource next waits for that, also where it has followed by then, as nobody saw when.
+   * Callbacks for `askAll()`, which remember the API servers that are silent or behind, even if `askAll()` throws. An API server that is behind
+   * may write an older version, so the next run of the resource waits for late writes, even if the API server has followed by then.
    * @param resource `plural.group`
    */
   noting(resource: string): Required<Pick<AskOptions, "onSilence" | "onLag">> {

@@ -12,7 +12,7 @@ import type { World } from "../world/world.ts";
 /** What users may take to put things right, in milliseconds. */
 const REPAIR_MS = 600_000;
 
-/** Whether users put right at the end what they left in a world. In the others ksvm has to live with it. */
+/** Whether users undo their own changes at the end of a world. In the others ksvm has to live with it. */
 export function isPutRight({ plan }: World): boolean {
   return (plan.seed >> 3) % 2 === 0;
 }
@@ -33,7 +33,7 @@ export async function putRight(world: World, repair: () => Promise<void>): Promi
   let isDone = false;
   void repair().then(() => (isDone = true));
   const isOver = await world.schedule.run(() => isDone || world.isBroken, REPAIR_MS);
-  if (!isOver) world.violate("error: users cannot put right what they left");
+  if (!isOver) world.violate("error: users cannot undo their own changes");
 }
 
 /** Users lift the freezes that they have put on, and delete the policies that they have made under names of ksvm. */

@@ -51,18 +51,24 @@ await tap.test("a day of sleeping takes no time", async (t) => {
   t.equal(process.clock.monotonic(), 86_400_000);
 });
 
+/** When a process wakes that sleeps for ten milliseconds again and again. */
+function wakings(schedule: Schedule, process: SimProcess): readonly number[] {
+  const woken: number[] = [];
+  const work = async (): Promise<void> => {
+    for (;;) {
+      await process.clock.sleep(10);
+      woken.push(schedule.now);
+    }
+  };
+  void work();
+  return woken;
+}
+
 await tap.test(
   "a process that stands still goes on later; one whose machine is suspended notices no time",
   async (t) => {
     const { schedule, process } = world();
-    const woken: number[] = [];
-    const work = async (): Promise<void> => {
-      for (;;) {
-        await process.clock.sleep(10);
-        woken.push(schedule.now);
-      }
-    };
-    void work();
+    const woken = wakings(schedule, process);
     schedule.in(25, () => process.pause());
     schedule.in(100, () => process.wake());
     schedule.in(125, () => process.suspend());
@@ -79,14 +85,7 @@ await tap.test(
 
 await tap.test("a process that several things have stand still goes on after the last of them", async (t) => {
   const { schedule, process } = world();
-  const woken: number[] = [];
-  const work = async (): Promise<void> => {
-    for (;;) {
-      await process.clock.sleep(10);
-      woken.push(schedule.now);
-    }
-  };
-  void work();
+  const woken = wakings(schedule, process);
   const stands = (at: number, ms: number, how: "pause" | "suspend") =>
     schedule.in(at, () => {
       schedule.in(ms, process.stand(how));
