@@ -15,11 +15,11 @@ const MINUTE_MS = 60_000;
 /** Runs alone. */
 export const NOTHING: Installation = { programs: [], actions: () => [] };
 
-/** What is installed in the world of a seed: one in five has the webhook, some of those certificates that soon end. */
+/** What is installed in the world of a seed: one in seven has the webhook, some of those certificates that soon end. */
 export function installationOf(seed: number): Installation {
   const random = randomFrom(seed ^ SALT);
-  if (oneIn(random, 12)) return initializers(random);
-  if (!oneIn(random, 5)) return NOTHING;
+  if (oneIn(random, 16)) return initializers(random);
+  if (!oneIn(random, 7)) return NOTHING;
   const replicas = Array<ProgramPlan>(oneOf(random, [1, 2, 2, 3])).fill(program("webhook"));
   const starts = replicas.map(() => Math.round(spread(random, 1, 300)));
   const isKept = oneIn(random, 3);

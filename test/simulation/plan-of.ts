@@ -17,7 +17,7 @@ const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
 /** When the storage version changes for the first time. */
 const FLIP_AT = 2_000;
 /** One in so many worlds has replicas of the controller: such a world takes several times as long. */
-const CONTROLLED_IN = 5;
+const CONTROLLED_IN = 8;
 /** In one of so many of these the replicas serve the webhook as well, as those that are installed do. */
 const SERVING_IN = 3;
 /** So that this changes nothing of what else a seed stands for. */

@@ -6,8 +6,9 @@ import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { CRDS } from "../world/user-actions.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
+import type { ModelRequest } from "../model/types.ts";
 import { currentWriter } from "../world/api-server-node.ts";
-import { objectsPrefixOf } from "../world/kinds.ts";
+import { crdNameOf, GROUP, objectsPrefixOf } from "../world/kinds.ts";
 import type { SimProcess } from "../world/sim-process.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
@@ -17,7 +18,7 @@ interface Freeze {
   /** The process or the user that put it on, or edited one of its annotations last. */
   readonly by: string;
   readonly at: number;
-  /** Whether the run has said since that every API server denies a change of the storage version. */
+  /** Whether the run rests on it since: it has said that every API server denies a change of the storage version, or writes objects. */
   isProven: boolean;
 }
 
@@ -78,8 +79,19 @@ export class FrozenStorageCheck implements Check {
       told: (event) => this.#told(name, event),
       ended: () => undefined,
     }));
+    world.cluster.onRequest((request) => this.#sent(request));
     this.#followRequests();
     this.#lookAgain();
+  }
+
+  /** A run of a controller tells nobody that it has its proof; that it writes objects says so. */
+  #sent({ method, path, query, user }: ModelRequest): void {
+    if (method !== "PATCH" || query.has("dryRun")) return;
+    const kind = this.#world.plan.kinds.find(
+      (one) => path.startsWith(`/apis/${GROUP}/`) && path.includes(`/${one.plural}/`),
+    );
+    const freeze = kind === undefined ? undefined : this.#freezes.get(crdNameOf(kind));
+    if (freeze?.by === user) freeze.isProven = true;
   }
 
   #followRequests(): void {
