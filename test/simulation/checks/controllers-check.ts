@@ -44,8 +44,11 @@ const IDLE_MS = 600_000;
 /** For how long nothing may be left to do before that, and how often it may begin again. */
 const REST_MS = 60_000;
 const MAX_TURNS = 5;
-/** How many requests each replica may send in a second then, and while a migration waits for a user. */
-const IDLE_REQUESTS = 1;
+/**
+ * How many requests each replica may send in a second then, and while a migration waits for a user. Two that serve the webhook and look
+ * after a built-in resource behind one address send one each.
+ */
+const IDLE_REQUESTS = 1.5;
 const WAITING_REQUESTS = 4;
 /** So many migrations may the trigger create in a world. */
 const MAX_CREATED = 60;

@@ -1,11 +1,14 @@
 import { holderOf, type Lease } from "../../../src/api/lease.ts";
+import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
 import { leaseMsOf } from "./run-leases-check.ts";
 import type { SeenWorld } from "./writers.ts";
 
-const LEASES = "/registry/leases/kube-system/";
+/** Where commands have the Leases of their runs, and where replicas of the controller have those of theirs. */
+const OF_COMMANDS = "/registry/leases/kube-system/";
+const OF_REPLICAS = `/registry/leases/${SYSTEM_NAMESPACE}/`;
 
 /** Who holds a Lease, and until when nobody else may take it, in simulated milliseconds. */
 interface Held {
@@ -26,7 +29,9 @@ export class LeaseHolders {
   constructor(world: SeenWorld, writer: () => string | undefined = currentWriter) {
     this.#world = world;
     this.#writer = writer;
-    world.cluster.etcd.onRevision((entry) => entry.key.startsWith(LEASES) && this.#written(entry));
+    world.cluster.etcd.onRevision((entry) => {
+      if (entry.key.startsWith(OF_COMMANDS) || entry.key.startsWith(OF_REPLICAS)) this.#written(entry);
+    });
   }
 
   /**
@@ -34,15 +39,17 @@ export class LeaseHolders {
    * so long belongs to a run that ended, and anyone may clean up after that.
    */
   isHeldBy(process: string, resource: string, since: number): boolean {
-    const key = `${LEASES}${leaseNameOf(resource)}`;
-    const held = this.#held.get(key);
-    if (held === undefined || this.#edited.has(key) || held.since > since) return false;
-    return held.holder.startsWith(`${process}_`) && this.#world.schedule.now < held.until;
+    return [OF_COMMANDS, OF_REPLICAS].some((leases) => {
+      const key = `${leases}${leaseNameOf(resource)}`;
+      const held = this.#held.get(key);
+      if (held === undefined || this.#edited.has(key) || held.since > since) return false;
+      return held.holder.startsWith(`${process}_`) && this.#world.schedule.now < held.until;
+    });
   }
 
-  /** Whether another process than this one holds the Lease of a resource. */
+  /** Whether another command than this one holds the Lease of a resource. */
   isTakenFrom(process: string, resource: string): boolean {
-    const { holder = "" } = this.#held.get(`${LEASES}${leaseNameOf(resource)}`) ?? {};
+    const { holder = "" } = this.#held.get(`${OF_COMMANDS}${leaseNameOf(resource)}`) ?? {};
     return holder !== "" && !holder.startsWith(`${process}_`);
   }
 
