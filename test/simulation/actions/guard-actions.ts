@@ -1,6 +1,7 @@
 import { WEBHOOK_NAME } from "../../../src/api/names.ts";
 import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import { isServing } from "../plan.ts";
+import { REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneOf } from "../world/random-choices.ts";
 import type { World } from "../world/world.ts";
@@ -65,6 +66,7 @@ export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }
     const isUnsure = answer === undefined || answer.status >= 500;
     if (answer?.status !== 201 && !isUnsure) return;
     await world.lasting(ms);
+    if (isUnsure) await untilWritten(world);
     const remove = () => world.user.send("DELETE", `${POLICIES}/${name}`);
     const isTheirs = () =>
       world.cluster.etcd.get(`${POLICY_PREFIX}${name}`)?.object.metadata.labels?.[CREATED_BY] === "user";
@@ -72,6 +74,12 @@ export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }
     await world.user.until(isUnsure ? removeTheirs : remove, () => world.schedule.wait(1_000));
   },
 });
+
+/** An API server that stood still writes what it was asked to when it goes on, up to its request timeout later. */
+async function untilWritten({ cluster, schedule }: World): Promise<void> {
+  while (cluster.nodes.some(({ process }) => process.isPaused)) await schedule.wait(1_000);
+  await schedule.wait(REQUEST_TIMEOUT_MS);
+}
 
 const CONFIGURATION_DAMAGES = ["delete", "emptyBundle", "ignoreFailures", "otherRules", "moreConditions"] as const;
 

@@ -14,7 +14,7 @@ import type { Schedule } from "./schedule.ts";
 import { SimProcess, type StandSort, timeOf } from "./sim-process.ts";
 
 /** What an API server ends a request after, in milliseconds (`--request-timeout`). */
-const REQUEST_TIMEOUT_MS = 60_000;
+export const REQUEST_TIMEOUT_MS = 60_000;
 /** What a read waits for a watch cache at most, in milliseconds. */
 const LONGEST_READ_MS = 3_000;
 const RENEW_EVERY_MS = 10_000;
