@@ -1,4 +1,6 @@
 import { type Clock, wallOffsetOf } from "../clock.ts";
+import { PendingRequests } from "../kube/pending-requests.ts";
+import type { RequestObserver } from "../kube/transport-options.ts";
 import { type AskOptions, SLOW_ANSWER_MS } from "./ask-all.ts";
 import { Departures } from "./departures.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
@@ -29,6 +31,20 @@ export class SeenServers {
     this.#clock = clock;
     this.arrivals = new ServerArrivals(clock, this.departures);
     this.#wallOffset = wallOffsetOf(clock);
+  }
+
+  /** For a transport: takes each read that is not answered within five seconds for a silence. A write may wait for a webhook of others. */
+  readonly observer: RequestObserver = (method, _status, seconds) => this.#waited(method === "GET", seconds * 1_000);
+
+  /** Requests that are under way, of a client whose reads are looked at in the same way. */
+  pending(): PendingRequests {
+    return new PendingRequests(this.#clock, (what, ms) => this.#waited(what.startsWith("GET "), ms));
+  }
+
+  #waited(isRead: boolean, ms: number): void {
+    if (isRead && ms > SLOW_ANSWER_MS) {
+      this.silent();
+    }
   }
 
   /** Notes that one is silent or missing now. */

@@ -1,5 +1,4 @@
 import type { ReencryptionWish } from "../api/reencryption.ts";
-import { PendingRequests } from "../kube/pending-requests.ts";
 import {
   type AssembledRun,
   assembleRun,
@@ -21,7 +20,7 @@ export type MigrationParts = Omit<RunParts, "dryRun" | "encryption" | "onLimit">
   };
 
 /** A run that can be begun, and shows what it waits for. */
-export interface OpenedRun extends AssembledRun {
+export interface OpenedRun extends Omit<AssembledRun, "pending"> {
   /** What keeps the run from getting further; `undefined` where it gets further. */
   stall(): Stall | undefined;
 }
@@ -37,11 +36,10 @@ export interface RunFactoryOptions extends RunSettings, RunEnvironment {
 
 /** The runs of the installed system: as those of `ksvm migrate`, with an eye on what stalls them. */
 export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
-  const { client, clock } = shared;
+  const { clock } = shared;
   const evidence = new UnattendedEvidence();
   return ({ resource, reencryption, ...parts }) => {
     const stalls = new StallWatch(clock);
-    const pending = new PendingRequests(clock);
     const onRetry = (error: unknown, delayMs: number): void => {
       stalls.failed(error, delayMs);
       shared.onRetry?.(error, delayMs);
@@ -60,10 +58,10 @@ export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
         onLimit: (limit) => onLimit?.(resource, limit),
       },
     );
-    const { retrier } = run.context;
+    const { context, pending } = run;
+    const { retrier } = context;
     return {
       ...run,
-      context: { ...run.context, client: client.pendingIn(pending) },
       stall: () => stalls.stall(retrier.lastProgress, pending.oldest()),
     };
   };

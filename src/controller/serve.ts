@@ -107,7 +107,9 @@ class Replica {
   }
 
   async #lead({ clock }: Loop): Promise<void> {
-    const { client, identity, logger, metrics, settings } = this.#options;
+    const { identity, logger, metrics, settings } = this.#options;
+    const seen = this.#seen;
+    const client = this.#options.client.pendingIn(seen.pending());
     const failures = new FailureLog({
       clock,
       logger,
@@ -125,11 +127,12 @@ class Replica {
     });
     const leader = new LeaderPart({
       ...this.#options,
+      client,
       feed: this.#feed,
       leadership: elector,
       loops: this.#loops,
       freezes: this.#freezes,
-      seen: this.#seen,
+      seen,
     });
     await elector.run(
       this.#signal,

@@ -3,6 +3,8 @@ import type { SeenServers } from "../apiservers/seen-servers.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { TransportError } from "../kube/errors.ts";
+import type { PendingRequests } from "../kube/pending-requests.ts";
 import { Limiter } from "../retry/limiter.ts";
 import { Pacer } from "../retry/pacer.ts";
 import { Retrier } from "../retry/retrier.ts";
@@ -69,6 +71,8 @@ export type RunParts = Omit<
 /** A run that can be begun. */
 export interface AssembledRun {
   readonly context: RunContext;
+  /** Its requests that are under way. */
+  readonly pending: PendingRequests;
   /** Ends the connections that the run opened. */
   close(): Promise<void>;
 }
@@ -78,8 +82,11 @@ export function assembleRun(
   shared: RunSettings & RunEnvironment,
   { dryRun, force, onLimit, ...parts }: RunParts,
 ): AssembledRun {
-  const { client, clock, maxInFlight, maxQps, onRetry, onWait, options } = shared;
+  const { clock, maxInFlight, maxQps, onRetry, onWait, options, seen } = shared;
   const { emit } = parts;
+  // Each of its requests may be the one that an API server does not answer, long before API servers are looked for.
+  const pending = seen.pending();
+  const client = shared.client.pendingIn(pending);
   const retrier = new Retrier({
     clock,
     random: Math.random,
@@ -87,6 +94,9 @@ export function assembleRun(
     webhookWaitMs: shared.webhookWaitMs,
     onRetry: (error, delayMs, object) => {
       onRetry?.(error, delayMs);
+      if (error instanceof TransportError && object === undefined) {
+        seen.silent();
+      }
       emit({ type: "retrying", reason: messageOf(error), delayMs, ...(object === undefined ? {} : { object }) });
     },
   });
@@ -96,7 +106,7 @@ export function assembleRun(
     retrier,
     endpoints: shared.apiserverEndpoints,
     ignored: shared.ignoredApiservers,
-    seen: shared.seen,
+    seen,
     ...(options.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: options.shutdownDelayMs }),
     strict: shared.strict ?? false,
     timeoutMs: options.convergenceTimeoutMs,
@@ -108,14 +118,14 @@ export function assembleRun(
     client,
     clock,
     retrier,
-    arrivals: shared.seen.arrivals,
-    settled: shared.seen.settled,
-    seen: shared.seen,
+    arrivals: seen.arrivals,
+    settled: seen.settled,
+    seen,
     areServersNamed: shared.apiserverEndpoints !== undefined,
     findApiServers: (signal) => finder.findAll(options.settleMs, signal),
     pacer: new Pacer({ clock, maxInFlight, maxQps, limiter, onWait }),
     isUrgent: shared.priority === "fast",
     options: { ...options, dryRun, force },
   };
-  return { context, close: () => finder.close() };
+  return { context, pending, close: () => finder.close() };
 }

@@ -40,3 +40,26 @@ await tap.test(
     t.ok(isSilent(), "a silence is one for all of them");
   },
 );
+
+await tap.test("SeenServers takes a read that is not answered within five seconds for a silence, and no write", (t) => {
+  const { clock, isSilent, seen } = setting();
+  seen.observer("GET", 200, 5);
+  seen.observer("PATCH", 0, 70);
+  t.notOk(isSilent(), "a webhook of others may keep a write waiting");
+  seen.observer("GET", 0, 5.1);
+  t.ok(isSilent());
+  clock.advance(SETTLE_MS + 1);
+  seen.found();
+  clock.advance(SETTLE_MS + 1);
+  t.notOk(isSilent());
+  const pending = seen.pending();
+  const [read, write] = [pending.begin("GET /version"), pending.begin("PATCH /api/v1/pods/a")];
+  clock.advance(6_000);
+  write();
+  t.notOk(isSilent());
+  t.equal(pending.oldest()?.what, "GET /version");
+  read();
+  t.ok(isSilent());
+  t.equal(pending.oldest(), undefined);
+  t.end();
+});

@@ -62,7 +62,8 @@ export const DOCTOR_COMMAND = defineCommand({
     if (yes && !repair) {
       throw new KsvmError("Usage", "Cannot tell what to do: --yes is for --repair");
     }
-    const connection = await connect(flags, io.signal);
+    const seen = new SeenServers(systemClock);
+    const connection = await connect(flags, io.signal, seen.observer);
     try {
       const patience = { maxIdleMs: PATIENCE_MS, webhookWaitMs: WEBHOOK_PATIENCE_MS };
       const retrier = new Retrier({ clock: systemClock, random: Math.random, ...patience });
@@ -76,7 +77,7 @@ export const DOCTOR_COMMAND = defineCommand({
       io.onMayFreeze?.();
       // What a repair says while it lasts is no part of the result.
       const ends = { io: { ...io, stdout: io.stderr }, connection, logger: loggerOf(io, flags) };
-      const session = { ...ends, format: "text", seen: new SeenServers(systemClock) } as const;
+      const session = { ...ends, format: "text", seen } as const;
       const code = await repairAll(session, { context, flags, items: found.items, plans: repairs });
       return worstOf([code, show(io, output, await look(context, names))]);
     } finally {

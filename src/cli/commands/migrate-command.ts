@@ -87,7 +87,7 @@ export const MIGRATE_COMMAND = defineCommand({
     assertUsable(flags, names);
     const logger = loggerOf(io, flags);
     const seen = new SeenServers(systemClock);
-    const connection = await connect(flags, io.signal);
+    const connection = await connect(flags, io.signal, seen.observer);
     try {
       const follows = await isFollowing(io, { flags, connection, logger });
       if (!follows && !flags.dryRun) {

@@ -46,7 +46,8 @@ export const REENCRYPT_COMMAND = defineCommand({
       );
     }
     const logger = loggerOf(io, flags);
-    const connection = await connect(flags, io.signal);
+    const seen = new SeenServers(systemClock);
+    const connection = await connect(flags, io.signal, seen.observer);
     try {
       const { names, code } = await chooseResources(io, connection, { flags, given, words: WORDS });
       const encryption = new EncryptionEvidence({
@@ -60,7 +61,7 @@ export const REENCRYPT_COMMAND = defineCommand({
         format: flags.output,
         connection,
         logger,
-        seen: new SeenServers(systemClock),
+        seen,
         encryption,
       });
       return worstOf([code, await work.run(names)]);

@@ -82,6 +82,23 @@ export const SETTLING: readonly Mutation[] = [
     ],
   },
   {
+    name: "requests without an answer say nothing before API servers are looked for",
+    survives:
+      "a program has to begin while an API server stands still for 15 minutes, and to wait for a Lease then: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "apiservers/seen-servers.ts",
+        from: "if (isRead && ms > SLOW_ANSWER_MS) {",
+        to: "if (isRead && ms > Number.POSITIVE_INFINITY) {",
+      },
+      {
+        file: "migrator/assemble-run.ts",
+        from: "if (error instanceof TransportError && object === undefined) {",
+        to: "if (error instanceof TransportError && object === null) {",
+      },
+    ],
+  },
+  {
     name: "an API server that was behind needs no settling",
     withinSeeds: 1_000,
     edits: [{ file: WAIT, from: "if (first && this.#options.lagged) {", to: "if (first && false) {" }],
