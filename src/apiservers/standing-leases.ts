@@ -37,6 +37,8 @@ const WATCH_IGNORED_MS = 15_000;
  */
 const WATCH_MS = 45_000;
 
+const NONE_LIVES = "no identity Lease in kube-system lives";
+
 /** The identity Leases that may live, without those that are to be ignored. */
 export class StandingLeases {
   readonly #options: StandingLeasesOptions;
@@ -78,7 +80,8 @@ export class StandingLeases {
    * enough to count as expired.
    * @throws {MissingApiServer} where that takes too long, as where the Lease is deleted and created again and again: what was
    * seen counts for the next call, which may come without a freeze.
-   * @throws {KsvmError} ApiServerMissing where this user may not list them, and where none lives: how many API servers do is not known then.
+   * @throws {KsvmError} ApiServerMissing where this user may not list them, and where none lives or did before: how many API servers do is
+   *   not known then.
    */
   async watched(signal: AbortSignal): Promise<readonly LiveLease[]> {
     const { clock } = this.#options;
@@ -136,15 +139,26 @@ export class StandingLeases {
         return leases;
       }
       if (clock.monotonic() >= deadline) {
-        const why =
-          leases === undefined
-            ? "this user may not list the identity Leases in kube-system; grant list on leases there, or"
-            : "no identity Lease in kube-system lives, as where the feature gate APIServerIdentity is off;";
-        const text = `Cannot tell which API servers live: ${why} name each API server with --apiserver-endpoints`;
-        throw new KsvmError("ApiServerMissing", text);
+        throw this.#noneShown(leases !== undefined);
       }
       await clock.sleep(POLL_MS, signal);
     }
+  }
+
+  /** Where one lived before, the next one comes: the only API server restarts, and takes requests on the way. */
+  #noneShown(mayList: boolean): KsvmError {
+    const { clock, departures } = this.#options;
+    const { last } = departures;
+    if (mayList && last !== undefined) {
+      const ago = `${Math.round((clock.monotonic() - last.at) / 1_000)} s ago`;
+      const text = `${NONE_LIVES}: the API server of ${last.name} was the last one, and left ${ago}`;
+      return new MissingApiServer(text, "wait, or name each API server with --apiserver-endpoints");
+    }
+    const why = mayList
+      ? `${NONE_LIVES}, as where the feature gate APIServerIdentity is off;`
+      : "this user may not list the identity Leases in kube-system; grant list on leases there, or";
+    const text = `Cannot tell which API servers live: ${why} name each API server with --apiserver-endpoints`;
+    return new KsvmError("ApiServerMissing", text);
   }
 
   #tell(lease: LiveLease): void {

@@ -279,6 +279,20 @@ await tap.test("findAll() refuses where no identity Lease lives, once that has l
   t.match(await finder.findAll(0, signal), { mode: "each", identities: ["a"] });
 });
 
+await tap.test(
+  "findAll() has a run wait where the only API server has left, and no other one has come yet",
+  async (t) => {
+    const seen = { addresses: ["127.0.0.1"], leases: ["a"], shutdownDelayMs: 60_000 };
+    const { finder } = await finderFor(t, seen);
+    t.match(await finder.findAll(0, signal), { mode: "each" });
+    seen.leases = [];
+    await t.rejects(finder.findAll(0, signal), {
+      name: "MissingApiServer",
+      reason: "no identity Lease in kube-system lives: the API server of a was the last one, and left 15 s ago",
+    });
+  },
+);
+
 await tap.test("findAll() wants as many API servers behind one address as there are addresses", async (t) => {
   // Two that cannot be reached from here, and the identity Lease of one of them is missing.
   const seen: Seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a"], instances: [1] };
