@@ -19,7 +19,9 @@ export interface Departure {
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controlplane/apiserver/server.go
  */
 export class Departures {
-  #standing: ReadonlyMap<string, string> = new Map();
+  #standing: ReadonlyMap<string, NamedLease> = new Map();
+  /** Those whose API servers were taken for gone at the last look. */
+  #gone: ReadonlySet<string> = new Set();
   #last: Departure | undefined;
 
   /** The last one of them. */
@@ -35,18 +37,20 @@ export class Departures {
    */
   looked(leases: readonly NamedLease[], standing: readonly NamedLease[], at: number): void {
     const keys = new Set(leases.map(keyOf));
-    for (const [key, name] of this.#standing) {
+    for (const [key, lease] of this.#standing) {
       if (!keys.has(key)) {
-        this.left({ name, at });
+        this.left(lease, at);
       }
     }
-    this.#standing = new Map(standing.map((lease) => [keyOf(lease), lease.name]));
+    this.#standing = new Map(standing.map((lease) => [keyOf(lease), lease]));
+    this.#gone = new Set([...keys].filter((key) => !this.#standing.has(key)));
   }
 
-  /** Notes one that was seen to leave otherwise. */
-  left(departure: Departure): void {
-    if (this.#last === undefined || departure.at >= this.#last.at) {
-      this.#last = departure;
+  /** Notes one that was seen to leave at that time. Kubernetes deletes the Lease of one that was killed when it has expired. */
+  left(lease: NamedLease, at: number): void {
+    const isNews = this.#last === undefined || at >= this.#last.at;
+    if (isNews && !this.#gone.has(keyOf(lease))) {
+      this.#last = { name: lease.name, at };
     }
   }
 

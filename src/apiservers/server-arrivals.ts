@@ -274,7 +274,7 @@ export class ServerArrivals implements Arrivals {
     if (this.#log.count > before) {
       this.#changedAt = this.#clock.monotonic();
       if (type === "DELETED") {
-        this.#departures?.left({ name: lease.metadata.name, at: this.#changedAt });
+        this.#departures?.left(lease.metadata, this.#changedAt);
       }
     }
     this.#advance(lease.metadata.resourceVersion);

@@ -1,0 +1,31 @@
+import tap from "tap";
+import { Departures } from "../../src/apiservers/departures.ts";
+
+const lease = (name: string, uid = `uid of ${name}`) => ({ name, uid });
+
+await tap.test("Departures tells of an API server whose Lease is gone, and of one that restarted", (t) => {
+  const departures = new Departures();
+  departures.looked([lease("a"), lease("b")], [lease("a"), lease("b")], 10);
+  t.equal(departures.last, undefined);
+  departures.looked([lease("a")], [lease("a")], 20);
+  t.same(departures.last, { name: "b", at: 20 });
+  departures.looked([lease("a", "another")], [lease("a", "another")], 30);
+  t.same(departures.last, { name: "a", at: 30 });
+  departures.left(lease("c"), 40);
+  t.same(departures.last, { name: "c", at: 40 }, "it joined and left between two looks");
+  t.equal(departures.lastWithin(5, 46), undefined);
+  t.end();
+});
+
+await tap.test(
+  "Departures takes an API server that was gone before for none that leaves when its Lease is deleted",
+  (t) => {
+    const departures = new Departures();
+    departures.looked([lease("a"), lease("b")], [lease("a")], 10);
+    departures.left(lease("b"), 20);
+    t.equal(departures.last, undefined, "as a watch shows it");
+    departures.looked([lease("a")], [lease("a")], 30);
+    t.equal(departures.last, undefined, "as a look shows it");
+    t.end();
+  },
+);
