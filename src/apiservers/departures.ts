@@ -21,7 +21,7 @@ export interface Departure {
 export class Departures {
   #standing: ReadonlyMap<string, NamedLease> = new Map();
   /** Those whose API servers were taken for gone at the last look. */
-  #gone: ReadonlySet<string> = new Set();
+  #gone = new Set<string>();
   #last: Departure | undefined;
 
   /** The last one of them. */
@@ -52,6 +52,11 @@ export class Departures {
     if (isNews && !this.#gone.has(keyOf(lease))) {
       this.#last = { name: lease.name, at };
     }
+  }
+
+  /** Notes that one renewed its Lease: it is not gone, whatever the last look said. */
+  renewed(lease: NamedLease): void {
+    this.#gone.delete(keyOf(lease));
   }
 
   /** The last one, if it was within so many milliseconds before `now`. */

@@ -277,6 +277,9 @@ export class ServerArrivals implements Arrivals {
         this.#departures?.left(lease.metadata, this.#changedAt);
       }
     }
+    if (type !== "DELETED") {
+      this.#departures?.renewed(lease.metadata);
+    }
     this.#advance(lease.metadata.resourceVersion);
   }
 

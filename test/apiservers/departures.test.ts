@@ -26,6 +26,10 @@ await tap.test(
     t.equal(departures.last, undefined, "as a watch shows it");
     departures.looked([lease("a")], [lease("a")], 30);
     t.equal(departures.last, undefined, "as a look shows it");
+    departures.looked([lease("a"), lease("b")], [lease("a")], 40);
+    departures.renewed(lease("b"));
+    departures.left(lease("b"), 50);
+    t.same(departures.last, { name: "b", at: 50 }, "it lived after all");
     t.end();
   },
 );
