@@ -58,6 +58,8 @@ const SWEEP_EVERY_MS = 60_000;
 const MAX_MS = 120_000;
 const PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
 const RELEASE_TIMEOUT_MS = 10_000;
+/** What is told of all of them together. */
+const THE_POLICIES = "policies";
 
 /** Sweeps again and again until the signal is aborted. */
 export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): Promise<void> {
@@ -80,7 +82,7 @@ export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): P
  */
 export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
   const found = await findOrphans(options);
-  options.told.keepOnly(new Set(found.map(subjectOf)));
+  options.told.keepOnly(new Set([...found.map(subjectOf), THE_POLICIES]));
   const orphans = found.values();
   const worker = async (): Promise<void> => {
     for (const orphan of orphans) {
@@ -93,13 +95,27 @@ export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
 }
 
 /** Freezes, and the policies beside them whose freeze is gone. Who may not list policies leaves those to the next run on the CRD. */
-async function findOrphans(options: Found): Promise<readonly Orphan[]> {
+async function findOrphans(options: OrphanSweepOptions): Promise<readonly Orphan[]> {
   const frozen = await find(options, CRDS, { orphanOf: frozenOf });
-  const labelSelector = `${MANAGED_BY_LABEL}=${MANAGED_BY}`;
-  const policies = await unlessForbidden(() => find(options, POLICIES, { labelSelector, orphanOf: guardOf }));
+  const policies = await findPolicies(options);
   const isFrozen = (policy: Orphan): boolean =>
     frozen.some(({ crdName, owner }) => crdName === policy.crdName && isSameRun(owner, policy.owner));
-  return [...frozen, ...(policies ?? []).filter((policy) => !isFrozen(policy))];
+  return [...frozen, ...policies.filter((policy) => !isFrozen(policy))];
+}
+
+/** A freeze blocks its users, and a policy without one nobody but the next run: none is waited for because of the other. */
+async function findPolicies(options: OrphanSweepOptions): Promise<readonly Orphan[]> {
+  const { logger, retrier, signal, told } = options;
+  const search = { labelSelector: `${MANAGED_BY_LABEL}=${MANAGED_BY}`, orphanOf: guardOf };
+  const patient = { ...options, retrier: retrier.with(PATIENCE) };
+  try {
+    return (await unlessForbidden(() => find(patient, POLICIES, search))) ?? [];
+  } catch (error) {
+    signal.throwIfAborted();
+    const reason = messageOf(error);
+    if (told.isNews(THE_POLICIES, reason)) logger.warn({ reason }, "Cannot look for policies of dead runs");
+    return [];
+  }
 }
 
 interface Search {

@@ -7,20 +7,10 @@ import { ToldReasons } from "../../src/controller/told-reasons.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { sendJson, startServer } from "../kube/local-server.ts";
+import { type LocalServer, sendJson, startServer } from "../kube/local-server.ts";
 
-await tap.test("sweepOrphans() says once why a freeze stays, and remembers only what stays", async (t) => {
-  let frozen = 0;
-  const server = await startServer(t, (_, response) => {
-    // Another run each time, on a Lease that cannot be judged from here, beside one that stays.
-    const items = ["stays", `run ${frozen}`].map((identity) => {
-      const owner = formatOwner({ lease: "elsewhere/lease", identity, since: "2026-01-01T00:00:00.000Z" });
-      const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };
-      return { metadata: { name: `${identity === "stays" ? "stays" : "comes"}.example.com`, annotations } };
-    });
-    sendJson(response, 200, { kind: "PartialObjectMetadataList", metadata: { resourceVersion: "1" }, items });
-  });
-  const lines: { readonly level: number; readonly crd: string }[] = [];
+function sweepFor(server: LocalServer) {
+  const lines: { readonly level: number; readonly crd?: string; readonly msg: string }[] = [];
   const clock = new FakeClock();
   const told = new ToldReasons();
   const options = {
@@ -36,6 +26,39 @@ await tap.test("sweepOrphans() says once why a freeze stays, and remembers only 
     assertLeading: () => undefined,
     told,
   };
+  return { lines, options, told };
+}
+
+await tap.test("sweepOrphans() looks at freezes where policies cannot be listed, and says so once", async (t) => {
+  const server = await startServer(t, ({ path }, response) => {
+    if (path.includes("validatingadmissionpolicies")) {
+      sendJson(response, 500, { kind: "Status", message: "no kind is registered for the type", code: 500 });
+      return;
+    }
+    const owner = formatOwner({ lease: "elsewhere/lease", identity: "run", since: "2026-01-01T00:00:00.000Z" });
+    const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };
+    const items = [{ metadata: { name: "stays.example.com", annotations } }];
+    sendJson(response, 200, { kind: "PartialObjectMetadataList", metadata: { resourceVersion: "1" }, items });
+  });
+  const { lines, options } = sweepFor(server);
+  await sweepOrphans(options);
+  await sweepOrphans(options);
+  t.equal(lines.filter(({ crd }) => crd === "stays.example.com").length, 1);
+  t.equal(lines.filter(({ msg }) => msg === "Cannot look for policies of dead runs").length, 1);
+});
+
+await tap.test("sweepOrphans() says once why a freeze stays, and remembers only what stays", async (t) => {
+  let frozen = 0;
+  const server = await startServer(t, (_, response) => {
+    // Another run each time, on a Lease that cannot be judged from here, beside one that stays.
+    const items = ["stays", `run ${frozen}`].map((identity) => {
+      const owner = formatOwner({ lease: "elsewhere/lease", identity, since: "2026-01-01T00:00:00.000Z" });
+      const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };
+      return { metadata: { name: `${identity === "stays" ? "stays" : "comes"}.example.com`, annotations } };
+    });
+    sendJson(response, 200, { kind: "PartialObjectMetadataList", metadata: { resourceVersion: "1" }, items });
+  });
+  const { lines, options, told } = sweepFor(server);
   for (; frozen < 50; frozen++) {
     await sweepOrphans(options);
   }
