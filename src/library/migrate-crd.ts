@@ -79,12 +79,13 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
   const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
   const settings = settingsOf(chosen);
   return await withCluster(options, async (client, signal) => {
-    if ((await findCrd(client, name, { signal })) === undefined) {
+    const seen = new SeenServers(systemClock);
+    if ((await findCrd(client.pendingIn(seen.pending()), name, { signal })) === undefined) {
       throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
     }
     const { dryRun, force, onEvent, webhookWaitMs } = chosen;
     const run = assembleRun(
-      { ...settings, client, clock: systemClock, seen: new SeenServers(systemClock) },
+      { ...settings, client, clock: systemClock, seen },
       {
         dryRun,
         force,

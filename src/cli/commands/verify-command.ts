@@ -32,7 +32,8 @@ export const VERIFY_COMMAND = defineCommand({
   async run(io, flags, given) {
     requireOneChoice(flags, given, WORDS);
     const logger = loggerOf(io, flags);
-    const connection = await connect(flags, io.signal);
+    const seen = new SeenServers(systemClock);
+    const connection = await connect(flags, io.signal, seen.observer);
     try {
       const { names, code } = await chooseResources(io, connection, { flags, given, words: WORDS });
       const verifications = new Verifications({
@@ -40,7 +41,7 @@ export const VERIFY_COMMAND = defineCommand({
         format: flags.output,
         connection,
         logger,
-        seen: new SeenServers(systemClock),
+        seen,
         settings: reencryptSettingsOf(flags),
         encryption: new EncryptionEvidence({
           isAssumed: false,
