@@ -2,8 +2,10 @@ import { type Clock, wallOffsetOf } from "../clock.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
 import type { RequestObserver } from "../kube/transport-options.ts";
 import { type AskOptions, SLOW_ANSWER_MS } from "./ask-all.ts";
+import type { LiveLease } from "./control-plane-objects.ts";
 import { Departures } from "./departures.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
+import { isOverdue } from "./missing-api-server.ts";
 import { ServerArrivals } from "./server-arrivals.ts";
 import { SettledChanges } from "./settled-changes.ts";
 
@@ -24,6 +26,8 @@ export class SeenServers {
   #isSilenceOver = true;
   /** The resources of which one was behind, with no wait for late writes since that came to its end. */
   readonly #lagging = new Set<string>();
+  /** When each identity Lease was renewed that was overdue at the last look. */
+  #overdue: ReadonlyMap<string, string | undefined> = new Map();
   /** What `wallOffsetOf()` said when it was last looked at, whichever run did: it jumps where this machine was suspended. */
   #wallOffset: number;
 
@@ -45,6 +49,18 @@ export class SeenServers {
     if (isRead && ms > SLOW_ANSWER_MS) {
       this.silent();
     }
+  }
+
+  /**
+   * Takes one look at the identity Leases, of those that count as expired, too. One that was overdue and is renewed tells of an API server that stood
+   * still until then; one that never is, of none.
+   */
+  looked(leases: readonly LiveLease[]): void {
+    const times = new Map(leases.map(({ name, renewTime, uid }) => [`${name}@${uid}`, renewTime]));
+    if ([...this.#overdue].some(([key, renewTime]) => times.has(key) && times.get(key) !== renewTime)) {
+      this.silent();
+    }
+    this.#overdue = new Map(leases.filter(isOverdue).map(({ name, renewTime, uid }) => [`${name}@${uid}`, renewTime]));
   }
 
   /** Notes that one is silent or missing now. */

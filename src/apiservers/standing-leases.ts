@@ -8,6 +8,7 @@ import type { LeaseSightings } from "./lease-sightings.ts";
 import { describeLease, MissingApiServer } from "./missing-api-server.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { Retrier } from "../retry/retrier.ts";
+import type { SeenServers } from "./seen-servers.ts";
 
 /** What {@link StandingLeases} need. */
 export interface StandingLeasesOptions {
@@ -18,8 +19,9 @@ export interface StandingLeasesOptions {
   readonly ignored?: readonly string[] | undefined;
   /** What this process saw of them. */
   readonly sightings: LeaseSightings;
-  /** Is told of each look. */
+  /** Both are told of each look. */
   readonly departures: Departures;
+  readonly seen: Pick<SeenServers, "looked">;
   /** Told which Lease is looked at, and why. */
   readonly onLag: (server: string, reason: string) => void;
 }
@@ -61,7 +63,7 @@ export class StandingLeases {
    * @throws {ApiError | TransportError}
    */
   async look(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
-    const { client, clock, departures, retrier } = this.#options;
+    const { client, clock, departures, retrier, seen } = this.#options;
     const look = await retrier.run(async () => {
       const askedAt = clock.monotonic();
       const leases = await identityLeases(client, clock, signal);
@@ -72,6 +74,7 @@ export class StandingLeases {
     }
     const standing = this.#ignored.without(this.#sightings.standing(look), look.leases);
     departures.looked(look.leases, standing, look.answeredAt);
+    seen.looked(look.leases);
     return standing;
   }
 

@@ -1,4 +1,5 @@
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
+import { lookOutForSilence } from "../apiservers/lease-lookout.ts";
 import type { SeenServers } from "../apiservers/seen-servers.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
@@ -73,11 +74,11 @@ export interface AssembledRun {
   readonly context: RunContext;
   /** Its requests that are under way. */
   readonly pending: PendingRequests;
-  /** Ends the connections that the run opened. */
+  /** Ends the connections that the run opened, and what it looks at all the time. */
   close(): Promise<void>;
 }
 
-/** Makes what a run is handed: its retrier, limiter, pacer and the finder of API servers. */
+/** Makes what a run is handed: its retrier, limiter, pacer and the finder of API servers. From then on it looks out for API servers that stand still. */
 export function assembleRun(
   shared: RunSettings & RunEnvironment,
   { dryRun, force, onLimit, ...parts }: RunParts,
@@ -127,5 +128,10 @@ export function assembleRun(
     isUrgent: shared.priority === "fast",
     options: { ...options, dryRun, force },
   };
-  return { context, pending, close: () => finder.close() };
+  const endLookout = lookOutForSilence({ client, clock, seen });
+  const close = async (): Promise<void> => {
+    await endLookout();
+    await finder.close();
+  };
+  return { context, pending, close };
 }

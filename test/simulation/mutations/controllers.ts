@@ -92,8 +92,8 @@ export const CONTROLLERS: readonly Mutation[] = [
     edits: [
       {
         file: "controller/orphan-sweep.ts",
-        from: "...(policies ?? []).filter((policy) => !isFrozen(policy))",
-        to: "...(policies ?? []).filter((policy) => !isFrozen(policy) && options === undefined)",
+        from: "...policies.filter((policy) => !isFrozen(policy))",
+        to: "...policies.filter((policy) => !isFrozen(policy) && options === undefined)",
       },
     ],
     withinSeeds: 2_000,
