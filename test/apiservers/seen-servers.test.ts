@@ -64,15 +64,16 @@ await tap.test("SeenServers takes a read that is not answered within five second
   t.end();
 });
 
+const lease = (renewTime: string, renewedMsAgo: number) => ({
+  name: "a",
+  uid: "uid of a",
+  createdAt: 0,
+  renewTime,
+  renewedMsAgo,
+});
+
 await tap.test("SeenServers takes an overdue identity Lease that is renewed for a silence until then", (t) => {
   const { clock, isSilent, seen } = setting();
-  const lease = (renewTime: string, renewedMsAgo: number) => ({
-    name: "a",
-    uid: "uid of a",
-    createdAt: 0,
-    renewTime,
-    renewedMsAgo,
-  });
   for (let ms = 0; ms < 3_600_000; ms += 600_000) seen.looked([lease("09:00", 60_000 + ms)]);
   seen.looked([]);
   t.notOk(isSilent(), "an API server that never goes on writes nothing");
