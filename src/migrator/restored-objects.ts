@@ -10,7 +10,7 @@ import type { RunContext } from "./run-context.ts";
 /** Between two looks while objects are rewritten, in milliseconds: the Lease of a run is renewed as often. */
 const LOOK_EVERY_MS = 5_000;
 
-type RestoredContext = Pick<RunContext, "client" | "clock" | "retrier" | "signal">;
+type RestoredContext = Pick<RunContext, "client" | "clock" | "pacer" | "retrier" | "signal">;
 
 /**
  * Looks whether etcd still has what a run rewrote. A backup that was made and restored between two looks is not noticed where it was
@@ -43,13 +43,13 @@ export class RestoredObjects {
 
   /** @throws {StartAgain} where objects are as they were before the run saw them; whatever the requests end in. */
   async assertNone(): Promise<void> {
-    const { clock, retrier, signal } = this.#context;
+    const { clock, pacer, retrier, signal } = this.#context;
     // What is seen while the request is under way may be newer than its answer.
     const seen = this.seen.current;
     if (seen === undefined) {
       return;
     }
-    const answer = await retrier.run(() => this.#look(seen), signal);
+    const answer = await retrier.run(() => pacer.beside(() => this.#look(seen), signal), signal);
     const why = contradiction(seen, answer);
     if (why !== undefined) {
       const text = `Cannot go on: objects are as they were some time ago, as after etcd was restored from a backup: ${why}`;

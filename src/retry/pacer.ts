@@ -78,6 +78,17 @@ export class Pacer {
     }
   }
 
+  /** Sends one request beside the work of {@link forEach}, within the same limits. @throws what `request` throws. */
+  async beside<T>(request: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    await this.#enter();
+    try {
+      await this.slot(signal);
+      return await request();
+    } finally {
+      this.#leave();
+    }
+  }
+
   /**
    * Waits, as before another try, without counting as under way, so that others go on. Where many do that already, and most
    * requests fail, it counts all the same: what fails for all of them would only be asked for more often.

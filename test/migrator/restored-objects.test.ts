@@ -3,6 +3,7 @@ import tap, { type Test } from "tap";
 import { ApiClient } from "../../src/kube/client.ts";
 import { RestoredObjects } from "../../src/migrator/restored-objects.ts";
 import { SeenState } from "../../src/migrator/rewrite/seen-state.ts";
+import { Pacer } from "../../src/retry/pacer.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { type SeenRequest, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
@@ -21,13 +22,14 @@ async function restored(t: Test, answer: (request: SeenRequest, response: Server
   const context = {
     client: new ApiClient(server.transport()),
     clock,
+    pacer: new Pacer({ clock, maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY }),
     retrier: new Retrier({ clock, random: () => 0.5 }),
     signal: new AbortController().signal,
   };
   const resource = { group: "example.com", version: "v1", resource: "widgets" };
   const seen = new SeenState();
   const objects = new RestoredObjects(context, { resource, otherVersions: [] }, seen);
-  return { clock, objects, seen, server };
+  return { clock, context, objects, seen, server };
 }
 
 await tap.test("RestoredObjects asks nothing where nothing was seen", async (t) => {
@@ -76,4 +78,23 @@ await tap.test("RestoredObjects looks once in a while as objects are rewritten",
     await clock.sleep(1_000);
   }
   t.equal(server.seen.length, 3);
+});
+
+await tap.test("RestoredObjects asks within the limit on requests at the same time", async (t) => {
+  const { context, objects, seen, server } = await restored(t, (_, response) => sendJson(response, 200, list("130")));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  const write = (): Promise<void> => {
+    begun.resolve();
+    return promise;
+  };
+  const work = context.pacer.forEach(["an object"], write, context.signal);
+  await begun.promise;
+  seen.wrote(WRITTEN);
+  const look = objects.assertNone();
+  await new Promise((later) => setTimeout(later, 50));
+  t.same(server.seen, [], "an object is written");
+  resolve();
+  await Promise.all([work, look]);
+  t.equal(server.seen.length, 1);
 });
