@@ -33,10 +33,10 @@ export interface ConvergenceTarget {
  */
 export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal): Check {
   return async (client) => {
-    const { group, resource, requestVersion } = target;
+    const { group, resource, requestVersion, resourceVersion } = target;
     const { transport } = client;
     try {
-      const behind = await behindReason(client, target, signal);
+      const behind = await behindReason(client, { name: `${resource}.${group}`, resourceVersion }, signal);
       if (behind !== undefined) {
         return { reason: behind, silent: false };
       }
@@ -52,6 +52,24 @@ export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal)
   };
 }
 
+/** A CRD as it was read. */
+export interface KnownCrd {
+  readonly name: string;
+  readonly resourceVersion: string;
+}
+
+/** A check that an API server knows the CRD as it was read, and passes another check. */
+export function followingCheck(crd: KnownCrd | undefined, check: Check, signal: AbortSignal): Check {
+  return async (client) => {
+    try {
+      const behind = crd && (await behindReason(client, crd, signal));
+      return behind === undefined ? await check(client) : { reason: behind, silent: false };
+    } catch (error) {
+      return checkFailureOf(error, signal);
+    }
+  };
+}
+
 /**
  * Why the watch of CRDs that an API server has is behind; `undefined` where it is not. What it knows of CRDs it has from the watch cache
  * that answers this request. It waits up to 3 s for that, and then refuses.
@@ -60,10 +78,9 @@ export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal)
  */
 async function behindReason(
   client: ApiClient,
-  { group, resource, resourceVersion }: ConvergenceTarget,
+  { name, resourceVersion }: KnownCrd,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const name = `${resource}.${group}`;
   try {
     const crd = await client.getMetadata(CRDS, { name }, { notOlderThan: resourceVersion, signal });
     const { resourceVersion: shown } = crd.metadata;

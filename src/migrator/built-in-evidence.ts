@@ -1,5 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
-import { specKeyOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, specKeyOf } from "../api/crd.ts";
 import { wallOffsetOf } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -12,6 +12,7 @@ import { type AskResult, askAll, type Check, checkFailureOf } from "../apiserver
 import type { ServedResource } from "../resources/migratable.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
+import { followingCheck, type KnownCrd } from "../apiservers/converge.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { ownApiOf, ownStorageOf } from "./own-api.ts";
@@ -58,6 +59,8 @@ export class BuiltInEvidence {
   readonly #crdName: string | undefined;
   readonly #restarts: ServerRestarts;
   #atStart: Foundation | undefined;
+  /** The CRD at the start, which every API server has to know: the hash shows nothing where the storage version went there and back. */
+  #crd: KnownCrd | undefined;
   #apiServers: ApiServers | undefined;
 
   constructor(context: RunContext, { crdName, resource, restarts }: BuiltInEvidenceOptions) {
@@ -80,6 +83,7 @@ export class BuiltInEvidence {
   async prove(): Promise<Foundation> {
     const { arrivals, client, clock, emit, options } = this.#context;
     const wallOffset = wallOffsetOf(clock);
+    this.#crd = (await this.#findCrd())?.metadata;
     const { apiServers, encryption, foundation, lagged, silent } = await this.#look(options.settleMs);
     const concern = encryption === undefined ? {} : { concern: "key" as const };
     emit({ type: "converged", apiServers: serversOf(apiServers), ...concern });
@@ -188,7 +192,7 @@ export class BuiltInEvidence {
     for (;;) {
       await pace.turn(signal);
       const shown = new Set<string>();
-      const result = await askAll(apiServers, this.#isAsTheFirst(shown), {
+      const result = await askAll(apiServers, followingCheck(this.#crd, this.#isAsTheFirst(shown), signal), {
         ...ask,
         onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
         errorOf: (server, reason, isSilent) =>
@@ -263,13 +267,17 @@ export class BuiltInEvidence {
     return found && storageVersionFactsOf(found);
   }
 
+  async #findCrd(): Promise<CustomResourceDefinition | undefined> {
+    const [{ client, retrier, signal }, name] = [this.#context, this.#crdName];
+    return name === undefined ? undefined : retrier.run(() => findCrd(client, name, { signal }), signal);
+  }
+
   async #crdState(): Promise<Pick<Foundation, "crd" | "ownApi">> {
-    const { client, encryption, retrier, signal } = this.#context;
-    const name = this.#crdName;
-    if (name === undefined) {
+    if (this.#crdName === undefined) {
+      const { encryption } = this.#context;
       return { crd: "", ownApi: encryption === undefined ? "" : await ownStorageOf(this.#context, this.#resource) };
     }
-    const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
+    const crd = await this.#findCrd();
     return crd === undefined
       ? { crd: "", ownApi: "" }
       : { crd: specKeyOf(crd.metadata), ownApi: await ownApiOf(this.#context, crd) };

@@ -1,0 +1,88 @@
+import { Readable } from "node:stream";
+import tap from "tap";
+import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
+import type { ApiServers } from "../../src/apiservers/api-servers.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
+import type { Status } from "../../src/api/meta.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { Transport } from "../../src/kube/transport.ts";
+import { BuiltInEvidence } from "../../src/migrator/built-in-evidence.ts";
+import type { MigrationEvent } from "../../src/migrator/events.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const CRD = {
+  kind: "CustomResourceDefinition",
+  metadata: { name: "widgets.example.com", uid: "u", generation: 3, resourceVersion: "30" },
+  spec: {
+    group: "example.com",
+    names: { plural: "widgets", kind: "Widget" },
+    scope: "Namespaced",
+    versions: [{ name: "v1", served: true, storage: true }],
+  },
+  status: { storedVersions: ["v1"] },
+};
+
+const TOO_LARGE = {
+  kind: "Status",
+  reason: "Timeout",
+  code: 504,
+  message: "Timeout: Too large resource version: 30, current: 20",
+  details: { causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }] },
+};
+
+/** An API server whose watch of CRDs is at the frozen CRD after so long, and that shows the hash of the storage version all the time. */
+function apiServer(server: string, clock: FakeClock, followsAtMs: number): ApiClient {
+  const bodyOf = (path: string): unknown => {
+    if (path === "/version") return { gitVersion: "v1.36.3" };
+    if (path.endsWith("/widgets.example.com")) return CRD;
+    const resources = [{ name: "widgets", storageVersionHash: "h1" }];
+    return { kind: "APIResourceList", groupVersion: "example.com/v1", metadata: {}, items: [], resources };
+  };
+  const request = async ({ path, query }: ApiRequest): Promise<unknown> => {
+    clock.advance(10);
+    if (query?.["resourceVersion"] !== undefined && clock.monotonic() < followsAtMs) {
+      throw new ApiError(`GET ${path}`, 504, { answer: TOO_LARGE as unknown as Status });
+    }
+    return { status: 200, body: bodyOf(path), serverTime: clock.now() };
+  };
+  const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
+  const client = new ApiClient({ server, request, stream } as unknown as Transport);
+  // It does not serve the StorageVersion API.
+  return Object.assign(client, { findIfServed: async () => undefined });
+}
+
+await tap.test(
+  "BuiltInEvidence waits until each API server has seen the CRD whose objects are rewritten",
+  async (t) => {
+    const clock = new FakeClock();
+    const clients = [apiServer("https://a", clock, 0), apiServer("https://b", clock, 8_000)];
+    const events: MigrationEvent[] = [];
+    const context = {
+      arrivals: UNSEEN_ARRIVALS as Arrivals,
+      client: clients[0],
+      clock,
+      emit: (event: MigrationEvent) => events.push(event),
+      findApiServers: async (): Promise<ApiServers> => ({ mode: "each", clients }),
+      options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
+      retrier: new Retrier({ clock, random: () => 0.5 }),
+      signal: new AbortController().signal,
+    } as unknown as RunContext;
+    const resource = { group: "example.com", version: "v1", resource: "widgets", kind: "Widget" };
+    const evidence = new BuiltInEvidence(context, {
+      resource,
+      crdName: "widgets.example.com",
+      restarts: new ServerRestarts(),
+    });
+    await evidence.prove();
+    t.ok(clock.monotonic() >= 9_000, `${clock.monotonic()} ms`);
+    t.match(
+      events.find(({ type }) => type === "lagging"),
+      { server: "https://b", reason: /its watch of CRDs is at resourceVersion .*, and the CRD is at 30/ },
+    );
+    await evidence.repeat();
+  },
+);
