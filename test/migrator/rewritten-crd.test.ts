@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import tap from "tap";
-import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
@@ -34,14 +34,17 @@ const TOO_LARGE = {
   details: { causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }] },
 };
 
+const bodyOf = (path: string): unknown => {
+  if (path === "/version") return { gitVersion: "v1.36.3" };
+  if (path.endsWith("/widgets.example.com")) return CRD;
+  const resources = [{ name: "widgets", storageVersionHash: "h1" }];
+  return { kind: "APIResourceList", groupVersion: "example.com/v1", metadata: {}, items: [], resources };
+};
+
+const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
+
 /** An API server whose watch of CRDs is at the frozen CRD after so long, and that shows the hash of the storage version all the time. */
 function apiServer(server: string, clock: FakeClock, followsAtMs: number): ApiClient {
-  const bodyOf = (path: string): unknown => {
-    if (path === "/version") return { gitVersion: "v1.36.3" };
-    if (path.endsWith("/widgets.example.com")) return CRD;
-    const resources = [{ name: "widgets", storageVersionHash: "h1" }];
-    return { kind: "APIResourceList", groupVersion: "example.com/v1", metadata: {}, items: [], resources };
-  };
   const request = async ({ path, query }: ApiRequest): Promise<unknown> => {
     clock.advance(10);
     if (query?.["resourceVersion"] !== undefined && clock.monotonic() < followsAtMs) {
@@ -49,7 +52,6 @@ function apiServer(server: string, clock: FakeClock, followsAtMs: number): ApiCl
     }
     return { status: 200, body: bodyOf(path), serverTime: clock.now() };
   };
-  const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
   const client = new ApiClient({ server, request, stream } as unknown as Transport);
   // It does not serve the StorageVersion API.
   return Object.assign(client, { findIfServed: async () => undefined });
@@ -62,7 +64,7 @@ await tap.test(
     const clients = [apiServer("https://a", clock, 0), apiServer("https://b", clock, 8_000)];
     const events: MigrationEvent[] = [];
     const context = {
-      arrivals: UNSEEN_ARRIVALS as Arrivals,
+      arrivals: UNSEEN_ARRIVALS,
       client: clients[0],
       clock,
       emit: (event: MigrationEvent) => events.push(event),
