@@ -199,7 +199,7 @@ export class ApiServerNode implements Peer {
     });
   }
 
-  #follow({ key, modRevision }: EtcdEntry): void {
+  #follow({ isDeleted, key, modRevision }: EtcdEntry): void {
     const { api, lags } = this;
     if (key.startsWith(CRD_PREFIX)) {
       const name = key.slice(CRD_PREFIX.length);
@@ -212,6 +212,9 @@ export class ApiServerNode implements Peer {
       });
     } else if (ADMISSION_PREFIXES.some((prefix) => key.startsWith(prefix))) {
       this.#later(lags.admission, () => api.followAdmission());
+    } else if (isDeleted) {
+      // A CRD that is deleted waits for its last object.
+      this.#exactly(lags.discovery, () => api.runControllers());
     }
     this.#lagCache();
   }
