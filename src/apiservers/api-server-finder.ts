@@ -47,6 +47,8 @@ const POLL_MS = 1_000;
 export class ApiServerFinder {
   readonly #options: ApiServerFinderOptions;
   readonly #clients = new Map<string, ApiClient>();
+  /** The addresses that have answered. */
+  readonly #reached = new Set<string>();
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
   readonly #leases: StandingLeases;
@@ -218,15 +220,27 @@ export class ApiServerFinder {
   }
 
   async #areReachable(urls: readonly string[], signal: AbortSignal): Promise<boolean> {
-    const answers = urls.map(async (url) => {
-      const timeout = AbortSignal.any([signal, this.#options.clock.timeout(ANSWER_TIMEOUT_MS)]);
-      const ask = (): Promise<unknown> =>
-        this.#clientAt(url).transport.request({ method: "GET", path: "/version", signal: timeout });
-      await this.#options.retrier.run(ask, timeout);
-    });
-    const results = await Promise.allSettled(answers);
+    const results = await Promise.all(urls.map((url) => this.#isReachable(url, signal)));
     signal.throwIfAborted();
-    return results.every(({ status }) => status === "fulfilled");
+    return results.every(Boolean);
+  }
+
+  /** One that cannot be reached from here is asked through the address of the kubeconfig: it is silent only where it has answered before. */
+  async #isReachable(url: string, signal: AbortSignal): Promise<boolean> {
+    const { clock, retrier, seen } = this.#options;
+    const { transport } = this.#clientAt(url);
+    const timeout = AbortSignal.any([signal, clock.timeout(ANSWER_TIMEOUT_MS)]);
+    const ask = (): Promise<unknown> => transport.request({ method: "GET", path: "/version", signal: timeout });
+    try {
+      await retrier.with({ onRetry: () => {} }).run(ask, timeout);
+      this.#reached.add(url);
+      return true;
+    } catch {
+      if (this.#reached.has(url)) {
+        seen.silent();
+      }
+      return false;
+    }
   }
 
   #clientAt(url: string): ApiClient {

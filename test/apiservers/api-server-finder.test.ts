@@ -7,6 +7,7 @@ import { Transport } from "../../src/kube/transport.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
 import { serversOf } from "../../src/apiservers/api-servers.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
+import { messageOf } from "../../src/errors.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor } from "../kube/local-server.ts";
@@ -24,6 +25,8 @@ interface Seen {
   /** What the API servers behind the one address show for when they started. @default one */
   instances?: (string | number)[];
   readonly areLeasesHidden?: boolean;
+  /** The names by which no request is answered. */
+  readonly broken?: string[];
   /** How often the list of Leases is refused, and in which words, before it is answered. */
   refusals?: string[];
   /** When Leases were renewed, where that matters. */
@@ -70,6 +73,10 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
     if (seen.date !== undefined) {
       response.setHeader("date", seen.date);
     }
+    if (seen.broken?.some((name) => request.headers.host?.startsWith(name))) {
+      request.socket.destroy();
+      return;
+    }
     if (request.url === "/metrics") {
       // Behind one address: each connection stays with one of them.
       const { instances = [1] } = seen;
@@ -111,13 +118,19 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
   const url = await startApiServers(t, seen);
   const config = configFor(kubeconfigFor(url, { token: "secret" }));
   const lags: string[] = [];
+  const retried: string[] = [];
   const clock = seen.earlier?.clock ?? new SleepClock();
   const servers = seen.earlier?.servers ?? new SeenServers(clock);
   const finder = new ApiServerFinder({
     client: new ApiClient(new Transport(config)),
     clock,
     seen: servers,
-    retrier: new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 100 }),
+    retrier: new Retrier({
+      clock: new FakeClock(),
+      random: () => 0.5,
+      maxIdleMs: 100,
+      onRetry: (error) => retried.push(messageOf(error)),
+    }),
     strict,
     ignored,
     ...(seen.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: seen.shutdownDelayMs }),
@@ -125,7 +138,7 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     onLag: (_, reason) => lags.push(reason),
   });
   t.teardown(() => finder.close());
-  return { clock, finder, lags, leases: seen.leases, port: new URL(url).port, servers };
+  return { clock, finder, lags, leases: seen.leases, port: new URL(url).port, retried, servers };
 }
 const { signal } = new AbortController();
 
@@ -147,6 +160,25 @@ await tap.test("Identity Leases: one without a live endpoint is waited for and n
   seen.leases.pop();
   t.equal((await finding).mode, "each", "it goes on when the Lease has expired");
 });
+
+await tap.test(
+  "an address that cannot be reached from here is no silence, and one that answered before is",
+  async (t) => {
+    const seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a", "b"], instances: [1, 2] };
+    const { finder, retried, servers } = await finderFor(t, seen);
+    await finder.findAll(0, signal);
+    t.same(retried, [], "nobody is told that ksvm tries again");
+    t.notOk(servers.wereSilentWithin(60_000));
+
+    seen.addresses[1] = "localhost";
+    t.equal((await finder.findAll(0, signal)).mode, "each");
+    t.notOk(servers.wereSilentWithin(60_000));
+    // As one that stands still: the name is another server's from now on.
+    await finder.close();
+    t.equal((await finder.findAll(0, signal)).mode, "sampled");
+    t.ok(servers.wereSilentWithin(60_000));
+  },
+);
 
 await tap.test("ApiServerFinder samples where an address does not answer, unless it may not", async (t) => {
   const seen: Seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a", "b"], instances: [1] };
