@@ -154,7 +154,7 @@ export class StandingLeases {
     const { last } = departures;
     if (mayList && last !== undefined) {
       const ago = `${Math.round((clock.monotonic() - last.at) / 1_000)} s ago`;
-      const text = `${NONE_LIVES}: the API server of ${last.name} was the last one, and left ${ago}`;
+      const text = `${NONE_LIVES}: the API server of ${last.name} was the last one, and was found gone ${ago}`;
       return new MissingApiServer(text, "wait, or name each API server with --apiserver-endpoints");
     }
     const why = mayList

@@ -320,7 +320,7 @@ await tap.test(
     seen.leases = [];
     await t.rejects(finder.findAll(0, signal), {
       name: "MissingApiServer",
-      reason: "no identity Lease in kube-system lives: the API server of a was the last one, and left 15 s ago",
+      reason: "no identity Lease in kube-system lives: the API server of a was the last one, and was found gone 15 s ago",
     });
   },
 );
@@ -413,12 +413,12 @@ await tap.test("findAll() asks none of the others until one that left takes no r
   const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"], earlier, shutdownDelayMs });
   const missing = {
     name: "MissingApiServer",
-    reason: /^the API server of identity Lease b left 0 s ago, and it may take requests for 20 s after that \(--shut/,
+    reason: /^the API server of identity Lease b was found gone 0 s ago, and it may take requests for 20 s after that \(--shut/,
     message: /--shutdown-delay\); wait$/,
   };
   await t.rejects(finder.findAll(60_000, signal), missing);
   clock.advance(20_000);
-  await t.rejects(finder.findAll(60_000, signal), { message: /Lease b left 20 s ago/ });
+  await t.rejects(finder.findAll(60_000, signal), { message: /Lease b was found gone 20 s ago/ });
   clock.advance(1);
   t.match(await finder.findAll(60_000, signal), { identities: ["a"], silent: true });
   clock.advance(60_001);
