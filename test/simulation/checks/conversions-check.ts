@@ -25,8 +25,7 @@ interface Run {
 
 /**
  * A run that begins after a change of the conversion stores no object as it was converted before; and none prunes where the conversion
- * changed after it began to rest on it. Not judged where an API server follows CRDs later than late writes are waited for: no discovery
- * shows which conversion it uses.
+ * changed after it began to rest on it.
  */
 export class ConversionsCheck implements Check {
   readonly name = "conversions";
@@ -39,8 +38,6 @@ export class ConversionsCheck implements Check {
   constructor(world: World) {
     this.#world = world;
     const { etcd } = world.cluster;
-    const isLate = world.plan.actions.some((action) => action.do === "lag" && "of" in action && action.of === "crds");
-    if (isLate) return;
     const names = new Map(world.plan.kinds.map((kind) => [objectsPrefixOf(kind), crdNameOf(kind)]));
     for (const { key, object } of etcd.range(CRD_PREFIX)) this.#crdWritten(key.slice(CRD_PREFIX.length), object);
     etcd.onRevision((entry) => this.#written(entry, names));
