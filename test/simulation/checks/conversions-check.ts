@@ -39,12 +39,12 @@ export class ConversionsCheck implements Check {
     this.#world = world;
     const { etcd } = world.cluster;
     const names = new Map(world.plan.kinds.map((kind) => [objectsPrefixOf(kind), crdNameOf(kind)]));
-    for (const { key, object } of etcd.range(CRD_PREFIX)) this.#crdWritten(key.slice(CRD_PREFIX.length), object);
+    this.#readAll();
     etcd.onRevision((entry) => this.#written(entry, names));
     // What it takes back, API servers read as they start again.
     etcd.onRestore(() => {
-      const since = world.schedule.now;
-      for (const [name, state] of this.#converted) this.#converted.set(name, { ...state, since });
+      this.#converted.clear();
+      this.#readAll();
     });
     world.witnesses.push(({ name }) => {
       const run: Run = { begunAt: world.schedule.now };
@@ -56,6 +56,11 @@ export class ConversionsCheck implements Check {
         ended: () => undefined,
       };
     });
+  }
+
+  #readAll(): void {
+    const crds = this.#world.cluster.etcd.range(CRD_PREFIX);
+    for (const { key, object } of crds) this.#crdWritten(key.slice(CRD_PREFIX.length), object);
   }
 
   #written(entry: EtcdEntry, names: ReadonlyMap<string, string>): void {
