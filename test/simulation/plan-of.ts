@@ -8,6 +8,7 @@ import { CONVERSION_CHANGE } from "./aims/conversion-change.ts";
 import { FORGOTTEN_SILENCE } from "./aims/forgotten-silence.ts";
 import { LONG_OBSTACLE } from "./aims/long-obstacle.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
+import { departureAlone, departures, withDepartures } from "./departures.ts";
 import { installationOf, NOTHING } from "./installations.ts";
 import { type Action, isServing, type KindPlan, type Plan, type ProgramPlan } from "./plan.ts";
 import { reencryptionsOf } from "./reencryptions.ts";
@@ -57,7 +58,7 @@ export function planOf(seed: number): Plan {
   const reencryptions = reencryptionsOf(seed, kind, isControlled);
   const runs = reencryptions.programs(drawn);
   const beside = isControlled ? besideOf(seed) : NOTHING_BESIDE;
-  const limits: Limits = {
+  const limits = withDepartures({
     ...installation,
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
@@ -77,7 +78,7 @@ export function planOf(seed: number): Plan {
       isControlled && oneIn(random, 2)
         ? EARLY
         : FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 10_000, 70_000, 300_000])),
-  };
+  });
   const { actions: aimed, isAlone } = isAimed ? aimedActions(random, limits) : NO_AIM;
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
@@ -88,9 +89,11 @@ export function planOf(seed: number): Plan {
     ...(isAlone ? [] : conversionChange(limits)),
     ...reencryptions.actions(limits),
     ...beside.actions(limits),
+    ...departures(limits),
   ];
   const silence = forgottenSilence(limits);
-  const all = silence.length > 0 ? [...begun, ...silence] : [...begun, ...aimed, ...disturbed, ...others];
+  const alone = silence.length > 0 ? silence : departureAlone(limits);
+  const all = alone.length > 0 ? [...begun, ...alone] : [...begun, ...aimed, ...disturbed, ...others];
   const actions = all.filter((action) => isPlausible(limits, action));
 
   const { startAt: _, ...plan } = limits;

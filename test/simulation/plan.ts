@@ -50,6 +50,11 @@ export function isServing({ run, servesWebhook = run === "webhook" }: ProgramPla
   return servesWebhook;
 }
 
+/** Whether a program freezes CRDs. */
+export function restsOnFreeze({ kinds }: Pick<Plan, "kinds">, { kind, run }: ProgramPlan): boolean {
+  return run === "controller" || (run === "migrate" && kinds[kind]?.isBuiltIn !== true);
+}
+
 /** What happens to the world at some moment. */
 export interface Action {
   /** Milliseconds since the world was set up. */
@@ -81,6 +86,8 @@ export interface Plan {
   readonly programs: readonly ProgramPlan[];
   /** What enforces freezes. @default `auto` */
   readonly guard?: GuardChoice;
+  /** `--shutdown-delay-duration` of the API servers, and `--shutdown-delay` of ksvm, in milliseconds. @default none ends in order, but for a visit */
+  readonly shutdownDelayMs?: number;
   /** Of the certificates of the webhook, in milliseconds. @default those of a cluster, so that none ends */
   readonly lifetimes?: { readonly caMs: number; readonly servingMs: number };
   /** Milliseconds from one write of a user to the next, on average. */

@@ -8,6 +8,7 @@ import { disturb } from "./balancer-actions.ts";
 import { changeConversion, convert } from "./conversion-actions.ts";
 import { meddle } from "./meddling-webhook-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
+import { leave } from "./departure-actions.ts";
 import { editVersions, foreignPrune } from "./crd-version-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
 import { damagePolicy, damageShipped, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
@@ -39,6 +40,7 @@ export const ACTIONS: readonly ActionSort[] = [
   lag,
   slow,
   joinServer,
+  leave,
   disturb,
   deny,
   compact,

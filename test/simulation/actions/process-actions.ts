@@ -52,6 +52,8 @@ export const suspendAll = sort<{ readonly ms: number }>({
   text: () => "all machines are suspended",
   play(world, { ms }) {
     const { cluster, programs, schedule } = world;
+    // Nobody knows when one would end that is suspended meanwhile.
+    cluster.endLeaving();
     const servers = cluster.nodes.map(({ process }) => process);
     const all = [...programs.flatMap((program) => program?.process ?? []), ...servers];
     const stands = new Map(all.map((process) => [process, process.stand("suspend")]));

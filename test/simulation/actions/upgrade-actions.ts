@@ -127,7 +127,8 @@ export const visit = sort<{ readonly ms: number }>({
     const build = cluster.buildOf(slot);
     cluster.builds.set(slot, { ...build, encryption: withKeyBefore(plan, build.encryption) });
     cluster.join();
-    schedule.in(ms, () => cluster.leave(slot));
+    const { shutdownDelayMs } = plan;
+    schedule.in(ms, () => cluster.leave(slot, shutdownDelayMs === undefined ? {} : { delayMs: shutdownDelayMs }));
   },
 });
 

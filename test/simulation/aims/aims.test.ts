@@ -6,16 +6,19 @@ import { planOf } from "../plan-of.ts";
 import { REQUEST_KINDS } from "../world/request-kinds.ts";
 import { AIMS } from "./all-aims.ts";
 import { BEGINNINGS } from "./beginnings.ts";
+import { DEPARTURE_WITH_A_KEY, UNASKED_DEPARTURE } from "./departure-aims.ts";
 import { CONVERSION_CHANGE } from "./conversion-change.ts";
 import { FORGOTTEN_SILENCE } from "./forgotten-silence.ts";
 import { LONG_OBSTACLE } from "./long-obstacle.ts";
 
-const ALL = [...AIMS, ...BEGINNINGS, CONVERSION_CHANGE, FORGOTTEN_SILENCE, LONG_OBSTACLE];
+const OTHERS = [CONVERSION_CHANGE, DEPARTURE_WITH_A_KEY, FORGOTTEN_SILENCE, LONG_OBSTACLE, UNASKED_DEPARTURE];
+const ALL = [...AIMS, ...BEGINNINGS, ...OTHERS];
 
 /** Limits of worlds of each sort that plans have. */
-const LIMITS: readonly Limits[] = Array.from({ length: 40 }, (_, seed) => {
+const LIMITS: readonly Limits[] = Array.from({ length: 120 }, (_, seed) => {
   const { actions, ...plan } = planOf(seed + 1);
-  return { ...plan, startAt: actions.find((action) => action.do === "start")?.at ?? 2_000 };
+  const shutdownDelayMs = seed % 2 === 0 ? 0 : 20_000;
+  return { ...plan, shutdownDelayMs, startAt: actions.find((action) => action.do === "start")?.at ?? 2_000 };
 });
 
 await tap.test("what an aim is made of is plain JSON, and names actions and requests that there are", async (t) => {

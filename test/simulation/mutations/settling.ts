@@ -2,6 +2,8 @@ import type { Mutation } from "./mutation.ts";
 
 const SETTLE = "apiservers/settle.ts";
 const WAIT = "apiservers/settle-wait.ts";
+const FINDER = "apiservers/api-server-finder.ts";
+const SEEN = "apiservers/seen-servers.ts";
 
 /** What is wrong while late writes of an old version are waited for. */
 export const SETTLING: readonly Mutation[] = [
@@ -140,6 +142,46 @@ export const SETTLING: readonly Mutation[] = [
         to: "void silent; return { ...found, silent: false, ignored: this.#leases.ignored };",
       },
     ],
+  },
+  {
+    name: "an API server that leaves needs no settling",
+    withinSeeds: 400,
+    edits: [
+      {
+        file: SEEN,
+        from: "return now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;",
+        to: "void shutdownDelayMs; return now - this.#silentAt <= ms;",
+      },
+    ],
+  },
+  {
+    name: "the shutdown delay is ignored",
+    withinSeeds: 1_100,
+    edits: [
+      {
+        file: FINDER,
+        from: "const ending = shutdownDelayMs === 0 ? undefined :",
+        to: "const ending = shutdownDelayMs >= 0 ? undefined :",
+      },
+      { file: SEEN, from: "lastWithin(ms + shutdownDelayMs, now)", to: "lastWithin(ms, now)" },
+      { file: "apiservers/late-writes-since.ts", from: "+ shutdownDelayMs;", to: "+ 0 * shutdownDelayMs;" },
+    ],
+  },
+  {
+    name: "API servers are asked while one ends that takes requests",
+    withinSeeds: 2_300,
+    edits: [
+      {
+        file: FINDER,
+        from: "const ending = shutdownDelayMs === 0 ? undefined :",
+        to: "const ending = shutdownDelayMs >= 0 ? undefined :",
+      },
+    ],
+  },
+  {
+    name: "a run without a freeze does not wait for the shutdown delay",
+    withinSeeds: 1_100,
+    edits: [{ file: "apiservers/late-writes-since.ts", from: "+ shutdownDelayMs;", to: "+ 0 * shutdownDelayMs;" }],
   },
   {
     name: "a machine that was suspended needs no settling",

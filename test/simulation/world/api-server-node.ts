@@ -18,6 +18,8 @@ export const REQUEST_TIMEOUT_MS = 60_000;
 /** What a read waits for a watch cache at most, in milliseconds. */
 const LONGEST_READ_MS = 3_000;
 const RENEW_EVERY_MS = 10_000;
+/** What the last answer of one that ends needs to be on its way, in milliseconds. */
+const ANSWERED_MS = 10;
 /** Bookmarks, and the ends of watches. */
 const TICK_MS = 10_000;
 
@@ -45,6 +47,9 @@ export interface Lags {
   admission: number;
   cache: number;
 }
+
+/** Of an API server that is late with nothing. */
+const PROMPT: Readonly<Lags> = { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 };
 
 /** The program that an API server runs, and the keys that it is started with. */
 export interface ServerBuild {
@@ -81,10 +86,17 @@ export class ApiServerNode implements Peer {
   readonly url: string;
   readonly process: SimProcess;
   readonly api: SimApiServer;
-  readonly lags: Lags = { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 };
+  readonly lags: Lags = { ...PROMPT };
   /** By what slows it down: how long a request is held at most, at each point where it may be, in milliseconds. */
   readonly #slowness = new Map<object, number>();
   #isCacheLate = false;
+  /** When it has followed all that it was late with. */
+  #followedAt = 0;
+  readonly startedAt: number;
+  #isLeaving = false;
+  #isClosed = false;
+  /** How many requests it works on, watches left out. */
+  #underWay = 0;
   /** Reads that wait for its watch of CRDs. */
   readonly #reads = new Set<() => void>();
   readonly #options: ApiServerNodeOptions;
@@ -94,6 +106,7 @@ export class ApiServerNode implements Peer {
     const { build, etcd, name, schedule, url } = options;
     this.#options = options;
     this.url = url;
+    this.startedAt = schedule.now;
     this.process = new SimProcess(schedule, name);
     // No two clocks agree, and no two processes start at the same moment: by that they are told apart.
     this.process.jump((options.random() - 0.5) * 1_000);
@@ -111,7 +124,7 @@ export class ApiServerNode implements Peer {
       },
     });
     this.api.renewLease();
-    this.#every(RENEW_EVERY_MS, () => this.api.renewLease());
+    this.#every(RENEW_EVERY_MS, () => this.#isLeaving || this.api.renewLease());
     this.#every(TICK_MS, () => this.api.tick());
     this.#forget = [etcd.onRevision((entry) => this.#follow(entry))];
     this.process.onCrash(() => {
@@ -120,8 +133,55 @@ export class ApiServerNode implements Peer {
     });
   }
 
+  /** Whether it takes requests, once it goes on where it stands still. */
+  get isListening(): boolean {
+    return this.process.isAlive && !this.#isClosed;
+  }
+
+  /** Whether it has begun to end. */
+  get isLeaving(): boolean {
+    return this.#isLeaving;
+  }
+
+  /** Whether it follows late what a freeze rests on, or has yet to follow something. */
+  get isLate(): boolean {
+    return this.#lateMs() > 0 || this.#options.schedule.now < this.#followedAt;
+  }
+
+  #lateMs(): number {
+    const { admission, crds, discovery, handlers } = this.lags;
+    const ms = crds + Math.max(admission, discovery, handlers);
+    return ms > PROMPT.crds + PROMPT.handlers ? ms : 0;
+  }
+
+  /** It knows everything in time from now on. */
+  followPromptly(): void {
+    Object.assign(this.lags, PROMPT);
+  }
+
+  /**
+   * Ends in order, as at SIGTERM from Kubernetes 1.35 on: its identity Lease is gone at once. For `delayMs` milliseconds it takes requests
+   * (`--shutdown-delay-duration`), and those that are under way then have until their time is over.
+   */
+  leave(delayMs: number): void {
+    this.#isLeaving = true;
+    this.api.deleteLease();
+    this.process.clock.timer(delayMs, () => {
+      this.#isClosed = true;
+      this.api.endWatches();
+      this.#endOnceIdle();
+      this.process.clock.timer(REQUEST_TIMEOUT_MS, () => this.process.crash());
+    });
+  }
+
+  /** Answers are on their way before it ends. */
+  #endOnceIdle(): void {
+    if (this.#isClosed && this.#underWay === 0) this.process.clock.timer(ANSWERED_MS, () => this.process.crash());
+  }
+
   /** Answers, or gives up when the time for the request is over; what is held then never goes on. */
   async handle(request: ModelRequest): Promise<ModelAnswer> {
+    this.#underWay++;
     const deadline = this.process.clock.monotonic() + REQUEST_TIMEOUT_MS;
     const { promise, resolve } = Promise.withResolvers<ModelAnswer>();
     const cancel = this.process.clock.timer(REQUEST_TIMEOUT_MS, () => resolve(timedOut(this.process.clock.now())));
@@ -130,6 +190,8 @@ export class ApiServerNode implements Peer {
       return await promise;
     } finally {
       cancel();
+      this.#underWay--;
+      this.#endOnceIdle();
     }
   }
 
@@ -201,6 +263,7 @@ export class ApiServerNode implements Peer {
 
   #follow({ isDeleted, key, modRevision }: EtcdEntry): void {
     const { api, lags } = this;
+    this.#followedAt = Math.max(this.#followedAt, this.#options.schedule.now + this.#lateMs());
     if (key.startsWith(CRD_PREFIX)) {
       const name = key.slice(CRD_PREFIX.length);
       this.#exactly(lags.crds, () => {

@@ -7,6 +7,8 @@ import type { SimProcess } from "./sim-process.ts";
 /** What answers requests at the far end: an API server with the process that it runs in. */
 export interface Peer {
   readonly process: SimProcess;
+  /** Whether it takes requests; false for one that has ended, and for one that has taken its last request. */
+  readonly isListening: boolean;
   handle(request: ModelRequest): Promise<ModelAnswer>;
 }
 
@@ -176,7 +178,7 @@ class Exchange implements Dispatcher.DispatchController {
       peer.process.onCrash(() => this.#send(() => this.#fail(reset()))),
     ];
     this.#options.schedule.in(this.#options.latency() + (fate.holdMs ?? 0), () => {
-      if (!peer.process.isAlive) return this.#send(() => this.#fail(refused()));
+      if (!peer.isListening) return this.#send(() => this.#fail(refused()));
       peer.process.reach(() => void this.#serve(request, peer, fate.kind));
     });
   }

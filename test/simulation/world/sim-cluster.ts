@@ -11,6 +11,7 @@ import { configHashOf, type Encryption, PLAIN_TEXT } from "../model/encryption-c
 import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-server-node.ts";
 import { type Fate, Network, type OnExchange, type Peer } from "./network.ts";
 import { oneOf, spread } from "./random-choices.ts";
+import { LeaseLooks } from "./lease-looks.ts";
 import type { Schedule } from "./schedule.ts";
 import type { SimProcess, StandSort } from "./sim-process.ts";
 import type { Streams } from "./streams.ts";
@@ -65,6 +66,8 @@ export type SimWebhook = (body: string, caller: WebhookCaller) => Promise<Webhoo
 export class SimCluster {
   readonly etcd = new SimEtcd();
   readonly webhooks = new Map<string, SimWebhook>();
+  /** When processes looked at the identity Leases. */
+  readonly looks = new LeaseLooks();
   /** What is done to requests now, the earliest first. */
   readonly #interferences = new Set<Interference>();
   /** How the API server in each slot is started from now on. */
@@ -98,10 +101,14 @@ export class SimCluster {
         const random = streams(`way of ${process}`);
         return () => spread(random, 0.2, 5);
       },
-      onExchange: (request, process) => this.onExchange(request, process),
+      onExchange: (request, process) => {
+        const ended = this.onExchange(request, process);
+        return this.looks.follow(request, { user: process.name, at: schedule.now, ended });
+      },
       route: (request, server, pinned) => {
         const holdMs = this.onSend(request);
         const fate = { ...this.#route(request, server, pinned), holdMs };
+        if (fate.kind === "answered") this.looks.answeredFalsely(request);
         for (const told of this.#onRequest) told(request, server, fate);
         return fate;
       },
@@ -140,15 +147,20 @@ export class SimCluster {
     return this.#options.schedule;
   }
 
-  /** Those that are there now, whether they answer or not. */
+  /** Those that take requests now, whether they answer or not. */
   get nodes(): readonly ApiServerNode[] {
-    return this.#nodes.filter(({ process }) => process.isAlive);
+    return this.#nodes.filter(({ isListening }) => isListening);
   }
 
-  /** The one in a slot, `undefined` while there is none. */
+  /** Those that have begun to end, and may have requests under way. */
+  get leaving(): readonly ApiServerNode[] {
+    return this.#nodes.filter(({ isLeaving, process }) => isLeaving && process.isAlive);
+  }
+
+  /** The one in a slot, `undefined` while there is none that stays. */
   nodeAt(slot: number): ApiServerNode | undefined {
     const node = this.#nodes[slot];
-    return node?.process.isAlive === true ? node : undefined;
+    return node?.process.isAlive === true && !node.isLeaving ? node : undefined;
   }
 
   /**
@@ -164,15 +176,36 @@ export class SimCluster {
     return this.#nodes.length < 5 ? this.#nodes.length : undefined;
   }
 
-  /** Ends an API server in order, for good: it takes its identity Lease and its address with it. */
-  leave(slot: number): void {
-    this.#gone.add(slot);
+  /**
+   * Ends an API server in order, for good unless it is to come back: it takes its identity Lease and its address with it.
+   * @param how `delayMs`: for how long it takes requests after that. @default one that stops at once, as by a crash
+   */
+  leave(slot: number, { delayMs, backMs }: { readonly delayMs?: number; readonly backMs?: number } = {}): void {
     const node = this.#nodes[slot];
+    if (node?.isLeaving === true) return;
+    if (backMs === undefined) this.#gone.add(slot);
     if (node === undefined) return;
-    // Of one that is down at the moment, an administrator takes them away.
-    node.api.deleteLease();
-    node.process.crash();
+    if (backMs !== undefined) node.process.onCrash(() => this.#startIn(slot, backMs));
+    if (delayMs === undefined || !node.process.isAlive || node.process.isPaused) {
+      // Of one that is down at the moment, an administrator takes them away.
+      node.api.deleteLease();
+      node.process.crash();
+    } else {
+      const isOther = node.api.encryption !== this.buildOf(slot).encryption || backMs === undefined;
+      if (isOther) node.process.onCrash(() => (this.encryptedAt = this.#options.schedule.now));
+      node.leave(delayMs);
+    }
     this.#writeEndpoints();
+  }
+
+  /** Whether the one in a slot left for good. */
+  isGone(slot: number): boolean {
+    return this.#gone.has(slot);
+  }
+
+  /** Those that have begun to end do so at once. */
+  endLeaving(): void {
+    for (const { process } of this.leaving) process.crash();
   }
 
   /** Ends an API server, as a crash does; it is started again after `ms` milliseconds. */
@@ -199,7 +232,7 @@ export class SimCluster {
 
   /** Ends all API servers, restores etcd, and starts them again, but for those that left since: an administrator takes their Leases away. */
   restore(snapshot: EtcdSnapshot): void {
-    for (const node of this.nodes) node.process.crash();
+    for (const { process } of this.#nodes) process.crash();
     this.etcd.restore(snapshot);
     for (const slot of this.#gone) this.#nodes[slot]?.api.deleteLease();
     for (const slot of this.#nodes.keys()) this.#startIn(slot, RESTORE_MS);
@@ -252,7 +285,7 @@ export class SimCluster {
   /** One that left for good, also while it was down, is not started again. */
   #startIn(slot: number, ms: number): void {
     this.#options.schedule.in(ms, () => {
-      if (this.nodeAt(slot) === undefined && !this.#gone.has(slot)) this.#start(slot);
+      if (this.#nodes[slot]?.process.isAlive !== true && !this.#gone.has(slot)) this.#start(slot);
     });
   }
 
@@ -316,9 +349,9 @@ export class SimCluster {
     if (server !== BALANCER_URL) {
       const node = this.#nodes.find(({ url }) => url === server);
       // From outside of the cluster nothing listens at the addresses of single API servers.
-      return access === "each" && node?.process.isAlive === true ? node : undefined;
+      return access === "each" && node?.isListening === true ? node : undefined;
     }
-    if (pinned?.process.isAlive === true) return pinned;
+    if (pinned?.isListening === true) return pinned;
     const alive = this.nodes;
     return alive.length === 0 ? undefined : oneOf(random, alive);
   }
@@ -326,7 +359,7 @@ export class SimCluster {
   /** What the API servers write themselves: the addresses of those that live. */
   #writeEndpoints(): void {
     const found = this.etcd.get(SLICE_KEY);
-    const working = this.nodes.filter(({ process }) => !process.isPaused);
+    const working = this.nodes.filter(({ isLeaving, process }) => !isLeaving && !process.isPaused);
     // While none works, nobody writes it.
     if (working.length === 0 && found !== undefined) return;
     const endpoints = working.map(({ url }) => ({

@@ -3,7 +3,7 @@ import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
 import { collectionPath, CRDS } from "../../../src/kube/resources.ts";
 import type { EtcdSnapshot } from "../model/etcd.ts";
-import { isServing, type KindPlan, type Plan, type ProgramPlan } from "../plan.ts";
+import { isServing, type KindPlan, type Plan, type ProgramPlan, restsOnFreeze } from "../plan.ts";
 import type { Program } from "../programs/started-program.ts";
 import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
@@ -21,6 +21,7 @@ import { conversionWebhook } from "./webhook-answers.ts";
 
 /** After the last disturbance everything has to end in this time, in milliseconds: half an hour. */
 export const LIVENESS_MS = 1_800_000;
+const LOOK_AGAIN_MS = 1_000;
 
 /** What a {@link World} is made of. */
 export interface WorldOptions {
@@ -63,7 +64,8 @@ export class World {
     this.#startProgram = startProgram;
     this.plan = plan;
     const { guard = settings.options.guard } = plan;
-    this.settings = { ...settings, options: { ...settings.options, guard } };
+    const delay = plan.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: plan.shutdownDelayMs };
+    this.settings = { ...settings, options: { ...settings.options, guard, ...delay } };
     this.streams = streamsOf(plan.seed ^ 0x5eed);
     this.schedule = new Schedule(this.streams("order"));
     const { access, servers } = plan;
@@ -133,7 +135,7 @@ export class World {
 
   /**
    * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long it is started later, see
-   * `quietLeftMs()`.
+   * `quietLeftMs()`, and where one that is late ends, see `isUnseen()`.
    */
   start(slot: number, changes: Partial<ProgramPlan> = {}): void {
     const plan = this.plan.programs[slot];
@@ -161,8 +163,10 @@ export class World {
     }
   }
 
-  #quietLeftMs({ run }: ProgramPlan): number {
+  #quietLeftMs(plan: ProgramPlan): number {
+    const { run } = plan;
     if (run !== "migrate" && run !== "reencrypt" && run !== "controller") return 0;
+    if (restsOnFreeze(this.plan, plan) && this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
     return quietLeftMs(
       this.schedule.now,
       this.cluster.nodes.map(({ process }) => process),
@@ -189,9 +193,10 @@ export class World {
     this.cluster.denied = [];
     this.triggers.disarm();
     for (const end of this.#lasting.splice(0)) end();
+    this.cluster.endLeaving();
     for (const node of this.cluster.nodes) {
       node.quicken();
-      Object.assign(node.lags, { crds: 1, handlers: 50, discovery: 50, admission: 50, cache: 5 });
+      node.followPromptly();
     }
     if (this.plan.programs.some(isServing)) this.#correctClocks();
     this.cluster.wakeAll();
