@@ -90,6 +90,11 @@ export class ApiServerFinder {
     }
   }
 
+  /** Looks at the identity Leases once: which API servers leave, or stand still, shows in the looks after it. @throws {ApiError | TransportError} */
+  async glance(signal: AbortSignal): Promise<void> {
+    await this.#leases.glance(signal);
+  }
+
   /**
    * The API servers that live now, as far as they can be found: for what does no harm where one is left out.
    * @throws {KsvmError} NotConverged where one that lives cannot be found, or where they can only be sampled and may not.

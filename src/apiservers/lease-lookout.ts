@@ -1,12 +1,9 @@
 import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { identityLeases } from "./control-plane-objects.ts";
-import type { SeenServers } from "./seen-servers.ts";
 
-interface LookoutContext {
-  readonly client: ApiClient;
+interface Lookout {
   readonly clock: Clock;
-  readonly seen: Pick<SeenServers, "looked">;
+  /** One look at the identity Leases. */
+  readonly look: (signal: AbortSignal) => Promise<unknown>;
 }
 
 const LOOK_EVERY_MS = 15_000;
@@ -16,24 +13,23 @@ const ANSWER_TIMEOUT_MS = 10_000;
 /**
  * Looks at the identity Leases for as long as there is a run, whatever it waits for: a Lease, another migrator, a webhook. An API server that
  * stands still in this time, and goes on before API servers are looked for, shows in nothing then, and may have had a write of an old
- * version under way all the time.
+ * version under way all the time. One that leaves before that was never seen.
  *
  * @returns what ends it
  */
-export function lookOutForSilence(context: LookoutContext): () => Promise<void> {
+export function keepLooking(lookout: Lookout): () => Promise<void> {
   const ended = new AbortController();
-  const looking = keepLooking(context, ended.signal);
+  const looking = lookUntil(ended.signal, lookout);
   return async () => {
     ended.abort();
     await looking;
   };
 }
 
-async function keepLooking({ client, clock, seen }: LookoutContext, ended: AbortSignal): Promise<void> {
+async function lookUntil(ended: AbortSignal, { clock, look }: Lookout): Promise<void> {
   while (!ended.aborted) {
     try {
-      const within = AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]);
-      seen.looked((await identityLeases(client, clock, within)) ?? []);
+      await look(AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]));
     } catch {
       // The run has the same failures, and says so.
     }

@@ -33,7 +33,10 @@ export function endingApiServer(ending: {
 }): MissingApiServer {
   const [ago, delay] = [ending.leftMsAgo, ending.shutdownDelayMs].map((ms) => `${Math.round(ms / 1_000)} s`);
   const takes = `it may take requests for ${delay} after that (--shutdown-delay)`;
-  return new MissingApiServer(`the API server of identity Lease ${ending.name} was found gone ${ago} ago, and ${takes}`, "wait");
+  return new MissingApiServer(
+    `the API server of identity Lease ${ending.name} was found gone ${ago} ago, and ${takes}`,
+    "wait",
+  );
 }
 
 /**

@@ -60,21 +60,24 @@ export class StandingLeases {
 
   /**
    * One look, those that must still be watched included; `undefined` where this user may not list them.
-   * @throws {ApiError | TransportError}
+   * @throws {ApiError | TransportError} after the retries of a run.
    */
-  async look(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
-    const { client, clock, departures, retrier, seen } = this.#options;
-    const look = await retrier.run(async () => {
-      const askedAt = clock.monotonic();
-      const leases = await identityLeases(client, clock, signal);
-      return leases && { leases, askedAt, answeredAt: clock.monotonic() };
-    }, signal);
-    if (look === undefined) {
+  look(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
+    return this.#options.retrier.run(() => this.glance(signal), signal);
+  }
+
+  /** The same by one request. @throws {ApiError | TransportError} */
+  async glance(signal: AbortSignal): Promise<readonly LiveLease[] | undefined> {
+    const { client, clock, departures, seen } = this.#options;
+    const askedAt = clock.monotonic();
+    const leases = await identityLeases(client, clock, signal);
+    if (leases === undefined) {
       return undefined;
     }
-    const standing = this.#ignored.without(this.#sightings.standing(look), look.leases);
-    departures.looked(look.leases, standing, look.answeredAt);
-    seen.looked(look.leases);
+    const answeredAt = clock.monotonic();
+    const standing = this.#ignored.without(this.#sightings.standing({ leases, askedAt, answeredAt }), leases);
+    departures.looked(leases, standing, answeredAt);
+    seen.looked(leases);
     return standing;
   }
 

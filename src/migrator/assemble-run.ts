@@ -1,5 +1,5 @@
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
-import { lookOutForSilence } from "../apiservers/lease-lookout.ts";
+import { keepLooking } from "../apiservers/lease-lookout.ts";
 import type { SeenServers } from "../apiservers/seen-servers.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
@@ -128,7 +128,7 @@ export function assembleRun(
     isUrgent: shared.priority === "fast",
     options: { ...options, dryRun, force },
   };
-  const endLookout = lookOutForSilence({ client, clock, seen });
+  const endLookout = keepLooking({ clock, look: (signal) => finder.glance(signal) });
   const close = async (): Promise<void> => {
     await endLookout();
     await finder.close();

@@ -180,6 +180,16 @@ await tap.test(
   },
 );
 
+await tap.test("a glance at the identity Leases is enough to see an API server leave", async (t) => {
+  const seen: Seen = { addresses: ["127.0.0.1"], leases: ["a", "b"] };
+  const { finder, leases } = await finderFor(t, seen);
+  await finder.glance(signal);
+  leases.pop();
+  t.equal((await finder.findAll(60_000, signal)).silent, true);
+  const late = await finderFor(t, seen);
+  t.equal((await late.finder.findAll(60_000, signal)).silent, false, "negative control: nobody looked before it left");
+});
+
 await tap.test("ApiServerFinder samples where an address does not answer, unless it may not", async (t) => {
   const seen: Seen = { addresses: ["127.0.0.1", "127.0.0.9"], leases: ["a", "b"], instances: [1] };
   const { finder } = await finderFor(t, seen);

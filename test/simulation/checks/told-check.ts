@@ -9,6 +9,7 @@ import {
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { parseOwner } from "../../../src/api/owner.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
+import { apiVersionOf } from "../../../src/kube/resources.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import type { SimApiServer } from "../model/api-server.ts";
@@ -378,12 +379,13 @@ export class ToldCheck {
   }
 }
 
-/** What an API server that lives stores a resource in now; empty where it does not serve it. */
-function storedApiVersionOf({ release }: SimApiServer, kind: KindPlan): string {
-  const version = kind.versions.at(-1) ?? "";
-  return (
-    builtInKinds(release).get(kindKey({ group: groupOf(kind), version, resource: kind.plural }))?.storedApiVersion ?? ""
-  );
+/** What an API server that lives stores a resource in now, also one of a CRD that is deleted by then; empty where it does not serve it. */
+function storedApiVersionOf({ handlers, release }: SimApiServer, kind: KindPlan): string {
+  const [group, version] = [groupOf(kind), kind.versions.at(-1) ?? ""];
+  const builtIn = builtInKinds(release).get(kindKey({ group, version, resource: kind.plural }));
+  if (builtIn !== undefined) return builtIn.storedApiVersion;
+  const crd = handlers.get(resourceOf(kind));
+  return crd === undefined ? "" : apiVersionOf(group, crd.facts.storageVersion);
 }
 
 /** The keys that the API servers which live write with. */

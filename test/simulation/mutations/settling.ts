@@ -100,8 +100,8 @@ export const SETTLING: readonly Mutation[] = [
       },
       {
         file: "apiservers/lease-lookout.ts",
-        from: "seen.looked((await identityLeases(client, clock, within)) ?? []);",
-        to: "void seen; await identityLeases(client, clock, within);",
+        from: "await look(AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]));",
+        to: "",
       },
     ],
   },
@@ -112,8 +112,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "apiservers/lease-lookout.ts",
-        from: "seen.looked((await identityLeases(client, clock, within)) ?? []);",
-        to: "void seen; await identityLeases(client, clock, within);",
+        from: "await look(AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]));",
+        to: "",
       },
     ],
   },
