@@ -330,7 +330,8 @@ await tap.test(
     seen.leases = [];
     await t.rejects(finder.findAll(0, signal), {
       name: "MissingApiServer",
-      reason: "no identity Lease in kube-system lives: the API server of a was the last one, and was found gone 15 s ago",
+      reason:
+        "no identity Lease in kube-system lives: the API server of a was the last one, and was found gone 15 s ago",
     });
   },
 );
@@ -423,7 +424,8 @@ await tap.test("findAll() asks none of the others until one that left takes no r
   const { clock, finder } = await finderFor(t, { addresses: [], leases: ["a"], earlier, shutdownDelayMs });
   const missing = {
     name: "MissingApiServer",
-    reason: /^the API server of identity Lease b was found gone 0 s ago, and it may take requests for 20 s after that \(--shut/,
+    reason:
+      /^the API server of identity Lease b was found gone 0 s ago, and it may take requests for 20 s after that \(--shut/,
     message: /--shutdown-delay\); wait$/,
   };
   await t.rejects(finder.findAll(60_000, signal), missing);
