@@ -24,11 +24,6 @@ export class IgnoredServers {
     this.#options = options;
   }
 
-  /** Whether a look was compared with, or was the first one. */
-  get wasSeen(): boolean {
-    return this.#first !== undefined;
-  }
-
   /** Those that are still taken for gone. */
   get names(): readonly string[] {
     return this.#options.names.filter((name) => !this.#alive.has(name));

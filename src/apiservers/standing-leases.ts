@@ -46,6 +46,8 @@ export class StandingLeases {
   readonly #options: StandingLeasesOptions;
   readonly #ignored: IgnoredServers;
   readonly #sightings: LeaseSightings;
+  /** When the first look was answered, on the monotonic clock. */
+  #lookedAt: number | undefined;
 
   constructor(options: StandingLeasesOptions) {
     this.#options = options;
@@ -76,6 +78,7 @@ export class StandingLeases {
     }
     const answeredAt = clock.monotonic();
     const standing = this.#ignored.without(this.#sightings.standing({ leases, askedAt, answeredAt }), leases);
+    this.#lookedAt ??= answeredAt;
     departures.looked(leases, standing, answeredAt);
     seen.looked(leases);
     return standing;
@@ -119,17 +122,18 @@ export class StandingLeases {
    */
   async watchIgnored(signal: AbortSignal): Promise<void> {
     const { clock, onLag } = this.#options;
-    if (this.#ignored.wasSeen) {
-      return;
+    if (this.#lookedAt === undefined) {
+      await this.look(signal);
     }
-    await this.look(signal);
-    const live = this.#ignored.live;
+    // The first look may have been a glance, a moment ago.
+    const leftMs = (this.#lookedAt ?? clock.monotonic()) + WATCH_IGNORED_MS - clock.monotonic();
+    const live = leftMs > 0 ? this.#ignored.live : [];
     for (const name of live) {
-      const seconds = WATCH_IGNORED_MS / 1_000;
+      const seconds = Math.ceil(leftMs / 1_000);
       onLag(name, `it is to be ignored; looking for ${seconds} s whether its API server renews its identity Lease`);
     }
     if (live.length > 0) {
-      await clock.sleep(WATCH_IGNORED_MS, signal);
+      await clock.sleep(leftMs, signal);
     }
   }
 

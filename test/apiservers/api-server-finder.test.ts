@@ -266,6 +266,12 @@ await tap.test("findAll() looks at first whether an API server that is to be ign
   clock.onSleep = () => (alive.renewTimes = { alive: "2999-01-01T00:00:10Z" });
   await t.rejects(finder.findAll(60_000, signal), { code: "ApiServerMissing", message: /\(a, alive\)/ });
   t.match(lags, [/looking for 15 s/, /its API server lives/]);
+  const glanced = await finderFor(t, { addresses: [], leases: ["a", "gone"] }, false, ["gone"]);
+  await glanced.finder.glance(signal);
+  glanced.clock.advance(4_000);
+  await glanced.finder.findAll(60_000, signal);
+  await glanced.finder.findAll(60_000, signal);
+  t.same(glanced.clock.sleeps, [11_000], "a glance was the first look");
   const gone = await finderFor(t, { addresses: [], leases: ["a"] }, false, ["gone"]);
   t.match(await gone.finder.findAll(60_000, signal), { identities: ["a"], ignored: ["gone"] });
   t.equal(gone.clock.monotonic(), 0, "there is no Lease to look at");
