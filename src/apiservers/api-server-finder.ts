@@ -71,6 +71,7 @@ export class ApiServerFinder {
     const { endpoints, seen, shutdownDelayMs } = this.#options;
     if (endpoints !== undefined) {
       seen.noticeSuspension();
+      await this.#lookBesides(signal);
       seen.found();
       const silent = seen.wereSilentWithin(silenceMs, shutdownDelayMs);
       return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
@@ -120,6 +121,24 @@ export class ApiServerFinder {
   /** Ends all connections. */
   async close(): Promise<void> {
     await Promise.all([this.#roll.close(), ...[...this.#clients.values()].map(({ transport }) => transport.close())]);
+  }
+
+  /**
+   * Where a user names the API servers, the identity Leases tell all the same which of them stands still, and has since gone on, and which has left.
+   * @throws {MissingApiServer} where one has begun to end
+   */
+  async #lookBesides(signal: AbortSignal): Promise<void> {
+    const { clock, seen } = this.#options;
+    try {
+      const leases = await this.#leases.glance(AbortSignal.any([signal, clock.timeout(REQUEST_TIMEOUT_MS)]));
+      if (leases?.some(isOverdue) === true) {
+        seen.silent();
+      }
+    } catch {
+      signal.throwIfAborted();
+      seen.silent();
+    }
+    this.#assertNoneEnds();
   }
 
   async #look(signal: AbortSignal): Promise<ApiServers> {

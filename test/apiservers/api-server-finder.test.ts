@@ -39,6 +39,8 @@ interface Seen {
   readonly shutdownDelayMs?: number;
   /** The `Date` of every answer. @default that of this machine */
   date?: string;
+  /** The addresses that a user names. @default none */
+  readonly endpoints?: readonly string[];
 }
 
 /** As the authorizer says it. */
@@ -133,6 +135,7 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     }),
     strict,
     ignored,
+    endpoints: seen.endpoints,
     ...(seen.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: seen.shutdownDelayMs }),
     timeoutMs: 5_000,
     onLag: (_, reason) => lags.push(reason),
@@ -278,23 +281,42 @@ await tap.test("findAll() looks at first whether an API server that is to be ign
 });
 
 await tap.test("findAll() counts a suspension as a silence also where the API servers are named", async (t) => {
-  const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
-  const clock = new SleepClock();
-  const finder = new ApiServerFinder({
-    client: new ApiClient(new Transport(config)),
-    clock,
-    seen: new SeenServers(clock),
-    retrier: new Retrier({ clock, random: () => 0.5, maxIdleMs: 100 }),
-    endpoints: ["https://127.0.0.1:2"],
-    strict: true,
-    timeoutMs: 5_000,
-    onLag: () => undefined,
-  });
+  const seen: Seen = { addresses: [], leases: [], endpoints: ["https://127.0.0.1:2"] };
+  const { clock, finder } = await finderFor(t, seen, true);
   t.match(await finder.findAll(60_000, signal), { silent: false });
   clock.suspendedMs = 3_600_000;
   t.match(await finder.findAll(60_000, signal), { silent: true });
   clock.advance(60_001);
   t.match(await finder.findAll(60_000, signal), { silent: false }, "long enough ago");
+});
+
+await tap.test("findAll() looks at identity Leases also where the API servers are named", async (t) => {
+  const endpoints = ["https://127.0.0.1:2"];
+  const date = "Thu, 01 Jan 2026 00:01:00 GMT";
+  const [late, intime] = ["2026-01-01T00:00:20Z", "2026-01-01T00:00:50Z"];
+  const standing: Seen = { addresses: [], leases: ["a", "b"], endpoints, date, renewTimes: { a: intime, b: intime } };
+  const { clock, finder } = await finderFor(t, standing);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+  standing.renewTimes = { a: intime, b: late };
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "it may go on before it is asked");
+  clock.advance(60_001);
+  standing.renewTimes = { a: intime, b: intime };
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "it stood still until a moment ago");
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+
+  const ending: Seen = { addresses: [], leases: ["a", "b"], endpoints, shutdownDelayMs: 20_000 };
+  const left = await finderFor(t, ending);
+  await left.finder.findAll(60_000, signal);
+  ending.leases.pop();
+  await t.rejects(left.finder.findAll(60_000, signal), { name: "MissingApiServer", message: /Lease b was found gone/ });
+  left.clock.advance(20_001);
+  t.match(await left.finder.findAll(60_000, signal), { silent: true });
+
+  const hidden = await finderFor(t, { addresses: [], leases: ["a"], areLeasesHidden: true, endpoints });
+  t.match(await hidden.finder.findAll(60_000, signal), { silent: false }, "who may not list them need not");
+  const broken = await finderFor(t, { addresses: [], leases: ["a"], broken: ["127.0.0.1"], endpoints });
+  t.match(await broken.finder.findAll(60_000, signal), { silent: true });
 });
 
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {

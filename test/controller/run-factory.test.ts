@@ -2,18 +2,18 @@ import tap from "tap";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { runFactory } from "../../src/controller/run-factory.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { Transport } from "../../src/kube/transport.ts";
-import { configFor, kubeconfigFor } from "../kube/local-server.ts";
+import { sendJson, startServer } from "../kube/local-server.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 const SETTLE_MS = 65_000;
 const { signal } = new AbortController();
-const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
+/** It has no identity Leases. */
+const server = await startServer(tap, (_, response) => sendJson(response, 200, { items: [] }));
 
 /** What makes the runs of one leadership: the API servers are named, so no run asks one which there are. */
 function factory(clock: ManualClock, seen: SeenServers) {
   return runFactory({
-    client: new ApiClient(new Transport(config)),
+    client: new ApiClient(server.transport()),
     clock,
     seen,
     options: {
