@@ -43,6 +43,8 @@ export interface ProgramPlan {
   readonly expectsConfig?: boolean;
   /** Whether a re-encryption goes on where one that was killed stood. @default false */
   readonly resumes?: boolean;
+  /** Whether `ksvm migrate` is told the addresses of all API servers (`--apiserver-endpoints`). No seed has that. @default false */
+  readonly namesServers?: boolean;
 }
 
 /** Whether what a plan starts serves the webhook. */

@@ -10,14 +10,23 @@ import { WebhookProgram } from "./webhook-program.ts";
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
 export function startProgram(
   world: World,
-  { run, kind, force, trigger, servesWebhook = false, expectsConfig = false, resumes = false }: ProgramPlan,
+  {
+    run,
+    kind,
+    force,
+    trigger,
+    namesServers,
+    servesWebhook = false,
+    expectsConfig = false,
+    resumes = false,
+  }: ProgramPlan,
   name: string,
 ): Program | undefined {
   const kindPlan = world.plan.kinds[kind];
   if (kindPlan === undefined) return undefined;
   switch (run) {
     case "migrate":
-      return new MigrateProgram(world, { name, kind: kindPlan, force });
+      return new MigrateProgram(world, { name, kind: kindPlan, force, namesServers });
     case "reencrypt":
       return new MigrateProgram(world, { name, kind: kindPlan, force: true, reencryption: { expectsConfig, resumes } });
     case "controller":

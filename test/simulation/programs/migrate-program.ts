@@ -106,14 +106,15 @@ export class MigrateProgram implements Program {
 
   async #run(): Promise<ProgramEnd> {
     const { cluster, plan, settings } = this.#world;
-    const { force, kind, name, reencryption } = this.#options;
+    const { force, kind, name, namesServers = false, reencryption } = this.#options;
     const { clock } = this.process;
     const client = cluster.clientOf(this.process);
     const seen = new SeenServers(clock);
     const maxInFlight = plan.maxInFlight ?? settings.maxInFlight;
     const options = { ...settings.options, ...(reencryption === undefined ? {} : REENCRYPT_OPTIONS) };
+    const apiserverEndpoints = namesServers ? cluster.nodes.map(({ url }) => url) : undefined;
     const run = assembleRun(
-      { ...settings, options, maxInFlight, client, clock, seen },
+      { ...settings, options, maxInFlight, client, clock, seen, apiserverEndpoints },
       {
         dryRun: false,
         force,

@@ -13,6 +13,8 @@ export interface StartedMigration {
   readonly force: boolean;
   /** What it is to re-encrypt with. @default it does not re-encrypt */
   readonly reencryption?: ReencryptionPlan | undefined;
+  /** Whether it is told the addresses of all API servers that there are when it starts. @default false */
+  readonly namesServers?: boolean | undefined;
 }
 
 /** Follows what one of them tells. */
