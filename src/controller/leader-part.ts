@@ -2,6 +2,7 @@ import { keepCertificates } from "../certs/keep-certificates.ts";
 import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../lease/leader-election.ts";
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
+import { keepLooking } from "../apiservers/lease-lookout.ts";
 import type { SeenServers } from "../apiservers/seen-servers.ts";
 import { Retrier } from "../retry/retrier.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
@@ -66,6 +67,8 @@ export class LeaderPart {
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
     });
     const inTree = this.#inTreeService();
+    // A migration that is suspended, or waits for Kubernetes' own migrator, has no run that would look.
+    const endLookout = keepLooking({ clock, look: (within) => finder.glance(within) });
     try {
       const parts = [
         this.#migrate(inTree, signal),
@@ -86,6 +89,7 @@ export class LeaderPart {
       metrics.migrations.reset();
       metrics.waiting.reset();
       metrics.inTreeService.reset();
+      await endLookout();
       await finder.close();
     }
   }
