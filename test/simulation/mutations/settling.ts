@@ -118,6 +118,18 @@ export const SETTLING: readonly Mutation[] = [
     ],
   },
   {
+    name: "a leader without a run does not look at identity Leases",
+    survives:
+      "a migration has to be suspended for as long as an API server stands still, and the trigger be off: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "controller/leader-part.ts",
+        from: "keepLooking({ clock, look: (within) => finder.glance(within) })",
+        to: "keepLooking({ clock, look: () => Promise.resolve() })",
+      },
+    ],
+  },
+  {
     name: "identity Leases are not looked at where API servers are named",
     survives: "no seed names them: a plan in regressions/ finds it",
     edits: [{ file: "apiservers/api-server-finder.ts", from: "await this.#lookBesides(signal);", to: "" }],
