@@ -179,7 +179,7 @@ export class LeaderPart {
   }
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
-    const { clock, feed, leadership, logger, loops, metrics, settings } = this.#options;
+    const { clock, feed, leadership, logger, loops, metrics, seen, settings } = this.#options;
     const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
     if (settings.trigger === undefined) {
       await retireStorageStates({ client, clock, logger, signal });
@@ -188,7 +188,14 @@ export class LeaderPart {
       const { crdMode } = settings.runs.options;
       const onPoll = (isGone: (name: string) => boolean): void => this.#series.dropGone(isGone);
       const watch = observeTrigger(metrics);
-      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, watch };
+      // The run that comes of it begins when the last one has followed, with a write under way perhaps.
+      const looked: typeof watch.looked = (name, facts) => {
+        if (facts?.isDisagreement === true) {
+          seen.noting(name).onLag();
+        }
+        watch.looked(name, facts);
+      };
+      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, watch: { ...watch, looked } };
       const options = { ...shared, ...settings.trigger };
       const run = (pulse: Loop): Promise<void> => new Trigger({ ...options, pulse }).run(signal).finally(watch.end);
       await loops.add("trigger").keep(run, signal);
