@@ -11,6 +11,7 @@ import { MigratedCheck } from "./migrated-check.ts";
 import { StorageStateCheck } from "./storage-state-check.ts";
 import { StoredVersionsCheck } from "./stored-versions-check.ts";
 import { LoadCheck } from "./load-check.ts";
+import { OpenPagesCheck } from "./open-pages-check.ts";
 import { ToldCheck } from "./told-check.ts";
 import { UnchangedObjectsCheck } from "./unchanged-objects-check.ts";
 import { IdleWebhookCheck } from "./idle-webhook-check.ts";
@@ -25,6 +26,7 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => new ConversionsCheck(world),
   (world) => ToldCheck.of(world),
   (world) => LoadCheck.of(world),
+  (world) => new OpenPagesCheck(world),
   (world) => new FreezesCheck(world),
   (world) => new FrozenStorageCheck(world),
   (world) => new PoliciesCheck(world),

@@ -250,6 +250,11 @@ export const ENGINE: readonly Mutation[] = [
       "it doubles the requests of a minute, and mostly stays within the bounds. test/apiservers/server-roll.test.ts and ask-all.test.ts find it",
   },
   {
+    name: "list page after page, however many of those before them are under way",
+    withinSeeds: 500,
+    edits: [{ file: "migrator/rewrite/rewrite-pass.ts", from: "await this.#open.room();", to: "" }],
+  },
+  {
     name: "ask an API server that is behind four times a second, for as long as it is",
     survives:
       "it takes several API servers that are behind; regressions/asks-an-api-server-that-is-behind.json has them",

@@ -33,13 +33,10 @@ export type Route = (request: ModelRequest, server: string, pinned: Peer | undef
 export type Latency = () => number;
 
 /**
- * Told of each request that a process sends, when it sends it. What it returns is told how that ended: with the status and the
- * headers of an answer that came, or with nothing.
+ * Told of each request that a process sends, when it sends it. What it returns is told how that ended: with the
+ * answer that came, or with nothing.
  */
-export type OnExchange = (
-  request: ModelRequest,
-  process: SimProcess,
-) => (answer?: Pick<ModelAnswer, "status" | "headers">) => void;
+export type OnExchange = (request: ModelRequest, process: SimProcess) => (answer?: ModelAnswer) => void;
 
 /** What a {@link Network} is made of. */
 export interface NetworkOptions {
@@ -211,9 +208,10 @@ class Exchange implements Dispatcher.DispatchController {
     schedule.in(at - schedule.now, () => this.#process.reach(arrive));
   }
 
-  #answer({ status, headers, body }: ModelAnswer): void {
+  #answer(answer: ModelAnswer): void {
     if (this.#isOver) return;
-    this.#onEnd({ status, headers });
+    this.#onEnd(answer);
+    const { status, headers, body } = answer;
     this.#handler.onResponseStart?.(this, status, headers, "");
     if (typeof body === "string") {
       if (body !== "") this.#handler.onResponseData?.(this, Buffer.from(body));
