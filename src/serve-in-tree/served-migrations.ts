@@ -110,15 +110,20 @@ export class ServedMigrations {
     }
   }
 
-  /** @returns whether there is more to do soon */
+  /**
+   * Takes each step once: what another client's admission takes away of a status is written again in the next round.
+   * @returns whether there is more to do soon
+   */
   async #advanceOne(first: InTreeMigration, companion: Companion | undefined): Promise<boolean> {
+    const taken = new Set<Step["type"]>();
     let migration = first;
     for (;;) {
       const step = nextStepOf(migration, companion);
-      if (step === undefined) {
+      if (step === undefined || taken.has(step.type)) {
         // The next one of the same resource has its turn.
         return true;
       }
+      taken.add(step.type);
       if (step.type === "follow") {
         const { name } = migration.metadata;
         await this.#mark(migration, { type: step.isAtWork ? "running" : "waiting", migration: name });
