@@ -13,6 +13,7 @@ import { EventRecorder } from "./event-recorder.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
 import { MigrationDeleted, MigrationOver, MigrationRecord, MigrationSuspended } from "./migration-record.ts";
 import { MigrationRun } from "./migration-run.ts";
+import { MigrationTaken } from "./migration-taken.ts";
 import type { OpenRun } from "./run-factory.ts";
 import type { Slot } from "./slots.ts";
 
@@ -66,6 +67,11 @@ interface StoppableJob extends Job {
 /** After a run that was broken off, in milliseconds: longer each time that the same migration is. */
 const RETRY_AFTER_MS = 5_000;
 const MAX_RETRY_AFTER_MS = 60_000;
+/**
+ * At most, where another replica takes the migration over while this one leads, in milliseconds. Then there are two installations, each of
+ * which ends the run of the other one: one gets to the end once the other stays away for long enough.
+ */
+const MAX_TAKEN_MS = 3_600_000;
 /** How long a migration that cannot be begun may be tried in its slot, in milliseconds. */
 const CLAIM_PATIENCE = { maxIdleMs: 60_000, webhookWaitMs: 60_000 } as const;
 
@@ -201,7 +207,8 @@ export class MigrationJobs {
     this.#brokenOff.set(uid, { times, reason });
     const level = before?.reason === reason ? "debug" : "error";
     log[level]({ err: error }, "A migration was broken off; trying again");
-    return Math.min(MAX_RETRY_AFTER_MS, RETRY_AFTER_MS * 2 ** (times - 1));
+    const mostMs = error instanceof MigrationTaken ? MAX_TAKEN_MS : MAX_RETRY_AFTER_MS;
+    return Math.min(mostMs, RETRY_AFTER_MS * 2 ** (times - 1));
   }
 
   #recordParts() {

@@ -21,6 +21,7 @@ import { failureKindOf } from "../kube/failure.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
+import { MigrationTaken } from "./migration-taken.ts";
 
 /** Between two writes of which the first met a conflict, in milliseconds: at first, and at most. */
 const MIN_INTERVAL_MS = 50;
@@ -249,9 +250,9 @@ export class MigrationRecord {
     if (found?.metadata.uid !== uid) {
       throw new MigrationDeleted(name);
     }
-    if (found.metadata.annotations?.[OWNER_ANNOTATION] !== formatOwner(owner)) {
-      const text = `Cannot continue: another replica took StorageVersionMigration "${name}" over`;
-      throw new KsvmError("OwnershipLost", text);
+    const shown = found.metadata.annotations?.[OWNER_ANNOTATION];
+    if (shown !== formatOwner(owner)) {
+      throw new MigrationTaken(name, owner, shown);
     }
     const hasGoneBack = isNewer(this.#current.metadata.resourceVersion, found.metadata.resourceVersion);
     this.#current = found;

@@ -7,6 +7,7 @@ import type { OpenRun } from "../../src/controller/run-factory.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
+import { MIGRATIONS } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
@@ -168,5 +169,36 @@ await tap.test(
     await clock.advance(60_000);
     t.equal(saying("Following a resource again"), 1);
     t.equal(stateOf(api.get("one")), "Failed", "it had its turn");
+  },
+);
+
+await tap.test(
+  "a leader stays away longer each time from a migration that another installation takes over",
+  async (t) => {
+    const api = new ApiStandIn();
+    api.add("one", OLD);
+    const { clock, lines } = startController(t, api, ({ signal }) => {
+      const retrier = new Retrier({ clock, random: () => 0 });
+      const find = (): Promise<void> => clock.sleep(24 * 3_600_000, signal);
+      const context = { client: { find }, options: {}, retrier, signal } as unknown as RunContext;
+      return { context, stall: () => undefined, close: () => Promise.resolve() };
+    });
+    const other = JSON.stringify({ lease: "other/l", identity: "b", since: "2026-01-01T00:00:00Z" });
+    const isOthers = (): boolean => api.get("one").metadata.annotations?.[OWNER_ANNOTATION] === other;
+    const away: number[] = [];
+    await clock.advance(5_000);
+    for (let rounds = 0; rounds < 8; rounds++) {
+      const { resourceVersion } = api.get("one").metadata;
+      const body = { metadata: { resourceVersion, annotations: { [OWNER_ANNOTATION]: other } } };
+      await api.client.patch(MIGRATIONS, { name: "one" }, { type: "application/merge-patch+json", body });
+      const from = clock.monotonic();
+      while (isOthers() && clock.monotonic() - from < 24 * 3_600_000) await clock.advance(1_000);
+      away.push(clock.monotonic() - from);
+    }
+    t.ok((away.at(-1) ?? 0) > 600_000, `the other one gets to the end: ${away.join(", ")} ms`);
+    const said = lines.filter((line) =>
+      line.includes('over: \\"b\\", which leads by Lease \\"other/l\\"; remove one of the two'),
+    );
+    t.equal(said.length, 1, "it says who that is, and what to do, once");
   },
 );
