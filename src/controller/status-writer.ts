@@ -1,5 +1,7 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
-import { type MigrationStatus, stateOf } from "../api/migration.ts";
+import { withKstatus } from "../api/kstatus.ts";
+import { type MigrationCondition, type MigrationStatus, stateOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import type { Counts } from "../migrator/rewrite/counts.ts";
@@ -71,25 +73,31 @@ export class StatusWriter {
     const { logger, record, recorder } = this.#options;
     const now = this.#time();
     const report = result === undefined ? {} : reportIn(result);
+    let sent: readonly MigrationCondition[] = [];
     try {
       await record.saveToken(undefined);
       await record.update((before) => {
         confirm?.();
+        sent = conditionsIn(phase, before.conditions ?? [], now);
         return {
           ...before,
           ...report,
           // One that ends before it began shows no place in the queue, either.
           queuePosition: null,
           completionTime: before.completionTime ?? now,
-          conditions: conditionsIn(phase, before.conditions ?? [], now),
+          conditions: sent,
         };
       });
     } catch (error) {
-      if (error instanceof MigrationOver) {
-        const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };
-        logger.warn(late, "The result of a run came too late: its migration is over already");
+      const isOver = error instanceof MigrationOver;
+      // A try whose answer was lost may have arrived: the next one finds the end that it wrote.
+      if (!isOver || !isDeepStrictEqual(record.migration.status?.conditions, withKstatus(sent))) {
+        if (isOver) {
+          const late = { outcome: phase.type, reason: phase.reason, ended: stateOf(record.migration) };
+          logger.warn(late, "The result of a run came too late: its migration is over already");
+        }
+        throw error;
       }
-      throw error;
     }
     recorder.record(record.migration, resultTextOf(phase, result));
   }

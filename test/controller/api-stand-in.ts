@@ -16,6 +16,8 @@ const MIGRATIONS_PATH = "/apis/migration.k8s.io/v1alpha1/storageversionmigration
 
 /** An answer instead of the real one; `undefined` where the request is answered as it should be. */
 export type Refusal = (request: ApiRequest) => ApiError | undefined;
+/** What is told instead of an answer to a request that was carried out; `undefined` where it is answered. */
+export type Loss = (request: ApiRequest) => Error | undefined;
 
 /**
  * The migrations of a cluster with nothing else in it: lists, watches and merge patches with their preconditions as the
@@ -26,6 +28,7 @@ export class ApiStandIn {
   /** Every write, as `METHOD path`. */
   readonly writes: string[] = [];
   refusal: Refusal = () => undefined;
+  loss: Loss = () => undefined;
   /** Whether the Lease is there that suspends all migrations. */
   isSuspended = false;
   readonly #migrations = new Map<string, StorageVersionMigration>();
@@ -90,7 +93,12 @@ export class ApiStandIn {
     if (refused !== undefined) {
       throw refused;
     }
-    return { status: 200, body: structuredClone(this.#answer(request)), serverTime: undefined };
+    const body = structuredClone(this.#answer(request));
+    const lost = this.loss(request);
+    if (lost !== undefined) {
+      throw lost;
+    }
+    return { status: 200, body, serverTime: undefined };
   }
 
   #answer({ method, path, body }: ApiRequest): unknown {

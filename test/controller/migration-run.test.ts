@@ -1,6 +1,6 @@
 import pino from "pino";
 import tap, { type Test } from "tap";
-import { stateOf } from "../../src/api/migration.ts";
+import { type MigrationStatus, stateOf } from "../../src/api/migration.ts";
 import { REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
 import { EventRecorder } from "../../src/controller/event-recorder.ts";
 import { MigrationRecord } from "../../src/controller/migration-record.ts";
@@ -276,4 +276,30 @@ await tap.test("MigrationRun fails one whose wish to re-encrypt cannot be read, 
   await run.clock.advance(1_000);
   t.match(run.api.get("m").status?.conditions?.at(-2), { type: "Failed", reason: "AnnotationInvalid" });
   t.same(run.attempts, []);
+});
+
+await tap.test("a result whose write has no answer and has arrived is no other client's", async (t) => {
+  let isLost = false;
+  const run = await startRun(t, async () => {
+    run.api.loss = ({ body, path }) => {
+      const { conditions = [] } = (body as { status?: MigrationStatus } | undefined)?.status ?? {};
+      const isEnd =
+        path.endsWith("/status") && conditions.some(({ type, status }) => type === "Failed" && status === "True");
+      const isNow = isEnd && !isLost;
+      isLost ||= isEnd;
+      return isNow ? unreachable : undefined;
+    };
+    throw new KsvmError("FreezeLifted", "another client lifted it");
+  });
+  await run.clock.advance(MINUTE_MS);
+  t.ok(isLost);
+  t.equal(await run.ended, undefined, "the run has brought it to its end");
+  t.match(
+    run.api.get("m").status?.conditions?.find(({ type }) => type === "Failed"),
+    { reason: "FreezeLifted" },
+  );
+  t.ok(
+    run.api.writes.some((write) => write.endsWith("/events")),
+    "and an Event says so",
+  );
 });
