@@ -32,7 +32,9 @@ export class StorageStateCheck implements Check {
     etcd.onRevision((entry) => {
       this.#times[entry.modRevision] = world.schedule.now;
       if (entry.key.startsWith(CRD_PREFIX) && !isByKsvm()) this.#notePrune(etcd, entry);
-      if (entry.key.startsWith(STATES_PREFIX) && !entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
+      if (!entry.key.startsWith(STATES_PREFIX)) return;
+      if (!entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
+      if (entry.isDeleted && !isByKsvm()) this.#noteForgotten(etcd, entry);
     });
   }
 
@@ -47,6 +49,15 @@ export class StorageStateCheck implements Check {
       const isPruned = !after.storedVersions.includes(version);
       if (isPruned && !known.includes(past.hashOf(version))) this.#hidden.add(`${past.uid}/${version}`);
     }
+  }
+
+  /** What another client pruned the StorageState alone remembers: a user who deletes it has ksvm believe the CRD. */
+  #noteForgotten(etcd: SimEtcd, { key }: EtcdEntry): void {
+    const past = pastOf(etcd, key.slice(STATES_PREFIX.length));
+    if (past === undefined) return;
+    const listed = past.states.at(-1)?.storedVersions ?? [];
+    for (const version of past.states.flatMap(({ storedVersions }) => storedVersions))
+      if (!listed.includes(version)) this.#hidden.add(`${past.uid}/${version}`);
   }
 
   #written(etcd: SimEtcd, { key, modRevision, object }: EtcdEntry): void {
