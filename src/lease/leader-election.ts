@@ -63,7 +63,7 @@ export class LeaderElector {
     return `${this.#options.namespace}/${this.#options.name}`;
   }
 
-  /** Who held the Lease before this replica led: it did not renew it any more. */
+  /** Who held the Lease before this replica led: it did not renew it any more. `undefined` where that was not watched. */
   get replaced(): string | undefined {
     return this.#replaced;
   }
@@ -104,6 +104,8 @@ export class LeaderElector {
   /** @returns `false` where the signal was aborted first */
   async #acquire(signal: AbortSignal): Promise<boolean> {
     const { clock, random = Math.random } = this.#options;
+    // Whom it replaced earlier may have led since, and may still do.
+    this.#replaced = undefined;
     while (!signal.aborted) {
       if (await this.#attempt(signal, this.#renewDeadlineMs)) {
         return true;

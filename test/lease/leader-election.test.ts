@@ -147,6 +147,33 @@ await tap.test("LeaderElector takes over from a leader that died, after the whol
   await Promise.all([a.ended, b.ended]);
 });
 
+// The runs of who is replaced count as dead: another leader takes their Leases without a look.
+await tap.test("LeaderElector does not take for dead whom it replaced earlier, and who led since", async (t) => {
+  const [store, clock] = [new LeaseStore(), new ManualClock()];
+  let cut = "";
+  const clientOf = (name: string): ApiClient => store.client(() => (cut === name ? "down" : "ok"));
+  const a = replica(store, clock, "a", { client: clientOf("a") });
+  await clock.advance(0);
+  const b = replica(store, clock, "b", { client: clientOf("b") });
+  cut = "a";
+  await clock.advance(25_000);
+  t.equal(b.elector.replaced, "a");
+  cut = "b";
+  await clock.advance(35_000);
+  t.ok(a.state.isLeading);
+  // A user deletes the Lease, and B is the first to see that.
+  cut = "a";
+  store.lease = undefined;
+  await clock.advance(5_000);
+  t.ok(b.state.isLeading);
+  t.ok(a.state.isLeading, "it has not noticed yet");
+  t.equal(b.elector.replaced, undefined);
+  a.stop();
+  b.stop();
+  await clock.advance(10_000);
+  await Promise.all([a.ended, b.ended]);
+});
+
 for (const fault of ["down", "hangs"] as const) {
   await tap.test(`LeaderElector stops leading before anybody else can, where the API server ${fault}`, async (t) => {
     const [store, clock] = [new LeaseStore(), new ManualClock()];
