@@ -43,7 +43,7 @@ export class HeldPages {
 
 /**
  * What a run keeps in memory of objects: it lists a page only once all but a few of those before it are done. What is seen of that is the
- * writes, so that an object which is written again and again counts as done after the first time.
+ * writes, dry-runs among them, so that an object which is written again and again counts as done after the first time.
  */
 export class OpenPagesCheck implements Check {
   readonly name = "open pages";
@@ -71,7 +71,7 @@ export class OpenPagesCheck implements Check {
   #sent({ method, path, query }: ModelRequest, process: string): ((answer?: ModelAnswer) => void) | undefined {
     const { group, name, resource } = resourcePathOf(path) ?? {};
     const isOfPlan = this.#world.plan.kinds.some((kind) => kind.plural === resource && groupOf(kind) === group);
-    if (!isOfPlan || resource === undefined || query.has("dryRun")) return undefined;
+    if (!isOfPlan || resource === undefined) return undefined;
     const of = `${process} ${resource}`;
     if (method === "PATCH" && name !== undefined) return () => this.#held.get(of)?.written(name);
     if (method !== "GET" || query.has("watch") || query.has("fieldSelector")) return undefined;
