@@ -92,9 +92,10 @@ export class Pacer {
   /**
    * Waits, as before another try, without counting as under way, so that others go on. Where many do that already, and most
    * requests fail, it counts all the same: what fails for all of them would only be asked for more often.
-   * @throws what `wait` throws, at once.
+   * @param signal ends the work: whoever gets room again only after that sends nothing any more
+   * @throws what `wait` throws, at once; the signal's reason.
    */
-  async aside(wait: () => Promise<void>): Promise<void> {
+  async aside(wait: () => Promise<void>, signal: AbortSignal): Promise<void> {
     const { failing, succeeding } = MAX_ASIDE;
     if (this.#aside >= (this.#succeeding > 0.5 ? succeeding : failing)) {
       return wait();
@@ -109,7 +110,8 @@ export class Pacer {
     } finally {
       this.#aside--;
     }
-    return this.#enter();
+    await this.#enter();
+    signal.throwIfAborted();
   }
 
   /**

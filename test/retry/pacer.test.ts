@@ -135,7 +135,7 @@ await tap.test("Pacer.aside() lets others go on, up to 64 of them while most req
   const work = async (item: number): Promise<void> => {
     begun.push(item);
     await pacer.observe(() => Promise.reject(new ApiError("GET /x", 503, {}))).catch(() => undefined);
-    await pacer.aside(() => waited.promise);
+    await pacer.aside(() => waited.promise, NEVER);
     inWork.most = Math.max(inWork.most, ++inWork.now);
     await turn();
     inWork.now--;
@@ -160,7 +160,7 @@ await tap.test("Pacer.aside() lets all others go on where a fifth of the request
   const work = async (item: number): Promise<void> => {
     if (item % 5 === 0) {
       await pacer.observe(() => Promise.reject(new ApiError("GET /x", 503, {}))).catch(() => undefined);
-      await pacer.aside(() => waited.promise);
+      await pacer.aside(() => waited.promise, NEVER);
     }
     await pacer.observe(() => Promise.resolve());
     done++;
@@ -179,7 +179,7 @@ await tap.test("Pacer.aside() throws what ends the wait at once, and loses no pl
   const failure = new Error("given up");
   const held = Promise.withResolvers<void>();
   const work = (item: number): Promise<void> =>
-    item === 0 ? pacer.aside(() => turn().then(() => Promise.reject(failure))) : held.promise;
+    item === 0 ? pacer.aside(() => turn().then(() => Promise.reject(failure)), NEVER) : held.promise;
   const all = pacer.forEach([0, 1, 2], work, NEVER);
   for (let turns = 0; turns < 10; turns++) await turn();
   held.resolve();
@@ -187,6 +187,24 @@ await tap.test("Pacer.aside() throws what ends the wait at once, and loses no pl
   const done: number[] = [];
   await pacer.forEach([1, 2, 3], async (item) => void done.push(item), NEVER);
   t.same(done, [1, 2, 3]);
+});
+
+await tap.test("whoever gets room again after Pacer.aside() once the work was ended does nothing more", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
+  const [abort, reason] = [new AbortController(), new Error("broken off")];
+  const held = Promise.withResolvers<void>();
+  let sent = 0;
+  const work = async (item: number): Promise<void> => {
+    if (item === 1) return held.promise;
+    await pacer.aside(turn, abort.signal);
+    sent++;
+  };
+  const all = pacer.forEach([0, 1], work, NEVER);
+  for (let turns = 0; turns < 10; turns++) await turn();
+  abort.abort(reason);
+  held.resolve();
+  await t.rejects(all, reason);
+  t.equal(sent, 0);
 });
 
 await tap.test("Pacer.observe() takes a refusal for an answer, and a fault of this program for neither", async (t) => {

@@ -219,7 +219,7 @@ class Rewrite {
   async #pause(attempt: number): Promise<void> {
     const { clock, pacer, retrier, waitSignal } = this.#context;
     const ms = Math.min(MAX_DENIAL_PAUSE_MS, backoffMs(attempt, retrier.random()));
-    await pacer.aside(() => clock.sleep(ms, waitSignal));
+    await pacer.aside(() => clock.sleep(ms, waitSignal), waitSignal);
   }
 
   async #afterTransient(error: unknown): Promise<ObjectOutcome | undefined> {
@@ -229,7 +229,7 @@ class Rewrite {
     }
     const state = this.#retryState();
     const attempt = isOfTheObject(error) ? Math.min(state.attempt, MAX_FAULT_ATTEMPT) : state.attempt;
-    await pacer.aside(() => retrier.pause(error, { ...state, attempt }, waitSignal));
+    await pacer.aside(() => retrier.pause(error, { ...state, attempt }, waitSignal), waitSignal);
     return undefined;
   }
 

@@ -175,7 +175,7 @@ export const ENGINE: readonly Mutation[] = [
     edits: [
       {
         file: REWRITE,
-        from: "await pacer.aside(() => clock.sleep(ms, waitSignal));",
+        from: "await pacer.aside(() => clock.sleep(ms, waitSignal), waitSignal);",
         to: "void [clock, ms, pacer, waitSignal];",
       },
     ],
