@@ -250,6 +250,17 @@ export const ENGINE: readonly Mutation[] = [
       "it doubles the requests of a minute, and mostly stays within the bounds. test/apiservers/server-roll.test.ts and ask-all.test.ts find it",
   },
   {
+    name: "an object that waited for its turn is sent once more after the attempt was broken off",
+    survives: "each write has to be held for half a minute while many objects wait: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "retry/pacer.ts",
+        from: "await this.#enter();\n    signal.throwIfAborted();",
+        to: "await this.#enter();\n    void signal;",
+      },
+    ],
+  },
+  {
     name: "list page after page, however many of those before them are under way",
     withinSeeds: 500,
     edits: [{ file: "migrator/rewrite/rewrite-pass.ts", from: "await this.#open.room();", to: "" }],
