@@ -5,7 +5,7 @@ import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
-import { describeMissing, endingApiServer, isOverdue, MissingApiServer } from "./missing-api-server.ts";
+import { describeMissing, endingApiServer, MissingApiServer } from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import type { SeenServers } from "./seen-servers.ts";
 import { ServerRoll } from "./server-roll.ts";
@@ -131,7 +131,7 @@ export class ApiServerFinder {
     const { clock, seen } = this.#options;
     try {
       const leases = await this.#leases.glance(AbortSignal.any([signal, clock.timeout(REQUEST_TIMEOUT_MS)]));
-      if (leases?.some(isOverdue) === true) {
+      if (seen.areOverdue(leases ?? [])) {
         seen.silent();
       }
     } catch {
@@ -145,7 +145,7 @@ export class ApiServerFinder {
     const { client, retrier, seen } = this.#options;
     const leases = await this.#leases.watched(signal);
     this.#assertNoneEnds();
-    if (leases.some(isOverdue)) {
+    if (seen.areOverdue(leases)) {
       seen.silent();
     }
     const urls = await retrier.run(() => endpointUrls(client, signal), signal);

@@ -51,7 +51,7 @@ export function silentApiServer(
 }
 
 /** An API server renews its identity Lease every 10 s; one that has not done so for this long may hang, in milliseconds. */
-const OVERDUE_MS = 30_000;
+export const OVERDUE_MS = 30_000;
 
 /** Whether an API server has not renewed its identity Lease for longer than one that works takes. */
 export function isOverdue({ renewedMsAgo }: LiveLease): boolean {

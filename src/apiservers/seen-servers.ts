@@ -5,9 +5,18 @@ import { type AskOptions, SLOW_ANSWER_MS } from "./ask-all.ts";
 import type { LiveLease } from "./control-plane-objects.ts";
 import { Departures } from "./departures.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
-import { isOverdue } from "./missing-api-server.ts";
+import { isOverdue, OVERDUE_MS } from "./missing-api-server.ts";
 import { ServerArrivals } from "./server-arrivals.ts";
 import { SettledChanges } from "./settled-changes.ts";
+
+/** What looks show of an identity Lease. */
+interface Renewal {
+  readonly renewTime: string | undefined;
+  /** When the first look showed it, on the monotonic clock. */
+  readonly seenAt: number;
+  /** Whether the last one should have shown another. */
+  readonly isOverdue: boolean;
+}
 
 /**
  * What a process saw of the API servers of its cluster. There is one for a whole process, made where it starts, since a run
@@ -26,8 +35,8 @@ export class SeenServers {
   #isSilenceOver = true;
   /** The resources of which one was behind, with no wait for late writes since that came to its end. */
   readonly #lagging = new Set<string>();
-  /** When each identity Lease was renewed that was overdue at the last look. */
-  #overdue: ReadonlyMap<string, string | undefined> = new Map();
+  /** The last renewal of each identity Lease. */
+  #renewals: ReadonlyMap<string, Renewal> = new Map();
   /** What `wallOffsetOf()` said when it was last looked at, whichever run did: it jumps where this machine was suspended. */
   #wallOffset: number;
 
@@ -53,14 +62,25 @@ export class SeenServers {
 
   /**
    * Takes one look at the identity Leases, of those that count as expired, too. One that was overdue and is renewed tells of an API server that stood
-   * still until then; one that never is, of none.
+   * still until then; one that never is, of none. It is overdue by its stamp, or where looks showed the same renewal for as long: its clock may be
+   * ahead, or that of the API server that answers behind.
    */
   looked(leases: readonly LiveLease[]): void {
-    const times = new Map(leases.map(({ name, renewTime, uid }) => [`${name}@${uid}`, renewTime]));
-    if ([...this.#overdue].some(([key, renewTime]) => times.has(key) && times.get(key) !== renewTime)) {
+    const now = this.#clock.monotonic();
+    const before = this.#renewals;
+    this.#renewals = new Map(leases.map((lease) => [keyOf(lease), renewalOf(lease, before.get(keyOf(lease)), now)]));
+    const isRenewed = ([key, { renewTime }]: readonly [string, Renewal]): boolean => {
+      const was = before.get(key);
+      return was?.isOverdue === true && was.renewTime !== renewTime;
+    };
+    if ([...this.#renewals].some(isRenewed)) {
       this.silent();
     }
-    this.#overdue = new Map(leases.filter(isOverdue).map(({ name, renewTime, uid }) => [`${name}@${uid}`, renewTime]));
+  }
+
+  /** Whether one of these Leases was overdue at the last look. */
+  areOverdue(leases: readonly LiveLease[]): boolean {
+    return leases.some((lease) => isOverdue(lease) || this.#renewals.get(keyOf(lease))?.isOverdue === true);
   }
 
   /** Notes that one is silent or missing now. */
@@ -118,4 +138,14 @@ export class SeenServers {
     const now = this.#clock.monotonic();
     return now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;
   }
+}
+
+function renewalOf(lease: LiveLease, before: Renewal | undefined, now: number): Renewal {
+  const { renewTime } = lease;
+  const seenAt = before !== undefined && before.renewTime === renewTime ? before.seenAt : now;
+  return { renewTime, seenAt, isOverdue: isOverdue(lease) || now - seenAt > OVERDUE_MS };
+}
+
+function keyOf({ name, uid }: LiveLease): string {
+  return `${name}@${uid}`;
 }

@@ -86,3 +86,20 @@ await tap.test("SeenServers takes an overdue identity Lease that is renewed for 
   t.ok(isSilent());
   t.end();
 });
+
+await tap.test("SeenServers takes an identity Lease for overdue where looks show the same renewal for 30 s", (t) => {
+  const { clock, isSilent, seen } = setting();
+  const ahead = -1_200_000;
+  seen.looked([lease("10:20", ahead)]);
+  clock.advance(30_000);
+  seen.looked([lease("10:20", ahead)]);
+  t.notOk(seen.areOverdue([lease("10:20", ahead)]), "it may have been renewed a moment before the first look");
+  clock.advance(15_000);
+  seen.looked([lease("10:20", ahead)]);
+  t.ok(seen.areOverdue([lease("10:20", ahead)]), "whatever its stamp says");
+  t.notOk(isSilent(), "it may never go on");
+  seen.looked([lease("10:21", ahead)]);
+  t.ok(isSilent());
+  t.notOk(seen.areOverdue([lease("10:21", ahead)]));
+  t.end();
+});

@@ -130,6 +130,17 @@ export const SETTLING: readonly Mutation[] = [
     ],
   },
   {
+    name: "an identity Lease is overdue by its stamp alone",
+    survives: "an API server whose clock is ahead has to stand still for 15 minutes: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "apiservers/seen-servers.ts",
+        from: "isOverdue(lease) || now - seenAt > OVERDUE_MS",
+        to: "isOverdue(lease)",
+      },
+    ],
+  },
+  {
     name: "a leader without a run does not look at identity Leases",
     survives:
       "a migration has to be suspended for as long as an API server stands still, and the trigger be off: a plan in regressions/ finds it",
