@@ -29,7 +29,7 @@ interface Seen {
   readonly broken?: string[];
   /** How often the list of Leases is refused, and in which words, before it is answered. */
   refusals?: string[];
-  /** When Leases were renewed, where that matters. */
+  /** When Leases were renewed, where that matters. @default as time passes */
   renewTimes?: Readonly<Record<string, string>>;
   /** The uid of each Lease, where it has one. */
   uids?: Readonly<Record<string, string>>;
@@ -64,11 +64,13 @@ class SleepClock extends FakeClock {
   }
 }
 
+const NEVER_OVER = Date.parse("2999-01-01T00:00:00Z");
+
 /**
  * Stand-ins for several API servers, because the EndpointSlice of a real one on this machine cannot hold loopback
  * addresses: one server, reached by two names.
  */
-async function startApiServers(t: Test, seen: Seen): Promise<string> {
+async function startApiServers(t: Test, seen: Seen, renewedAt: (name: string) => number = () => 0): Promise<string> {
   let turn = 0;
   const starts = new WeakMap<Socket, string | number>();
   const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
@@ -100,7 +102,7 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
     const { port } = server.address() as AddressInfo;
     const endpoints = [{ addresses: seen.addresses }];
     const specOf = (name: string) => ({
-      renewTime: seen.renewTimes?.[name] ?? "2999-01-01T00:00:00Z",
+      renewTime: seen.renewTimes?.[name] ?? new Date(NEVER_OVER + renewedAt(name)).toISOString(),
       leaseDurationSeconds: 3_600,
     });
     const items = request.url?.includes("endpointslices")
@@ -117,11 +119,11 @@ async function startApiServers(t: Test, seen: Seen): Promise<string> {
 }
 
 async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly string[] = []) {
-  const url = await startApiServers(t, seen);
+  const clock = seen.earlier?.clock ?? new SleepClock();
+  const url = await startApiServers(t, seen, (name) => (ignored.includes(name) ? 0 : clock.monotonic()));
   const config = configFor(kubeconfigFor(url, { token: "secret" }));
   const lags: string[] = [];
   const retried: string[] = [];
-  const clock = seen.earlier?.clock ?? new SleepClock();
   const servers = seen.earlier?.servers ?? new SeenServers(clock);
   const finder = new ApiServerFinder({
     client: new ApiClient(new Transport(config)),
@@ -303,6 +305,10 @@ await tap.test("findAll() looks at identity Leases also where the API servers ar
   standing.renewTimes = { a: intime, b: intime };
   t.match(await finder.findAll(60_000, signal), { silent: true }, "it stood still until a moment ago");
   clock.advance(60_001);
+  standing.renewTimes = { a: "2026-01-01T00:00:51Z", b: "2026-01-01T00:00:52Z" };
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "each look showed the same renewals in this time");
+  clock.advance(60_001);
+  standing.renewTimes = {};
   t.match(await finder.findAll(60_000, signal), { silent: false });
 
   const ending: Seen = { addresses: [], leases: ["a", "b"], endpoints, shutdownDelayMs: 20_000 };
