@@ -35,6 +35,10 @@ export class SeenServers {
   #isSilenceOver = true;
   /** The resources of which one was behind, with no wait for late writes since that came to its end. */
   readonly #lagging = new Set<string>();
+  /** The resources with which one was behind, and nobody saw since that all of them have followed. */
+  readonly #behind = new Set<string>();
+  /** When that was last seen, on the monotonic clock. */
+  #followedAt = Number.NEGATIVE_INFINITY;
   /** The last renewal of each identity Lease. */
   #renewals: ReadonlyMap<string, Renewal> = new Map();
   /** What `wallOffsetOf()` said when it was last looked at, whichever run did: it jumps where this machine was suspended. */
@@ -99,11 +103,32 @@ export class SeenServers {
 
   /**
    * Callbacks for `askAll()`, which remember the API servers that are silent or behind, even if `askAll()` throws. An API server that is behind
-   * may write an older version, so the next run of the resource waits for late writes, even if the API server has followed by then.
+   * may write an older version, so the next run of the resource waits for late writes, even if the API server has followed by then. One that is
+   * behind a CRD has a watch that is behind, which is that of all CRDs.
    * @param resource `plural.group`
    */
   noting(resource: string): Required<Pick<AskOptions, "onSilence" | "onLag">> {
-    return { onSilence: () => this.silent(), onLag: () => void this.#lagging.add(resource) };
+    return { onSilence: () => this.silent(), onLag: () => this.#lagged(resource) };
+  }
+
+  #lagged(resource: string): void {
+    this.#lagging.add(resource);
+    this.#behind.add(resource);
+  }
+
+  /**
+   * Notes that all of them show what there is of a resource.
+   * @param resource `plural.group`. @default all of them: their watches of CRDs have seen a change that was made just now
+   */
+  followed(resource?: string): void {
+    if (resource === undefined ? this.#behind.size > 0 : this.#behind.has(resource)) {
+      this.#followedAt = this.#clock.monotonic();
+    }
+    if (resource === undefined) {
+      this.#behind.clear();
+    } else {
+      this.#behind.delete(resource);
+    }
   }
 
   /** Whether one was behind, and late writes have not been waited for since. */
@@ -130,13 +155,16 @@ export class SeenServers {
   }
 
   /**
-   * Whether one was silent or missing within the last `ms` milliseconds, or left: it may have been silent, or behind, when that
-   * was not looked at.
+   * Whether one was silent or missing within the last `ms` milliseconds, behind with any resource, or left: it may have been silent, or behind,
+   * when that was not looked at.
    * @param shutdownDelayMs for how long one that leaves takes requests, in milliseconds
    */
   wereSilentWithin(ms: number, shutdownDelayMs = 0): boolean {
     const now = this.#clock.monotonic();
-    return now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;
+    const wasBehind = this.#behind.size > 0 || now - this.#followedAt <= ms;
+    return (
+      wasBehind || now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined
+    );
   }
 }
 

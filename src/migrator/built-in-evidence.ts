@@ -202,6 +202,7 @@ export class BuiltInEvidence {
       lagged ||= result.lagged;
       silent ||= result.silent;
       if (shown.size <= 1) {
+        seen?.followed(name);
         return { hash: [...shown].join(), lagged, silent };
       }
       if (clock.monotonic() >= deadline) {

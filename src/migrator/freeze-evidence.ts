@@ -94,11 +94,13 @@ export class FreezeEvidence {
    * @throws {KsvmError} NotConverged, naming the API server that lags; VersionNotServed where an aggregated one serves the CRD's group.
    */
   async settle(apiServers: ApiServers, silent: boolean, crd: CustomResourceDefinition): Promise<void> {
-    const { emit, options } = this.#context;
+    const { emit, options, seen } = this.#context;
     this.#atStart = await this.#fingerprint(apiServers);
     this.#ownApi = await ownApiOf(this.#context, crd);
     this.#frozenAt = crd.metadata.resourceVersion;
     const result = await this.#converge(apiServers, crd, options.settleMs);
+    // They have seen the freeze, which was written just now.
+    seen?.followed();
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await this.#untilSettled(apiServers, crd, silent || result.lagged || result.silent);
   }
