@@ -52,7 +52,7 @@ export class LeaderPart {
   async run(leading: AbortSignal): Promise<void> {
     const failed = new AbortController();
     const signal = AbortSignal.any([leading, failed.signal]);
-    const { clock, logger, metrics, settings } = this.#options;
+    const { clock, logger, metrics, seen, settings } = this.#options;
     const { maxIdleMs, webhookWaitMs } = settings.runs;
     const onRetry = (error: unknown, delayMs: number): void =>
       logger.debug({ reason: messageOf(error), delayMs }, "Trying again");
@@ -67,6 +67,8 @@ export class LeaderPart {
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
     });
     const inTree = this.#inTreeService();
+    // What the leader before saw, or a controller before a restart, this one does not know, and goes on with its runs at once.
+    seen.silent();
     // A migration that is suspended, or waits for Kubernetes' own migrator, has no run that would look.
     const endLookout = keepLooking({ clock, look: (within) => finder.glance(within) });
     try {

@@ -111,8 +111,7 @@ export class BuiltInEvidence {
    * Looks at all of it once more, right before the resource is called migrated. Where `onRested` is given, the caller waits until it is
    * known which API servers came and went.
    * @throws {StartAgain} where an API server joined, left, fell behind or encodes otherwise: it may have written an
-   *   older version in between.
-   * @throws as {@link prove}.
+   *   older version in between; as {@link prove}.
    */
   async repeat(): Promise<void> {
     const { arrivals, onRested } = this.#context;
@@ -145,6 +144,7 @@ export class BuiltInEvidence {
   async #look(spreadMs: number): Promise<Looked> {
     const { apiServers, arrivals, encryption } = await this.#begin();
     const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
+    this.#context.seen?.followed(resourceNameOf(this.#resource));
     const storageVersion = await this.#agreedStorageVersion(hash, apiServers);
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
     // What the same processes show at the end, they have shown all the time. /metrics of an API server are large: read once, where that tells.
@@ -202,7 +202,6 @@ export class BuiltInEvidence {
       lagged ||= result.lagged;
       silent ||= result.silent;
       if (shown.size <= 1) {
-        seen?.followed(name);
         return { hash: [...shown].join(), lagged, silent };
       }
       if (clock.monotonic() >= deadline) {
