@@ -72,7 +72,7 @@ export class ApiServerFinder {
     if (endpoints !== undefined) {
       seen.noticeSuspension();
       await this.#lookBesides(signal);
-      seen.found();
+      await this.#endSilence(endpoints, signal);
       const silent = seen.wereSilentWithin(silenceMs, shutdownDelayMs);
       return { ...(await this.find(signal)), silent, ignored: this.#leases.ignored };
     }
@@ -139,6 +139,16 @@ export class ApiServerFinder {
       seen.silent();
     }
     this.#assertNoneEnds();
+  }
+
+  /** Those that a user names are asked by nothing else yet: a silence goes on until all of them answer. */
+  async #endSilence(endpoints: readonly string[], signal: AbortSignal): Promise<void> {
+    const { seen } = this.#options;
+    if (seen.isSilenceOver || (await this.#areReachable(endpoints, signal))) {
+      seen.found();
+    } else {
+      seen.silent();
+    }
   }
 
   async #look(signal: AbortSignal): Promise<ApiServers> {

@@ -93,6 +93,11 @@ export class SeenServers {
     this.#isSilenceOver = false;
   }
 
+  /** Whether all of them were found since the last silence. */
+  get isSilenceOver(): boolean {
+    return this.#isSilenceOver;
+  }
+
   /** Notes that all of them were found. A silence that nobody saw the end of may have lasted until now. */
   found(): void {
     if (!this.#isSilenceOver) {

@@ -39,7 +39,7 @@ interface Seen {
   readonly shutdownDelayMs?: number;
   /** The `Date` of every answer. @default that of this machine */
   date?: string;
-  /** The addresses that a user names. @default none */
+  /** The addresses that a user names; that of the stand-in is {@link ITSELF}. @default none */
   readonly endpoints?: readonly string[];
 }
 
@@ -64,6 +64,7 @@ class SleepClock extends FakeClock {
   }
 }
 
+const ITSELF = "itself";
 const NEVER_OVER = Date.parse("2999-01-01T00:00:00Z");
 
 /**
@@ -137,7 +138,7 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     }),
     strict,
     ignored,
-    endpoints: seen.endpoints,
+    endpoints: seen.endpoints?.map((one) => (one === ITSELF ? url : one)),
     ...(seen.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: seen.shutdownDelayMs }),
     timeoutMs: 5_000,
     onLag: (_, reason) => lags.push(reason),
@@ -283,7 +284,7 @@ await tap.test("findAll() looks at first whether an API server that is to be ign
 });
 
 await tap.test("findAll() counts a suspension as a silence also where the API servers are named", async (t) => {
-  const seen: Seen = { addresses: [], leases: [], endpoints: ["https://127.0.0.1:2"] };
+  const seen: Seen = { addresses: [], leases: [], endpoints: [ITSELF] };
   const { clock, finder } = await finderFor(t, seen, true);
   t.match(await finder.findAll(60_000, signal), { silent: false });
   clock.suspendedMs = 3_600_000;
@@ -293,7 +294,7 @@ await tap.test("findAll() counts a suspension as a silence also where the API se
 });
 
 await tap.test("findAll() looks at identity Leases also where the API servers are named", async (t) => {
-  const endpoints = ["https://127.0.0.1:2"];
+  const endpoints = [ITSELF];
   const date = "Thu, 01 Jan 2026 00:01:00 GMT";
   const [late, intime] = ["2026-01-01T00:00:20Z", "2026-01-01T00:00:50Z"];
   const standing: Seen = { addresses: [], leases: ["a", "b"], endpoints, date, renewTimes: { a: intime, b: intime } };
@@ -323,6 +324,26 @@ await tap.test("findAll() looks at identity Leases also where the API servers ar
   t.match(await hidden.finder.findAll(60_000, signal), { silent: false }, "who may not list them need not");
   const broken = await finderFor(t, { addresses: [], leases: ["a"], broken: ["127.0.0.1"], endpoints });
   t.match(await broken.finder.findAll(60_000, signal), { silent: true });
+});
+
+await tap.test("findAll() has a silence last until those that are named answer", async (t) => {
+  const clock = new SleepClock();
+  const servers = new SeenServers(clock);
+  const named: Seen = {
+    addresses: [],
+    leases: ["a"],
+    areLeasesHidden: true,
+    endpoints: ["https://127.0.0.1:2"],
+    earlier: { clock, servers },
+  };
+  const { finder } = await finderFor(t, named);
+  servers.silent();
+  t.match(await finder.findAll(60_000, signal), { silent: true });
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: true }, "it has not answered since");
+  servers.found();
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
 });
 
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {

@@ -10,7 +10,7 @@ const { signal } = new AbortController();
 /** It has no identity Leases. */
 const server = await startServer(tap, (_, response) => sendJson(response, 200, { items: [] }));
 
-/** What makes the runs of one leadership: the API servers are named, so no run asks one which there are. */
+/** What makes the runs of one leadership: the API server is named, so no run looks for others. */
 function factory(clock: ManualClock, seen: SeenServers) {
   return runFactory({
     client: new ApiClient(server.transport()),
@@ -26,7 +26,7 @@ function factory(clock: ManualClock, seen: SeenServers) {
       leaseNamespace: "ksvm-system",
       crdMode: "manage",
     },
-    apiserverEndpoints: ["https://127.0.0.1:2"],
+    apiserverEndpoints: [server.transport().server],
     maxInFlight: 8,
     maxQps: Number.POSITIVE_INFINITY,
     maxIdleMs: 900_000,
