@@ -9,6 +9,9 @@ import { isOverdue, OVERDUE_MS } from "./missing-api-server.ts";
 import { ServerArrivals } from "./server-arrivals.ts";
 import { SettledChanges } from "./settled-changes.ts";
 
+/** That an API server was behind: each time that this is seen is another one. */
+type Lag = object;
+
 /** What looks show of an identity Lease. */
 interface Renewal {
   readonly renewTime: string | undefined;
@@ -34,7 +37,7 @@ export class SeenServers {
   /** Whether all of them have answered since: until then a silence may go on. */
   #isSilenceOver = true;
   /** The resources of which one was behind, with no wait for late writes since that came to its end. */
-  readonly #lagging = new Set<string>();
+  readonly #lagging = new Map<string, Lag>();
   /** The resources with which one was behind, and nobody saw since that all of them have followed. */
   readonly #behind = new Set<string>();
   /** When that was last seen, on the monotonic clock. */
@@ -117,7 +120,7 @@ export class SeenServers {
   }
 
   #lagged(resource: string): void {
-    this.#lagging.add(resource);
+    this.#lagging.set(resource, {});
     this.#behind.add(resource);
   }
 
@@ -136,14 +139,19 @@ export class SeenServers {
     }
   }
 
-  /** Whether one was behind, and late writes have not been waited for since. */
-  hasLagged(resource: string): boolean {
-    return this.#lagging.has(resource);
+  /** The last time that one was behind, where late writes have not been waited for since. */
+  lagOf(resource: string): Lag | undefined {
+    return this.#lagging.get(resource);
   }
 
-  /** Notes that late writes of a resource were waited for, to the end, while none was behind. */
-  settledFor(resource: string): void {
-    this.#lagging.delete(resource);
+  /**
+   * Notes that late writes of a resource were waited for, to the end, while none was behind.
+   * @param lag what {@link lagOf} said when the wait began: another run may have seen a later one in the meantime
+   */
+  settledFor(resource: string, lag: Lag | undefined): void {
+    if (this.#lagging.get(resource) === lag) {
+      this.#lagging.delete(resource);
+    }
   }
 
   /**
@@ -167,9 +175,8 @@ export class SeenServers {
   wereSilentWithin(ms: number, shutdownDelayMs = 0): boolean {
     const now = this.#clock.monotonic();
     const wasBehind = this.#behind.size > 0 || now - this.#followedAt <= ms;
-    return (
-      wasBehind || now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined
-    );
+    const hasLeft = this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;
+    return wasBehind || hasLeft || now - this.#silentAt <= ms;
   }
 }
 

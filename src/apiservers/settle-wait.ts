@@ -17,7 +17,7 @@ export interface SettleContext extends CallContext {
   readonly clock: Clock;
   readonly emit: (event: ApiServerEvent) => void;
   /** What was seen of them before, and is told what is seen now. @default nothing was, and nobody is told */
-  readonly seen?: Pick<SeenServers, "silent" | "hasLagged" | "settledFor"> | undefined;
+  readonly seen?: Pick<SeenServers, "silent" | "lagOf" | "settledFor"> | undefined;
   /**
    * All in milliseconds: the settle time, what an API server that does not answer is waited for on top of it, and for how long one that left
    * takes requests.
@@ -76,9 +76,9 @@ const MANY_JUMPS = 3;
  */
 export async function settle(context: SettleContext, options: SettleOptions): Promise<void> {
   const { crdName, lagged, resource = crdName ?? "" } = options;
-  const wasBehind = context.seen?.hasLagged(resource) === true;
-  await new Settling(context, { ...options, lagged: lagged || wasBehind }).untilSettled();
-  context.seen?.settledFor(resource);
+  const lag = context.seen?.lagOf(resource);
+  await new Settling(context, { ...options, lagged: lagged || lag !== undefined }).untilSettled();
+  context.seen?.settledFor(resource, lag);
 }
 
 class Settling {

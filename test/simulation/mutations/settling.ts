@@ -13,8 +13,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: WAIT,
-        from: "  await new Settling(context, { ...options, lagged: lagged || wasBehind }).untilSettled();",
-        to: "  void Settling; void lagged; void wasBehind;",
+        from: "  await new Settling(context, { ...options, lagged: lagged || lag !== undefined }).untilSettled();",
+        to: "  void Settling; void lagged;",
       },
     ],
   },
@@ -78,7 +78,7 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "apiservers/seen-servers.ts",
-        from: "return { onSilence: () => this.silent(), onLag: () => void this.#lagging.add(resource) };",
+        from: "return { onSilence: () => this.silent(), onLag: () => this.#lagged(resource) };",
         to: "void resource; return { onSilence: () => undefined, onLag: () => undefined };",
       },
     ],
@@ -213,8 +213,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: SEEN,
-        from: "return now - this.#silentAt <= ms || this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;",
-        to: "void shutdownDelayMs; return now - this.#silentAt <= ms;",
+        from: "return wasBehind || hasLeft || now - this.#silentAt <= ms;",
+        to: "void hasLeft; return wasBehind || now - this.#silentAt <= ms;",
       },
     ],
   },
