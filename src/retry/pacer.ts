@@ -92,7 +92,7 @@ export class Pacer {
   /**
    * Waits, as before another try, without counting as under way, so that others go on. Where many do that already, and most
    * requests fail, it counts all the same: what fails for all of them would only be asked for more often.
-   * @param signal ends the work: whoever gets room again only after that sends nothing any more
+   * @param signal ends the work: an item that gets its place back after that throws, and sends no further request
    * @throws what `wait` throws, at once; the signal's reason.
    */
   async aside(wait: () => Promise<void>, signal: AbortSignal): Promise<void> {

@@ -189,7 +189,7 @@ await tap.test("Pacer.aside() throws what ends the wait at once, and loses no pl
   t.same(done, [1, 2, 3]);
 });
 
-await tap.test("whoever gets room again after Pacer.aside() once the work was ended does nothing more", async (t) => {
+await tap.test("an item that gets its place back after the work has ended sends no further request", async (t) => {
   const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
   const [abort, reason] = [new AbortController(), new Error("broken off")];
   const held = Promise.withResolvers<void>();
