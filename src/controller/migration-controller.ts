@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import type { MigrationState } from "../api/migration.ts";
+import { isFinal, type MigrationState } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -122,8 +122,11 @@ export class MigrationController {
   /** Stops what is suspended, begins what may begin, and has the rest say why it does neither. */
   #changed(): void {
     for (const uid of this.#jobs.atWork.keys()) {
-      if (this.#mark.mark !== undefined || this.#known.queue.get(uid)?.isSuspended === true) {
+      const { isSuspended, state = "Pending" } = this.#known.queue.get(uid) ?? {};
+      if (this.#mark.mark !== undefined || isSuspended === true) {
         this.#jobs.suspend(uid);
+      } else if (isFinal(state)) {
+        this.#jobs.endRest(uid);
       }
     }
     this.#slots.dispatch();

@@ -87,8 +87,10 @@ export class MigrationJobs {
   readonly #options: MigrationJobsOptions;
   readonly #recorder: EventRecorder;
   readonly #jobs = new Map<string, StoppableJob>();
-  /** By uid: how often in a row a migration was broken off, and why the last time. */
-  readonly #brokenOff = new Map<string, { readonly times: number; readonly reason: string }>();
+  /** By uid: how often a migration was broken off, how often because it was taken over, and why the last time. */
+  readonly #brokenOff = new Map<string, { readonly times: number; readonly taken: number; readonly reason: string }>();
+  /** By uid: ends the wait of one that was broken off. */
+  readonly #resting = new Map<string, AbortController>();
 
   constructor(options: MigrationJobsOptions) {
     this.#options = options;
@@ -132,6 +134,15 @@ export class MigrationJobs {
     }
   }
 
+  /** Ends the wait of one that was broken off, and that another client has brought to its end: the next one of its resource has its turn. */
+  endRest(uid: string): void {
+    const resting = this.#resting.get(uid);
+    if (resting?.signal.aborted === false) {
+      this.#brokenOff.delete(uid);
+      resting.abort();
+    }
+  }
+
   /** Ends one that was deleted. */
   forget({ name, uid }: QueuedMigration): void {
     this.#brokenOff.delete(uid);
@@ -149,7 +160,7 @@ export class MigrationJobs {
     migration: QueuedMigration,
     { slot, signal }: { readonly slot: Slot; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { clock, logger, observe } = this.#options;
+    const { logger, observe } = this.#options;
     const { name, resource, uid } = migration;
     const log = logger.child({ migration: name, resource });
     const observer = observe?.(resource) ?? NOBODY;
@@ -167,17 +178,27 @@ export class MigrationJobs {
         this.#over(uid, record);
       } else if (!signal.aborted && error instanceof MigrationSuspended) {
         // The watch, which says the same, is late.
-        slot.give();
-        await clock.sleep(RETRY_AFTER_MS, signal).catch(() => undefined);
+        await this.#rest(uid, RETRY_AFTER_MS, { pulse: observer.pulse, slot, signal });
       } else if (!signal.aborted && !(error instanceof MigrationDeleted)) {
-        const retryAfterMs = this.#brokeOff(uid, error, log);
-        // It is the first in the queue again: others have their turn until then, or it would be the only one forever.
-        slot.give();
-        await clock.sleep(retryAfterMs, signal).catch(() => undefined);
+        await this.#rest(uid, this.#brokeOff(uid, error, log), { pulse: observer.pulse, slot, signal });
       }
     } finally {
       observer.end();
     }
+  }
+
+  /** It may be the first in the queue again: others have their turn until then, or it would be the only one forever. */
+  async #rest(
+    uid: string,
+    ms: number,
+    { pulse, slot, signal }: { readonly pulse: Pulse; readonly slot: Slot; readonly signal: AbortSignal },
+  ): Promise<void> {
+    const rest = new AbortController();
+    this.#resting.set(uid, rest);
+    pulse.pause(ms);
+    slot.give();
+    await this.#options.clock.sleep(ms, AbortSignal.any([signal, rest.signal])).catch(() => undefined);
+    this.#resting.delete(uid);
   }
 
   #over(uid: string, record: MigrationRecord | undefined): void {
@@ -203,12 +224,15 @@ export class MigrationJobs {
    */
   #brokeOff(uid: string, error: unknown, log: Logger): number {
     const before = this.#brokenOff.get(uid);
-    const [times, reason] = [(before?.times ?? 0) + 1, messageOf(error)];
-    this.#brokenOff.set(uid, { times, reason });
+    const isTaken = error instanceof MigrationTaken;
+    const [times, taken] = [(before?.times ?? 0) + 1, (before?.taken ?? 0) + (isTaken ? 1 : 0)];
+    const reason = messageOf(error);
+    this.#brokenOff.set(uid, { times, taken, reason });
     const level = before?.reason === reason ? "debug" : "error";
     log[level]({ err: error }, "A migration was broken off; trying again");
-    const mostMs = error instanceof MigrationTaken ? MAX_TAKEN_MS : MAX_RETRY_AFTER_MS;
-    return Math.min(mostMs, RETRY_AFTER_MS * 2 ** (times - 1));
+    // A webhook that failed for a while is no other installation.
+    const [mostMs, count] = isTaken ? [MAX_TAKEN_MS, taken] : [MAX_RETRY_AFTER_MS, times];
+    return Math.min(mostMs, RETRY_AFTER_MS * 2 ** (count - 1));
   }
 
   #recordParts() {

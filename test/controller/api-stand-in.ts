@@ -54,12 +54,14 @@ export class ApiStandIn {
     fields: {
       readonly created: string;
       readonly suspend?: boolean;
+      /** @default the name with an s */
+      readonly resource?: string;
       readonly annotations?: Readonly<Record<string, string>>;
     },
   ): void {
     const about = { name, uid: `uid-${name}`, resourceVersion: this.#next(), creationTimestamp: fields.created };
     const metadata = { ...about, ...(fields.annotations === undefined ? {} : { annotations: fields.annotations }) };
-    const resource = { group: "example.com", version: "v1", resource: `${name}s` };
+    const resource = { group: "example.com", version: "v1", resource: fields.resource ?? `${name}s` };
     const spec = { resource, ...(fields.suspend === undefined ? {} : { suspend: fields.suspend }) };
     const type = { apiVersion: "migration.k8s.io/v1alpha1", kind: "StorageVersionMigration" };
     this.#store("ADDED", { ...type, metadata, spec });

@@ -2,14 +2,16 @@ import pino from "pino";
 import tap, { type Test } from "tap";
 import { OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { stateOf } from "../../src/api/migration.ts";
-import { MigrationController } from "../../src/controller/migration-controller.ts";
+import { MigrationController, type MigrationControllerOptions } from "../../src/controller/migration-controller.ts";
+import type { RunObserver } from "../../src/controller/migration-jobs.ts";
 import type { OpenRun } from "../../src/controller/run-factory.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
-import { MIGRATIONS } from "../../src/kube/resources.ts";
+import { MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
+import { NO_PULSE } from "../../src/pulse.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { ApiStandIn } from "./api-stand-in.ts";
@@ -24,13 +26,18 @@ function endAtOnce(): never {
 }
 
 /** A controller of which every run ends at once, so that all there is to see is which one has its turn. */
-function startController(t: Test, api: ApiStandIn, openRun: OpenRun = endAtOnce) {
+function startController(
+  t: Test,
+  api: ApiStandIn,
+  openRun: OpenRun = endAtOnce,
+  more: Pick<MigrationControllerOptions, "observe"> = {},
+) {
   const clock = new ManualClock();
   const lines: string[] = [];
   const logger = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
   const leadership = { key: "ns/l", replaced: undefined, assertLeading: () => undefined };
   const feed = new MigrationFeed({ client: api.client, clock, logger });
-  const parts = { client: api.client, clock, feed, logger, openRun, identity: "a", leadership };
+  const parts = { client: api.client, clock, feed, logger, openRun, identity: "a", leadership, ...more };
   const controller = new MigrationController(parts);
   const stop = new AbortController();
   const ended = controller.run(stop.signal);
@@ -172,29 +179,54 @@ await tap.test(
   },
 );
 
+const OTHER = JSON.stringify({ lease: "other/l", identity: "b", since: "2026-01-01T00:00:00Z" });
+
+function isOthers(api: ApiStandIn): boolean {
+  return api.get("one").metadata.annotations?.[OWNER_ANNOTATION] === OTHER;
+}
+
+async function patchOne(api: ApiStandIn, change: { annotations?: object; status?: object }): Promise<void> {
+  const { annotations = {}, status } = change;
+  const { resourceVersion } = api.get("one").metadata;
+  const body = { metadata: { resourceVersion, annotations }, ...(status === undefined ? {} : { status }) };
+  const options = status === undefined ? {} : { subresource: "status" };
+  await api.client.patch(MIGRATIONS, { name: "one" }, { type: MERGE_PATCH, body }, options);
+}
+
+/** Has another installation take the migration over so often. @returns for how long this one stayed away after each, at most a day */
+async function takeOver(api: ApiStandIn, clock: ManualClock, times: number): Promise<readonly number[]> {
+  const away: number[] = [];
+  for (let rounds = 0; rounds < times; rounds++) {
+    await patchOne(api, { annotations: { [OWNER_ANNOTATION]: OTHER } });
+    const from = clock.monotonic();
+    while (isOthers(api) && clock.monotonic() - from < 24 * 3_600_000) await clock.advance(1_000);
+    away.push(clock.monotonic() - from);
+  }
+  return away;
+}
+
+/** Runs that get no further. */
+function runsForever(clock: () => ManualClock): OpenRun {
+  return ({ signal }) => {
+    const retrier = new Retrier({ clock: clock(), random: () => 0 });
+    const find = (): Promise<void> => clock().sleep(24 * 3_600_000, signal);
+    const context = { client: { find }, options: {}, retrier, signal } as unknown as RunContext;
+    return { context, stall: () => undefined, close: () => Promise.resolve() };
+  };
+}
+
 await tap.test(
   "a leader stays away longer each time from a migration that another installation takes over",
   async (t) => {
     const api = new ApiStandIn();
     api.add("one", OLD);
-    const { clock, lines } = startController(t, api, ({ signal }) => {
-      const retrier = new Retrier({ clock, random: () => 0 });
-      const find = (): Promise<void> => clock.sleep(24 * 3_600_000, signal);
-      const context = { client: { find }, options: {}, retrier, signal } as unknown as RunContext;
-      return { context, stall: () => undefined, close: () => Promise.resolve() };
-    });
-    const other = JSON.stringify({ lease: "other/l", identity: "b", since: "2026-01-01T00:00:00Z" });
-    const isOthers = (): boolean => api.get("one").metadata.annotations?.[OWNER_ANNOTATION] === other;
-    const away: number[] = [];
+    const { clock, lines } = startController(
+      t,
+      api,
+      runsForever(() => clock),
+    );
     await clock.advance(5_000);
-    for (let rounds = 0; rounds < 8; rounds++) {
-      const { resourceVersion } = api.get("one").metadata;
-      const body = { metadata: { resourceVersion, annotations: { [OWNER_ANNOTATION]: other } } };
-      await api.client.patch(MIGRATIONS, { name: "one" }, { type: "application/merge-patch+json", body });
-      const from = clock.monotonic();
-      while (isOthers() && clock.monotonic() - from < 24 * 3_600_000) await clock.advance(1_000);
-      away.push(clock.monotonic() - from);
-    }
+    const away = await takeOver(api, clock, 8);
     t.ok((away.at(-1) ?? 0) > 600_000, `the other one gets to the end: ${away.join(", ")} ms`);
     const said = lines.filter((line) =>
       line.includes('over: \\"b\\", which leads by Lease \\"other/l\\"; remove one of the two'),
@@ -202,3 +234,65 @@ await tap.test(
     t.equal(said.length, 1, "it says who that is, and what to do, once");
   },
 );
+
+await tap.test(
+  "a leader that stays away from a migration begins the next one of the resource once another installation has ended it",
+  async (t) => {
+    const api = new ApiStandIn();
+    api.add("one", OLD);
+    const { clock } = startController(
+      t,
+      api,
+      runsForever(() => clock),
+    );
+    await clock.advance(5_000);
+    await takeOver(api, clock, 8);
+    await patchOne(api, { annotations: { [OWNER_ANNOTATION]: OTHER } });
+    await clock.advance(30_000);
+    const ended = { type: "Succeeded", status: "True", lastUpdateTime: "2026-01-01T00:00:00Z" };
+    await patchOne(api, { status: { conditions: [ended] } });
+    api.add("two", { ...YOUNG, resource: "ones" });
+    await clock.advance(30_000);
+    t.ok(api.get("two").metadata.annotations?.[OWNER_ANNOTATION], "the other installation may be removed by then");
+  },
+);
+
+await tap.test("a migration that was broken off for other reasons is not stayed away from for longer", async (t) => {
+  const api = new ApiStandIn();
+  api.add("one", OLD);
+  api.refusal = (request) => (isClaimOf("one", request) ? refused(422, "annotations: Too long") : undefined);
+  const { clock } = startController(
+    t,
+    api,
+    runsForever(() => clock),
+  );
+  await clock.advance(1_200_000);
+  api.refusal = () => undefined;
+  await clock.advance(65_000);
+  t.equal(stateOf(api.get("one")), "Running");
+  const [away = 0] = await takeOver(api, clock, 1);
+  t.ok(away < 20_000, `${away} ms`);
+});
+
+await tap.test("a leader that stays away from a migration shows that it waits on purpose", async (t) => {
+  const api = new ApiStandIn();
+  api.add("one", OLD);
+  const pauses: number[] = [];
+  const pulse = { ...NO_PULSE, pause: (ms: number) => void pauses.push(ms) };
+  const observe = (): RunObserver => ({
+    event: () => undefined,
+    completed: () => undefined,
+    pulse,
+    end: () => undefined,
+  });
+  const { clock } = startController(
+    t,
+    api,
+    runsForever(() => clock),
+    { observe },
+  );
+  await clock.advance(5_000);
+  const [away = 0] = await takeOver(api, clock, 1);
+  t.ok(away > 0);
+  t.same(pauses, [5_000]);
+});
