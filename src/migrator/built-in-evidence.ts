@@ -1,5 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
-import { type CustomResourceDefinition, specKeyOf } from "../api/crd.ts";
+import type { CustomResourceDefinition } from "../api/crd.ts";
 import { wallOffsetOf } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -12,11 +12,11 @@ import { type AskResult, askAll, type Check, checkFailureOf } from "../apiserver
 import type { ServedResource } from "../resources/migratable.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
-import { followingCheck, type KnownCrd } from "../apiservers/converge.ts";
+import { followingCheck } from "../apiservers/converge.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { ownApiOf, ownStorageOf } from "./own-api.ts";
-import { changeBetween, type Foundation } from "./foundation.ts";
+import { changeBetween, type Foundation, specKeyIn } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { lateWritesSince } from "../apiservers/late-writes-since.ts";
@@ -60,7 +60,7 @@ export class BuiltInEvidence {
   readonly #restarts: ServerRestarts;
   #atStart: Foundation | undefined;
   /** The CRD at the start, which every API server has to know: the hash shows nothing where the storage version went there and back. */
-  #crd: KnownCrd | undefined;
+  #crd: CustomResourceDefinition["metadata"] | undefined;
   #apiServers: ApiServers | undefined;
 
   constructor(context: RunContext, { crdName, resource, restarts }: BuiltInEvidenceOptions) {
@@ -278,9 +278,9 @@ export class BuiltInEvidence {
       return { crd: "", ownApi: encryption === undefined ? "" : await ownStorageOf(this.#context, this.#resource) };
     }
     const crd = await this.#findCrd();
-    return crd === undefined
-      ? { crd: "", ownApi: "" }
-      : { crd: specKeyOf(crd.metadata), ownApi: await ownApiOf(this.#context, crd) };
+    // Else an API server that knows the CRD of the beginning may still be on its way through a storage version that came and went.
+    if (specKeyIn(crd?.metadata) !== specKeyIn(this.#crd)) throw this.#startAgain("the CRD changed");
+    return { crd: specKeyIn(crd?.metadata), ownApi: crd === undefined ? "" : await ownApiOf(this.#context, crd) };
   }
 }
 

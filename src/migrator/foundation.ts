@@ -1,3 +1,5 @@
+import { type CustomResourceDefinition, specKeyOf } from "../api/crd.ts";
+
 /** What a run on a resource that is not frozen rests on. All of it must be the same at its end as at its beginning. */
 export interface Foundation {
   /** The API servers that live, as `fingerprintOf` has them. */
@@ -28,6 +30,11 @@ export interface Foundation {
   readonly ownApi: string;
   /** How the API servers encrypt, where that is looked at, as the `fingerprint` of `EncryptionEvidence`; else empty. */
   readonly encryption: string;
+}
+
+/** What the foundation has of a CRD; empty where there is none. */
+export function specKeyIn(crd: CustomResourceDefinition["metadata"] | undefined): string {
+  return crd === undefined ? "" : specKeyOf(crd);
 }
 
 /** What of a foundation did not last, in words; `undefined` where all of it did. */

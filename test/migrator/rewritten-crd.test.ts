@@ -34,9 +34,11 @@ const TOO_LARGE = {
   details: { causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }] },
 };
 
-const bodyOf = (path: string): unknown => {
+const NOT_FOUND = { kind: "Status", reason: "NotFound", code: 404, details: { name: CRD.metadata.name } };
+
+const bodyOf = (path: string, crd: object): unknown => {
   if (path === "/version") return { gitVersion: "v1.36.3" };
-  if (path.endsWith("/widgets.example.com")) return CRD;
+  if (path.endsWith("/widgets.example.com")) return crd;
   const resources = [{ name: "widgets", storageVersionHash: "h1" }];
   return { kind: "APIResourceList", groupVersion: "example.com/v1", metadata: {}, items: [], resources };
 };
@@ -44,17 +46,41 @@ const bodyOf = (path: string): unknown => {
 const stream = async (): Promise<Readable> => Readable.from([Buffer.from("process_start_time_seconds 1\n")]);
 
 /** An API server whose watch of CRDs is at the frozen CRD after so long, and that shows the hash of the storage version all the time. */
-function apiServer(server: string, clock: FakeClock, followsAtMs: number): ApiClient {
+function apiServer(
+  server: string,
+  clock: FakeClock,
+  followsAtMs: number,
+  crdNow: () => object | undefined = () => CRD,
+): ApiClient {
   const request = async ({ path, query }: ApiRequest): Promise<unknown> => {
     clock.advance(10);
     if (query?.["resourceVersion"] !== undefined && clock.monotonic() < followsAtMs) {
       throw new ApiError(`GET ${path}`, 504, { answer: TOO_LARGE as unknown as Status });
     }
-    return { status: 200, body: bodyOf(path), serverTime: clock.now() };
+    const crd = path.endsWith("/widgets.example.com") ? crdNow() : CRD;
+    if (crd === undefined) {
+      throw new ApiError(`GET ${path}`, 404, { answer: NOT_FOUND as unknown as Status });
+    }
+    return { status: 200, body: bodyOf(path, crd), serverTime: clock.now() };
   };
   const client = new ApiClient({ server, request, stream } as unknown as Transport);
   // It does not serve the StorageVersion API.
   return Object.assign(client, { findIfServed: async () => undefined });
+}
+
+function evidenceFor(clock: FakeClock, clients: readonly ApiClient[], events: MigrationEvent[] = []): BuiltInEvidence {
+  const context = {
+    arrivals: UNSEEN_ARRIVALS,
+    client: clients[0],
+    clock,
+    emit: (event: MigrationEvent) => events.push(event),
+    findApiServers: async (): Promise<ApiServers> => ({ mode: "each", clients }),
+    options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    signal: new AbortController().signal,
+  } as unknown as RunContext;
+  const resource = { group: "example.com", version: "v1", resource: "widgets", kind: "Widget" };
+  return new BuiltInEvidence(context, { resource, crdName: "widgets.example.com", restarts: new ServerRestarts() });
 }
 
 await tap.test(
@@ -63,22 +89,7 @@ await tap.test(
     const clock = new FakeClock();
     const clients = [apiServer("https://a", clock, 0), apiServer("https://b", clock, 8_000)];
     const events: MigrationEvent[] = [];
-    const context = {
-      arrivals: UNSEEN_ARRIVALS,
-      client: clients[0],
-      clock,
-      emit: (event: MigrationEvent) => events.push(event),
-      findApiServers: async (): Promise<ApiServers> => ({ mode: "each", clients }),
-      options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
-      retrier: new Retrier({ clock, random: () => 0.5 }),
-      signal: new AbortController().signal,
-    } as unknown as RunContext;
-    const resource = { group: "example.com", version: "v1", resource: "widgets", kind: "Widget" };
-    const evidence = new BuiltInEvidence(context, {
-      resource,
-      crdName: "widgets.example.com",
-      restarts: new ServerRestarts(),
-    });
+    const evidence = evidenceFor(clock, clients, events);
     await evidence.prove();
     t.ok(clock.monotonic() >= 9_000, `${clock.monotonic()} ms`);
     t.match(
@@ -86,5 +97,29 @@ await tap.test(
       { server: "https://b", reason: /its watch of CRDs is at resourceVersion .*, and the CRD is at 30/ },
     );
     await evidence.repeat();
+  },
+);
+
+// The API server that is behind has seen the CRD of the beginning by then, and may be anywhere on the way to the newest one.
+await tap.test(
+  "BuiltInEvidence begins again where the storage version goes there and back while an API server is waited for",
+  async (t) => {
+    const clock = new FakeClock();
+    const flipped = { ...CRD, metadata: { ...CRD.metadata, generation: 5, resourceVersion: "50" } };
+    const crdAt = (): object => (clock.monotonic() < 5_000 ? CRD : flipped);
+    const clients = [apiServer("https://a", clock, 0, crdAt), apiServer("https://b", clock, 8_000, crdAt)];
+    const evidence = evidenceFor(clock, clients);
+    await t.rejects(evidence.prove(), { name: "StartAgain", message: /the CRD changed during the run/ });
+  },
+);
+
+await tap.test(
+  "BuiltInEvidence begins again where the CRD is there only after the run has looked for it",
+  async (t) => {
+    const clock = new FakeClock();
+    let reads = 0;
+    const crdAt = (): object | undefined => (reads++ === 0 ? undefined : CRD);
+    const evidence = evidenceFor(clock, [apiServer("https://a", clock, 0, crdAt)]);
+    await t.rejects(evidence.prove(), { name: "StartAgain", message: /the CRD changed during the run/ });
   },
 );
