@@ -244,9 +244,18 @@ export class RewritePass {
     if (waitMs > 0) {
       await clock.sleep(waitMs, signal);
     }
-    const rewrite = async (object: ListedObject): Promise<void> =>
-      this.#count(object, await this.#rewrite(object, signal));
-    await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);
+    const abort = new AbortController();
+    const waitSignal = AbortSignal.any([signal, abort.signal]);
+    const rewrite = async (object: ListedObject): Promise<void> => {
+      try {
+        this.#count(object, await this.#rewrite(object, waitSignal));
+      } catch (error) {
+        // As in the first one: those that wait for their turn are not sent any more.
+        abort.abort(error);
+        throw error;
+      }
+    };
+    await pacer.forEach(this.#setAside.takeAll(), rewrite, waitSignal);
   }
 
   #rewrite(object: ListedObject, waitSignal: AbortSignal): Promise<ObjectOutcome> {

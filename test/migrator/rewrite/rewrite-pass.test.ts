@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import tap from "tap";
 
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
@@ -38,6 +39,31 @@ await tap.test("RewritePass gives a later run no token that lies beyond an objec
   const { points } = await pass(t, { count: 6, pageSize: 2, accepts: (name, tried) => name !== "w3" || tried === 2 });
   t.same(points, [{ watermark: "100", continueToken: "2" }, { watermark: "100" }, { watermark: "100" }]);
 });
+
+await tap.test(
+  "RewritePass has no object wait that is tried once more where another one has ended the pass",
+  async (t) => {
+    const tries = new Map<string, number>();
+    let goneOn = 0;
+    const rewrite: RewritePassOptions["rewrite"] = async ({ waitSignal }, { name }) => {
+      const tried = (tries.get(name) ?? 0) + 1;
+      tries.set(name, tried);
+      if (tried === 1) {
+        return { kind: "failed", reason: DENIED };
+      }
+      if (name === "w1") {
+        throw new Error("a webhook holds each write");
+      }
+      // Others wait for their turn, as behind a webhook.
+      await setImmediate();
+      goneOn += waitSignal.aborted ? 0 : 1;
+      return { kind: "current" };
+    };
+    const run = pass(t, { count: 4, pageSize: 4, accepts: () => true, rewrite });
+    await t.rejects(run, { message: "a webhook holds each write" });
+    t.equal(goneOn, 0, "what waits is told");
+  },
+);
 
 await tap.test("RewritePass keeps a bounded number of rejected objects for a second try", async (t) => {
   const count = MAX_SET_ASIDE + 50;

@@ -155,7 +155,7 @@ export const OBJECTS: readonly Mutation[] = [
     edits: [
       {
         file: PASS,
-        from: "await pacer.forEach(this.#setAside.takeAll(), rewrite, signal);",
+        from: "await pacer.forEach(this.#setAside.takeAll(), rewrite, waitSignal);",
         to: "this.#setAside.takeAll(); void pacer; void rewrite; void signal;",
       },
     ],
