@@ -18,7 +18,7 @@ import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { migrationOf } from "../migrations/read-migration.ts";
+import { isThere, migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { MigrationTaken } from "./migration-taken.ts";
@@ -107,7 +107,7 @@ export class MigrationRecord {
       const answer = await retrier.run(() => client.find<unknown>(MIGRATIONS, ref, { signal }), signal);
       // One that cannot be read is left out and named by those that list all of them.
       const found = answer === undefined ? undefined : parseMigration(answer).object;
-      if (found === undefined || found.metadata.uid !== ref.uid || isFinished(found)) {
+      if (!isThere(found, ref.uid) || isFinished(found)) {
         return undefined;
       }
       if (isSuspended(found)) {
@@ -247,7 +247,7 @@ export class MigrationRecord {
     const find = (): Promise<unknown> => client.find(MIGRATIONS, { name }, { signal });
     const answer = await this.#whileServed(() => retrier.run(find, signal));
     const found = answer === undefined ? undefined : migrationOf(answer);
-    if (found?.metadata.uid !== uid) {
+    if (!isThere(found, uid)) {
       throw new MigrationDeleted(name);
     }
     const shown = found.metadata.annotations?.[OWNER_ANNOTATION];

@@ -202,7 +202,7 @@ export class MigrationFeed {
     return parsed.flatMap((one) => this.#take(one) ?? []);
   }
 
-  /** What is wrong with one is said once. */
+  /** What is wrong with one is said once. One that a user deleted is gone for all who follow, whatever finalizer keeps it. */
   #take({ object, ignored, uid, unreadable }: Parsed<StorageVersionMigration>): StorageVersionMigration | undefined {
     const { logger } = this.#options;
     if (object === undefined) {
@@ -216,6 +216,6 @@ export class MigrationFeed {
       const migration = object.metadata.name;
       logger.warn({ migration, paths: ignored }, "Parts of a status cannot be read and count as never written");
     }
-    return object;
+    return object?.metadata.deletionTimestamp === undefined ? object : undefined;
   }
 }

@@ -22,3 +22,8 @@ export function migrationOf(value: unknown): StorageVersionMigration {
   }
   return object;
 }
+
+/** Whether it is the one with this uid, and was not deleted: a finalizer may keep one that was for weeks. */
+export function isThere(found: StorageVersionMigration | undefined, uid: string): found is StorageVersionMigration {
+  return found !== undefined && found.metadata.uid === uid && found.metadata.deletionTimestamp === undefined;
+}

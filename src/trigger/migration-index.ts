@@ -28,6 +28,11 @@ export class MigrationIndex {
   /** Takes in what the API server answered to a write, ahead of the feed. */
   put(migration: StorageVersionMigration): void {
     const facts = migrationFactsOf(migration);
+    if (migration.metadata.deletionTimestamp !== undefined) {
+      // The feed tells of it no more, whatever finalizer keeps it.
+      this.delete(facts);
+      return;
+    }
     this.#written.set(facts.uid, facts);
     this.#setNewer(facts);
   }

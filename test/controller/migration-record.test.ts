@@ -307,3 +307,18 @@ await tap.test("MigrationRecord.update() never overwrites an end of its own", as
   );
   t.same(store.object?.status?.conditions, withKstatus(failed));
 });
+
+await tap.test("MigrationRecord takes one that is deleted for gone, whatever finalizer keeps it", async (t) => {
+  const store = new Store([RUNNING]);
+  const record = await claimed(store);
+  const remove = (): void => {
+    const { object } = store;
+    if (object !== undefined) {
+      const metadata = { ...object.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" };
+      store.object = { ...object, metadata };
+    }
+  };
+  remove();
+  await t.rejects(record.check(), { name: "MigrationDeleted" });
+  t.equal(await MigrationRecord.claim(optionsFor(store, "a"), REF), undefined, "nor does it begin");
+});

@@ -29,6 +29,10 @@ function migrationOf(name: string, resourceVersion: string): StorageVersionMigra
   } as unknown as StorageVersionMigration;
 }
 
+function deletedOf({ metadata, ...rest }: StorageVersionMigration): StorageVersionMigration {
+  return { ...rest, metadata: { ...metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } };
+}
+
 /** Two migrations on a page. A stand-in: the order of lists, watches and refusals is the test's. */
 class Lists {
   readonly lists: string[] = [];
@@ -130,6 +134,22 @@ await tap.test("MigrationFeed lists page by page and watches once, for all who f
   t.equal(api.streams.size, 1, "one watch");
   t.equal(api.watches.at(-1), "10", "from what the list showed");
 });
+
+await tap.test(
+  "MigrationFeed tells of one that is deleted as of one that is gone, whatever finalizer keeps it",
+  async (t) => {
+    const { api, clock, follow } = start(t);
+    api.migrations.set("a", migrationOf("a", "5"));
+    api.migrations.set("b", deletedOf(migrationOf("b", "5")));
+    const told: string[] = [];
+    follow(words(told));
+    await clock.advance(0);
+    const object = deletedOf(migrationOf("a", "11"));
+    api.streams.forEach((stream) => stream.push(`${JSON.stringify({ type: "MODIFIED", object })}\n`));
+    await clock.advance(0);
+    t.same(told, ["listed a", "deleted uid-a"]);
+  },
+);
 
 await tap.test("MigrationFeed lists again for one that begins to follow later, and loses nothing", async (t) => {
   const { api, clock, follow } = start(t);

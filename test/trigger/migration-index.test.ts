@@ -76,3 +76,11 @@ await tap.test(
     t.equal(changed.length, 3, "the trigger looks again each time");
   },
 );
+
+await tap.test("MigrationIndex takes an answer that shows one deleted for its end", async (t) => {
+  const index = new MigrationIndex(() => undefined);
+  index.apply({ type: "listed", migrations: [migrationAt("10", "Running")] });
+  const { metadata, ...rest } = migrationAt("11", "Running");
+  index.put({ ...rest, metadata: { ...metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } });
+  t.same(index.of("a.b"), []);
+});
