@@ -87,7 +87,7 @@ export class MigrationJobs {
   readonly #options: MigrationJobsOptions;
   readonly #recorder: EventRecorder;
   readonly #jobs = new Map<string, StoppableJob>();
-  /** By uid: how often a migration was broken off, how often because it was taken over, and why the last time. */
+  /** By uid: how often a migration was broken off, how often because another installation took it over, and why the last time. */
   readonly #brokenOff = new Map<string, { readonly times: number; readonly taken: number; readonly reason: string }>();
   /** By uid: ends the wait of one that was broken off. */
   readonly #resting = new Map<string, AbortController>();
@@ -224,7 +224,7 @@ export class MigrationJobs {
    */
   #brokeOff(uid: string, error: unknown, log: Logger): number {
     const before = this.#brokenOff.get(uid);
-    const isTaken = error instanceof MigrationTaken;
+    const isTaken = error instanceof MigrationTaken && error.isOfOthers;
     const [times, taken] = [(before?.times ?? 0) + 1, (before?.taken ?? 0) + (isTaken ? 1 : 0)];
     const reason = messageOf(error);
     this.#brokenOff.set(uid, { times, taken, reason });

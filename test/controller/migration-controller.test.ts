@@ -181,8 +181,8 @@ await tap.test(
 
 const OTHER = JSON.stringify({ lease: "other/l", identity: "b", since: "2026-01-01T00:00:00Z" });
 
-function isOthers(api: ApiStandIn): boolean {
-  return api.get("one").metadata.annotations?.[OWNER_ANNOTATION] === OTHER;
+function isOwnedBy(owner: string, api: ApiStandIn): boolean {
+  return api.get("one").metadata.annotations?.[OWNER_ANNOTATION] === owner;
 }
 
 async function patchOne(api: ApiStandIn, change: { annotations?: object; status?: object }): Promise<void> {
@@ -194,12 +194,12 @@ async function patchOne(api: ApiStandIn, change: { annotations?: object; status?
 }
 
 /** Has another installation take the migration over so often. @returns for how long this one stayed away after each, at most a day */
-async function takeOver(api: ApiStandIn, clock: ManualClock, times: number): Promise<readonly number[]> {
+async function takeOver(api: ApiStandIn, clock: ManualClock, times: number, by = OTHER): Promise<readonly number[]> {
   const away: number[] = [];
   for (let rounds = 0; rounds < times; rounds++) {
-    await patchOne(api, { annotations: { [OWNER_ANNOTATION]: OTHER } });
+    await patchOne(api, { annotations: { [OWNER_ANNOTATION]: by } });
     const from = clock.monotonic();
-    while (isOthers(api) && clock.monotonic() - from < 24 * 3_600_000) await clock.advance(1_000);
+    while (isOwnedBy(by, api) && clock.monotonic() - from < 24 * 3_600_000) await clock.advance(1_000);
     away.push(clock.monotonic() - from);
   }
   return away;
@@ -272,6 +272,21 @@ await tap.test("a migration that was broken off for other reasons is not stayed 
   t.equal(stateOf(api.get("one")), "Running");
   const [away = 0] = await takeOver(api, clock, 1);
   t.ok(away < 20_000, `${away} ms`);
+});
+
+await tap.test("a leader stays away from no migration for long whose owner a client took off, or wrote", async (t) => {
+  const api = new ApiStandIn();
+  api.add("one", OLD);
+  const { clock, lines } = startController(
+    t,
+    api,
+    runsForever(() => clock),
+  );
+  await clock.advance(5_000);
+  const away = await takeOver(api, clock, 8, "x");
+  t.ok(Math.max(...away) <= 65_000, `${away.join(", ")} ms`);
+  t.notMatch(lines.join(""), /another replica took/);
+  t.match(lines.join(""), /another client changed/);
 });
 
 await tap.test("a leader that stays away from a migration shows that it waits on purpose", async (t) => {
