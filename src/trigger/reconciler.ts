@@ -5,6 +5,7 @@ import { messageOf } from "../errors.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
+import { CreationPace } from "./creation-pace.ts";
 import { type Decision, decide } from "./decide.ts";
 import { removeAllowance } from "./remove-allowance.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -47,6 +48,8 @@ interface Seen {
 /** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
 const CRD_LOOKS = 15;
 const CRD_LOOK_MS = 200;
+const CREATED_OFTEN =
+  "many migrations of it were created of late, so the next one comes later; another client may delete them";
 const CONFLICT_RETRY_MS = 100;
 const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 60_000;
@@ -62,6 +65,7 @@ export class Reconciler {
   /** How often API servers were seen not to have followed a CRD, in a row. */
   readonly #crdLooks = new Map<string, number>();
   readonly #waiting = new Map<string, string>();
+  readonly #creations: CreationPace;
   #shared: ReadonlySet<string> = new Set();
   /** What there is to look after: it was in the last poll, or in a look since. */
   #known = new Set<string>();
@@ -69,6 +73,7 @@ export class Reconciler {
 
   constructor(options: ReconcilerOptions) {
     this.#options = options;
+    this.#creations = new CreationPace(options.clock);
     this.#states = new StateReader(options);
     this.#surveyLog = new SurveyLog(options.logger);
   }
@@ -189,7 +194,7 @@ export class Reconciler {
       staleAfterMs: HEARTBEAT_LIMIT_MS,
       crdMode,
     };
-    const decision = decide(situation);
+    const decision = this.#paced(name, decide(situation));
     if (!isFresh && needsAnotherLook(decision, observed)) {
       queue.add(name);
       return;
@@ -208,13 +213,20 @@ export class Reconciler {
     }
   }
 
+  #paced(name: string, decision: Decision): Decision {
+    const lookAgainMs = decision.create === undefined ? 0 : this.#creations.dueInMs(name);
+    const { create: _later, ...rest } = decision;
+    return lookAgainMs === 0 ? decision : { ...rest, lookAgainMs, waiting: CREATED_OFTEN };
+  }
+
   #remember(situation: Situation, decision: Decision): void {
     const { queue, watch } = this.#options;
     const { name } = situation.observed;
     const { create, lookAgainMs, waiting } = decision;
     watch.looked(name, lookedOf(situation, decision));
-    if (create !== undefined && create.attempt > 1) {
-      watch.retried("migration");
+    if (create !== undefined) {
+      this.#creations.created(name);
+      if (create.attempt > 1) watch.retried("migration");
     }
     if (waiting === undefined) {
       this.#waiting.delete(name);

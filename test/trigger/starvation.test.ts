@@ -27,11 +27,17 @@ function request({ method, path, body }: ApiRequest) {
   return Promise.resolve({ status: 200, body: method === "GET" ? list : written, serverTime: 0 });
 }
 
+const read = async (asked: ApiRequest, parse: (body: Readable) => Promise<unknown>) => {
+  const { body, ...answer } = await request(asked);
+  return { ...answer, body: await parse(Readable.from([Buffer.from(JSON.stringify(body))])) };
+};
+
 // Stand-ins: what matters is which resource is looked at next, with a clock that stands still.
 function reconcilerOf() {
   const clock = new FakeClock();
   const queue = new WorkQueue(clock);
   const looks: string[] = [];
+  const created: string[] = [];
   const observation = { observed: [builtIn("A")], leftOut: [], unavailable: [], crds: new Map() };
   const observer = {
     everything: () => Promise.resolve(observation),
@@ -40,11 +46,12 @@ function reconcilerOf() {
       return Promise.resolve({ ...observation, observed: observation.observed.filter((one) => one.name === name) });
     },
   } as unknown as Observer;
-  const read = async (asked: ApiRequest, parse: (body: Readable) => Promise<unknown>) => {
-    const { body, ...answer } = await request(asked);
-    return { ...answer, body: await parse(Readable.from([Buffer.from(JSON.stringify(body))])) };
+  const asking = async (asked: ApiRequest) => {
+    if (asked.method === "POST" && asked.path.endsWith("/storageversionmigrations")) created.push(asked.path);
+    return request(asked);
   };
-  const client = new ApiClient({ server: "https://stand-in", request, read } as unknown as Transport);
+  const client = new ApiClient({ server: "https://stand-in", request: asking, read } as unknown as Transport);
+  const index = new MigrationIndex((name) => reconciler.onMigration(name));
   const reconciler: Reconciler = new Reconciler({
     client,
     clock,
@@ -55,9 +62,9 @@ function reconcilerOf() {
     observer,
     queue,
     watch: NO_WATCH,
-    index: new MigrationIndex((name) => reconciler.onMigration(name)),
+    index,
   });
-  return { clock, looks, queue, reconciler };
+  return { clock, created, index, looks, queue, reconciler };
 }
 
 await tap.test("Reconciler looks at no resource that does not exist for the sake of its migrations", async (t) => {
@@ -87,4 +94,20 @@ await tap.test("Reconciler looks at what a poll found ahead of thousands that ar
   t.equal(await reconciler.nextOfPoll(signal), true);
   t.same(looks, [NAME]);
   t.equal(queue.isDue(NAME), false);
+});
+
+await tap.test("Reconciler creates later and later what another client deletes each time", async (t) => {
+  const { clock, created, index, queue, reconciler } = reconcilerOf();
+  const { signal } = new AbortController();
+  await reconciler.poll(signal);
+  await reconciler.nextOfPoll(signal);
+  t.equal(created.length, 1);
+  while (clock.monotonic() < 600_000) {
+    index.apply({ type: "deleted", uid: "u" });
+    clock.advance(250);
+    const name = queue.take();
+    if (name !== undefined) await reconciler.lookAt(name, signal);
+  }
+  t.ok(created.length > 10 && created.length < 25, `${created.length} in ten minutes`);
+  t.match(reconciler.report().waiting, [{ name: NAME, reason: /created/ }], "it says so");
 });
