@@ -99,10 +99,12 @@ export class FreezeEvidence {
     this.#ownApi = await ownApiOf(this.#context, crd);
     this.#frozenAt = crd.metadata.resourceVersion;
     const result = await this.#converge(apiServers, crd, options.settleMs);
+    // Another run, or the trigger, may have seen one stand still or lag since API servers were looked for.
+    const wereSilent = seen?.wereSilentWithin(options.settleMs, options.shutdownDelayMs) === true;
     // They have seen the freeze, which was written just now.
     seen?.followed();
     emit({ type: "converged", apiServers: serversOf(apiServers) });
-    await this.#untilSettled(apiServers, crd, silent || result.lagged || result.silent);
+    await this.#untilSettled(apiServers, crd, silent || wereSilent || result.lagged || result.silent);
   }
 
   /** A forced run may come again and again, also of a CRD that is clean: it waits for a change once in a process. */

@@ -322,7 +322,8 @@ function processOf(clock = new FakeClock()) {
   const seen = new SeenServers(clock);
   const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
   const server = { isBehind: false, isSilent: false, until: Number.POSITIVE_INFINITY };
-  const begin = () => {
+  /** @param meanwhile what else happens once the freeze is proven */
+  const begin = (meanwhile = (): void => undefined) => {
     const { evidence } = evidenceWith(
       async (request) => {
         if (clock.monotonic() > server.until) Object.assign(server, { isBehind: false, isSilent: false });
@@ -340,12 +341,14 @@ function processOf(clock = new FakeClock()) {
       const { apiServers, silent } = await evidence.prove();
       const begun = clock.monotonic();
       seen.found();
-      await evidence.settle(apiServers, silent || seen.wereSilentWithin(1_000), crd);
+      const wasSilent = silent || seen.wereSilentWithin(1_000);
+      meanwhile();
+      await evidence.settle(apiServers, wasSilent, crd);
       return clock.monotonic() - begun;
     };
     return { evidence, settle, repeat: () => evidence.repeat(async () => crd) };
   };
-  return { begin, clock, server };
+  return { begin, clock, seen, server };
 }
 
 await tap.test("FreezeEvidence has the lag that ended a run waited for by the next run of the process", async (t) => {
@@ -378,6 +381,14 @@ await tap.test(
     }
   },
 );
+
+await tap.test("FreezeEvidence has waited for what another run saw since API servers were looked for", async (t) => {
+  for (const saw of ["onLag", "onSilence"] as const) {
+    const { begin, seen } = processOf();
+    const run = begin(() => seen.noting("gadgets.example.com")[saw]());
+    t.ok((await run.settle()) >= 1_000, `${saw}: it has followed since, with a write under way`);
+  }
+});
 
 await tap.test("FreezeEvidence has a lag at the end waited for by the next attempt", async (t) => {
   const { begin, clock, server } = processOf();
