@@ -38,9 +38,9 @@ export class SeenServers {
   #isSilenceOver = true;
   /** The resources of which one was behind, with no wait for late writes since that came to its end. */
   readonly #lagging = new Map<string, Lag>();
-  /** The resources with which one was behind, and nobody saw since that all of them have followed. */
-  readonly #behind = new Set<string>();
-  /** When that was last seen, on the monotonic clock. */
+  /** The resources with which one was behind, and nobody saw since that all of them have followed; when that was last seen, on the monotonic clock. */
+  readonly #behind = new Map<string, number>();
+  /** When it was last seen that they have, on the monotonic clock. */
   #followedAt = Number.NEGATIVE_INFINITY;
   /** The last renewal of each identity Lease. */
   #renewals: ReadonlyMap<string, Renewal> = new Map();
@@ -121,21 +121,20 @@ export class SeenServers {
 
   #lagged(resource: string): void {
     this.#lagging.set(resource, {});
-    this.#behind.add(resource);
+    this.#behind.set(resource, this.#clock.monotonic());
   }
 
   /**
    * Notes that all of them show what there is of a resource.
-   * @param resource `plural.group`. @default all of them: their watches of CRDs have seen a change that was made just now
+   * @param resource `plural.group`
+   * @param since where that shows a change of its CRD, which came after this time of the monotonic clock: their watches of CRDs have seen all that
+   *   was seen of others until then. One that was behind later may have been so with a later change.
    */
-  followed(resource?: string): void {
-    if (resource === undefined ? this.#behind.size > 0 : this.#behind.has(resource)) {
+  followed(resource: string, since = Number.NEGATIVE_INFINITY): void {
+    const followed = [...this.#behind].filter(([name, at]) => name === resource || at <= since);
+    for (const [name] of followed) {
+      this.#behind.delete(name);
       this.#followedAt = this.#clock.monotonic();
-    }
-    if (resource === undefined) {
-      this.#behind.clear();
-    } else {
-      this.#behind.delete(resource);
     }
   }
 

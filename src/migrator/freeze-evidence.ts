@@ -24,6 +24,8 @@ export class FreezeEvidence {
   readonly #proof: ProofOptions;
   readonly #restarts: ServerRestarts | undefined;
   readonly #onDifference: () => Promise<void>;
+  /** Before the freeze, on the monotonic clock. */
+  readonly #begunAt: number;
   #atStart = "";
   #ownApi = "";
   /** That of the CRD, which every API server has to know: from then on the storage version does not change. */
@@ -47,6 +49,7 @@ export class FreezeEvidence {
     this.#context = context;
     this.#proof = { ...guarded, signal: context.signal };
     this.#restarts = restarts;
+    this.#begunAt = context.clock.monotonic();
   }
 
   /** The API servers that the evidence is of. */
@@ -101,8 +104,8 @@ export class FreezeEvidence {
     const result = await this.#converge(apiServers, crd, options.settleMs);
     // Another run, or the trigger, may have seen one stand still or lag since API servers were looked for.
     const wereSilent = seen?.wereSilentWithin(options.settleMs, options.shutdownDelayMs) === true;
-    // They have seen the freeze, which was written just now.
-    seen?.followed();
+    // They have seen the freeze, which this attempt wrote.
+    seen?.followed(crd.metadata.name, this.#begunAt);
     emit({ type: "converged", apiServers: serversOf(apiServers) });
     await this.#untilSettled(apiServers, crd, silent || wereSilent || result.lagged || result.silent);
   }

@@ -47,10 +47,13 @@ await tap.test(
     seen.followed("widgets.example.com");
     t.ok(isSilent(), "it may have followed a moment ago");
     clock.advance(SETTLE_MS + 1);
-    seen.followed();
+    seen.followed("gadgets.example.com", clock.monotonic());
     t.notOk(isSilent());
     seen.noting("widgets.example.com").onLag();
-    seen.followed();
+    seen.followed("gadgets.example.com", clock.monotonic() - 1);
+    clock.advance(SETTLE_MS + 1);
+    t.ok(isSilent(), "it may have been behind a later change");
+    seen.followed("gadgets.example.com", clock.monotonic());
     t.ok(isSilent());
     clock.advance(SETTLE_MS + 1);
     t.notOk(isSilent());

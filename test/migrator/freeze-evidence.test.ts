@@ -390,6 +390,19 @@ await tap.test("FreezeEvidence has waited for what another run saw since API ser
   }
 });
 
+await tap.test("FreezeEvidence takes none for followed that was behind a later change than the freeze", async (t) => {
+  const { begin, clock, seen } = processOf();
+  await begin(() => {
+    clock.advance(1);
+    seen.noting("gadgets.example.com").onLag();
+  }).settle();
+  clock.advance(3_600_000);
+  t.ok(seen.wereSilentWithin(1_000), "the one that has the freeze may have yet to see that change");
+  await begin().settle();
+  clock.advance(1_001);
+  t.notOk(seen.wereSilentWithin(1_000), "a later freeze shows that it has");
+});
+
 await tap.test("FreezeEvidence has a lag at the end waited for by the next attempt", async (t) => {
   const { begin, clock, server } = processOf();
   const first = begin();

@@ -147,7 +147,7 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "apiservers/seen-servers.ts",
-        from: "this.#behind.add(resource);",
+        from: "this.#behind.set(resource, this.#clock.monotonic());",
         to: "",
       },
     ],
