@@ -6,6 +6,8 @@ export interface IgnoredServersOptions {
   readonly names: readonly string[];
   /** Told who is to be ignored, and lives after all. */
   readonly onLag: (server: string, reason: string) => void;
+  /** Told of its Lease then. */
+  readonly onAlive: (lease: LiveLease) => void;
 }
 
 /**
@@ -47,7 +49,8 @@ export class IgnoredServers {
     return this.names.filter((name) => this.#liveAtFirst.has(name));
   }
 
-  #isIgnored({ name, renewTime }: LiveLease, first: ReadonlyMap<string, string | undefined> | undefined): boolean {
+  #isIgnored(lease: LiveLease, first: ReadonlyMap<string, string | undefined> | undefined): boolean {
+    const { name, renewTime } = lease;
     if (!this.names.includes(name)) {
       return false;
     }
@@ -55,6 +58,7 @@ export class IgnoredServers {
       return true;
     }
     this.#alive.add(name);
+    this.#options.onAlive(lease);
     this.#options.onLag(name, "it was to be ignored, and has renewed its identity Lease since: its API server lives");
     return false;
   }

@@ -44,6 +44,8 @@ export class SeenServers {
   #followedAt = Number.NEGATIVE_INFINITY;
   /** The last renewal of each identity Lease. */
   #renewals: ReadonlyMap<string, Renewal> = new Map();
+  /** The identity Leases of those that a user took for gone, and that live. */
+  readonly #alive = new Set<string>();
   /** What `wallOffsetOf()` said when it was last looked at, whichever run did: it jumps where this machine was suspended. */
   #wallOffset: number;
 
@@ -81,6 +83,17 @@ export class SeenServers {
       return was?.isOverdue === true && was.renewTime !== renewTime;
     };
     if ([...this.#renewals].some(isRenewed)) {
+      this.silent();
+    }
+  }
+
+  /**
+   * Notes that one lives which a user takes for gone. It may have stood still until now, also where its Lease does not look overdue: once, since the
+   * looks that follow tell of the next time.
+   */
+  livesAfterAll(lease: LiveLease): void {
+    if (!this.#alive.has(keyOf(lease))) {
+      this.#alive.add(keyOf(lease));
       this.silent();
     }
   }

@@ -21,7 +21,7 @@ export interface StandingLeasesOptions {
   readonly sightings: LeaseSightings;
   /** Both are told of each look. */
   readonly departures: Departures;
-  readonly seen: Pick<SeenServers, "looked">;
+  readonly seen: Pick<SeenServers, "looked" | "livesAfterAll">;
   /** Told which Lease is looked at, and why. */
   readonly onLag: (server: string, reason: string) => void;
 }
@@ -52,7 +52,8 @@ export class StandingLeases {
   constructor(options: StandingLeasesOptions) {
     this.#options = options;
     this.#sightings = options.sightings;
-    this.#ignored = new IgnoredServers({ names: options.ignored ?? [], onLag: options.onLag });
+    const { ignored = [], onLag, seen } = options;
+    this.#ignored = new IgnoredServers({ names: ignored, onLag, onAlive: (lease) => seen.livesAfterAll(lease) });
   }
 
   /** The names of those that are ignored. */

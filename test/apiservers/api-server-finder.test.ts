@@ -265,6 +265,35 @@ await tap.test("findAll() counts an API server that is ignored once it renews it
   await t.rejects(later.finder.findAll(60_000, signal), { message: /\(a, gone\)/ }, "it came back");
 });
 
+await tap.test(
+  "findAll() takes an API server that was to be ignored, and renews its Lease, for one that was silent",
+  async (t) => {
+    const addresses = ["127.0.0.1", "localhost"];
+    for (const endpoints of [undefined, [ITSELF]]) {
+      // By its clock, which is ahead, it is not overdue.
+      const woken: Seen = { addresses, leases: ["a", "hung"], ...(endpoints === undefined ? {} : { endpoints }) };
+      const first = await finderFor(t, woken, false, ["hung"]);
+      t.match(await first.finder.findAll(60_000, signal), { silent: false });
+      woken.renewTimes = { hung: "2999-01-01T00:00:20Z" };
+      const stood = "a user took it for gone: it stood still, perhaps";
+      t.match(await first.finder.findAll(60_000, signal), { silent: true }, stood);
+      for (const seconds of [40, 60]) {
+        first.clock.advance(25_000);
+        woken.renewTimes = { hung: `2999-01-01T00:00:${seconds - 1}Z` };
+        await first.finder.glance(signal);
+      }
+      first.clock.advance(12_000);
+      const { clock, servers } = first;
+      const again: Seen = { ...woken, earlier: { clock, servers } };
+      const { finder, lags } = await finderFor(t, again, false, ["hung"]);
+      await finder.findAll(60_000, signal);
+      again.renewTimes = { hung: "2999-01-01T00:01:10Z" };
+      t.match(await finder.findAll(60_000, signal), { silent: false }, "the process knows that it lives");
+      t.match(lags.at(-1), /its API server lives/);
+    }
+  },
+);
+
 await tap.test("findAll() looks at first whether an API server that is to be ignored renews its Lease", async (t) => {
   const alive: Seen = { addresses: [], leases: ["a", "alive"] };
   const { clock, finder, lags } = await finderFor(t, alive, false, ["alive"]);
