@@ -91,9 +91,17 @@ export class ApiServerFinder {
     }
   }
 
-  /** Looks at the identity Leases once: which API servers leave, or stand still, shows in the looks after it. @throws {ApiError | TransportError} */
+  /**
+   * Looks at the identity Leases once: which API servers leave, or stand still, shows in the looks after it. Where there are none, or this user may not
+   * list them, those that a user names are asked.
+   * @throws {ApiError | TransportError}
+   */
   async glance(signal: AbortSignal): Promise<void> {
-    await this.#leases.glance(signal);
+    const { endpoints, seen } = this.#options;
+    const leases = (await this.#leases.glance(signal)) ?? [];
+    if (endpoints !== undefined && leases.length === 0 && !(await this.#areReachable(endpoints, signal))) {
+      seen.silent();
+    }
   }
 
   /**

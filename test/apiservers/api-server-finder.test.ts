@@ -375,6 +375,23 @@ await tap.test("findAll() has a silence last until those that are named answer",
   t.match(await finder.findAll(60_000, signal), { silent: false });
 });
 
+await tap.test("glance() asks those that are named where identity Leases tell nothing", async (t) => {
+  const clock = new SleepClock();
+  const servers = new SeenServers(clock);
+  const common = { addresses: [], leases: [], earlier: { clock, servers } };
+  for (const areLeasesHidden of [true, false]) {
+    const answering = await finderFor(t, { ...common, areLeasesHidden, endpoints: [ITSELF] });
+    await answering.finder.glance(signal);
+    t.ok(servers.isSilenceOver);
+    const standing = await finderFor(t, { ...common, areLeasesHidden, endpoints: [ITSELF, "https://127.0.0.1:2"] });
+    await standing.finder.glance(signal);
+    clock.advance(3_600_000);
+    t.match(await answering.finder.findAll(60_000, signal), { silent: true }, "it may have gone on right before");
+    clock.advance(60_001);
+    t.match(await answering.finder.findAll(60_000, signal), { silent: false });
+  }
+});
+
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {
   const seen: Seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"] };
   const { finder } = await finderFor(t, seen);
