@@ -182,6 +182,17 @@ export const SETTLING: readonly Mutation[] = [
     edits: [{ file: "apiservers/api-server-finder.ts", from: "await this.#lookBesides(signal);", to: "" }],
   },
   {
+    name: "API servers that are named are not asked while a run waits",
+    survives: "no seed names them: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "apiservers/api-server-finder.ts",
+        from: "if (endpoints !== undefined && leases.length === 0 && ",
+        to: "if (endpoints !== undefined && leases.length < 0 && ",
+      },
+    ],
+  },
+  {
     name: "an API server that was behind needs no settling",
     withinSeeds: 1_000,
     edits: [{ file: WAIT, from: "if (first && this.#options.lagged) {", to: "if (first && false) {" }],
