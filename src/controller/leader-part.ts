@@ -189,15 +189,10 @@ export class LeaderPart {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const { crdMode } = settings.runs.options;
       const onPoll = (isGone: (name: string) => boolean): void => this.#series.dropGone(isGone);
-      const watch = observeTrigger(metrics);
       // The run that comes of it begins when the last one has followed, with a write under way perhaps.
-      const looked: typeof watch.looked = (name, facts) => {
-        if (facts?.isDisagreement === true) {
-          seen.noting(name).onLag();
-        }
-        watch.looked(name, facts);
-      };
-      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, watch: { ...watch, looked } };
+      const disagreed = (name: string): void => seen.noting(name).onLag();
+      const watch = { ...observeTrigger(metrics), disagreed };
+      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, watch };
       const options = { ...shared, ...settings.trigger };
       const run = (pulse: Loop): Promise<void> => new Trigger({ ...options, pulse }).run(signal).finally(watch.end);
       await loops.add("trigger").keep(run, signal);

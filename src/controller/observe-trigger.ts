@@ -43,6 +43,8 @@ export function observeTrigger(metrics: TriggerMetrics): TriggerObserver {
   };
   const known = (): readonly string[] => [...new Set([...stale, ...counted.flatMap(({ names }) => [...names])])];
   return {
+    // A metric says it once the StorageState does.
+    disagreed: () => undefined,
     looked,
     polled: (now, there) => {
       metrics.triggerLastLook.set(now / 1_000);

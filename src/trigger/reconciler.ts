@@ -183,7 +183,7 @@ export class Reconciler {
     { observed, state }: Seen,
     { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, index, logger, crdMode, queue, sharedClock } = this.#options;
+    const { client, index, logger, crdMode, queue, sharedClock, watch } = this.#options;
     const { name } = observed;
     const migrations = index.of(name);
     const situation: Situation = {
@@ -202,7 +202,9 @@ export class Reconciler {
     if (decision.cause === "disagreement" && observed.crd !== undefined && this.#hasPatience(name)) {
       return;
     }
-    if (decision.cause !== "disagreement") {
+    if (decision.cause === "disagreement") {
+      watch.disagreed(name);
+    } else {
       this.#crdLooks.delete(name);
     }
     await apply(this.#context(signal), situation, decision);

@@ -18,6 +18,8 @@ export interface Looked {
 export interface TriggerWatch {
   /** The trigger began, or read the whole of discovery, which has these resources. @param now milliseconds since the Unix epoch */
   polled(now: number, names?: ReadonlySet<string>): void;
+  /** A look showed that API servers do not encode a resource alike, whatever becomes of what is to be written then. */
+  disagreed(name: string): void;
   /** What is known of a resource now; `undefined` where nothing looks after it any more. */
   looked(name: string, looked: Looked | undefined): void;
   /** Something is done once more. */
@@ -25,7 +27,12 @@ export interface TriggerWatch {
 }
 
 /** Watches nothing. */
-export const NO_WATCH: TriggerWatch = { polled: () => undefined, looked: () => undefined, retried: () => undefined };
+export const NO_WATCH: TriggerWatch = {
+  polled: () => undefined,
+  disagreed: () => undefined,
+  looked: () => undefined,
+  retried: () => undefined,
+};
 
 /** What is known of a resource once a decision was carried out. */
 export function lookedOf({ observed: { crd }, state }: Situation, decision: Decision): Looked {

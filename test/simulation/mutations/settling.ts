@@ -124,8 +124,23 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "controller/leader-part.ts",
-        from: "if (facts?.isDisagreement === true) {",
-        to: "if (false) {",
+        from: "const disagreed = (name: string): void => seen.noting(name).onLag();",
+        to: "const disagreed = (_: string): void => undefined;",
+      },
+    ],
+  },
+  {
+    name: "what the trigger sees of API servers that disagree counts once the StorageState says so",
+    survives:
+      "an API server has to be behind for 16 minutes while no StorageState can be written, and to follow then: a plan in regressions/ finds it",
+    edits: [
+      { file: "trigger/reconciler.ts", from: "      watch.disagreed(name);\n", to: "" },
+      {
+        file: "trigger/reconciler.ts",
+        from: "    logDecision(logger, name, decision, this.#waiting.get(name));\n",
+        to:
+          "    logDecision(logger, name, decision, this.#waiting.get(name));\n" +
+          '    if (decision.cause === "disagreement") watch.disagreed(name);\n',
       },
     ],
   },
