@@ -200,7 +200,7 @@ export class BuiltInEvidence {
           new KsvmError("NotConverged", `Cannot migrate "${name}": ${server} disagrees: ${reason}`),
       });
       lagged ||= result.lagged;
-      silent ||= result.silent;
+      silent ||= result.silent || seen?.wereSilentWithin(options.settleMs, options.shutdownDelayMs) === true;
       if (shown.size <= 1) {
         return { hash: [...shown].join(), lagged, silent };
       }

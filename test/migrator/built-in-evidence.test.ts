@@ -161,6 +161,24 @@ await tap.test(
   },
 );
 
+await tap.test("BuiltInEvidence has waited for what another run saw since API servers were looked for", async (t) => {
+  const clock = new FakeClock();
+  clock.advance(10_000);
+  const seen = new SeenServers(clock);
+  const found = { configHash: "c", agreement: "f", fingerprint: "f", since: { at: undefined, seenAt: 0 } };
+  const settledFor = async (a: () => string): Promise<number> => {
+    const begun = clock.monotonic();
+    await setting({ a, b: () => "h1" }, clock, () => found, { seen }).evidence.prove();
+    return clock.monotonic() - begun;
+  };
+  t.ok((await settledFor(() => "h1")) < 1_900, "negative control: the wait of an earlier resource counts");
+  const behind = (): string => {
+    seen.noting("widgets.example.com").onLag();
+    return "h1";
+  };
+  t.ok((await settledFor(behind)) >= 2_000, "it may have followed since");
+});
+
 /** As of a watch that a test has tell what it wants. */
 function arrivalsThat(catchUp: () => void) {
   const newest = "the API server of identity Lease b left";
