@@ -10,6 +10,7 @@ import { isConflict } from "../kube/client.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { metadataProjection } from "../kube/metadata-projection.ts";
 import { MIGRATIONS } from "../kube/resources.ts";
+import { isDeleted } from "../migrations/read-migration.ts";
 import { type InitContext, whenServed } from "./when-served.ts";
 
 const PAGE_SIZE = 100;
@@ -17,6 +18,7 @@ const PAGE_SIZE = 100;
 const PRESENT_FIELDS: Projection = {
   fields: {
     metadata: metadataProjection({
+      deletionTimestamp: "all",
       labels: { fields: { [CREATED_BY_LABEL]: "all" } },
       annotations: { fields: { [REENCRYPT_ANNOTATION]: "all" } },
     }),
@@ -52,7 +54,7 @@ export async function earlierMigrations(context: InitContext, discovered: Discov
     const list = { limit: PAGE_SIZE, projection: PRESENT_FIELDS, signal };
     for (const item of (await listProjected(client.transport, MIGRATIONS, list)).items) {
       const { object } = parseMigration(item);
-      if (object === undefined) {
+      if (object === undefined || isDeleted(object)) {
         continue;
       }
       const reason = reasonToLeave(object, discovered);

@@ -12,6 +12,7 @@ import { type WatchEvent, watchObject } from "../kube/watch.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { ToldOnce } from "../told-once.ts";
 import { MIGRATION_FIELDS } from "./migration-fields.ts";
+import { isDeleted } from "./read-migration.ts";
 
 /** What became of the migrations of a cluster. */
 export type MigrationChange =
@@ -216,6 +217,6 @@ export class MigrationFeed {
       const migration = object.metadata.name;
       logger.warn({ migration, paths: ignored }, "Parts of a status cannot be read and count as never written");
     }
-    return object?.metadata.deletionTimestamp === undefined ? object : undefined;
+    return object === undefined || isDeleted(object) ? undefined : object;
   }
 }

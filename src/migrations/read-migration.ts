@@ -23,7 +23,12 @@ export function migrationOf(value: unknown): StorageVersionMigration {
   return object;
 }
 
-/** Whether it is the one with this uid, and was not deleted: a finalizer may keep one that was for weeks. */
+/** Whether it was deleted: a finalizer may keep one that was for weeks. No controller carries it out. */
+export function isDeleted({ metadata }: StorageVersionMigration): boolean {
+  return metadata.deletionTimestamp !== undefined;
+}
+
+/** Whether it is the one with this uid, and was not deleted. */
 export function isThere(found: StorageVersionMigration | undefined, uid: string): found is StorageVersionMigration {
-  return found !== undefined && found.metadata.uid === uid && found.metadata.deletionTimestamp === undefined;
+  return found !== undefined && found.metadata.uid === uid && !isDeleted(found);
 }

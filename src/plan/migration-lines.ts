@@ -19,6 +19,7 @@ import type { ApiClient } from "../kube/client.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { metadataProjection } from "../kube/metadata-projection.ts";
 import { MIGRATIONS } from "../kube/resources.ts";
+import { isDeleted } from "../migrations/read-migration.ts";
 
 /** One migration, by any migrator. Field names are those of `ksvm status -o json`. */
 export interface MigrationLine {
@@ -58,6 +59,7 @@ const LINE_FIELDS: Projection = {
   fields: {
     metadata: metadataProjection({
       creationTimestamp: "all",
+      deletionTimestamp: "all",
       annotations: { fields: { [REENCRYPT_ANNOTATION]: "all" } },
     }),
     spec: { fields: { resource: "all", suspend: "all" } },
@@ -116,7 +118,7 @@ export interface MigrationLines {
 }
 
 /**
- * Reads the migrations of ours; none where their CRD is not installed.
+ * Reads the migrations of ours that were not deleted; none where their CRD is not installed.
  * @throws {ApiError | TransportError}
  */
 export async function readMigrationLines(client: ApiClient, options: CallOptions): Promise<MigrationLines> {
@@ -128,7 +130,7 @@ export async function readMigrationLines(client: ApiClient, options: CallOptions
       const { object, unreadable } = parseMigration(item);
       if (object === undefined) {
         leftOut.push({ name: unreadable.name, reason: unreadable.problem });
-      } else {
+      } else if (!isDeleted(object)) {
         lines.push(migrationLineOf(object));
       }
     }

@@ -7,6 +7,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { MIGRATION_FIELDS } from "../migrations/migration-fields.ts";
+import { isDeleted } from "../migrations/read-migration.ts";
 
 const PAGE_SIZE = 100;
 
@@ -25,7 +26,7 @@ export async function findUnfinished(
   const parsed = (await listProjected(client.transport, MIGRATIONS, list)).items.map(parseMigration);
   const found = parsed
     .flatMap(({ object }) => object ?? [])
-    .filter((migration) => !isFinished(migration) && isNamed(migration, name));
+    .filter((migration) => !isFinished(migration) && !isDeleted(migration) && isNamed(migration, name));
   if (found.length === 0 && name !== undefined) {
     const unreadable = parsed.flatMap((one) => one.unreadable ?? []).filter((one) => one.name === name);
     const why = unreadable.map(({ problem }) => `; migrations/${name} is left out: ${problem}`).join("");

@@ -15,11 +15,11 @@ const CRD = {
   status: { storedVersions: ["v1"] },
 };
 
-function migrationWith(conditions: readonly object[]): object {
+function migrationWith(conditions: readonly object[], more: object = {}): object {
   return {
     apiVersion: "migration.k8s.io/v1alpha1",
     kind: "StorageVersionMigration",
-    metadata: { name: "m", uid: "u", resourceVersion: "5" },
+    metadata: { name: "m", uid: "u", resourceVersion: "5", ...more },
     spec: { resource: { group: "example.com", version: "v1", resource: "widgets" } },
     status: { conditions },
   };
@@ -57,3 +57,29 @@ await tap.test("ksvm migrate follows a migration to its end where every watch fa
   t.match(await followed, { outcome: "migrated" });
   t.equal(notes.filter((note) => note.includes("no upgrade")).length, 1);
 });
+
+await tap.test(
+  "ksvm migrate follows a migration no longer that was deleted, whatever finalizer keeps it",
+  async (t) => {
+    const server = await startServer(t, ({ method, path, query }, response) => {
+      if (method === "POST") {
+        return sendJson(response, 201, migrationWith([]));
+      }
+      if (path.includes("customresourcedefinitions")) {
+        return sendJson(response, 200, CRD);
+      }
+      if (query.get("watch") !== null) {
+        return sendStatus(response, 503, { message: "no upgrade" });
+      }
+      const items = [migrationWith([], { deletionTimestamp: "2026-01-01T00:00:00Z" })];
+      return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items });
+    });
+    const client = new ApiClient(server.transport());
+    const reporter = { event: () => undefined, note: () => undefined };
+    const signal = AbortSignal.timeout(10_000);
+    const options = { client, clock: systemClock, reporter, force: false, signal };
+    await t.rejects(followMigration(options, "widgets.example.com"), {
+      message: "Cannot follow migrations/m: it was deleted",
+    });
+  },
+);

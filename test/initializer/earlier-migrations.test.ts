@@ -11,9 +11,10 @@ interface Given {
   readonly suspend?: boolean;
   readonly ended?: "Succeeded" | "Failed";
   readonly reencrypt?: string;
+  readonly isDeleted?: boolean;
 }
 
-function migrationOf(resource: string, { by = "init", suspend = false, ended, reencrypt }: Given) {
+function migrationOf(resource: string, { by = "init", suspend = false, ended, reencrypt, isDeleted = false }: Given) {
   const annotations = reencrypt === undefined ? {} : { [REENCRYPT_ANNOTATION]: reencrypt };
   return {
     metadata: {
@@ -22,6 +23,7 @@ function migrationOf(resource: string, { by = "init", suspend = false, ended, re
       resourceVersion: "1",
       labels: { "ksvm.sigs.k8s.io/created-by": by },
       annotations,
+      ...(isDeleted ? { deletionTimestamp: "2026-01-01T00:00:00Z" } : {}),
     },
     spec: { resource: { version: "v1", resource }, suspend },
     status: { conditions: ended === undefined ? [] : [{ type: ended, status: "True" }] },
@@ -85,3 +87,8 @@ await tap.test(
     );
   },
 );
+
+await tap.test("initialize() takes a migration that was deleted for gone, whatever finalizer keeps it", async (t) => {
+  const given = { stopped: { suspend: true, isDeleted: true }, failed: { reencrypt: "true", isDeleted: true } };
+  t.same(await replaced(given), { deleted: [], left: {} });
+});

@@ -8,7 +8,7 @@ import { listNamed } from "../../kube/list-named.ts";
 import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
 import { watchObject } from "../../kube/watch.ts";
 import { manifestOf } from "../../migrations/manifest.ts";
-import { migrationOf } from "../../migrations/read-migration.ts";
+import { isDeleted, migrationOf } from "../../migrations/read-migration.ts";
 import { findResource } from "../../resources/served-resource.ts";
 import { LoopPace } from "../../retry/loop-pace.ts";
 import { findCrd } from "../../resources/read-crd.ts";
@@ -73,6 +73,9 @@ async function follow(options: FollowOptions, created: StorageVersionMigration):
     }
   };
   for await (const migration of changesOf({ ...options, onWatchFailure }, created)) {
+    if (isDeleted(migration)) {
+      throw deleted(migration.metadata.name);
+    }
     const text = phaseTextOf(migration);
     if (text !== undefined && text !== said) {
       reporter.note(text);
