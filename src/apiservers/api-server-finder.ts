@@ -278,7 +278,7 @@ export class ApiServerFinder {
       this.#reached.add(url);
       return true;
     } catch {
-      if (this.#reached.has(url)) {
+      if (this.#reached.has(url) && !signal.aborted) {
         seen.silent();
       }
       return false;

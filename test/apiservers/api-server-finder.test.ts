@@ -41,6 +41,8 @@ interface Seen {
   date?: string;
   /** The addresses that a user names; that of the stand-in is {@link ITSELF}. @default none */
   readonly endpoints?: readonly string[];
+  /** Called before an API server answers whether it is there. */
+  onVersion?: () => void;
 }
 
 /** As the authorizer says it. */
@@ -81,6 +83,9 @@ async function startApiServers(t: Test, seen: Seen, renewedAt: (name: string) =>
     if (seen.broken?.some((name) => request.headers.host?.startsWith(name))) {
       request.socket.destroy();
       return;
+    }
+    if (request.url === "/version") {
+      seen.onVersion?.();
     }
     if (request.url === "/metrics") {
       // Behind one address: each connection stays with one of them.
@@ -390,6 +395,16 @@ await tap.test("glance() asks those that are named where identity Leases tell no
     clock.advance(60_001);
     t.match(await answering.finder.findAll(60_000, signal), { silent: false });
   }
+});
+
+await tap.test("glance() that ends with its run takes no API server for silent", async (t) => {
+  const seen: Seen = { addresses: [], leases: [], areLeasesHidden: true, endpoints: [ITSELF] };
+  const { finder, servers } = await finderFor(t, seen);
+  await finder.glance(signal);
+  const ended = new AbortController();
+  seen.onVersion = () => ended.abort();
+  await t.rejects(finder.glance(ended.signal), { name: "AbortError" });
+  t.ok(servers.isSilenceOver, "nobody waited for its answer");
 });
 
 await tap.test("findAll() names the Lease that has no address, at once", async (t) => {
