@@ -195,7 +195,10 @@ export class ServedMigrations {
     }
   }
 
-  /** @returns whether the name is taken by a migration that is no companion, and is not ours to delete */
+  /**
+   * @returns whether the name is taken by a migration that is no companion, and is not ours to delete
+   * @throws {KsvmError} Conflict where it is that of a companion that was deleted and that a finalizer keeps: no run carries that out.
+   */
   async #createCompanion(migration: InTreeMigration, { isCustom, resource }: WantedResource): Promise<boolean> {
     const { client, retrier, resource: inTree, signal } = this.#options;
     const manifest = companionManifest({ inTree, isCustom, migration, resource });
@@ -210,6 +213,10 @@ export class ServedMigrations {
     // Else the feed is late to tell of it.
     const name = companionNameOf(migration);
     const taken = await retrier.run(() => client.find<KubeObject>(MIGRATIONS, { name }, { signal }), signal);
+    if (taken?.metadata.deletionTimestamp !== undefined) {
+      const text = `migration.migration.k8s.io "${name}" was deleted, and a finalizer keeps it`;
+      throw new KsvmError("Conflict", `${text}; another one takes its place once it is gone`);
+    }
     return taken !== undefined && !isCompanion(taken);
   }
 
