@@ -51,7 +51,7 @@ export interface UnfrozenWork<T> {
 
 /**
  * Takes the Lease of the resource and does the work in attempts, waiting in between for what it got stuck on.
- * @throws as {@link migrateBuiltIn}.
+ * @throws as {@link migrateBuiltIn}; {KsvmError} OwnershipLost where the Lease is another's, or went back in time.
  */
 export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
   const { crdName, resource } = unfrozen;
@@ -93,9 +93,12 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
     name: resourceNameOf(resource),
     // Nothing is frozen. An attempt that gets no further ends all the same, so that its status says what it waits for.
     maxFreezeIdleMs: options.maxFreezeIdleMs,
-    attempt: (attempt) => {
+    attempt: async (attempt) => {
       const fence = (): Promise<void> => lease.confirm(attempt.signal, attempt.retrier);
-      return work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence, lease);
+      const done = await work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence, lease);
+      // Where etcd was restored from a backup since the last write, what was written is gone, and no write is left to tell.
+      await lease.renew(attempt.signal, attempt.retrier);
+      return done;
     },
     probe: ({ stuckOn }, signal) =>
       stuckOn?.kind === "lease"
