@@ -8,7 +8,7 @@ import {
 } from "../api/crd.ts";
 import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { formatOwner } from "../api/owner.ts";
-import { checkpointOwnerOf, earlierProgressOf, formatCheckpoint, resumePointOf } from "./rewrite/checkpoint.ts";
+import { earlierProgressOf, formatCheckpoint, resumeExpectationOf, resumePointOf } from "./rewrite/checkpoint.ts";
 import { CheckpointKey } from "./checkpoint-key.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { conversionOf } from "./crd-options.ts";
@@ -208,7 +208,7 @@ export class CrdRun {
 
   /** A checkpoint that does not match is taken back: what it rests on may look as before to the next run. */
   async #resumePoint(crd: CustomResourceDefinition): Promise<ReturnType<typeof resumePointOf>> {
-    const expected = { migration: checkpointOwnerOf(this.#context), apiServers: this.#evidence.apiServers };
+    const expected = resumeExpectationOf(this.#context, this.#evidence.apiServers);
     const resume = resumePointOf(this.#known, crd, expected);
     await (resume === undefined && this.#known !== undefined ? this.#forget() : undefined);
     return resume;
@@ -226,11 +226,10 @@ export class CrdRun {
     const { memory } = this.#parts;
     const checkpoint = await this.#sign(
       formatCheckpoint({
-        migration: checkpointOwnerOf(this.#context),
+        ...resumeExpectationOf(this.#context, this.#evidence.apiServers),
         crdUid: crd.metadata.uid,
         generation: crd.metadata.generation ?? 0,
         storageVersion: storageVersionOf(crd),
-        apiServers: this.#evidence.apiServers,
         ...point,
         ...(point.continueToken === undefined ? {} : { progress: earlierProgressOf(tally.counts, position.state) }),
       }),

@@ -266,7 +266,7 @@ await tap.test("what users can write in annotations and Leases is read or not be
   }
   for (const body of bodiesOf(checkpoint)) {
     const text = JSON.stringify(sent(body)) ?? "";
-    if (resumePointOf(text, crd, { migration: "m", apiServers: "" }) !== undefined) {
+    if (resumePointOf(text, crd, { migration: "m", apiServers: "", settleMs: 0, shutdownDelayMs: 0 }) !== undefined) {
       fail("a checkpoint is believed that this program did not write", body);
     }
   }

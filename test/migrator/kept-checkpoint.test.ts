@@ -45,6 +45,8 @@ await t.test("parseKept() reads what formatKept() wrote, and believes no other t
     generation: 1,
     storageVersion: "v1",
     apiServers: "a",
+    settleMs: 65_000,
+    shutdownDelayMs: 0,
     watermark: "100",
   };
   for (const text of [undefined, "", "{", "null", "[]", "1", "{}", changed, formatCheckpoint(crdRun)]) {

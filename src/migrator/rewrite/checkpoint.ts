@@ -24,6 +24,10 @@ export interface Checkpoint {
   readonly storageVersion: string;
   /** The API servers that were asked, as `fingerprintOf` has them: another one may have written an old version since. */
   readonly apiServers: string;
+  /** Milliseconds that late writes were waited for at the least, before the watermark. */
+  readonly settleMs: number;
+  /** Milliseconds that were waited on top of that for API servers that had left. */
+  readonly shutdownDelayMs: number;
   /** resourceVersion of the first consistent list: objects written later are in the storage version. */
   readonly watermark: string;
   /** Where the next page begins; missing where the next run begins at the first page. */
@@ -32,13 +36,8 @@ export interface Checkpoint {
   readonly progress?: EarlierProgress;
 }
 
-/** What a checkpoint is compared with, besides the CRD. */
-export interface ResumeExpectation {
-  /** As {@link checkpointOwnerOf} names the migration that wants to resume. */
-  readonly migration: string;
-  /** The API servers that live now, as `fingerprintOf` has them. */
-  readonly apiServers: string;
-}
+/** What a checkpoint is compared with, besides the CRD: what the run that wants to resume would write into its own. */
+export type ResumeExpectation = Pick<Checkpoint, "migration" | "apiServers" | "settleMs" | "shutdownDelayMs">;
 
 /** What a run may take from an earlier one. */
 export interface ResumePoint {
@@ -64,6 +63,17 @@ export function checkpointOwnerOf(run: {
   return run.options.force ? `${run.purpose}, forced, by ${run.identity}` : run.purpose;
 }
 
+/** @param apiServers those that live now, as `fingerprintOf` has them */
+export function resumeExpectationOf(
+  run: Parameters<typeof checkpointOwnerOf>[0] & {
+    readonly options: { readonly settleMs: number; readonly shutdownDelayMs?: number };
+  },
+  apiServers: string,
+): ResumeExpectation {
+  const { settleMs, shutdownDelayMs = 0 } = run.options;
+  return { migration: checkpointOwnerOf(run), apiServers, settleMs, shutdownDelayMs };
+}
+
 /**
  * The text of a checkpoint, with a digest over its fields: one that was written or changed by hand is not believed. A
  * token put in by hand would leave objects out, and so would a watermark that is too low.
@@ -74,7 +84,8 @@ export function formatCheckpoint(checkpoint: Checkpoint): string {
 
 /**
  * What a checkpoint is good for: nothing (`undefined`) where it is not whole, belongs to another migration, or not to
- * this CRD in this generation with this storage version, or other API servers live now.
+ * this CRD in this generation with this storage version, or other API servers live now, or its run waited for late writes for a shorter
+ * time than this one: one that landed after that has a resourceVersion beyond the watermark.
  */
 export function resumePointOf(
   text: string | undefined,
@@ -87,7 +98,8 @@ export function resumePointOf(
     checkpoint.migration === expected.migration &&
     checkpoint.generation === crd.metadata.generation &&
     checkpoint.storageVersion === storageVersionOf(crd) &&
-    checkpoint.apiServers === expected.apiServers;
+    checkpoint.apiServers === expected.apiServers &&
+    hasWaitedFor(checkpoint, expected);
   if (!matches) {
     return undefined;
   }
@@ -96,6 +108,11 @@ export function resumePointOf(
     return { watermark };
   }
   return { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
+}
+
+/** A checkpoint of an earlier release does not say for how long: it has waited for nothing. */
+function hasWaitedFor(checkpoint: ResumeExpectation, { settleMs, shutdownDelayMs }: ResumeExpectation): boolean {
+  return checkpoint.settleMs >= settleMs && checkpoint.shutdownDelayMs >= shutdownDelayMs;
 }
 
 /** How far a checkpoint is, to be shown; `undefined` where it is at the first page, or not one of this CRD as it is now. */
@@ -117,8 +134,9 @@ export function earlierProgressOf(
 }
 
 function fieldsOf(checkpoint: Checkpoint): Checkpoint {
-  const { migration, crdUid, generation, storageVersion, apiServers, watermark, continueToken } = checkpoint;
-  const fields = { migration, crdUid, generation, storageVersion, apiServers, watermark };
+  const { migration, crdUid, generation, storageVersion, apiServers, continueToken } = checkpoint;
+  const { settleMs, shutdownDelayMs, watermark } = checkpoint;
+  const fields = { migration, crdUid, generation, storageVersion, apiServers, settleMs, shutdownDelayMs, watermark };
   const progress = progressIn(checkpoint.progress);
   return {
     ...fields,

@@ -14,13 +14,15 @@ import { crdWith } from "../../api/crd-with.ts";
 const CRD = crdWith();
 const SERVERS = "each https://10.0.0.1:6443 0";
 const MIGRATION = "StorageVersionMigration uid-of-the-migration";
-const EXPECTED = { migration: MIGRATION, apiServers: SERVERS };
+const EXPECTED = { migration: MIGRATION, apiServers: SERVERS, settleMs: 65_000, shutdownDelayMs: 20_000 };
 const CHECKPOINT: Checkpoint = {
   migration: MIGRATION,
   crdUid: "uid-1",
   generation: 3,
   storageVersion: "v2",
   apiServers: SERVERS,
+  settleMs: 65_000,
+  shutdownDelayMs: 20_000,
   watermark: "100",
   continueToken: "token",
 };
@@ -166,6 +168,25 @@ await tap.test("resumePointOf() believes nothing when other API servers live now
   );
   t.end();
 });
+
+await tap.test(
+  "W is not reused: resumePointOf() believes nothing of a run that waited for late writes for a shorter time",
+  (t) => {
+    const text = formatCheckpoint(CHECKPOINT);
+    t.equal(resumePointOf(text, CRD, { ...EXPECTED, settleMs: 65_001 }), undefined, "--settle");
+    t.equal(resumePointOf(text, CRD, { ...EXPECTED, shutdownDelayMs: 20_001 }), undefined, "--shutdown-delay");
+    const waitedLonger = { ...EXPECTED, settleMs: 1_000, shutdownDelayMs: 0 };
+    t.same(resumePointOf(text, CRD, waitedLonger), { watermark: "100", continueToken: "token" });
+    const { settleMs: _settle, shutdownDelayMs: _delay, ...earlierRelease } = CHECKPOINT;
+    const unknown = formatCheckpoint(earlierRelease as Checkpoint);
+    t.equal(
+      resumePointOf(unknown, CRD, { ...EXPECTED, settleMs: 0, shutdownDelayMs: 0 }),
+      undefined,
+      "an earlier release",
+    );
+    t.end();
+  },
+);
 
 const plain = { purpose: "ksvm migrate", identity: "host_1", options: { force: false } };
 const forced = { ...plain, options: { force: true } };
