@@ -37,10 +37,14 @@ export function serversOf(apiServers: ApiServers): readonly string[] {
     : [`${apiServers.server} (sampled)`];
 }
 
-/** Tells one set of API servers from another, so that what was seen of one is not believed of the other. */
+/**
+ * Tells one set of API servers from another, so that what was seen of one is not believed of the other. That one is gone is what the
+ * user of a run says: where it lived all the same, it may have written what a later run must not leave out.
+ */
 export function fingerprintOf(apiServers: ApiServers): string {
-  const { mode, identities = [], newestJoin = 0 } = apiServers;
-  return [mode, ...serversOf(apiServers), ...identities, newestJoin].join(" ");
+  const { mode, identities = [], ignored = [], newestJoin = 0 } = apiServers;
+  const without = ignored.map((name) => `without=${name}`).toSorted();
+  return [mode, ...serversOf(apiServers), ...identities, newestJoin, ...without].join(" ");
 }
 
 /** Which API servers the Leases stand for, and when the newest of them joined. */

@@ -1,4 +1,5 @@
 import tap from "tap";
+import { type ApiServers, fingerprintOf } from "../../src/apiservers/api-servers.ts";
 import { type ApiServerFacts, type ApiServerMode, apiServerModeOf } from "../../src/apiservers/api-server-mode.ts";
 import { urlsOf } from "../../src/apiservers/control-plane-objects.ts";
 
@@ -41,4 +42,13 @@ await tap.test("urlsOf() makes URLs of the ready endpoints of a slice", async (t
   t.same(urlsOf(slice), ["https://10.0.0.1:6443", "https://10.0.0.2:6443", "https://[fd00::1]:6443"]);
   t.same(urlsOf({}), []);
   t.same(urlsOf({ endpoints: [{ addresses: ["10.0.0.1"] }] }), ["https://10.0.0.1:443"]);
+});
+
+await tap.test("fingerprintOf() tells a set apart that leaves out what only a user takes for gone", async (t) => {
+  const all: ApiServers = { mode: "each", clients: [], identities: ["apiserver-a"], newestJoin: 1 };
+  const without = fingerprintOf({ ...all, ignored: ["apiserver-c", "apiserver-b"] });
+  t.not(without, fingerprintOf(all), "the user of another run does not say so");
+  t.not(without, fingerprintOf({ ...all, ignored: ["apiserver-b"] }));
+  t.equal(without, fingerprintOf({ ...all, ignored: ["apiserver-b", "apiserver-c"] }));
+  t.equal(fingerprintOf({ ...all, ignored: [] }), fingerprintOf(all));
 });
