@@ -208,7 +208,7 @@ export class CrdRun {
 
   /** A checkpoint that does not match is taken back: what it rests on may look as before to the next run. */
   async #resumePoint(crd: CustomResourceDefinition): Promise<ReturnType<typeof resumePointOf>> {
-    const expected = resumeExpectationOf(this.#context, this.#evidence.apiServers);
+    const expected = resumeExpectationOf(this.#context, this.#evidence.restsOn);
     const resume = resumePointOf(this.#known, crd, expected);
     await (resume === undefined && this.#known !== undefined ? this.#forget() : undefined);
     return resume;
@@ -226,7 +226,7 @@ export class CrdRun {
     const { memory } = this.#parts;
     const checkpoint = await this.#sign(
       formatCheckpoint({
-        ...resumeExpectationOf(this.#context, this.#evidence.apiServers),
+        ...resumeExpectationOf(this.#context, this.#evidence.restsOn),
         crdUid: crd.metadata.uid,
         generation: crd.metadata.generation ?? 0,
         storageVersion: storageVersionOf(crd),

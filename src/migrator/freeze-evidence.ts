@@ -52,9 +52,12 @@ export class FreezeEvidence {
     this.#begunAt = context.clock.monotonic();
   }
 
-  /** The API servers that the evidence is of. */
-  get apiServers(): string {
-    return this.#atStart;
+  /**
+   * What the evidence is of, to be compared with that of a later attempt: the API servers, and the APIServices of the CRD. One that handed
+   * its group to an aggregated API server in between may have had that answer the lists.
+   */
+  get restsOn(): string {
+    return `${this.#atStart} ${this.#ownApi}`;
   }
 
   /**

@@ -468,3 +468,23 @@ await tap.test("FreezeEvidence begins again where an APIService of the group cha
     { code: "VersionNotServed" },
   );
 });
+
+await tap.test(
+  "FreezeEvidence is of the APIServices that there were, so that no attempt resumes what another API server listed",
+  async (t) => {
+    const clock = new FakeClock();
+    const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+    const rested = async (resourceVersion: string): Promise<string> => {
+      const run = evidenceWith(
+        async (request) => ({ status: 200, body: answerTo(request, "2026-01-01T00:00:00Z"), serverTime: clock.now() }),
+        clock,
+      );
+      run.seen.apiServices = apiServiceAt(resourceVersion);
+      const { apiServers } = await run.evidence.prove();
+      await run.evidence.settle(apiServers, false, crd);
+      return run.evidence.restsOn;
+    };
+    t.equal(await rested("5"), await rested("5"));
+    t.not(await rested("5"), await rested("9"), "one may have handed the group to an aggregated API server in between");
+  },
+);

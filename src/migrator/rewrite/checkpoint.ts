@@ -22,7 +22,10 @@ export interface Checkpoint {
   readonly crdUid: string;
   readonly generation: number;
   readonly storageVersion: string;
-  /** The API servers that were asked, as `fingerprintOf` has them: another one may have written an old version since. */
+  /**
+   * The API servers that were asked, as `fingerprintOf` has them: another one may have written an old version since; and all else that
+   * the evidence of the freeze rests on.
+   */
   readonly apiServers: string;
   /** Milliseconds that late writes were waited for at the least, before the watermark. */
   readonly settleMs: number;
@@ -63,7 +66,7 @@ export function checkpointOwnerOf(run: {
   return run.options.force ? `${run.purpose}, forced, by ${run.identity}` : run.purpose;
 }
 
-/** @param apiServers those that live now, as `fingerprintOf` has them */
+/** @param apiServers as a {@link Checkpoint} has them, of those that live now */
 export function resumeExpectationOf(
   run: Parameters<typeof checkpointOwnerOf>[0] & {
     readonly options: { readonly settleMs: number; readonly shutdownDelayMs?: number };
