@@ -54,10 +54,12 @@ export class FreezeEvidence {
 
   /**
    * What the evidence is of, to be compared with that of a later attempt: the API servers, and the APIServices of the CRD. One that handed
-   * its group to an aggregated API server in between may have had that answer the lists.
+   * its group to an aggregated API server in between may have had that answer the lists. Where a restart matters, also how many API
+   * servers had come and gone: one that joined and left between two attempts may have encrypted otherwise.
    */
   get restsOn(): string {
-    return `${this.#atStart} ${this.#ownApi}`;
+    const came = this.#restarts === undefined ? "" : ` arrivals=${this.#arrivals ?? 0}`;
+    return `${this.#atStart} ${this.#ownApi}${came}`;
   }
 
   /**

@@ -488,3 +488,33 @@ await tap.test(
     t.not(await rested("5"), await rested("9"), "one may have handed the group to an aggregated API server in between");
   },
 );
+
+await tap.test(
+  "FreezeEvidence of a forced run is of another API server where one joined and left between two attempts",
+  async (t) => {
+    for (const restarts of [undefined, new ServerRestarts()]) {
+      const clock = new FakeClock();
+      const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+      const arrivals = { ...UNSEEN_ARRIVALS, count: 0 };
+      const rested = async (): Promise<string> => {
+        const { evidence } = evidenceWith(
+          async (request) => ({
+            status: 200,
+            body: answerTo(request, "2026-01-01T00:00:00Z"),
+            serverTime: clock.now(),
+          }),
+          clock,
+          undefined,
+          { arrivals, restarts },
+        );
+        const { apiServers } = await evidence.prove();
+        await evidence.settle(apiServers, false, crd);
+        return evidence.restsOn;
+      };
+      const first = await rested();
+      t.equal(await rested(), first);
+      arrivals.count += 2;
+      t.equal((await rested()) === first, restarts === undefined, "it may have written with another key");
+    }
+  },
+);
