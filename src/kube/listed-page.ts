@@ -29,22 +29,28 @@ const REST_BYTES = 2 ** 20;
  */
 export async function readListedPage(body: Readable, options: ListedObjectOptions = {}): Promise<ListedPage> {
   const items: ListedObject[] = [];
-  const end = await readItems(body, (text) => items.push(listedObjectOf(text, options)));
+  const onItem = (text: Buffer): void => void items.push(listedObjectOf(text, options));
+  const end = await readItems(body, onItem, { isOfAnyKind: options.status === true });
   return { items, ...end };
 }
 
 /**
  * Reads a page as it arrives, and hands out the JSON text of one item at a time: its bytes are good until `onItem` returns.
+ * @param options `isOfAnyKind` where the objects of a CRD are listed whole: its `listKind` may be any name. @default one that ends in `List`
  * @throws as {@link readListedPage}; whatever `onItem` throws.
  */
-export async function readItems(body: Readable, onItem: (text: Buffer) => void): Promise<PageEnd> {
+export async function readItems(
+  body: Readable,
+  onItem: (text: Buffer) => void,
+  { isOfAnyKind }: { readonly isOfAnyKind: boolean } = { isOfAnyKind: false },
+): Promise<PageEnd> {
   const splitter = new ItemSplitter(onItem, { itemBytes: MAX_OBJECT_BYTES, restBytes: REST_BYTES });
   let bytes = 0;
   for await (const chunk of body as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     splitter.push(chunk);
   }
-  const { continue: token = "", remainingItemCount, resourceVersion } = metadataOf(splitter.end());
+  const { continue: token = "", remainingItemCount, resourceVersion } = metadataOf(splitter.end(), isOfAnyKind);
   return {
     resourceVersion,
     ...(token === "" ? {} : { continueToken: token }),
@@ -54,10 +60,11 @@ export async function readItems(body: Readable, onItem: (text: Buffer) => void):
 }
 
 /** @param text the list without its items: with what the splitter did not take for them, where they are spelled otherwise */
-function metadataOf(text: string): PartialObjectMetadataList["metadata"] {
-  const { kind, metadata, items } = (JSON.parse(text) ?? {}) as Partial<PartialObjectMetadataList>;
+function metadataOf(text: string, isOfAnyKind: boolean): PartialObjectMetadataList["metadata"] {
+  const { kind = "", metadata, items } = (JSON.parse(text) ?? {}) as Partial<PartialObjectMetadataList>;
   const areItemsRead = items === null || (Array.isArray(items) && items.length === 0);
-  if (kind?.endsWith("List") !== true || typeof metadata?.resourceVersion !== "string" || !areItemsRead) {
+  const isOfKind = isOfAnyKind ? kind !== "" : kind.endsWith("List");
+  if (!isOfKind || typeof metadata?.resourceVersion !== "string" || !areItemsRead) {
     throw new TypeError("expected a list with items and a resourceVersion");
   }
   return metadata;

@@ -41,6 +41,19 @@ await tap.test("readListedPage() takes the last page, and one without items", as
   }
 });
 
+await tap.test("readListedPage() takes a list of whole objects by whatever listKind their CRD has", async (t) => {
+  const list = { kind: "WidgetCollection", metadata: { resourceVersion: "9" }, items: [item("a")] };
+  t.match((await readListedPage(bodyOf(list), { status: true })).items, [{ name: "a" }]);
+  await t.rejects(readListedPage(bodyOf(list)), "a list of metadata has one kind");
+  for (const other of [
+    { ...list, kind: "" },
+    { ...list, kind: undefined },
+    { kind: "Status", metadata: {} },
+  ]) {
+    await t.rejects(readListedPage(bodyOf(other), { status: true }), JSON.stringify(other));
+  }
+});
+
 await tap.test("readListedPage() throws when the page is not whole", async (t) => {
   const whole = JSON.stringify({ kind: "List", metadata: { resourceVersion: "9" }, items: [item("a"), item("b")] });
   for (const text of [
