@@ -2,6 +2,7 @@ import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersion
 import { KsvmError } from "../errors.ts";
 import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
 import { signedCheckpoint } from "./checkpoint-key.ts";
+import { unlessPruneProven } from "./doubted-prune.ts";
 import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
@@ -47,14 +48,16 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
       deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
       const client = context.client.fencedBy(() => lease.confirm(context.signal));
       const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
-      if (!isDue(context.options, current)) {
+      // Kubernetes' own migrator may have pruned it since it was found.
+      const run = await unlessPruneProven(context, current);
+      if (!isDue(run.options, current)) {
         keepCheckpoint = false;
         await removeCheckpointKey({ ...context, client }, crdName);
         return nothingToDo(current);
       }
       assertNotForeign(current, lease.key);
-      const memory = { known: knownCheckpoint(context, lease, current) };
-      const result = await runForcedOrNot({ context, lease, guarded, memory });
+      const memory = { known: knownCheckpoint(run, lease, current) };
+      const result = await runForcedOrNot({ context: run, lease, guarded, memory });
       keepCheckpoint = result.outcome === "incomplete";
       return result;
     });
