@@ -63,6 +63,16 @@ const DEFAULTS = {
   onEvent: () => undefined,
 } satisfies Partial<MigrateOptions>;
 
+/** What this process has seen of the API servers of each cluster, by its address. */
+const seenServers = new Map<string, SeenServers>();
+
+/** One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. */
+function seenOf(server: string): SeenServers {
+  const seen = seenServers.get(server) ?? new SeenServers(systemClock);
+  seenServers.set(server, seen);
+  return seen;
+}
+
 type Chosen = Omit<ClusterOptions, "signal"> & Required<Omit<MigrateOptions, keyof ClusterOptions>>;
 
 /**
@@ -79,7 +89,7 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
   const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
   const settings = settingsOf(chosen);
   return await withCluster(options, async (client, signal) => {
-    const seen = new SeenServers(systemClock);
+    const seen = seenOf(client.transport.server);
     if ((await findCrd(client.pendingIn(seen.pending()), name, { signal })) === undefined) {
       throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
     }
