@@ -135,7 +135,7 @@ export class FrozenStorageCheck implements Check {
       const { now } = this.#world.schedule;
       if (isByKsvm()) this.#progress.set(currentWriter() ?? "", now);
       else this.#objectWrittenAt = now;
-    } else if (GUARDS.some((prefix) => entry.key.startsWith(prefix))) {
+    } else if (!isByKsvm() && GUARDS.some((prefix) => entry.key.startsWith(prefix))) {
       this.#guardWrittenAt = this.#world.schedule.now;
     }
   }
