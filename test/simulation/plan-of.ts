@@ -47,7 +47,7 @@ const EARLY = 10;
 export function planOf(seed: number): Plan {
   const random = randomFrom(seed);
   const isControlled = oneIn(random, CONTROLLED_IN);
-  const isAimed = oneIn(random, 2);
+  const isAimed = !oneIn(random, 3);
   const drawn = isControlled ? replicas(random, seed) : migrations(random);
   const { actions: starts, programs: installed, ...installation } = isControlled ? NOTHING : installationOf(seed);
   // Certificates that nobody renews in time end before such a run begins.

@@ -95,6 +95,15 @@ export const AIMS: readonly Aim[] = [
     },
   },
   {
+    name: "a user forges the checkpoint of a run that crashed",
+    suits: hasCrd,
+    choose(random, limits) {
+      const on = { request: "checkpoint", nth: 1 + Math.floor(random() * 3) } as const;
+      const forge = { do: "editLease", kind: kindOf(random, limits), how: "forge" };
+      return [...comesBack(random, limits, on, spread(random, 1_000, 20_000)), after(limits, on, 200, forge)];
+    },
+  },
+  {
     name: "crash where objects failed",
     choose(random, limits) {
       const on = { request: "checkpoint", nth: 1 + Math.floor(random() * 3) } as const;
@@ -110,9 +119,12 @@ export const AIMS: readonly Aim[] = [
   },
   {
     name: "continue tokens expire",
-    choose: (random, limits) => [
-      after(limits, { request: "nextPage", nth: 1 + Math.floor(random() * 3) }, 0, { do: "compact" }),
-    ],
+    choose(random, limits) {
+      const on = { request: "nextPage", nth: 1 + Math.floor(random() * 4) } as const;
+      const write = { do: "writeObject", kind: kindOf(random, limits), how: "update", object: 1 };
+      // A token of the newest state is good whatever is compacted. The request that has it is on its way meanwhile.
+      return [held(after(limits, on, 0, write), 400), after(limits, on, 200, { do: "compact" })];
+    },
   },
   {
     name: "an API server stops",

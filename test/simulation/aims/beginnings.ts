@@ -103,7 +103,7 @@ const ALL: readonly Aim[] = [
   },
   {
     name: "an API server is behind the change for longer than late writes are waited for",
-    weight: 2,
+    weight: 4,
     suits: ({ access, servers, startAt }) => access === "each" && servers > 1 && startAt <= SOON_MS,
     choose(random, limits) {
       const byMs = Math.round(spread(random, 80_000, 200_000));
@@ -117,10 +117,11 @@ const ALL: readonly Aim[] = [
   },
   {
     name: "the storage version went there and back, and an API server sees that later than late writes are waited for",
-    weight: 2,
+    weight: 4,
     suits: (limits) => limits.servers > 1 && limits.startAt <= SOON_MS && hasCrd(limits),
     choose(random, limits) {
-      const server = serverOf(random, limits);
+      // The run talks to the first one, or to any of them: where that is behind, it cannot begin.
+      const server = oneIn(random, 4) ? serverOf(random, limits) : limits.servers - 1;
       const byMs = Math.round(spread(random, 68_000, 130_000));
       const kind = kindOf(random, limits);
       const there = limits.kinds[kind]?.createdIn ?? "";
@@ -157,12 +158,25 @@ const ALL: readonly Aim[] = [
     },
   },
   {
+    name: "an API server that no address shows any more hangs from before the change until after a run",
+    weight: 3,
+    suits: ({ servers, startAt }) => servers > 1 && startAt > SOON_MS && startAt < OLD_MS,
+    choose(random, limits) {
+      const server = limits.servers - 1;
+      const ms = limits.startAt + Math.round(spread(random, 80_000, 160_000));
+      return [writesUnderWay(random, server), otherwise(BEFORE.stop, { do: "stopServer", server, how: "suspend", ms })];
+    },
+  },
+  {
     name: "the guard is in force late, and a balancer may answer what should prove it",
     weight: 3,
     suits: ({ startAt }) => startAt <= SOON_MS,
     choose(random, limits) {
       const all = Array.from({ length: limits.servers }, (_, server) => server);
-      const late = all.map((server) => otherwise(BEFORE.stop, { do: "lag", server, of: "admission", byMs: 60_000 }));
+      const isFirstInTime = oneIn(random, 2);
+      const late = all
+        .filter((server) => server > 0 || !isFirstInTime)
+        .map((server) => otherwise(BEFORE.stop, { do: "lag", server, of: "admission", byMs: 60_000 }));
       const how = oneOf(random, ["404", "503", "html", "reset"]);
       const disturb = { do: "disturb", how, share: 0.5, ms: Math.round(spread(random, 100, 3_000)) };
       const on = { request: "proof", nth: 1 } as const;

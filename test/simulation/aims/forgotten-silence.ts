@@ -17,7 +17,7 @@ const HANDLERS_MS = 60_000;
 
 /**
  * An API server is behind a change of long ago, and then stands still. An attempt that waits for it gives it up; by the next one it has
- * followed, and nothing shows any more that it was behind or silent. Its handlers still write the old version.
+ * followed, and nothing shows any more that it was behind or silent. Writes that it had under way still land in the old version.
  */
 export const FORGOTTEN_SILENCE: Aim = {
   name: "an API server that ended an attempt has followed by the next one",
@@ -45,7 +45,11 @@ export const FORGOTTEN_SILENCE: Aim = {
     return [
       { at: 1_900, do: "lag", server, of: "crds", byMs: stoppedAt },
       { at: 1_900, do: "lag", server, of: "handlers", byMs: HANDLERS_MS },
-      { at: stoppedAt, do: "stopServer", server, how: "pause", ms: wakesAt - stoppedAt },
+      // Suspended with its machine, it has as much of the time of these writes left when it goes on.
+      { at: stoppedAt - 3_000, do: "slow", server, ms: 2_900, holdMs: 60_000, writes: 24 },
+      { at: stoppedAt, do: "stopServer", server, how: "suspend", ms: wakesAt - stoppedAt },
+      // Else it would be behind the freeze of the next attempt as well.
+      { at: stoppedAt + 1_000, do: "lag", server, of: "crds", byMs: 10 },
       ...writes,
     ];
   },

@@ -40,8 +40,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "any refusal proves the freeze",
-    survives:
-      "only a balancer that answers one dry-run in the place of an API server shows it, while the guard is not in force there yet",
+    withinSeeds: 4_500,
     edits: [
       {
         file: "freeze/freeze-proof.ts",
@@ -52,8 +51,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "a call that fails proves the freeze",
-    survives:
-      "only a balancer that answers one dry-run in the place of an API server shows it, while the guard is not in force there yet",
+    withinSeeds: 4_500,
     edits: [
       {
         file: "freeze/freeze-proof.ts",
@@ -64,12 +62,29 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "do not look at discovery",
-    withinSeeds: 1_000,
+    survives:
+      "an API server whose watch of CRDs has seen the freeze is behind by less than late writes are waited for: that needs both",
     edits: [
       {
         file: "apiservers/converge.ts",
         from: "return reason === undefined ? undefined : { reason, silent: false };",
         to: "void reason; return undefined;",
+      },
+    ],
+  },
+  {
+    name: "look neither at discovery nor at the watches of CRDs",
+    withinSeeds: 2_000,
+    edits: [
+      {
+        file: "apiservers/converge.ts",
+        from: "return reason === undefined ? undefined : { reason, silent: false };",
+        to: "void reason; return undefined;",
+      },
+      {
+        file: "apiservers/converge.ts",
+        from: "if (behind !== undefined) {",
+        to: "if (behind === null) {",
       },
     ],
   },
@@ -86,7 +101,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "prune although an API server fell behind",
-    withinSeeds: 1_000,
+    survives: "an API server whose watch of CRDs has seen the freeze does not fall behind it again",
     edits: [
       {
         file: EVIDENCE,

@@ -74,7 +74,8 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "what ended an attempt, a lag or a silence, is forgotten",
-    withinSeeds: 2_500,
+    survives:
+      "identity Leases tell of what stood still, and what is behind the next freeze is waited for: several safeguards",
     edits: [
       {
         file: "apiservers/seen-servers.ts",
@@ -230,6 +231,11 @@ export const SETTLING: readonly Mutation[] = [
         file: "apiservers/api-server-finder.ts",
         from: "return { ...found, silent, ignored: this.#leases.ignored };",
         to: "void silent; return { ...found, silent: false, ignored: this.#leases.ignored };",
+      },
+      {
+        file: "migrator/freeze-evidence.ts",
+        from: "const wereSilent = seen?.wereSilentWithin(options.settleMs, options.shutdownDelayMs) === true;",
+        to: "const wereSilent = false;",
       },
     ],
   },
