@@ -1,9 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { DEFAULT_CONVERGENCE_TIMEOUT_MS } from "../apiservers/converge.ts";
-import { SeenServers } from "../apiservers/seen-servers.ts";
 import { DEFAULT_SETTLE_MS, DEFAULT_SHUTDOWN_DELAY_MS } from "../apiservers/settle.ts";
-import { systemClock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { DEFAULT_PROOF_TIMEOUT_MS } from "../freeze/freeze-proof.ts";
 import { DEFAULT_GUARD, type GuardChoice } from "../freeze/guard.ts";
@@ -21,6 +19,7 @@ import { DEFAULT_MAX_QPS } from "../retry/pacer.ts";
 import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../retry/retrier.ts";
 import { checkedNumbers, withoutUndefined } from "./checked-numbers.ts";
 import { type ClusterOptions, withCluster } from "./cluster.ts";
+import { environmentOf } from "./run-environment.ts";
 
 /** How a migration is carried out. Each field is the flag of `ksvm migrate` by that name, with its default. */
 export interface MigrateOptions extends ClusterOptions {
@@ -63,16 +62,6 @@ const DEFAULTS = {
   onEvent: () => undefined,
 } satisfies Partial<MigrateOptions>;
 
-/** What this process has seen of the API servers of each cluster, by its address. */
-const seenServers = new Map<string, SeenServers>();
-
-/** One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. */
-function seenOf(server: string): SeenServers {
-  const seen = seenServers.get(server) ?? new SeenServers(systemClock);
-  seenServers.set(server, seen);
-  return seen;
-}
-
 type Chosen = Omit<ClusterOptions, "signal"> & Required<Omit<MigrateOptions, keyof ClusterOptions>>;
 
 /**
@@ -89,13 +78,13 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
   const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
   const settings = settingsOf(chosen);
   return await withCluster(options, async (client, signal) => {
-    const seen = seenOf(client.transport.server);
-    if ((await findCrd(client.pendingIn(seen.pending()), name, { signal })) === undefined) {
+    const environment = environmentOf(client);
+    if ((await findCrd(client.pendingIn(environment.seen.pending()), name, { signal })) === undefined) {
       throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
     }
     const { dryRun, force, onEvent, webhookWaitMs } = chosen;
     const run = assembleRun(
-      { ...settings, client, clock: systemClock, seen },
+      { ...settings, ...environment },
       {
         dryRun,
         force,

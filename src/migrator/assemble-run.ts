@@ -42,6 +42,11 @@ export interface RunEnvironment {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly seen: SeenServers;
+  /**
+   * Which API servers came and went, and the waits that rest on that. Whose connections end before those of other runs has them for itself: a
+   * watch goes on by the connection that began it. @default those of `seen`
+   */
+  readonly watched?: Required<Pick<RunContext, "arrivals" | "settled">>;
   /** Told of every failure that is retried. @default none */
   readonly onRetry?: (error: unknown, delayMs: number) => void;
   /** Told of every wait because of `maxQps`, in milliseconds. @default none */
@@ -83,7 +88,7 @@ export function assembleRun(
   shared: RunSettings & RunEnvironment,
   { dryRun, force, onLimit, ...parts }: RunParts,
 ): AssembledRun {
-  const { clock, maxInFlight, maxQps, onRetry, onWait, options, seen } = shared;
+  const { clock, maxInFlight, maxQps, onRetry, onWait, options, seen, watched = seen } = shared;
   const { emit } = parts;
   // Each of its requests may be the one that an API server does not answer, long before API servers are looked for.
   const pending = seen.pending();
@@ -119,8 +124,8 @@ export function assembleRun(
     client,
     clock,
     retrier,
-    arrivals: seen.arrivals,
-    settled: seen.settled,
+    arrivals: watched.arrivals,
+    settled: watched.settled,
     seen,
     areServersNamed: shared.apiserverEndpoints !== undefined,
     findApiServers: (signal) => finder.findAll(options.settleMs, signal),

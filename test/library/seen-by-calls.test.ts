@@ -1,12 +1,33 @@
 import { KubeConfig } from "@kubernetes/client-node";
 import tap from "tap";
 import { systemClock } from "../../src/clock.ts";
+import { ApiClient } from "../../src/kube/client.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { PendingRequests } from "../../src/kube/pending-requests.ts";
 import { migrateCrd } from "../../src/library/migrate-crd.ts";
+import { environmentOf } from "../../src/library/run-environment.ts";
+import { assembleRun, type RunSettings } from "../../src/migrator/assemble-run.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
 import { kubeconfigFor, type LocalServer, sendJson, startServer } from "../kube/local-server.ts";
 
 const NAME = "widgets.example.com";
+
+const SETTINGS: RunSettings = {
+  options: {
+    settleMs: 1,
+    pageSize: 1,
+    guard: "webhook",
+    convergenceTimeoutMs: 1,
+    proofTimeoutMs: 1,
+    maxFreezeIdleMs: 1,
+    leaseNamespace: "default",
+    crdMode: "manage",
+  },
+  maxInFlight: 1,
+  maxQps: Number.POSITIVE_INFINITY,
+  maxIdleMs: 1,
+  webhookWaitMs: 1,
+};
 
 await tap.test(
   "migrateCrd() of a library knows what earlier calls of the process saw of the API servers of a cluster",
@@ -40,5 +61,51 @@ await tap.test(
     const first = await called(one);
     t.equal(await called(one), first, "one that was behind or silent in the first call counts for the second");
     t.not(await called(other), first, "and not for another cluster");
+  },
+);
+
+await tap.test(
+  "calls of migrateCrd() at the same time watch the identity Leases each by its own connection, which ends with the call",
+  async (t) => {
+    const server = await startServer(t, ({ query }, response) =>
+      query.has("watch")
+        ? response.writeHead(200, { "content-type": "application/json" }).flushHeaders()
+        : sendJson(response, 200, { metadata: { resourceVersion: "10" }, items: [] }),
+    );
+    const called = (): RunContext => {
+      const run = assembleRun(
+        { ...SETTINGS, ...environmentOf(new ApiClient(server.transport())) },
+        {
+          dryRun: false,
+          force: true,
+          purpose: "test",
+          identity: "test",
+          emit: () => undefined,
+          signal: new AbortController().signal,
+        },
+      );
+      t.teardown(() => run.close());
+      return run.context;
+    };
+    const [one, other] = [called(), called()];
+    const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const watches = (): number => server.seen.filter(({ query }) => query.has("watch")).length;
+    const during = [
+      one.arrivals.during(one.client, () => first.promise),
+      other.arrivals.during(other.client, () => second.promise),
+    ];
+    while (watches() === 0) await systemClock.sleep(5);
+    first.resolve();
+    await during[0];
+    const closed = one.client.transport.close().then(() => "closed");
+    t.equal(
+      await Promise.race([closed, systemClock.sleep(1_000)]),
+      "closed",
+      "it waits for no watch of the other call",
+    );
+    t.not(one.settled, other.settled, "what one has waited for rests on what its own watch saw");
+    t.equal(one.seen, other.seen);
+    second.resolve();
+    await during[1];
   },
 );

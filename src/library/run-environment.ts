@@ -1,0 +1,26 @@
+import { SeenServers } from "../apiservers/seen-servers.ts";
+import { ServerArrivals } from "../apiservers/server-arrivals.ts";
+import { SettledChanges } from "../apiservers/settled-changes.ts";
+import { systemClock } from "../clock.ts";
+import type { ApiClient } from "../kube/client.ts";
+import type { RunEnvironment } from "../migrator/assemble-run.ts";
+
+/** What this process has seen of the API servers of each cluster, by its address. */
+const seenServers = new Map<string, SeenServers>();
+
+/** One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. */
+function seenOf(server: string): SeenServers {
+  const seen = seenServers.get(server) ?? new SeenServers(systemClock);
+  seenServers.set(server, seen);
+  return seen;
+}
+
+/**
+ * What the runs of one call share, and what of it calls share with each other. A call that ends closes its connection, which would wait for
+ * a watch of another call on it, and another call may be of a user with other rights: so each has its own watch of the identity Leases.
+ */
+export function environmentOf(client: ApiClient): RunEnvironment {
+  const seen = seenOf(client.transport.server);
+  const arrivals = new ServerArrivals(systemClock, seen.departures);
+  return { client, clock: systemClock, seen, watched: { arrivals, settled: new SettledChanges() } };
+}
