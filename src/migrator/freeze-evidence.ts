@@ -156,7 +156,7 @@ export class FreezeEvidence {
     // Requests that failed alone say nothing about the storage version.
     const isBehind = lagged && failed === undefined;
     if (isBehind || fingerprint !== this.#atStart) {
-      const isSameSet = this.#atStart.startsWith(fingerprintOf(apiServers));
+      const isSameSet = this.#atStart.replace(/ restarts=\d+$/u, "") === fingerprintOf(apiServers);
       const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
       throw this.#startAgain(isBehind ? "an API server fell behind" : changed);
     }

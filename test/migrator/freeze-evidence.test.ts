@@ -39,6 +39,8 @@ function evidenceWith(
     readonly restarts?: ServerRestarts | undefined;
     readonly settled?: SettledChanges;
     readonly seen?: SeenServers;
+    /** Those that a user takes for gone, as they are at each look. */
+    readonly ignored?: () => readonly string[];
   } = {},
 ) {
   const budget = new RunBudget();
@@ -58,7 +60,7 @@ function evidenceWith(
     client,
     clock,
     emit: () => undefined,
-    findApiServers: async () => apiServers,
+    findApiServers: async () => ({ ...apiServers, ignored: given.ignored?.() ?? [] }),
     options: {
       proofTimeoutMs: 600_000,
       convergenceTimeoutMs: 600_000,
@@ -445,6 +447,26 @@ await tap.test(
     }
   },
 );
+
+await tap.test("FreezeEvidence does not call an API server restarted that was taken for gone and lives", async (t) => {
+  const clock = new FakeClock();
+  const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
+  let ignored = ["b", "c"];
+  const { evidence } = evidenceWith(
+    async (request) => ({ status: 200, body: answerTo(request, "2026-01-01T00:00:00Z"), serverTime: clock.now() }),
+    clock,
+    undefined,
+    { ignored: () => ignored },
+  );
+  const { apiServers } = await evidence.prove();
+  await evidence.settle(apiServers, false, crd);
+  await evidence.repeat(async () => crd);
+  ignored = ["b"];
+  await t.rejects(
+    evidence.repeat(async () => crd),
+    { name: "StartAgain", message: /the set of API servers changed/ },
+  );
+});
 
 await tap.test("FreezeEvidence begins again where an APIService of the group changed during the run", async (t) => {
   const clock = new FakeClock();
