@@ -3,15 +3,21 @@ import { ServerArrivals } from "../apiservers/server-arrivals.ts";
 import { SettledChanges } from "../apiservers/settled-changes.ts";
 import { systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
+import type { Transport } from "../kube/transport.ts";
 import type { RunEnvironment } from "../migrator/assemble-run.ts";
 
-/** What this process has seen of the API servers of each cluster, by its address. */
+/** What this process has seen of the API servers of each cluster. */
 const seenServers = new Map<string, SeenServers>();
 
-/** One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. */
-function seenOf(server: string): SeenServers {
-  const seen = seenServers.get(server) ?? new SeenServers(systemClock);
-  seenServers.set(server, seen);
+/**
+ * One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. Behind proxies, or by the
+ * name that TLS asks for, one address leads to several clusters: to take one for the other would look as if API servers had left.
+ */
+function seenOf({ config, server }: Transport): SeenServers {
+  const { proxyUrl, tlsServerName } = config.getCurrentCluster() ?? {};
+  const cluster = JSON.stringify([server, proxyUrl, tlsServerName]);
+  const seen = seenServers.get(cluster) ?? new SeenServers(systemClock);
+  seenServers.set(cluster, seen);
   return seen;
 }
 
@@ -20,7 +26,7 @@ function seenOf(server: string): SeenServers {
  * a watch of another call on it, and another call may be of a user with other rights: so each has its own watch of the identity Leases.
  */
 export function environmentOf(client: ApiClient): RunEnvironment {
-  const seen = seenOf(client.transport.server);
+  const seen = seenOf(client.transport);
   const arrivals = new ServerArrivals(systemClock, seen.departures);
   return { client, clock: systemClock, seen, watched: { arrivals, settled: new SettledChanges() } };
 }

@@ -4,11 +4,12 @@ import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { PendingRequests } from "../../src/kube/pending-requests.ts";
+import { Transport } from "../../src/kube/transport.ts";
 import { migrateCrd } from "../../src/library/migrate-crd.ts";
 import { environmentOf } from "../../src/library/run-environment.ts";
 import { assembleRun, type RunSettings } from "../../src/migrator/assemble-run.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
-import { kubeconfigFor, type LocalServer, sendJson, startServer } from "../kube/local-server.ts";
+import { configFor, kubeconfigFor, type LocalServer, sendJson, startServer } from "../kube/local-server.ts";
 
 const NAME = "widgets.example.com";
 
@@ -107,5 +108,23 @@ await tap.test(
     t.equal(one.seen, other.seen);
     second.resolve();
     await during[1];
+  },
+);
+
+function seenAt(cluster: Readonly<Record<string, string>>): SeenServers {
+  const config = configFor(kubeconfigFor("https://kubernetes.default.svc"));
+  const [one] = config.clusters;
+  config.clusters = one === undefined ? [] : [{ ...one, ...cluster }];
+  return environmentOf(new ApiClient(new Transport(config))).seen;
+}
+
+await tap.test(
+  "environmentOf() takes clusters with one address behind different proxies, or names, for several",
+  (t) => {
+    const first = seenAt({ proxyUrl: "http://a:3128" });
+    t.ok(seenAt({ proxyUrl: "http://a:3128" }) === first);
+    t.notOk(seenAt({ proxyUrl: "http://b:3128" }) === first, "what leaves one of them did not leave the other");
+    t.notOk(seenAt({ tlsServerName: "b" }) === seenAt({ tlsServerName: "a" }));
+    t.end();
   },
 );
