@@ -241,7 +241,7 @@ export const SETTLING: readonly Mutation[] = [
   },
   {
     name: "an API server that leaves needs no settling",
-    withinSeeds: 400,
+    withinSeeds: 2_200,
     edits: [
       {
         file: SEEN,
