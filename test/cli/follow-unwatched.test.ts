@@ -1,4 +1,4 @@
-import tap from "tap";
+import tap, { type Test } from "tap";
 import { followMigration } from "../../src/cli/commands/follow-migration.ts";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
@@ -25,9 +25,11 @@ function migrationWith(conditions: readonly object[], more: object = {}): object
   };
 }
 
-// A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
-await tap.test("ksvm migrate follows a migration to its end where every watch fails, and says so once", async (t) => {
-  let lists = 0;
+/**
+ * Follows a migration where every watch fails. A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
+ * @param listed the migration as each list shows it
+ */
+async function followed(t: Test, listed: () => object) {
   const server = await startServer(t, ({ method, path, query }, response) => {
     if (method === "POST") {
       return sendJson(response, 201, migrationWith([]));
@@ -38,48 +40,29 @@ await tap.test("ksvm migrate follows a migration to its end where every watch fa
     if (query.get("watch") !== null) {
       return sendStatus(response, 503, { message: "no upgrade" });
     }
-    lists++;
-    const conditions = lists < 3 ? [] : [{ type: "Succeeded", status: "True", reason: "Migrated" }];
-    const items = [migrationWith(conditions)];
-    return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items });
+    return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items: [listed()] });
   });
   const notes: string[] = [];
-  const followed = followMigration(
-    {
-      client: new ApiClient(server.transport()),
-      clock: systemClock,
-      reporter: { event: () => undefined, note: (text) => void notes.push(text) },
-      force: false,
-      signal: AbortSignal.timeout(25_000),
-    },
-    "widgets.example.com",
+  const client = new ApiClient(server.transport());
+  const reporter = { event: () => undefined, note: (text: string) => void notes.push(text) };
+  const signal = AbortSignal.timeout(25_000);
+  const options = { client, clock: systemClock, reporter, force: false, signal };
+  return { notes, end: followMigration(options, "widgets.example.com") };
+}
+
+await tap.test("ksvm migrate follows a migration to its end where every watch fails, and says so once", async (t) => {
+  let lists = 0;
+  const { end, notes } = await followed(t, () =>
+    migrationWith(++lists < 3 ? [] : [{ type: "Succeeded", status: "True", reason: "Migrated" }]),
   );
-  t.match(await followed, { outcome: "migrated" });
+  t.match(await end, { outcome: "migrated" });
   t.equal(notes.filter((note) => note.includes("no upgrade")).length, 1);
 });
 
 await tap.test(
   "ksvm migrate follows a migration no longer that was deleted, whatever finalizer keeps it",
   async (t) => {
-    const server = await startServer(t, ({ method, path, query }, response) => {
-      if (method === "POST") {
-        return sendJson(response, 201, migrationWith([]));
-      }
-      if (path.includes("customresourcedefinitions")) {
-        return sendJson(response, 200, CRD);
-      }
-      if (query.get("watch") !== null) {
-        return sendStatus(response, 503, { message: "no upgrade" });
-      }
-      const items = [migrationWith([], { deletionTimestamp: "2026-01-01T00:00:00Z" })];
-      return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items });
-    });
-    const client = new ApiClient(server.transport());
-    const reporter = { event: () => undefined, note: () => undefined };
-    const signal = AbortSignal.timeout(10_000);
-    const options = { client, clock: systemClock, reporter, force: false, signal };
-    await t.rejects(followMigration(options, "widgets.example.com"), {
-      message: "Cannot follow migrations/m: it was deleted",
-    });
+    const { end } = await followed(t, () => migrationWith([], { deletionTimestamp: "2026-01-01T00:00:00Z" }));
+    await t.rejects(end, { message: "Cannot follow migrations/m: it was deleted" });
   },
 );
