@@ -1,11 +1,12 @@
 import type { KubeConfig } from "@kubernetes/client-node";
 import type { ApiClient } from "../kube/client.ts";
+import { ClusterConfig, type ConnectionConfig, clusterOf, userOf } from "../kube/connect/cluster-config.ts";
 import { loadKubeConfig } from "../kube/connect/config.ts";
 import { connectTo } from "../kube/connection.ts";
 
 /** Which cluster, and until when. */
 export interface ClusterOptions {
-  /** A configuration that the caller has loaded. It wins over the other fields. */
+  /** A configuration that the caller has loaded: its current context at the time of the call. It wins over the other fields. */
   readonly kubeConfig?: KubeConfig;
   /** The path of a kubeconfig. @default what kubectl takes in this `environment`: `KUBECONFIG`, `~/.kube/config`, the service account of the pod */
   readonly kubeconfig?: string;
@@ -26,16 +27,24 @@ export async function withCluster<T>(
   work: (client: ApiClient, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const config =
-    kubeConfig ??
-    loadKubeConfig({
-      environment: { variables: environment, isTerminal: false },
-      ...(kubeconfig === undefined ? {} : { kubeconfig }),
-      ...(context === undefined ? {} : { context }),
-    });
+    kubeConfig === undefined
+      ? loadKubeConfig({
+          environment: { variables: environment, isTerminal: false },
+          ...(kubeconfig === undefined ? {} : { kubeconfig }),
+          ...(context === undefined ? {} : { context }),
+        })
+      : currentOf(kubeConfig);
   const connection = await connectTo(config, signal);
   try {
     return await work(connection.client, signal);
   } finally {
     await connection.close();
   }
+}
+
+/** The caller may choose another context before the work ends, as for a call that it begins beside this one. */
+function currentOf(kubeConfig: KubeConfig): ConnectionConfig {
+  return new ClusterConfig({ ...clusterOf(kubeConfig) }, userOf(kubeConfig), {
+    context: kubeConfig.getCurrentContext(),
+  });
 }
