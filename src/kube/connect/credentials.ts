@@ -56,17 +56,21 @@ export interface CredentialSource {
 /** A plugin that fails at once is not run again sooner than this, in milliseconds. */
 const PAUSE_AFTER_FAILURE_MS = 500;
 
-const sources = new WeakMap<object, UserCredentials>();
+/** By user, and by what the API servers of a cluster have in common. */
+const sources = new WeakMap<object, Map<string, UserCredentials>>();
 
 /**
- * The credentials of the current user. All connections of this process share them, so that a plugin runs once for all API
- * servers.
+ * The credentials of the current user. All connections of this process to one cluster share them, so that a plugin runs once for
+ * all API servers. It may be told for which cluster: what it prints is for no other one of the same user.
  */
 export function credentialsOf(config: ConnectionConfig): CredentialSource {
   const user = userOf(config);
-  const known = sources.get(user);
-  const source = known ?? new UserCredentials(user, clusterOf(config), environmentOf(config));
-  sources.set(user, source);
+  const cluster = clusterOf(config);
+  const ofUser = sources.get(user) ?? new Map<string, UserCredentials>();
+  sources.set(user, ofUser);
+  const key = JSON.stringify([cluster.name, cluster.caData, cluster.caFile]);
+  const source = ofUser.get(key) ?? new UserCredentials(user, cluster, environmentOf(config));
+  ofUser.set(key, source);
   return source;
 }
 

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { mock } from "node:test";
 
+import { KubeConfig } from "@kubernetes/client-node";
 import tap from "tap";
 
 import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
@@ -215,4 +216,50 @@ await tap.test("a 401 may pass once an API server accepted credentials of the us
   isUp = false;
   t.equal(await kindAt(first), "transient");
   t.equal(await kindAt(second), "transient");
+});
+
+/** Prints a token for the cluster that it is told of. */
+const PLUGIN_FOR_CLUSTER = `
+const { spec: { cluster } } = JSON.parse(process.env.KUBERNETES_EXEC_INFO);
+console.log(JSON.stringify({
+  apiVersion: "client.authentication.k8s.io/v1",
+  kind: "ExecCredential",
+  status: { token: "for-" + cluster.server },
+}));
+`;
+
+await tap.test("Transport: a user of two clusters has the credentials of each one there alone", async (t) => {
+  const start = () =>
+    startServer(t, ({ headers }, response) =>
+      headers.authorization === `Bearer for-http://${headers.host}`
+        ? sendJson(response, 200, {})
+        : sendStatus(response, 401),
+    );
+  const servers = { one: await start(), other: await start() };
+  const folder = t.testdir({ "plugin.mjs": PLUGIN_FOR_CLUSTER });
+  const exec = {
+    apiVersion: "client.authentication.k8s.io/v1",
+    command: process.execPath,
+    args: [join(folder, "plugin.mjs")],
+    interactiveMode: "Never",
+    provideClusterInfo: true,
+  };
+  const config = new KubeConfig();
+  config.loadFromOptions({
+    clusters: Object.entries(servers).map(([name, { url }]) => ({ name, server: url, skipTLSVerify: true })),
+    users: [{ name: "jane", exec }],
+    contexts: Object.keys(servers).map((name) => ({ name, cluster: name, user: "jane" })),
+    currentContext: "one",
+  });
+  for (const [name, { seen, url }] of Object.entries(servers)) {
+    config.setCurrentContext(name);
+    const client = new Transport(config);
+    t.teardown(() => client.close());
+    await client.request(GET);
+    t.same(
+      seen.map(({ headers }) => headers.authorization),
+      [`Bearer for-${url}`],
+      "no server is sent the token for another one",
+    );
+  }
 });
