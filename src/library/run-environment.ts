@@ -3,6 +3,8 @@ import { ServerArrivals } from "../apiservers/server-arrivals.ts";
 import { SettledChanges } from "../apiservers/settled-changes.ts";
 import { systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { clusterOf } from "../kube/connect/cluster-config.ts";
+import { proxyOf } from "../kube/connect/proxy.ts";
 import type { Transport } from "../kube/transport.ts";
 import type { RunEnvironment } from "../migrator/assemble-run.ts";
 
@@ -14,8 +16,8 @@ const seenServers = new Map<string, SeenServers>();
  * name that TLS asks for, one address leads to several clusters: to take one for the other would look as if API servers had left.
  */
 function seenOf({ config, server }: Transport): SeenServers {
-  const { proxyUrl, tlsServerName } = config.getCurrentCluster() ?? {};
-  const cluster = JSON.stringify([server, proxyUrl, tlsServerName]);
+  const { tlsServerName } = clusterOf(config);
+  const cluster = JSON.stringify([server, proxyOf(config, new URL(server)), tlsServerName]);
   const seen = seenServers.get(cluster) ?? new SeenServers(systemClock);
   seenServers.set(cluster, seen);
   return seen;

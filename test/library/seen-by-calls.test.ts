@@ -3,6 +3,7 @@ import tap from "tap";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
+import { ClusterConfig } from "../../src/kube/connect/cluster-config.ts";
 import { PendingRequests } from "../../src/kube/pending-requests.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { migrateCrd } from "../../src/library/migrate-crd.ts";
@@ -118,6 +119,13 @@ function seenAt(cluster: Readonly<Record<string, string>>): SeenServers {
   return environmentOf(new ApiClient(new Transport(config))).seen;
 }
 
+function seenBehind(variables: Readonly<Record<string, string>>): SeenServers {
+  const cluster = { name: "local", server: "https://kubernetes.default.svc", skipTLSVerify: true };
+  const environment = { variables, isTerminal: false };
+  const config = new ClusterConfig(cluster, { name: "jane" }, { context: "local", environment });
+  return environmentOf(new ApiClient(new Transport(config))).seen;
+}
+
 await tap.test(
   "environmentOf() takes clusters with one address behind different proxies, or names, for several",
   (t) => {
@@ -125,6 +133,9 @@ await tap.test(
     t.ok(seenAt({ proxyUrl: "http://a:3128" }) === first);
     t.notOk(seenAt({ proxyUrl: "http://b:3128" }) === first, "what leaves one of them did not leave the other");
     t.notOk(seenAt({ tlsServerName: "b" }) === seenAt({ tlsServerName: "a" }));
+    const [a, b] = ["a", "b"].map((name) => seenBehind({ HTTPS_PROXY: `http://${name}:3128` }));
+    t.notOk(a === b, "a proxy may also be that of the environment of a call");
+    t.ok(a === first, "which is the same one");
     t.end();
   },
 );

@@ -1,4 +1,11 @@
 import { BlockList, isIP } from "node:net";
+import { clusterOf, type ConnectionConfig, environmentOf } from "./cluster-config.ts";
+
+/** The proxy by which a server is reached, as the kubeconfig has it, or else the environment. */
+export function proxyOf(config: ConnectionConfig, server: URL): string | undefined {
+  const { proxyUrl = "" } = clusterOf(config);
+  return proxyUrl === "" ? proxyFromEnvironment(server, environmentOf(config).variables) : proxyUrl;
+}
 
 /**
  * The proxy for a server by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, in upper or lower case, as Go's net/http finds it. A server

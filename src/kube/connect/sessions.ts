@@ -4,10 +4,10 @@ import type { Cluster } from "@kubernetes/client-node";
 import { Agent, type Dispatcher } from "undici";
 import type { Clock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { clusterOf, type ConnectionConfig, environmentOf } from "./cluster-config.ts";
+import { clusterOf, type ConnectionConfig } from "./cluster-config.ts";
 import { type ConnectionSpec, connectorFor, isForwarded, proxyAuthorization } from "./connector.ts";
 import { type CredentialSource, type Credentials, CredentialsError, credentialsOf } from "./credentials.ts";
-import { parseProxy, proxyFromEnvironment } from "./proxy.ts";
+import { parseProxy, proxyOf } from "./proxy.ts";
 
 /** What a request is sent with. */
 export interface Session {
@@ -183,9 +183,8 @@ export class Sessions {
 
   async #connectionSpec({ cert, key }: Credentials): Promise<ConnectionSpec> {
     const cluster = clusterOf(this.#config);
-    const { proxyUrl = "", skipTLSVerify, tlsServerName = "" } = cluster;
-    const server = new URL(this.#server);
-    const proxy = proxyUrl === "" ? proxyFromEnvironment(server, environmentOf(this.#config).variables) : proxyUrl;
+    const { skipTLSVerify, tlsServerName = "" } = cluster;
+    const proxy = proxyOf(this.#config, new URL(this.#server));
     return {
       tls: {
         ...(skipTLSVerify ? { rejectUnauthorized: false } : { ca: await this.#authorities(cluster) }),
