@@ -3,6 +3,7 @@ import type { ApiClient } from "../kube/client.ts";
 import { ClusterConfig, type ConnectionConfig, clusterOf, userOf } from "../kube/connect/cluster-config.ts";
 import { loadKubeConfig } from "../kube/connect/config.ts";
 import { connectTo } from "../kube/connection.ts";
+import type { RequestObserver } from "../kube/transport-options.ts";
 
 /** Which cluster, and until when. */
 export interface ClusterOptions {
@@ -20,11 +21,13 @@ export interface ClusterOptions {
 
 /**
  * Works with a connection that ends with the work.
+ * @param observerFor makes what is told of its requests, from the first one on. @default none
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported; whatever `work` throws.
  */
 export async function withCluster<T>(
   { kubeConfig, environment = {}, kubeconfig, context, signal = new AbortController().signal }: ClusterOptions,
   work: (client: ApiClient, signal: AbortSignal) => Promise<T>,
+  observerFor?: (config: ConnectionConfig) => RequestObserver,
 ): Promise<T> {
   const config =
     kubeConfig === undefined
@@ -34,7 +37,7 @@ export async function withCluster<T>(
           ...(context === undefined ? {} : { context }),
         })
       : currentOf(kubeConfig);
-  const connection = await connectTo(config, signal);
+  const connection = await connectTo(config, signal, { observer: observerFor?.(config) });
   try {
     return await work(connection.client, signal);
   } finally {

@@ -5,6 +5,7 @@ import { DEFAULT_SETTLE_MS, DEFAULT_SHUTDOWN_DELAY_MS } from "../apiservers/sett
 import { KsvmError } from "../errors.ts";
 import { DEFAULT_PROOF_TIMEOUT_MS } from "../freeze/freeze-proof.ts";
 import { DEFAULT_GUARD, type GuardChoice } from "../freeze/guard.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../lease/run-lease-ref.ts";
 import { assembleRun, type RunSettings } from "../migrator/assemble-run.ts";
 import { migrateBesideInTree } from "../migrator/beside-in-tree.ts";
@@ -19,7 +20,7 @@ import { DEFAULT_MAX_QPS } from "../retry/pacer.ts";
 import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../retry/retrier.ts";
 import { checkedNumbers, withoutUndefined } from "./checked-numbers.ts";
 import { type ClusterOptions, withCluster } from "./cluster.ts";
-import { environmentOf } from "./run-environment.ts";
+import { environmentOf, observerOf } from "./run-environment.ts";
 
 /** How a migration is carried out. Each field is the flag of `ksvm migrate` by that name, with its default. */
 export interface MigrateOptions extends ClusterOptions {
@@ -77,7 +78,7 @@ type Chosen = Omit<ClusterOptions, "signal"> & Required<Omit<MigrateOptions, key
 export async function migrateCrd(name: string, options: MigrateOptions): Promise<MigrationResult> {
   const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
   const settings = settingsOf(chosen);
-  return await withCluster(options, async (client, signal) => {
+  const work = async (client: ApiClient, signal: AbortSignal): Promise<MigrationResult> => {
     const environment = environmentOf(client);
     if ((await findCrd(client.pendingIn(environment.seen.pending()), name, { signal })) === undefined) {
       throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
@@ -100,7 +101,8 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
     } finally {
       await run.close();
     }
-  });
+  };
+  return await withCluster(options, work, observerOf);
 }
 
 function settingsOf({ guard, leaseNamespace, ...numbers }: Chosen): RunSettings {

@@ -3,9 +3,9 @@ import { ServerArrivals } from "../apiservers/server-arrivals.ts";
 import { SettledChanges } from "../apiservers/settled-changes.ts";
 import { systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { clusterOf } from "../kube/connect/cluster-config.ts";
+import { clusterOf, type ConnectionConfig } from "../kube/connect/cluster-config.ts";
 import { proxyOf } from "../kube/connect/proxy.ts";
-import type { Transport } from "../kube/transport.ts";
+import type { RequestObserver } from "../kube/transport-options.ts";
 import type { RunEnvironment } from "../migrator/assemble-run.ts";
 
 /** What this process has seen of the API servers of each cluster. */
@@ -15,9 +15,11 @@ const seenServers = new Map<string, SeenServers>();
  * One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. Behind proxies, or by the
  * name that TLS asks for, one address leads to several clusters: to take one for the other would look as if API servers had left.
  */
-function seenOf({ config, server }: Transport): SeenServers {
-  const { tlsServerName } = clusterOf(config);
-  const cluster = JSON.stringify([server, proxyOf(config, new URL(server)), tlsServerName]);
+function seenOf(config: ConnectionConfig): SeenServers {
+  const { server, tlsServerName } = clusterOf(config);
+  const url = URL.parse(server);
+  const proxy = url === null ? undefined : proxyOf(config, url);
+  const cluster = JSON.stringify([server.replace(/\/+$/, ""), proxy, tlsServerName]);
   const seen = seenServers.get(cluster) ?? new SeenServers(systemClock);
   seenServers.set(cluster, seen);
   return seen;
@@ -28,7 +30,12 @@ function seenOf({ config, server }: Transport): SeenServers {
  * a watch of another call on it, and another call may be of a user with other rights: so each has its own watch of the identity Leases.
  */
 export function environmentOf(client: ApiClient): RunEnvironment {
-  const seen = seenOf(client.transport);
+  const seen = seenOf(client.transport.config);
   const arrivals = new ServerArrivals(systemClock, seen.departures);
   return { client, clock: systemClock, seen, watched: { arrivals, settled: new SettledChanges() } };
+}
+
+/** For the connection of a call, whose first requests no run sends: one that an API server does not answer for a while counts all the same. */
+export function observerOf(config: ConnectionConfig): RequestObserver {
+  return seenOf(config).observer;
 }

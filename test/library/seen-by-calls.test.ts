@@ -1,4 +1,5 @@
 import { KubeConfig } from "@kubernetes/client-node";
+import { mock } from "node:test";
 import tap from "tap";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
@@ -10,7 +11,7 @@ import { migrateCrd } from "../../src/library/migrate-crd.ts";
 import { environmentOf } from "../../src/library/run-environment.ts";
 import { assembleRun, type RunSettings } from "../../src/migrator/assemble-run.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
-import { configFor, kubeconfigFor, type LocalServer, sendJson, startServer } from "../kube/local-server.ts";
+import { configFor, kubeconfigFor, type LocalServer, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const NAME = "widgets.example.com";
 
@@ -63,6 +64,26 @@ await tap.test(
     const first = await called(one);
     t.equal(await called(one), first, "one that was behind or silent in the first call counts for the second");
     t.not(await called(other), first, "and not for another cluster");
+  },
+);
+
+await tap.test(
+  "migrateCrd() takes an API server for silent that does not answer the first request of a call for a while",
+  async (t) => {
+    // The API server takes six seconds for /version, and no time for anything else.
+    const monotonic = performance.now.bind(performance);
+    let stoodStillMs = 0;
+    mock.method(performance, "now", () => monotonic() + stoodStillMs);
+    const silent = mock.method(SeenServers.prototype, "silent");
+    t.teardown(() => mock.restoreAll());
+    const { url } = await startServer(t, ({ path }, response) => {
+      stoodStillMs += path === "/version" ? 6_000 : 0;
+      return path === "/version"
+        ? sendJson(response, 200, { major: "1", minor: "36", gitVersion: "v1.36.0" })
+        : sendStatus(response, 404, { reason: "NotFound", message: "not found", details: { name: NAME } });
+    });
+    await t.rejects(migrateCrd(NAME, { kubeConfig: configFor(kubeconfigFor(url)) }), { code: "ResourceNotFound" });
+    t.equal(silent.mock.callCount(), 1);
   },
 );
 
