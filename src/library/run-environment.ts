@@ -19,7 +19,9 @@ function seenOf(config: ConnectionConfig): SeenServers {
   const { server, tlsServerName } = clusterOf(config);
   const url = URL.parse(server);
   const proxy = url === null ? undefined : proxyOf(config, url);
-  const cluster = JSON.stringify([server.replace(/\/+$/, ""), proxy, tlsServerName]);
+  // One configuration may name the default port, and another one not.
+  const address = (url?.href ?? server).replace(/\/+$/, "");
+  const cluster = JSON.stringify([address, proxy, tlsServerName]);
   const seen = seenServers.get(cluster) ?? new SeenServers(systemClock);
   seenServers.set(cluster, seen);
   return seen;

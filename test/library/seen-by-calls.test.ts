@@ -160,3 +160,12 @@ await tap.test(
     t.end();
   },
 );
+
+await tap.test("environmentOf() takes one cluster for one whose address is written in another way", (t) => {
+  const first = seenAt({ server: "https://api.example.com" });
+  for (const server of ["https://api.example.com:443", "https://API.example.com/"]) {
+    t.ok(seenAt({ server }) === first, server);
+  }
+  t.notOk(seenAt({ server: "https://api.example.com/clusters/b" }) === first);
+  t.end();
+});
