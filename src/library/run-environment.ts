@@ -3,7 +3,8 @@ import { ServerArrivals } from "../apiservers/server-arrivals.ts";
 import { SettledChanges } from "../apiservers/settled-changes.ts";
 import { systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { clusterOf, type ConnectionConfig } from "../kube/connect/cluster-config.ts";
+import { clusterOf, type ConnectionConfig, userOf } from "../kube/connect/cluster-config.ts";
+import type { ExecSpec } from "../kube/connect/exec-credential.ts";
 import { proxyOf } from "../kube/connect/proxy.ts";
 import type { RequestObserver } from "../kube/transport-options.ts";
 import type { RunEnvironment } from "../migrator/assemble-run.ts";
@@ -12,8 +13,9 @@ import type { RunEnvironment } from "../migrator/assemble-run.ts";
 const seenServers = new Map<string, SeenServers>();
 
 /**
- * One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. Behind proxies, or by the
- * name that TLS asks for, one address leads to several clusters: to take one for the other would look as if API servers had left.
+ * One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. Behind proxies, by the
+ * name that TLS asks for, or behind a gateway that goes by the certificate of an exec plugin, one address leads to several clusters: to take
+ * one for the other would look as if API servers had left.
  */
 function seenOf(config: ConnectionConfig): SeenServers {
   const { server, tlsServerName } = clusterOf(config);
@@ -21,7 +23,8 @@ function seenOf(config: ConnectionConfig): SeenServers {
   const proxy = url === null ? undefined : proxyOf(config, url);
   // One configuration may name the default port, and another one not.
   const address = (url?.href ?? server).replace(/\/+$/, "");
-  const cluster = JSON.stringify([address, proxy, tlsServerName]);
+  const { args, command } = (userOf(config).exec ?? {}) as ExecSpec;
+  const cluster = JSON.stringify([address, proxy, tlsServerName, command, args ?? []]);
   const seen = seenServers.get(cluster) ?? new SeenServers(systemClock);
   seenServers.set(cluster, seen);
   return seen;

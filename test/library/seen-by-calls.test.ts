@@ -169,3 +169,21 @@ await tap.test("environmentOf() takes one cluster for one whose address is writt
   t.notOk(seenAt({ server: "https://api.example.com/clusters/b" }) === first);
   t.end();
 });
+
+function seenBy(...args: readonly string[]): SeenServers {
+  const exec = { apiVersion: "client.authentication.k8s.io/v1", command: "login", args, interactiveMode: "Never" };
+  return environmentOf(new ApiClient(new Transport(configFor(kubeconfigFor("https://gateway:443", { exec }))))).seen;
+}
+
+await tap.test(
+  "environmentOf() takes clusters behind one gateway, which tells them apart by credentials, for several",
+  (t) => {
+    const first = seenBy("--cluster=a");
+    t.ok(seenBy("--cluster=a") === first);
+    t.notOk(
+      seenBy("--cluster=b") === first,
+      "each look at one of them would show that all API servers of the other left",
+    );
+    t.end();
+  },
+);
