@@ -29,8 +29,12 @@ export interface Arrivals {
    * broken off tells nothing: an API server may have stood still in it, with a write under way.
    */
   settled(count: number): void;
-  /** Watches while `work` is done. Work that is done at the same time, or within other work, shares one watch. */
-  during<T>(client: ApiClient, work: () => Promise<T>): Promise<T>;
+  /**
+   * Watches while `work` is done. Work that is done at the same time, or within other work, shares one watch.
+   * @param signal where it is aborted, `work` begins at once, and sees that: the watch may wait for an API server that does not answer.
+   *   @default never
+   */
+  during<T>(client: ApiClient, work: () => Promise<T>, signal?: AbortSignal): Promise<T>;
 }
 
 /** What a run that has ended rests on: that is proven once `arrivals` has caught up and its count is still this one. */

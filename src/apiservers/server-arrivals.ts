@@ -8,6 +8,7 @@ import { isForbidden } from "../kube/failure.ts";
 import { LEASES } from "../kube/resources.ts";
 import { watchObject, type WatchOptions } from "../kube/watch.ts";
 import type { CallContext } from "../retry/call-context.ts";
+import { untilAborted } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import type { Arrivals } from "./arrivals.ts";
@@ -116,11 +117,12 @@ export class ServerArrivals implements Arrivals {
     return false;
   }
 
-  async during<T>(client: ApiClient, work: () => Promise<T>): Promise<T> {
+  async during<T>(client: ApiClient, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     this.#users++;
     this.#watching ??= this.#start(client);
     try {
-      await this.#watching.begun;
+      const { begun } = this.#watching;
+      await (signal === undefined ? begun : untilAborted(begun, signal).catch(() => undefined));
       return await work();
     } finally {
       await this.#leave();

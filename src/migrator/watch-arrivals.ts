@@ -8,10 +8,10 @@ import type { RunContext } from "./run-context.ts";
  * and is told what is not known then.
  */
 export async function watchingArrivals<T>(context: RunContext, work: (watched: RunContext) => Promise<T>): Promise<T> {
-  const { areServersNamed = false, arrivals, client, emit } = context;
+  const { areServersNamed = false, arrivals, client, emit, signal } = context;
   const missing = areServersNamed ? await missingOf(context, WATCH_IDENTITIES) : [];
   if (missing.length === 0) {
-    return await arrivals.during(client, () => work(context));
+    return await arrivals.during(client, () => work(context), signal);
   }
   emit({
     type: "warning",

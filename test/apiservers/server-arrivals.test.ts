@@ -181,6 +181,23 @@ await tap.test("ServerArrivals keeps to the watch of a run that began while that
   t.equal(arrivals.seenTo, "", "nothing is watched");
 });
 
+function unanswered({ signal }: { signal: AbortSignal }): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+}
+
+await tap.test(
+  "ServerArrivals does not hold up a run that is to end while an API server does not answer",
+  async (t) => {
+    const { arrivals } = setting();
+    const client = { transport: { server: "https://a", request: unanswered } } as unknown as ApiClient;
+    const interrupted = new AbortController();
+    // The work itself knows what to do then.
+    const ended = arrivals.during(client, async () => interrupted.signal.aborted, interrupted.signal);
+    interrupted.abort();
+    t.equal(await Promise.race([ended, systemClock.sleep(1_000)]), true);
+  },
+);
+
 await tap.test("ServerArrivals watches between two runs where something lasts throughout", async (t) => {
   const { arrivals, client, stand } = setting();
   const run = (): Promise<number> => arrivals.during(client, async () => arrivals.count);

@@ -58,9 +58,9 @@ export class Reencryption {
 
   /** @returns the exit code */
   run(names: readonly string[]): Promise<ExitCode> {
-    const { connection, seen } = this.#session;
+    const { connection, io, seen } = this.#session;
     // Until the last look: one that joins between two resources may write to one that is done.
-    return seen.arrivals.during(connection.client, () => this.#runAll(names));
+    return seen.arrivals.during(connection.client, () => this.#runAll(names), io.signal);
   }
 
   async #runAll(names: readonly string[]): Promise<ExitCode> {

@@ -29,8 +29,8 @@ export class Verifications {
 
   /** @returns the exit code */
   run(names: readonly string[]): Promise<ExitCode> {
-    const { connection, seen } = this.#session;
-    return seen.arrivals.during(connection.client, () => this.#verifyAll(names));
+    const { connection, io, seen } = this.#session;
+    return seen.arrivals.during(connection.client, () => this.#verifyAll(names), io.signal);
   }
 
   async #verifyAll(names: readonly string[]): Promise<ExitCode> {
