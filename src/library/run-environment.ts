@@ -9,7 +9,10 @@ import { proxyOf } from "../kube/connect/proxy.ts";
 import type { RequestObserver } from "../kube/transport-options.ts";
 import type { RunEnvironment } from "../migrator/assemble-run.ts";
 
-/** What this process has seen of the API servers of each cluster. */
+/** Many more clusters than one process migrates at a time. One that is reached by a tunnel may have another address for each call. */
+const MAX_CLUSTERS = 1_000;
+
+/** What this process has seen of the API servers of each cluster, in the order of the last calls. */
 const seenServers = new Map<string, SeenServers>();
 
 /**
@@ -26,7 +29,12 @@ function seenOf(config: ConnectionConfig): SeenServers {
   const { args, command } = (userOf(config).exec ?? {}) as ExecSpec;
   const cluster = JSON.stringify([address, proxy, tlsServerName, command, args ?? []]);
   const seen = seenServers.get(cluster) ?? new SeenServers(systemClock);
+  seenServers.delete(cluster);
   seenServers.set(cluster, seen);
+  const [oldest = ""] = seenServers.keys();
+  if (seenServers.size > MAX_CLUSTERS) {
+    seenServers.delete(oldest);
+  }
   return seen;
 }
 

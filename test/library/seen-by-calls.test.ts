@@ -187,3 +187,17 @@ await tap.test(
     t.end();
   },
 );
+
+function seenVia(port: number): SeenServers {
+  return seenAt({ server: `https://127.0.0.1:${port}` });
+}
+
+await tap.test("environmentOf() remembers the clusters that calls were for last", (t) => {
+  const [used, unused] = [seenVia(1), seenVia(2)];
+  for (let port = 1_000; port < 2_000; port++) {
+    seenVia(port);
+    if (seenVia(1) !== used) t.fail("one that is used again is kept");
+  }
+  t.notOk(seenVia(2) === unused, "a program may open a tunnel with a port of its own for each call");
+  t.end();
+});
