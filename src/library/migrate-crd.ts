@@ -79,13 +79,9 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
   const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
   const settings = settingsOf(chosen);
   const work = async (client: ApiClient, signal: AbortSignal): Promise<MigrationResult> => {
-    const environment = environmentOf(client);
-    if ((await findCrd(client.pendingIn(environment.seen.pending()), name, { signal })) === undefined) {
-      throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
-    }
     const { dryRun, force, onEvent, webhookWaitMs } = chosen;
     const run = assembleRun(
-      { ...settings, ...environment },
+      { ...settings, ...environmentOf(client) },
       {
         dryRun,
         force,
@@ -96,8 +92,13 @@ export async function migrateCrd(name: string, options: MigrateOptions): Promise
         signal,
       },
     );
+    const { context } = run;
     try {
-      return await migrateBesideInTree(run.context, name, webhookWaitMs);
+      const crd = await context.retrier.run(() => findCrd(context.client, name, { signal }), signal);
+      if (crd === undefined) {
+        throw new KsvmError("ResourceNotFound", `Cannot migrate "${name}": the cluster has no such CRD`);
+      }
+      return await migrateBesideInTree(context, name, webhookWaitMs);
     } finally {
       await run.close();
     }
