@@ -1,3 +1,4 @@
+import { MISTAKE } from "../programs/thrown-text.ts";
 import { violationOf } from "../runner/play-seeds.ts";
 import type { Played, PlayTask } from "../runner/play-task.ts";
 import { simulationPool } from "../runner/simulation-pool.ts";
@@ -76,8 +77,9 @@ async function find(mutation: Mutation, plain: Pool, options: FindOptions): Prom
       next = after;
       const violation = violationOf(await current);
       if (pool.failure !== undefined) throw new Error(`mutation "${mutation.name}": ${pool.failure}`);
-      // What breaks without the mutation as well says nothing about it.
-      if (violation !== undefined && violationOf(await plain.do({ seed })) === undefined) {
+      // A mutation that throws is none of what it is named after, and what breaks without it as well says nothing about it.
+      const isFound = violation !== undefined && !violation.startsWith(MISTAKE);
+      if (isFound && violationOf(await plain.do({ seed })) === undefined) {
         return { mutation, found: { seed, violation }, seeds: seed - from + 1, seconds: seconds() };
       }
     }

@@ -1,6 +1,11 @@
 import type { Mutation } from "./mutation.ts";
 
 const REWRITE = "migrator/rewrite/rewrite.ts";
+const NAMES_API_ERROR = {
+  file: REWRITE,
+  from: "import { DoubtfulAnswer } from",
+  to: "import { ApiError, DoubtfulAnswer } from",
+};
 const PASS = "migrator/rewrite/rewrite-pass.ts";
 const READER = "migrator/rewrite/page-reader.ts";
 const LOOK_AFTER_404 =
@@ -131,6 +136,7 @@ export const OBJECTS: readonly Mutation[] = [
     name: "a write whose answer is lost counts as written",
     withinSeeds: 1_000,
     edits: [
+      NAMES_API_ERROR,
       {
         file: REWRITE,
         from: 'case "transient":\n        return this.#afterTransient(error);',
@@ -142,6 +148,7 @@ export const OBJECTS: readonly Mutation[] = [
     name: "a write that a busy API server refuses counts as written",
     withinSeeds: 1_000,
     edits: [
+      NAMES_API_ERROR,
       {
         file: REWRITE,
         from: 'case "transient":\n        return this.#afterTransient(error);',

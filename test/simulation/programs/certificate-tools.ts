@@ -1,5 +1,4 @@
 import { X509Certificate } from "node:crypto";
-import { pino } from "pino";
 import { ApiServerFinder } from "../../../src/apiservers/api-server-finder.ts";
 import { SeenServers } from "../../../src/apiservers/seen-servers.ts";
 import { WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../../src/api/names.ts";
@@ -21,9 +20,8 @@ import type { SimProcess } from "../world/sim-process.ts";
 import { REPLICA_PORT } from "../world/sim-webhook-service.ts";
 import type { World } from "../world/world.ts";
 import { installedIn, NAMESPACE } from "./installed-webhook.ts";
+import { programLogger } from "./program-logger.ts";
 
-/** Says nothing: what programs log is told otherwise. */
-export const SILENT = pino({ level: "silent" });
 /** A handshake with a process that stands still is given up after this time, in milliseconds. */
 const HANDSHAKE_TIMEOUT_MS = 5_000;
 const LATENCY_MS = 1;
@@ -67,7 +65,7 @@ export function certificateTools(
     client,
     clock,
     retrier,
-    logger: SILENT,
+    logger: programLogger(world, process, "silent"),
     signal,
     keys: installedIn(world).keys,
     servedBy: servedIn(world, process),

@@ -1,9 +1,9 @@
 import { ensureCertificates } from "../../../src/certs/ensure.ts";
-import { messageOf } from "../../../src/errors.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import { certificateTools } from "./certificate-tools.ts";
 import type { Program } from "./started-program.ts";
+import { thrownText } from "./thrown-text.ts";
 
 /** `ksvm certs ensure`, or `ksvm certs rotate --now`, in a process of its own. */
 export class CertsProgram implements Program {
@@ -44,7 +44,7 @@ export class CertsProgram implements Program {
       const { state } = await ensureCertificates({ ...tools, rotateNow: rotates, wait: rotates });
       return state === "current" || !rotates ? "done" : state;
     } catch (error) {
-      return messageOf(error);
+      return thrownText(world, this.process.name, error);
     } finally {
       await tools.close();
     }

@@ -1,4 +1,3 @@
-import { type Logger, pino } from "pino";
 import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../../src/api/names.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../../src/certs/ensure-options.ts";
@@ -17,7 +16,9 @@ import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import { certificateSettings, servedIn } from "./certificate-tools.ts";
 import { installedIn } from "./installed-webhook.ts";
+import { programLogger } from "./program-logger.ts";
 import type { Program } from "./started-program.ts";
+import { thrownText } from "./thrown-text.ts";
 import { servedPart, servingSettings } from "./webhook-program.ts";
 
 /** The groups that the model has of its own: only those are looked after that a plan has a resource of. */
@@ -155,7 +156,7 @@ export class ControllerProgram implements Program {
         client,
         clock,
         metrics,
-        logger: this.#logger(),
+        logger: programLogger(this.#world, this.process, "info"),
         settings: this.#settings,
         identity: this.identity,
         signal: this.#stop.signal,
@@ -163,6 +164,7 @@ export class ControllerProgram implements Program {
       });
       return "stopped";
     } catch (error) {
+      thrownText(this.#world, this.process.name, error);
       return { error };
     }
   }
@@ -180,11 +182,6 @@ export class ControllerProgram implements Program {
         ? { certificates: { keys: installedIn(world).keys, servedBy: servedIn(world, process) } }
         : {}),
     };
-  }
-
-  #logger(): Logger {
-    const options = { level: "info", base: null, timestamp: false, serializers: { err: messageOf } };
-    return pino(options, { write: (line) => this.#world.tell(this.process.name, line.slice(1, -2)) });
   }
 }
 

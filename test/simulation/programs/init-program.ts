@@ -1,10 +1,10 @@
 import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
-import { messageOf } from "../../../src/errors.ts";
 import { initialize, type InitResult } from "../../../src/initializer/initialize.ts";
 import { Retrier } from "../../../src/retry/retrier.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import type { Program } from "./started-program.ts";
+import { thrownText } from "./thrown-text.ts";
 
 /** `ksvm init` in a process of its own. */
 export class InitProgram implements Program {
@@ -45,7 +45,7 @@ export class InitProgram implements Program {
       this.#result = await initialize(context, { namespace: SYSTEM_NAMESPACE, replace: false });
       this.#endText ??= "done";
     } catch (error) {
-      this.#endText ??= messageOf(error);
+      this.#endText ??= thrownText(world, this.process.name, error);
     }
     world.tell(this.process.name, `ended: ${this.#endText}`);
   }

@@ -10,6 +10,7 @@ import { resourceOf } from "../world/kinds.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import type { Program } from "./started-program.ts";
+import { thrownText } from "./thrown-text.ts";
 import type { ReencryptionPlan, StartedMigration, Witness } from "./witness.ts";
 
 /** What `ksvm migrate` has by default, and pages so small that there are several. */
@@ -98,6 +99,7 @@ export class MigrateProgram implements Program {
   #over(end: ProgramEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
+    if (end.kind === "error") thrownText(this.#world, this.process.name, end.error);
     this.#world.tell(this.process.name, `ended: ${this.endText}`);
     for (const witness of this.#witnesses) {
       witness.ended(end.kind === "result" ? end.result : undefined, this.endText ?? "");

@@ -7,8 +7,9 @@ import type { ServingCertificate } from "../../../src/webhook/serving-certificat
 import { SimProcess } from "../world/sim-process.ts";
 import { REPLICA_PORT } from "../world/sim-webhook-service.ts";
 import type { World } from "../world/world.ts";
-import { certificateSettings, certificateTools, SILENT } from "./certificate-tools.ts";
+import { certificateSettings, certificateTools } from "./certificate-tools.ts";
 import { installedIn } from "./installed-webhook.ts";
+import { programLogger } from "./program-logger.ts";
 import type { Program } from "./started-program.ts";
 
 /** Nothing reads what they count, and to make them takes as long as a small world. */
@@ -37,7 +38,7 @@ export class WebhookProgram implements Program {
     const part = servedPart(world, process, {
       client,
       clock: process.clock,
-      logger: SILENT,
+      logger: programLogger(world, process, "silent"),
       metrics,
       settings,
       progressOf: () => undefined,
