@@ -209,8 +209,11 @@ await tap.test("counts that etcd contradicts", async (t) => {
 });
 
 /** What the check says where a run ends because `v1` is no longer served, and the CRD was written as these say. */
-function saidOfUnserved(...served: readonly (readonly string[])[]): readonly string[] {
-  const { begin, violations, write } = world();
+function saidOfUnserved(
+  served: readonly (readonly string[])[],
+  options: Pick<ToldCheckOptions, "servedNow"> = {},
+): readonly string[] {
+  const { begin, violations, write } = world(options);
   const check = begin();
   for (const versions of served) {
     const { spec, ...rest } = crd(["v1"]) as ModelObject & {
@@ -227,8 +230,14 @@ function saidOfUnserved(...served: readonly (readonly string[])[]): readonly str
   return violations;
 }
 
-await tap.test("ToldCheck compares an unserved version with the CRD", async (t) => {
-  t.match(saidOfUnserved(["v1alpha1", "v1"]), [/v1 is no longer served, and the CRD has served it/]);
-  t.same(saidOfUnserved(["v1"], ["v1alpha1"], ["v1"]), [], "it was unserved for a moment");
-  t.same(saidOfUnserved(), [], "there is no CRD");
-});
+await tap.test(
+  "ToldCheck compares an unserved version with the CRD, or with the releases of the API servers",
+  async (t) => {
+    t.match(saidOfUnserved([["v1alpha1", "v1"]]), [/v1 is no longer served, and it was served all the time/]);
+    t.same(saidOfUnserved([["v1"], ["v1alpha1"], ["v1"]]), [], "it was unserved for a moment");
+    t.same(saidOfUnserved([]), [], "there is no CRD");
+    t.match(saidOfUnserved([], { servedNow: () => ["v1"] }), [/v1 is no longer served/]);
+    const versions = [["v1"], ["v2"]];
+    t.same(saidOfUnserved([], { servedNow: () => versions.shift() ?? [] }), [], "an upgrade took it away");
+  },
+);

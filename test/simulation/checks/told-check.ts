@@ -39,6 +39,8 @@ export interface ToldCheckOptions {
   readonly prefix: string;
   /** The versions that the API servers which live now store the resource in, as `group/version`. */
   readonly storedNow: () => ReadonlySet<string>;
+  /** The versions that each API server which lives now serves, of a built-in resource. @default none */
+  readonly servedNow?: () => readonly string[];
   /** Whether it was told to rewrite what is clean as well. @default false */
   readonly isForced?: boolean;
   /** Whether it was told to re-encrypt. @default false */
@@ -90,12 +92,14 @@ interface Followed {
 export class ToldCheck {
   readonly #options: ToldCheckOptions;
   readonly #startedWith: ReadonlySet<string>;
+  readonly #servedThen: readonly string[];
   readonly #seen: Followed;
   readonly #forget: (() => void)[];
 
   constructor(options: ToldCheckOptions) {
     const { etcd, prefix, storedNow } = options;
     this.#options = options;
+    this.#servedThen = options.servedNow?.() ?? [];
     this.#startedWith = new Set(etcd.range(prefix).map(({ object }) => object.metadata.uid ?? ""));
     this.#seen = {
       writes: 0,
@@ -130,6 +134,7 @@ export class ToldCheck {
         resource: resourceOf(kind),
         prefix: prefixOf(kind),
         storedNow: () => new Set(world.cluster.nodes.map(({ api }) => storedApiVersionOf(api, kind))),
+        servedNow: () => builtInVersionsOf(world.cluster, kind),
         isForced: force,
         isReencryption: reencryption !== undefined,
         keyOf: (configHash) => world.cluster.keyOf(configHash),
@@ -196,11 +201,12 @@ export class ToldCheck {
     this.#end();
     const unserved = /: version "([^"]+)" is no longer served: /.exec(how)?.[1];
     if (unserved === undefined || this.#seen.isRestored || !this.#wasAlwaysServed(unserved)) return;
-    this.#report(`it says that ${unserved} is no longer served, and the CRD has served it ever since it was created`);
+    this.#report(`it says that ${unserved} is no longer served, and it was served all the time`);
   }
 
   #wasAlwaysServed(version: string): boolean {
-    const { etcd, resource } = this.#options;
+    const { etcd, resource, servedNow } = this.#options;
+    if (this.#servedThen.includes(version) && servedNow?.().includes(version) === true) return true;
     const newest = etcd.timeline.get(`${CRD_PREFIX}${resource}`);
     for (let entry: EtcdEntry | undefined = newest; entry !== undefined; entry = entry.before) {
       const crd = entry.object as unknown as CustomResourceDefinition;
@@ -386,6 +392,14 @@ function storedApiVersionOf({ handlers, release }: SimApiServer, kind: KindPlan)
   if (builtIn !== undefined) return builtIn.storedApiVersion;
   const crd = handlers.get(resourceOf(kind));
   return crd === undefined ? "" : apiVersionOf(group, crd.facts.storageVersion);
+}
+
+/** The versions in which each API server that lives serves a built-in resource. */
+function builtInVersionsOf({ nodes }: SimCluster, kind: KindPlan): readonly string[] {
+  const [group, resource] = [groupOf(kind), kind.plural];
+  return kind.versions.filter((version) =>
+    nodes.every(({ api: { release } }) => builtInKinds(release).has(kindKey({ group, version, resource }))),
+  );
 }
 
 /** The keys that the API servers which live write with. */
