@@ -9,15 +9,15 @@ const { programNameOf, runProgram } = await import("./program.ts");
 
 const interruption = new AbortController();
 
-/** The first signal ends the run cleanly; a second one does not wait for that. */
+/** The first signal ends the run cleanly; a second one does not wait for that, unless it is a SIGHUP. */
 function onSignal(signal: NodeJS.Signals): void {
-  if (interruption.signal.aborted) {
+  if (interruption.signal.aborted && signal !== "SIGHUP") {
     process.exit(EXIT.interrupted);
   }
   interruption.abort(new Interruption(signal));
 }
 
-/** SIGHUP is what a terminal that is closed, or an ssh session that breaks, sends. */
+/** SIGHUP is what a terminal that is closed, or an ssh session that breaks, sends: often twice, once by the kernel and once by the shell. */
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 for (const signal of SIGNALS) {
   process.on(signal, onSignal);

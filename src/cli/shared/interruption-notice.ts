@@ -3,6 +3,12 @@ import { Interruption } from "./interruption.ts";
 import type { CliIo } from "../render/io.ts";
 import { loggerOf } from "./logger-of.ts";
 
+/** What a user does to force it, by the signal that came. A second SIGHUP forces nothing. */
+const AGAIN: Partial<Readonly<Record<NodeJS.Signals, string>>> = {
+  SIGINT: "press Ctrl-C again",
+  SIGHUP: "send SIGTERM",
+};
+
 /** Reports on stderr that a signal was received, and what a second one does. */
 export class InterruptionNotice {
   readonly #io: CliIo;
@@ -33,7 +39,7 @@ export class InterruptionNotice {
       loggerOf(this.#io, flags).warn(facts, "Received a signal, shutting down; a second signal forces it");
     } else {
       const risk = this.#mayFreeze ? ", which may leave a freeze behind" : "";
-      const again = signal === "SIGINT" ? "press Ctrl-C again" : `send ${signal} again`;
+      const again = AGAIN[signal] ?? `send ${signal} again`;
       this.#io.stderr.write(`Received ${signal}, shutting down (${again} to force${risk})\n`);
     }
   }

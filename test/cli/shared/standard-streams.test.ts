@@ -32,6 +32,20 @@ await tap.test("main.ts ends cleanly on SIGHUP", async (t) => {
   t.match(stderr, /^Received SIGHUP, shutting down/);
 });
 
+/** Has the process hear each SIGHUP twice, before the first one has led to anything. */
+const TWICE = "--import=data:text/javascript,process.once('SIGHUP',()=>process.emit('SIGHUP','SIGHUP'))";
+
+await tap.test("main.ts ends cleanly where a closed terminal sends SIGHUP twice", async (t) => {
+  const { flags, asked } = await silentAfterVersion(t);
+  const env = { ...process.env, NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} ${TWICE}` };
+  const run = startKsvm(t, ["plan", ...flags], { env });
+  await asked;
+  run.signal("SIGHUP");
+  const { code, stderr } = await run.ended;
+  t.equal(code, 130);
+  t.match(stderr, /^Received SIGHUP, shutting down \(send SIGTERM to force\)\nerror: .* \[Interrupted\]\n$/);
+});
+
 await tap.test("main.ts ends cleanly when the reader of its stderr is gone", async (t) => {
   const { flags, asked } = await silentAfterVersion(t);
   const logging = ["--log-format", "json", "--log-level", "trace"];
