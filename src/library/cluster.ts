@@ -1,13 +1,19 @@
 import type { KubeConfig } from "@kubernetes/client-node";
 import type { ApiClient } from "../kube/client.ts";
-import { ClusterConfig, type ConnectionConfig, clusterOf, userOf } from "../kube/connect/cluster-config.ts";
+import {
+  ClusterConfig,
+  type ConnectionConfig,
+  clusterOf,
+  type KubeEnvironment,
+  userOf,
+} from "../kube/connect/cluster-config.ts";
 import { loadKubeConfig } from "../kube/connect/config.ts";
 import { connectTo } from "../kube/connection.ts";
 import type { RequestObserver } from "../kube/transport-options.ts";
 
 /** Which cluster, and until when. */
 export interface ClusterOptions {
-  /** A configuration that the caller has loaded: its current context at the time of the call. It wins over the other fields. */
+  /** A configuration that the caller has loaded: its current context at the time of the call. It wins over `kubeconfig` and `context`. */
   readonly kubeConfig?: KubeConfig;
   /** The path of a kubeconfig. @default what kubectl takes in this `environment`: `KUBECONFIG`, `~/.kube/config`, the service account of the pod */
   readonly kubeconfig?: string;
@@ -25,18 +31,25 @@ export interface ClusterOptions {
  * @throws {KsvmError} KubeconfigInvalid, ServerUnreachable, Unauthorized, Forbidden or ServerUnsupported; whatever `work` throws.
  */
 export async function withCluster<T>(
-  { kubeConfig, environment = {}, kubeconfig, context, signal = new AbortController().signal }: ClusterOptions,
+  {
+    kubeConfig,
+    environment: variables = {},
+    kubeconfig,
+    context,
+    signal = new AbortController().signal,
+  }: ClusterOptions,
   work: (client: ApiClient, signal: AbortSignal) => Promise<T>,
   observerFor?: (config: ConnectionConfig) => RequestObserver,
 ): Promise<T> {
+  const environment = { variables, isTerminal: false };
   const config =
     kubeConfig === undefined
       ? loadKubeConfig({
-          environment: { variables: environment, isTerminal: false },
+          environment,
           ...(kubeconfig === undefined ? {} : { kubeconfig }),
           ...(context === undefined ? {} : { context }),
         })
-      : currentOf(kubeConfig);
+      : currentOf(kubeConfig, environment);
   const connection = await connectTo(config, signal, { observer: observerFor?.(config) });
   try {
     return await work(connection.client, signal);
@@ -46,8 +59,9 @@ export async function withCluster<T>(
 }
 
 /** The caller may choose another context before the work ends, as for a call that it begins beside this one. */
-function currentOf(kubeConfig: KubeConfig): ConnectionConfig {
+function currentOf(kubeConfig: KubeConfig, environment: KubeEnvironment): ConnectionConfig {
   return new ClusterConfig({ ...clusterOf(kubeConfig) }, userOf(kubeConfig), {
     context: kubeConfig.getCurrentContext(),
+    environment,
   });
 }
