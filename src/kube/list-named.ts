@@ -1,6 +1,6 @@
 import type { CallOptions } from "./call-options.ts";
 import type { KubeObject, ObjectRef } from "./client.ts";
-import { KsvmError } from "../errors.ts";
+import { DoubtfulAnswer } from "./errors.ts";
 import { collectionPath, type Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 
@@ -31,7 +31,7 @@ interface ListAnswer<T> {
  * object's last change refuses the object's own.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
- * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the answer is no complete list.
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no complete list.
  */
 export async function listNamed<T extends KubeObject>(
   transport: Transport,
@@ -48,7 +48,7 @@ export async function listNamed<T extends KubeObject>(
     signal: options.signal,
   });
   if (!isList<T>(body)) {
-    throw new KsvmError("ApiRequestFailed", `Cannot look for "${name}" at ${path}: the answer is no complete list`);
+    throw new DoubtfulAnswer(`Cannot look for "${name}" at ${path}: the answer is no complete list`);
   }
   // An aggregated API server may ignore the field selector.
   const object = body.items?.find(({ metadata }) => metadata.name === name);

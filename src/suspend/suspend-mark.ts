@@ -30,7 +30,7 @@ function markOf(lease: Lease | undefined): SuspendMark | undefined {
 
 /**
  * Reads the mark.
- * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed.
+ * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
  */
 export async function readSuspendMark(
   client: ApiClient,

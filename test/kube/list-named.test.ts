@@ -1,5 +1,7 @@
 import tap from "tap";
 import { listNamed } from "../../src/kube/list-named.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { sendJson, startServer } from "./local-server.ts";
 
 const CONFIG_MAPS = { group: "", version: "v1", resource: "configmaps" };
@@ -50,4 +52,14 @@ await tap.test("listNamed() proves nothing by an answer that", async (t) => {
     const { answer } = await answered(t, body);
     await t.rejects(answer, { code: "ApiRequestFailed" }, name);
   }
+});
+
+await tap.test("listNamed() is asked again by a run whose proxy answered for the API server", async (t) => {
+  const list = { kind: "ConfigMapList", metadata: { resourceVersion: "7" }, items: [b] };
+  const answers: unknown[] = [{}, list];
+  const server = await startServer(t, (_, response) => sendJson(response, 200, answers.shift()));
+  const transport = server.transport();
+  const retrier = new Retrier({ clock: new FakeClock(), random: () => 0 });
+  const found = await retrier.run(() => listNamed(transport, CONFIG_MAPS, { name: "b", namespace: "ns" }), undefined);
+  t.same(found.object, b);
 });
