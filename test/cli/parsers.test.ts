@@ -84,6 +84,7 @@ const invalid: readonly [name: string, parse: Parser, texts: readonly string[]][
       "https://a b",
       "https://a/?b",
       "https://u:p@a",
+      "https://a:6443,https://b:6443,https://A:6443/",
     ],
   ],
   ["parseGroups", parseGroups, ["", "apps,", "Apps", "a b", "example.com/v1"]],

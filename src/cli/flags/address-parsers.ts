@@ -4,16 +4,21 @@ import { InvalidValue } from "./flag.ts";
 
 /**
  * Reads `--apiserver-endpoints`: a comma-separated list of URLs, each with a path if the API server has one.
- * @throws {InvalidValue} if one is not an https URL.
+ * @throws {InvalidValue} if one is not an https URL, or comes twice: the user meant another one, which would never be asked.
  */
 export function parseEndpoints(text: string): readonly string[] {
-  return text.split(",").map((part) => {
+  const urls = text.split(",").map((part) => {
     const url = httpsUrlOf(part.trim());
     if (url === undefined) {
       throw new InvalidValue('a comma-separated list of https URLs, such as "https://10.0.0.1:6443"');
     }
     return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
   });
+  const twice = urls.find((url, index) => urls.indexOf(url) < index);
+  if (twice !== undefined) {
+    throw new InvalidValue(`the URL of each API server once, and ${twice} comes twice`);
+  }
+  return urls;
 }
 
 /** Reads `--server`, as a kubeconfig has it. @throws {InvalidValue} if it is no URL of an API server. */
