@@ -60,10 +60,13 @@ function start(spec: ExecSpec, interactive: boolean, { environment, cluster }: E
   });
 }
 
-function outputOf(spec: ExecSpec, interactive: boolean, options: ExecPluginOptions): Promise<string> {
+async function outputOf(spec: ExecSpec, interactive: boolean, options: ExecPluginOptions): Promise<string> {
   const { signal, timeoutMs = interactive ? PROMPT_TIMEOUT_MS : PLUGIN_TIMEOUT_MS } = options;
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const name = `exec plugin "${spec.command}"`;
+  if (signal.aborted) {
+    throw new Error(`${name} was ended before it started`);
+  }
   const child = start(spec, interactive, options);
   const stdout: Buffer[] = [];
   let bytes = 0;
