@@ -25,6 +25,9 @@ export interface ClusterOptions {
   readonly signal?: AbortSignal;
 }
 
+/** One for all calls: what an exec plugin prints is for all that have the same variables. */
+const NO_VARIABLES: KubeEnvironment["variables"] = {};
+
 /**
  * Works with a connection that ends with the work.
  * @param observerFor makes what is told of its requests, from the first one on. @default none
@@ -33,7 +36,7 @@ export interface ClusterOptions {
 export async function withCluster<T>(
   {
     kubeConfig,
-    environment: variables = {},
+    environment: variables = NO_VARIABLES,
     kubeconfig,
     context,
     signal = new AbortController().signal,

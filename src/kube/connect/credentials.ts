@@ -56,21 +56,24 @@ export interface CredentialSource {
 /** A plugin that fails at once is not run again sooner than this, in milliseconds. */
 const PAUSE_AFTER_FAILURE_MS = 500;
 
-/** By user, and by what the API servers of a cluster have in common. */
-const sources = new WeakMap<object, Map<string, UserCredentials>>();
+/** By user, by the variables that a plugin has, and by what the API servers of a cluster have in common. */
+const sources = new WeakMap<object, WeakMap<object, Map<string, UserCredentials>>>();
 
 /**
  * The credentials of the current user. All connections of this process to one cluster share them, so that a plugin runs once for
- * all API servers. It may be told for which cluster: what it prints is for no other one of the same user.
+ * all API servers. It may be told for which cluster: what it prints is for no other one of the same user, and for no other environment.
  */
 export function credentialsOf(config: ConnectionConfig): CredentialSource {
   const user = userOf(config);
   const cluster = clusterOf(config);
-  const ofUser = sources.get(user) ?? new Map<string, UserCredentials>();
+  const environment = environmentOf(config);
+  const ofUser = sources.get(user) ?? new WeakMap<object, Map<string, UserCredentials>>();
   sources.set(user, ofUser);
+  const ofVariables = ofUser.get(environment.variables) ?? new Map<string, UserCredentials>();
+  ofUser.set(environment.variables, ofVariables);
   const key = JSON.stringify([cluster.name, cluster.caData, cluster.caFile]);
-  const source = ofUser.get(key) ?? new UserCredentials(user, cluster, environmentOf(config));
-  ofUser.set(key, source);
+  const source = ofVariables.get(key) ?? new UserCredentials(user, cluster, environment);
+  ofVariables.set(key, source);
   return source;
 }
 
