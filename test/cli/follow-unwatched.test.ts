@@ -2,6 +2,7 @@ import tap, { type Test } from "tap";
 import { followMigration } from "../../src/cli/commands/follow-migration.ts";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const CRD = {
@@ -64,5 +65,31 @@ await tap.test(
   async (t) => {
     const { end } = await followed(t, () => migrationWith([], { deletionTimestamp: "2026-01-01T00:00:00Z" }));
     await t.rejects(end, { message: "Cannot follow migrations/m: it was deleted" });
+  },
+);
+
+await tap.test(
+  "ksvm migrate follows a migration to its end where watches are answered and tell of nothing",
+  async (t) => {
+    const clock = new FakeClock();
+    // A proxy that keeps what it gets until the connection ends.
+    const server = await startServer(t, ({ method, path, query }, response) => {
+      if (method === "POST") {
+        return sendJson(response, 201, migrationWith([]));
+      }
+      if (path.includes("customresourcedefinitions")) {
+        return sendJson(response, 200, CRD);
+      }
+      if (query.get("watch") !== null) {
+        return response.writeHead(200).end();
+      }
+      const items = [migrationWith([{ type: "Succeeded", status: "True", reason: "Migrated" }])];
+      return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items });
+    });
+    const client = new ApiClient(server.transport());
+    const reporter = { event: () => undefined, note: () => undefined };
+    const { signal } = new AbortController();
+    await followMigration({ client, clock, reporter, force: false, signal }, "widgets.example.com");
+    t.ok(clock.monotonic() < 120_000, `it was seen after ${clock.monotonic() / 1_000} s`);
   },
 );

@@ -99,6 +99,8 @@ interface ChangesOptions extends FollowOptions {
 /** Between two watches, in milliseconds, if each one ends early. */
 const MIN_INTERVAL_MS = 1_000;
 const MAX_INTERVAL_MS = 10_000;
+/** A watch that has to be opened again when it is older than this gives way to a read, in milliseconds: a proxy may keep back what it tells. */
+const REREAD_MS = 60_000;
 
 /** The migration whenever it changes, until the signal is aborted. An outage of the API server is waited for. */
 async function* changesOf(
@@ -133,7 +135,8 @@ async function* watchFrom(
     onWatchFailure(error);
     failed.abort();
   };
-  const watch = { name, resourceVersion, signal: AbortSignal.any([signal, failed.signal]), clock, onFailure };
+  const watching = AbortSignal.any([signal, failed.signal]);
+  const watch = { name, resourceVersion, signal: watching, clock, onFailure, relistMs: REREAD_MS };
   for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
     if (event.type === "DELETED") {
       throw deleted(name);
