@@ -34,3 +34,15 @@ export function checkedNumbers(numbers: Numbers): Numbers {
   }
   return { ...numbers, maxQps: numbers.maxQps === 0 ? Number.POSITIVE_INFINITY : numbers.maxQps };
 }
+
+/**
+ * Keeps a program without types from handing over a text, as of a variable: a run takes `"true"` for a dry run, and its writes do not.
+ * @throws {KsvmError} Usage where one of them is no truth value.
+ */
+export function assertSwitches(switches: Readonly<Record<"dryRun" | "force", unknown>>): void {
+  for (const [name, value] of Object.entries(switches)) {
+    if (typeof value !== "boolean") {
+      throw new KsvmError("Usage", `Cannot migrate: ${name} is neither true nor false`);
+    }
+  }
+}

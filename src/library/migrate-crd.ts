@@ -18,7 +18,7 @@ import { ONE_SHOT_CLEANUP_MS } from "../retry/cleanup.ts";
 import { DEFAULT_MAX_IN_FLIGHT } from "../retry/limiter.ts";
 import { DEFAULT_MAX_QPS } from "../retry/pacer.ts";
 import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../retry/retrier.ts";
-import { checkedNumbers, withoutUndefined } from "./checked-numbers.ts";
+import { assertSwitches, checkedNumbers, withoutUndefined } from "./checked-numbers.ts";
 import { type ClusterOptions, withCluster } from "./cluster.ts";
 import { environmentOf, observerOf } from "./run-environment.ts";
 
@@ -72,14 +72,15 @@ type Chosen = Omit<ClusterOptions, "signal"> & Required<Omit<MigrateOptions, key
  *
  * @param name `plural.group`
  * @returns what came of it; with the outcome `incomplete` nothing was pruned, and `failures` names the objects
- * @throws {KsvmError} Usage where a number is none, or out of range; ResourceNotFound where it is no CRD of the cluster; with the reason where the run failed, see
+ * @throws {KsvmError} Usage where a number or a truth value is none, or a number out of range; ResourceNotFound where it is no CRD of the cluster; with the reason where the run failed, see
  *   docs/errors.md: storedVersions is untouched then, and the freeze is lifted. The reason of `signal` where that is aborted.
  */
 export async function migrateCrd(name: string, options: MigrateOptions): Promise<MigrationResult> {
   const chosen: Chosen = { ...DEFAULTS, ...withoutUndefined(options) };
+  const { dryRun, force, onEvent, webhookWaitMs } = chosen;
+  assertSwitches({ dryRun, force });
   const settings = settingsOf(chosen);
   const work = async (client: ApiClient, signal: AbortSignal): Promise<MigrationResult> => {
-    const { dryRun, force, onEvent, webhookWaitMs } = chosen;
     const run = assembleRun(
       { ...settings, ...environmentOf(client) },
       {

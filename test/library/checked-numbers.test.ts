@@ -33,6 +33,20 @@ for (const [name, value] of bad) {
   });
 }
 
+for (const [name, value] of [
+  ["dryRun", "true"],
+  ["dryRun", 1],
+  ["dryRun", null],
+  ["force", "false"],
+]) {
+  await tap.test(`migrateCrd() refuses ${name}: ${JSON.stringify(value)} before it looks for a cluster`, async (t) => {
+    await t.rejects(migrateCrd("widgets.example.com", { kubeconfig: "missing", [String(name)]: value }), {
+      code: "Usage",
+      message: `Cannot migrate: ${name} is neither true nor false`,
+    });
+  });
+}
+
 await tap.test("migrateCrd() has the default of a field that is undefined", async (t) => {
   t.same(withoutUndefined({ a: 0, b: undefined, c: null }), { a: 0, c: null });
   const options: object = { kubeconfig: "missing", settleMs: undefined, maxQps: undefined };
