@@ -122,9 +122,15 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   },
   {
     name: "etcd is restored while the leader writes",
+    weight: 3,
     suits: hasController,
-    choose: (random, limits) => [
-      after(limits, leaderMoment(random), 0, { do: "restore", ageMs: Math.round(spread(random, 5_000, 120_000)) }),
-    ],
+    choose(random, limits) {
+      const restore = { do: "restore", ageMs: Math.round(spread(random, 5_000, 120_000)) };
+      if (oneIn(random, 2)) return [after(limits, leaderMoment(random), 0, restore)];
+      // The run has done all but that, and the leader looks at the migration meanwhile.
+      const request = oneIn(random, 4) ? "succeed" : "removeGuard";
+      const on = { request, nth: oneIn(random, 4) ? 2 : 1 } as const;
+      return [held(after(limits, on, 0, restore), 5_000)];
+    },
   },
 ];

@@ -153,7 +153,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "      try {",
       },
     ],
-    withinSeeds: 5_000,
+    withinSeeds: 7_000,
   },
   {
     name: "no other migration begins when one has ended",

@@ -5,6 +5,12 @@ const DECIDE = "trigger/decide.ts";
 const APPLY = "trigger/apply.ts";
 const RECONCILER = "trigger/reconciler.ts";
 
+const CREATE_FIRST = {
+  file: APPLY,
+  from: "  await writeState(context, situation, decision);\n  for (",
+  to: "  if (decision.create === undefined) await writeState(context, situation, decision);\n  for (",
+};
+
 /** What is wrong about what the trigger believes and does. */
 export const TRIGGERS: readonly Mutation[] = [
   {
@@ -125,13 +131,12 @@ export const TRIGGERS: readonly Mutation[] = [
   },
   {
     name: "create a migration before the StorageState says why",
-    edits: [
-      {
-        file: APPLY,
-        from: "  await writeState(context, situation, decision);\n  for (",
-        to: "  if (decision.create === undefined) await writeState(context, situation, decision);\n  for (",
-      },
-    ],
+    edits: [CREATE_FIRST],
+    survives: "what is created has a pace that slows down: that needs both",
+  },
+  {
+    name: "create a migration before the StorageState says why, and as fast as it goes",
+    edits: [CREATE_FIRST, { file: "trigger/creation-pace.ts", from: "const FREE = 5;", to: "const FREE = Infinity;" }],
     withinSeeds: 20,
   },
   {
