@@ -138,3 +138,19 @@ await tap.test("requests that are about no object are bounded in each minute, al
   check.begin(READ, 0)({ status: 200 });
   t.equal(violations.length, 1);
 });
+
+await tap.test("what passes a bound by more than one at once is found, and told once", async (t) => {
+  const { check, clock, violations } = checked();
+  check.begin(READ, 12);
+  check.begin(READ, 13);
+  t.match(violations, [/12 of timers, more than 10/]);
+  const send = (status: number): void => check.begin({ ...READ, process: "other" }, 0)({ status });
+  send(200);
+  clock.now += 30_000;
+  for (let sent = 0; sent < 8; sent++) send(503);
+  t.equal(violations.length, 1, "one of nine succeeds");
+  clock.now += 30_001;
+  send(503);
+  send(503);
+  t.match(violations.slice(1), [/^other has 9 of failuresPerMinute, more than 5$/]);
+});
