@@ -7,6 +7,7 @@ import { AIMS } from "./aims/all-aims.ts";
 import { CONVERSION_CHANGE } from "./aims/conversion-change.ts";
 import { FORGOTTEN_SILENCE } from "./aims/forgotten-silence.ts";
 import { LONG_OBSTACLE } from "./aims/long-obstacle.ts";
+import { WHILE_WRITING } from "./aims/while-writing.ts";
 import { BEGINNINGS, OLD_MS } from "./aims/beginnings.ts";
 import { departureAlone, departures, withDepartures } from "./departures.ts";
 import { installationOf, NOTHING } from "./installations.ts";
@@ -27,6 +28,10 @@ const SERVING_SALT = 0x5e71;
 const LONG_OBSTACLE_IN = 40;
 /** As that of the replicas which serve the webhook. */
 const LONG_OBSTACLE_SALT = 0x10b6;
+/** In one of so many worlds API servers refuse writes of a run for a while, or a webhook changes what is written. */
+const WHILE_WRITING_IN = 25;
+/** As that of the long obstacle. */
+const WHILE_WRITING_SALT = 0x3217e;
 /** In one of so many worlds webhooks of others see what ksvm writes beside objects. */
 const MEDDLING_IN = 8;
 /** As that of the replicas which serve the webhook. */
@@ -39,6 +44,8 @@ const BESIDE_SALT = 0xb51de;
 const CONVERSION_IN = 12;
 /** As that of the long obstacle. */
 const CONVERSION_SALT = 0xc0e7;
+/** Of those in which nothing else happens. */
+const SILENCE_IN = 3;
 const SILENCE_SALT = 0x51e7;
 /** When controllers are there already. */
 const EARLY = 10;
@@ -84,14 +91,15 @@ export function planOf(seed: number): Plan {
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
   const begun = [...starts(runs.length), ...beginning(random, limits, runs.length)];
   const others = [
-    ...longObstacle(limits),
+    ...sometimes(limits, LONG_OBSTACLE, LONG_OBSTACLE_IN, LONG_OBSTACLE_SALT),
+    ...sometimes(limits, WHILE_WRITING, WHILE_WRITING_IN, WHILE_WRITING_SALT),
     ...meddling(limits),
     ...(isAlone ? [] : conversionChange(limits)),
     ...reencryptions.actions(limits),
     ...beside.actions(limits),
     ...departures(limits),
   ];
-  const silence = forgottenSilence(limits);
+  const silence = sometimes(limits, FORGOTTEN_SILENCE, SILENCE_IN, SILENCE_SALT);
   const alone = silence.length > 0 ? silence : departureAlone(limits);
   const all = alone.length > 0 ? [...begun, ...alone] : [...begun, ...aimed, ...disturbed, ...others];
   const actions = all.filter((action) => isPlausible(limits, action));
@@ -228,10 +236,11 @@ function disturbances(random: Random, limits: Limits): readonly Action[] {
   return Array.from({ length: count }, () => actionOf(random, limits, oneOf(random, sorts)));
 }
 
-function longObstacle(limits: Limits): readonly Action[] {
-  const random = randomFrom(limits.seed ^ LONG_OBSTACLE_SALT);
-  const isThere = oneIn(random, LONG_OBSTACLE_IN) && LONG_OBSTACLE.suits?.(limits) !== false;
-  return isThere ? LONG_OBSTACLE.choose(random, limits) : [];
+/** One in so many worlds has it, by a random stream of its own. */
+function sometimes(limits: Limits, aim: Aim, onceIn: number, salt: number): readonly Action[] {
+  const random = randomFrom(limits.seed ^ salt);
+  const isThere = oneIn(random, onceIn) && aim.suits?.(limits) !== false;
+  return isThere ? aim.choose(random, limits) : [];
 }
 
 function meddling(limits: Limits): readonly Action[] {
@@ -243,12 +252,6 @@ function meddling(limits: Limits): readonly Action[] {
       ? { at: momentOf(random, limits), ...action }
       : after(limits, anyMoment(random, limits), 0, action);
   });
-}
-
-function forgottenSilence(limits: Limits): readonly Action[] {
-  const random = randomFrom(limits.seed ^ SILENCE_SALT);
-  const isThere = oneIn(random, 3) && FORGOTTEN_SILENCE.suits?.(limits) !== false;
-  return isThere ? FORGOTTEN_SILENCE.choose(random, limits) : [];
 }
 
 function conversionChange(limits: Limits): readonly Action[] {

@@ -10,8 +10,16 @@ import { DEPARTURE_WITH_A_KEY, UNASKED_DEPARTURE } from "./departure-aims.ts";
 import { CONVERSION_CHANGE } from "./conversion-change.ts";
 import { FORGOTTEN_SILENCE } from "./forgotten-silence.ts";
 import { LONG_OBSTACLE } from "./long-obstacle.ts";
+import { WHILE_WRITING } from "./while-writing.ts";
 
-const OTHERS = [CONVERSION_CHANGE, DEPARTURE_WITH_A_KEY, FORGOTTEN_SILENCE, LONG_OBSTACLE, UNASKED_DEPARTURE];
+const OTHERS = [
+  CONVERSION_CHANGE,
+  DEPARTURE_WITH_A_KEY,
+  FORGOTTEN_SILENCE,
+  LONG_OBSTACLE,
+  UNASKED_DEPARTURE,
+  WHILE_WRITING,
+];
 const ALL = [...AIMS, ...BEGINNINGS, ...OTHERS];
 
 /** Limits of worlds of each sort that plans have. */

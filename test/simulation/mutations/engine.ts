@@ -162,8 +162,7 @@ export const ENGINE: readonly Mutation[] = [
         to: "void floor; return random * ceiling;",
       },
     ],
-    survives:
-      "a write of an object is rarely refused so, and rarely tried again too early by chance: not met in 190 seeds. test/retry/backoff.test.ts finds it",
+    withinSeeds: 70,
   },
   {
     name: "do not back off",
