@@ -1,12 +1,16 @@
 import { isDeepStrictEqual } from "node:util";
 import { conversionBesidesBundle, type CustomResourceDefinition, storedVersionsOf } from "../../../src/api/crd.ts";
 import type { JsonObject } from "../../../src/api/json-fields.ts";
+import type { ObjectMeta } from "../../../src/api/meta.ts";
+import { freezerOf } from "../../../src/api/owner.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { isFields } from "../model/model-object.ts";
+import { resourcePathOf } from "../model/paths.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
+import type { ModelRequest } from "../model/types.ts";
 import { currentWriter } from "../world/api-server-node.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
-import { isByKsvm, type World } from "../world/world.ts";
+import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
 /** How the objects of a CRD are converted, and since when, in milliseconds since the world was set up. */
@@ -16,27 +20,34 @@ interface Converted {
   readonly since: number;
 }
 
-/** What is known of a `ksvm migrate` or a `ksvm reencrypt`. */
+/** What is known of a run. */
 interface Run {
-  readonly begunAt: number;
-  /** When every API server last showed it the storage version. */
+  /** When the attempt began that it writes for. */
+  begunAt: number;
+  /** When its last attempt began. */
+  attemptAt: number;
+  /** Since when it rests on what it saw of API servers. */
   convergedAt?: number;
 }
 
 /**
  * A run that begins after a change of the conversion stores no object as it was converted before; and none prunes where the conversion
- * changed after it began to rest on it.
+ * changed after it began to rest on it. A run that begins again counts as one that begins once API servers have converged, as writes of
+ * the attempt before are over by then. A run of a controller tells nothing: it begins where it puts its freeze on, and rests on what it
+ * saw from its first write of an object.
  */
 export class ConversionsCheck implements Check {
   readonly name = "conversions";
   readonly #world: World;
+  readonly #writer: () => string | undefined;
   /** By the names of CRDs. */
   readonly #converted = new Map<string, Converted>();
-  /** By the names of processes. */
+  /** Those of commands by the names of processes, those of controllers by these and the names of CRDs. */
   readonly #runs = new Map<string, Run>();
 
-  constructor(world: World) {
+  constructor(world: World, writer: () => string | undefined = currentWriter) {
     this.#world = world;
+    this.#writer = writer;
     const { etcd } = world.cluster;
     const names = new Map(world.plan.kinds.map((kind) => [objectsPrefixOf(kind), crdNameOf(kind)]));
     this.#readAll();
@@ -46,12 +57,17 @@ export class ConversionsCheck implements Check {
       this.#converted.clear();
       this.#readAll();
     });
+    world.cluster.onRequest((request) => this.#sent(request));
     world.witnesses.push(({ name }) => {
-      const run: Run = { begunAt: world.schedule.now };
+      const { now } = world.schedule;
+      const run: Run = { begunAt: now, attemptAt: now };
       this.#runs.set(name, run);
       return {
         told: ({ type }) => {
-          if (type === "converged") run.convergedAt = world.schedule.now;
+          if (type === "startingAgain") run.attemptAt = world.schedule.now;
+          if (type !== "converged") return;
+          run.convergedAt = world.schedule.now;
+          run.begunAt = run.attemptAt;
         },
         ended: () => undefined,
       };
@@ -71,11 +87,13 @@ export class ConversionsCheck implements Check {
         return;
       }
       this.#crdWritten(name, entry.object);
-      if (isByKsvm()) this.#judgePrune(name, entry);
+      if (!this.#isByKsvm) return;
+      this.#noteFreeze(name, entry);
+      this.#judgePrune(name, entry);
       return;
     }
     const name = [...names].find(([prefix]) => entry.key.startsWith(prefix))?.[1];
-    if (name !== undefined && isByKsvm()) this.#judgeObject(name, entry);
+    if (name !== undefined && this.#isByKsvm) this.#judgeObject(name, entry);
   }
 
   #crdWritten(name: string, object: EtcdEntry["object"]): void {
@@ -87,25 +105,50 @@ export class ConversionsCheck implements Check {
     this.#converted.set(name, { uid, conversion, since: this.#world.schedule.now });
   }
 
+  #noteFreeze(name: string, { before, object }: EtcdEntry): void {
+    const writer = this.#writer() ?? "";
+    const [earlier, after] = [before?.object, object].map((one) => one && freezerOf(one.metadata as ObjectMeta));
+    const isOwn = after?.kind === "run" && after.owner.identity.startsWith(`${writer}_`);
+    if (earlier !== undefined || !isOwn || this.#runs.has(writer)) return;
+    this.#runs.set(`${writer} ${name}`, { begunAt: 0, attemptAt: this.#world.schedule.now });
+  }
+
+  #sent({ method, path, query, user }: ModelRequest): void {
+    if (method !== "PATCH" || query.has("dryRun")) return;
+    const { group, resource } = resourcePathOf(path) ?? {};
+    const run = this.#runOn(user, `${resource}.${group}`);
+    if (run === undefined || run.convergedAt !== undefined) return;
+    run.convergedAt = this.#world.schedule.now;
+    run.begunAt = run.attemptAt;
+  }
+
+  #runOn(process: string | undefined, crd: string): Run | undefined {
+    return this.#runs.get(process ?? "") ?? this.#runs.get(`${process} ${crd}`);
+  }
+
   #judgePrune(name: string, { before, object }: EtcdEntry): void {
     const [earlier, after] = [before?.object, object] as readonly unknown[] as readonly CustomResourceDefinition[];
     if (earlier === undefined || after === undefined) return;
     const isPrune = storedVersionsOf(after).length < storedVersionsOf(earlier).length;
-    const { convergedAt = Number.POSITIVE_INFINITY } = this.#runs.get(currentWriter() ?? "") ?? {};
+    const { convergedAt = Number.POSITIVE_INFINITY } = this.#runOn(this.#writer(), name) ?? {};
     const { since = 0 } = this.#converted.get(name) ?? {};
     if (isPrune && since > convergedAt) {
-      this.#violate(`${currentWriter()} pruned ${name}, and its conversion changed after API servers converged`);
+      this.#violate(`${this.#writer()} pruned ${name}, and its conversion changed after API servers converged`);
     }
   }
 
   #judgeObject(name: string, { before, isDeleted, key, object }: EtcdEntry): void {
     const state = this.#converted.get(name);
-    const { begunAt = 0 } = this.#runs.get(currentWriter() ?? "") ?? {};
+    const { begunAt = 0 } = this.#runOn(this.#writer(), name) ?? {};
     const isRewritten = !isDeleted && before?.isDeleted === false && before.object.apiVersion !== object.apiVersion;
     if (state?.conversion["strategy"] !== "Webhook" || begunAt <= state.since || !isRewritten) return;
     const spec = isFields(object["spec"]) ? object["spec"] : {};
     if (spec["converted"] === object.apiVersion || spec["lost"] === true) return;
-    this.#violate(`${currentWriter()} stored ${key} as ${object.apiVersion}, not as the webhook converts it`);
+    this.#violate(`${this.#writer()} stored ${key} as ${object.apiVersion}, not as the webhook converts it`);
+  }
+
+  get #isByKsvm(): boolean {
+    return this.#writer()?.startsWith("ksvm") === true;
   }
 
   #violate(text: string): void {
