@@ -1,0 +1,115 @@
+import tap from "tap";
+import { SimEtcd } from "../model/etcd.ts";
+import type { ModelObject } from "../model/model-object.ts";
+import type { ModelRequest } from "../model/types.ts";
+import type { KindPlan } from "../plan.ts";
+import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
+import type { World } from "../world/world.ts";
+import { FrozenStorageCheck } from "./frozen-storage-check.ts";
+
+const KIND: KindPlan = { plural: "widgets", versions: ["v1alpha1", "v1"], createdIn: "v1alpha1", objects: 1 };
+const OTHER: KindPlan = { ...KIND, plural: "gadgets" };
+const CONTROLLER = "ksvm-0-0";
+const MINUTE_MS = 60_000;
+
+/** A CRD that a controller has frozen, its objects, and what the check says. */
+function checked() {
+  const etcd = new SimEtcd();
+  const violations: string[] = [];
+  let writer = "user";
+  const follower: { sent?: (request: ModelRequest) => void } = {};
+  const next: { look?: () => void } = {};
+  const schedule = { now: 0, in: (_ms: number, run: () => void) => void (next.look = run) };
+  const process = { name: CONTROLLER, isPaused: false, wokeAfter: () => Number.NEGATIVE_INFINITY };
+  const world = {
+    cluster: {
+      etcd,
+      onRequest: (told: (request: ModelRequest) => void) => void (follower.sent = told),
+      onExchange: () => () => undefined,
+    },
+    plan: { kinds: [KIND, OTHER] },
+    programs: [{ process, endText: undefined }],
+    settings: { options: { maxFreezeIdleMs: 5 * MINUTE_MS } },
+    schedule,
+    witnesses: [],
+    violate: (violation: string) => void violations.push(violation),
+  } as unknown as World;
+  const put = (by: string, key: string, object: object): void => {
+    writer = by;
+    etcd.put(key, { object: object as ModelObject }, etcd.get(key)?.modRevision ?? 0);
+  };
+  const object = (by: string, index: number, kind = KIND): void =>
+    put(by, `${objectsPrefixOf(kind)}${index}`, { metadata: { uid: `${index}` } });
+  const crd = (by: string, annotations: object, storage = "v1"): void =>
+    put(by, `/registry/apiextensions.k8s.io/customresourcedefinitions/${crdNameOf(KIND)}`, {
+      metadata: { name: crdNameOf(KIND), uid: "1", annotations },
+      spec: { versions: KIND.versions.map((name) => ({ name, storage: name === storage })) },
+    });
+  const check = new FrozenStorageCheck(world, () => writer);
+  for (let index = 0; index < 20; index++) for (const kind of [KIND, OTHER]) object("user", index, kind);
+  crd("user", {});
+  crd(CONTROLLER, { "ksvm.sigs.k8s.io/migrating": "true" });
+  return {
+    check,
+    crd,
+    object,
+    violations,
+    /** The controller sends a write of an object, whatever comes of it. */
+    send: (): void => {
+      const path = "/apis/sim.example.com/v1/namespaces/default/widgets/widgets-0";
+      follower.sent?.({ method: "PATCH", path, query: new URLSearchParams(), headers: {}, body: "", user: CONTROLLER });
+    },
+    /** A minute passes, for each of these times. */
+    pass: (minutes: number, each: (minute: number) => void = () => undefined): void => {
+      for (let minute = 0; minute < minutes; minute++) {
+        each(minute);
+        schedule.now += MINUTE_MS;
+        next.look?.();
+      }
+    },
+  };
+}
+
+await tap.test("a controller that writes no object lifts its freeze after --max-freeze-idle and three minutes", (t) => {
+  const { pass, send, violations } = checked();
+  send();
+  pass(8);
+  t.same(violations, []);
+  pass(1);
+  t.match(violations, [/^freeze: ksvm-0-0 keeps that of widgets.sim.example.com, and does not get on$/]);
+  t.end();
+});
+
+await tap.test("what others write that is done already, or is of another CRD, is nothing that it gets on by", (t) => {
+  const { object, pass, send, violations } = checked();
+  send();
+  pass(9, (minute) => {
+    object("user", 30 + minute);
+    object("user", 30);
+    object("user", minute, OTHER);
+  });
+  t.match(violations, [/does not get on/]);
+  t.end();
+});
+
+await tap.test("an object that others write, and that it has to write, it gets done by that", (t) => {
+  const { object, pass, send, violations } = checked();
+  pass(2, () => object("user", 0));
+  send();
+  pass(18, (minute) => object("user", minute));
+  t.same(violations, []);
+  t.end();
+});
+
+await tap.test("the storage version stays while a run rests on its freeze", (t) => {
+  const { crd, send, violations } = checked();
+  const frozen = { "ksvm.sigs.k8s.io/migrating": "true" };
+  crd("user", frozen, "v1alpha1");
+  t.same(violations, [], "it writes no object yet");
+  send();
+  crd("user", frozen, "v1");
+  t.match(violations, [
+    /^freeze: user changed the storage version of widgets\S+ from v1alpha1 to v1 while ksvm-0-0 rests/,
+  ]);
+  t.end();
+});
