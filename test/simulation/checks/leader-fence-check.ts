@@ -3,12 +3,16 @@ import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.t
 import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
 import type { ModelRequest } from "../model/types.ts";
 import { ControllerProgram } from "../programs/controller-program.ts";
+import { collectionOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
 const LEASE = `/registry/leases/${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`;
-/** What a leader alone writes: custom resources, CRDs, migrations and StorageStates. */
+/** What a leader alone writes, beside built-in resources: custom resources, CRDs, migrations and StorageStates. */
 const PATHS = /^\/apis\/(sim\.example\.com|apiextensions\.k8s\.io|migration\.k8s\.io)\//;
+/** What guards a freeze: a leader that ends deletes its own. All replicas keep the policy that warns of an unfreeze. */
+const POLICIES = /^\/apis\/admissionregistration\.k8s\.io\/[^/]+\/validatingadmissionpolic/;
+const OF_FREEZES = /\bksvm-freeze\./;
 /** So long after a user edited the Lease, in milliseconds, two replicas may take themselves for the leader: until the next renewal. */
 const EDITED_MS = 15_000;
 
@@ -19,11 +23,15 @@ const EDITED_MS = 15_000;
 export class LeaderFenceCheck implements Check {
   readonly name = "leader fence";
   readonly #world: World;
+  /** Of the built-in resources. */
+  readonly #collections: readonly string[];
   #editedAt = Number.NEGATIVE_INFINITY;
 
   constructor(world: World) {
     this.#world = world;
-    const { cluster, schedule } = world;
+    const { cluster, plan, schedule } = world;
+    const builtIns = plan.kinds.filter(({ isBuiltIn }) => isBuiltIn === true);
+    this.#collections = builtIns.flatMap((kind) => kind.versions.map((version) => collectionOf(kind, version)));
     const edited = (): void => {
       this.#editedAt = schedule.now;
     };
@@ -35,7 +43,7 @@ export class LeaderFenceCheck implements Check {
   }
 
   #sent(request: ModelRequest): void {
-    if (request.method === "GET" || !PATHS.test(request.path) || isHarmless(request)) return;
+    if (request.method === "GET" || !this.#isOfLeader(request) || isHarmless(request)) return;
     const { cluster, programs, schedule } = this.#world;
     const sender = programs.find((program) => program?.process.name === request.user);
     if (!(sender instanceof ControllerProgram) || sender.process.wasSetBack) return;
@@ -45,6 +53,11 @@ export class LeaderFenceCheck implements Check {
     this.#world.violate(
       `leader fence: ${request.user} sends ${request.method} ${request.path} as the leader, and "${holder}" holds the Lease`,
     );
+  }
+
+  #isOfLeader({ body, method, path }: ModelRequest): boolean {
+    if (POLICIES.test(path)) return method !== "DELETE" && OF_FREEZES.test(method === "POST" ? body : path);
+    return PATHS.test(path) || this.#collections.some((collection) => path.startsWith(`${collection}/`));
   }
 }
 
