@@ -35,7 +35,7 @@ const GUARDS = [
 /** A guard that others wrote so shortly before may be in force still, or not yet, on API servers that are late. */
 const LATE_MS = 600_000;
 /**
- * What a run that does not get on may keep its freeze for after that, to lift it. The longest that one did in 2,000 worlds was 30 seconds; what
+ * What a run that does not get on may keep its freeze for after that, to lift it. The longest that one did in 2,000 worlds was 40 seconds; what
  * it waits for of proof and convergence counts before that.
  */
 const SLACK_MS = 180_000;

@@ -8,7 +8,7 @@ import { isServing } from "../plan.ts";
 import { CertsProgram } from "../programs/certs-program.ts";
 import { restartReplicas } from "../programs/controller-program.ts";
 import { installedIn, NAMESPACE } from "../programs/installed-webhook.ts";
-import { isByKsvm, LIVENESS_MS, type World } from "../world/world.ts";
+import { isByKsvm, type World } from "../world/world.ts";
 import { timeOf } from "../world/sim-process.ts";
 import { certificatesOf, isTrusted } from "../world/tls-trust.ts";
 import type { Check } from "./check.ts";
@@ -20,6 +20,8 @@ const LATEST_MS = 65_000;
 const LOOK_EVERY_MS = 250;
 /** Who stood still follows within this time: a look at the Secret that failed is repeated after that, and a request takes its time. */
 const FOLLOW_MS = RESYNC_MS + 15_000;
+/** What an undisturbed rotation may take, in milliseconds: API servers and replicas follow twice, which takes two minutes. */
+const ROTATION_MS = 600_000;
 /** What is not repaired for so long after others damaged it counts, although they did, in milliseconds. */
 const REPAIR_MS = 120_000;
 /** Writes of the Secret, and of the configuration, in a minute: a rotation takes five of each, and others damage them now and then. */
@@ -69,7 +71,7 @@ export class TrustCheck implements Check {
     restartReplicas(world);
     const last = new CertsProgram(world, { name: "ksvm-last-rotation", rotates: true });
     const isOver = (): boolean => world.isBroken || last.isAtRest;
-    if (!(await world.schedule.run(isOver, LIVENESS_MS))) this.#violate("the last rotation does not end");
+    if (!(await world.schedule.run(isOver, ROTATION_MS))) this.#violate("the last rotation does not end");
     if (world.isBroken) return;
     if (last.endText !== "done") this.#violate(`an undisturbed rotation ends with: ${last.endText}`);
     const secret = world.cluster.etcd.get(SECRET)?.object as { data?: Readonly<Record<string, string>> } | undefined;
