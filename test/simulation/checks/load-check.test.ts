@@ -122,6 +122,18 @@ await tap.test("an object is left alone for as long as Retry-After says", async 
   t.match(violations, [/100 ms before Retry-After is over/]);
 });
 
+await tap.test("a run that begins knows nothing of what another one of the same process was told", async (t) => {
+  const { check, clock, violations } = checked();
+  const [widget, gadget] = ["widgets", "gadgets"].map((plural) => ({ ...WRITE, path: `/apis/g/v1/${plural}/a` }));
+  for (const write of [widget, gadget]) check.begin({ ...WRITE, ...write }, 0)({ status: 429, retryAfter: "100" });
+  clock.now += 60_000;
+  check.begin({ ...READ, path: "/apis/g/v1/widgets", begins: "widgets" }, 0)({ status: 200 });
+  check.begin({ ...WRITE, ...widget }, 0);
+  t.same(violations, []);
+  check.begin({ ...WRITE, ...gadget }, 0);
+  t.match(violations, [/write of \/apis\/g\/v1\/gadgets\/a 40000 ms before Retry-After is over/]);
+});
+
 await tap.test("the times that a process waits for are bounded", async (t) => {
   const { check, violations } = checked();
   check.begin(READ, 10);

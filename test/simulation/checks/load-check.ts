@@ -1,3 +1,4 @@
+import { resourcePathOf } from "../model/paths.ts";
 import { collectionOf } from "../world/kinds.ts";
 import type { Plan, ProgramPlan } from "../plan.ts";
 import type { World } from "../world/world.ts";
@@ -31,6 +32,8 @@ export interface LoadRequest {
   readonly isOfObject: boolean;
   /** Whether it writes a policy, a binding or the configuration of a webhook. */
   readonly isOfGuard: boolean;
+  /** The plural of a resource that a run begins with: it lists one object then. */
+  readonly begins?: string | undefined;
 }
 
 /** What an API server says in its answers as long as priority and fairness decide; a webhook that denies does not say it. */
@@ -156,7 +159,8 @@ export class LoadCheck {
       const isWatch = query.has("watch");
       const isOfObject = isOfKind && !isWatch && (method === "PATCH" || query.has("fieldSelector"));
       const isOfGuard = method !== "GET" && path.startsWith(GUARDS);
-      const request = { process: process.name, method, path, isWatch, isOfObject, isOfGuard };
+      const begins = method === "GET" && query.get("limit") === "1" ? resourcePathOf(path)?.resource : undefined;
+      const request = { process: process.name, method, path, isWatch, isOfObject, isOfGuard, begins };
       const ended = load.begin(request, process.timers);
       return (answer) => {
         const isOfServer = answer?.headers[FAIRNESS_HEADER] !== undefined;
@@ -169,8 +173,9 @@ export class LoadCheck {
 
   /** A request is sent. @param timers how many times its process waits for @returns what is told how it ended */
   begin(request: LoadRequest, timers: number): (answer: LoadAnswer) => void {
-    const { process, isWatch, isOfObject } = request;
+    const { begins, process, isWatch, isOfObject } = request;
     const load = this.#of(process);
+    if (begins !== undefined) forgetWrites(load, begins);
     this.#bound(process, "timers", timers);
     if (!isWatch) this.#bound(process, "inFlight", ++load.inFlight);
     if (isOfObject) {
@@ -257,6 +262,11 @@ export class LoadCheck {
     }
     return load;
   }
+}
+
+/** A run that begins knows nothing of what another one was told, as where a replica leads again. */
+function forgetWrites({ notBefore }: ProcessLoad, plural: string): void {
+  for (const path of notBefore.keys()) if (path.includes(`/${plural}/`)) notBefore.delete(path);
 }
 
 /** A refusal is one as well, whatever it is about: who asks on without a pause is refused on. */
