@@ -3,8 +3,9 @@ import { type ReencryptionWish, reencryptionWishOf } from "../../../src/api/reen
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
+import type { KindPlan } from "../plan.ts";
 import { groupOf, prefixOf } from "../world/kinds.ts";
-import { isByKsvm, type World } from "../world/world.ts";
+import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 import { type CrdPast, pastOf, storedUnder } from "./crd-past.ts";
 import { storedVersionsOf } from "./served-storage.ts";
@@ -33,13 +34,16 @@ const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
 export class MigratedCheck implements Check {
   readonly name = "migrated";
   readonly #world: World;
+  readonly #writer: () => string | undefined;
   /** When each replica sent its last write of an object, by its name and the plural of the resource. */
   readonly #lastWrites = new Map<string, LastWrite>();
   #restoredAt = Number.NEGATIVE_INFINITY;
 
-  constructor(world: World) {
+  /** @param writer as `FreezesCheck` has it */
+  constructor(world: World, writer: () => string | undefined = currentWriter) {
     const { etcd } = world.cluster;
     this.#world = world;
+    this.#writer = writer;
     etcd.onRestore(() => {
       this.#restoredAt = world.schedule.now;
       this.#lastWrites.clear();
@@ -53,7 +57,8 @@ export class MigratedCheck implements Check {
       this.#lastWrites.set(`${user} ${plural}`, { revision: etcd.revision, stored });
     });
     etcd.onRevision((entry) => {
-      if (entry.key.startsWith(MIGRATIONS) && !entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
+      if (entry.key.startsWith(MIGRATIONS) && !entry.isDeleted && writer()?.startsWith("ksvm") === true)
+        this.#written(etcd, entry);
     });
   }
 
@@ -62,47 +67,55 @@ export class MigratedCheck implements Check {
     const before = entry.before?.object as unknown as StorageVersionMigration | undefined;
     if (!hasCondition(migration, "Succeeded") || (before !== undefined && hasCondition(before, "Succeeded"))) return;
     const past = pastOf(etcd, resourceNameOf(migration.spec.resource));
-    if (past === undefined) {
-      this.#builtInWritten(migration, entry);
-      return;
-    }
-    const reason = migration.status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
-    const wish = reencryptionWishOf(migration.metadata.annotations);
-    // A restore may undo the prune alone, which the migration and its objects do not show.
-    const isRestored = this.#world.schedule.now - this.#restoredAt < RESTORED_MS;
-    const since = isRestored || wish !== undefined ? undefined : entry.createRevision;
-    const problem =
-      reason === "NothingToDo" && wish === undefined
-        ? neverClean(past, entry.createRevision)
-        : (notMigrated(etcd, past, { since, proven: migration.status?.crd }) ??
-          (isRestored || wish === undefined ? undefined : this.#notReencrypted(migration, past, wish)));
+    const problem = past === undefined ? this.#builtInProblem(migration) : this.#crdProblem(migration, past, entry);
     if (problem !== undefined) {
       this.#world.violate(
-        `migrated: ${entry.key} is Succeeded (${reason}) at revision ${entry.modRevision}, and ${problem}`,
+        `migrated: ${entry.key} is Succeeded (${reasonOf(migration)}) at revision ${entry.modRevision}, and ${problem}`,
       );
     }
   }
 
+  /** A restore may undo what a run did that ended before it, which the migration and its objects do not show. */
+  get #isRestored(): boolean {
+    return this.#world.schedule.now - this.#restoredAt < RESTORED_MS;
+  }
+
+  #crdProblem(migration: StorageVersionMigration, past: CrdPast, { createRevision }: EtcdEntry): string | undefined {
+    const { etcd } = this.#world.cluster;
+    const wish = reencryptionWishOf(migration.metadata.annotations);
+    if (reasonOf(migration) === "NothingToDo" && wish === undefined) return neverClean(past, createRevision);
+    const since = this.#isRestored || wish !== undefined ? undefined : createRevision;
+    return (
+      notMigrated(etcd, past, { since, proven: migration.status?.crd }) ??
+      (this.#isRestored || wish === undefined ? undefined : this.#notReencrypted(migration, past.prefix, wish))
+    );
+  }
+
+  #builtInProblem(migration: StorageVersionMigration): string | undefined {
+    const { group, resource } = migration.spec.resource;
+    const kind = this.#world.plan.kinds.find((one) => {
+      return one.isBuiltIn === true && one.plural === resource && groupOf(one) === group;
+    });
+    if (kind === undefined) return undefined;
+    const wish = reencryptionWishOf(migration.metadata.annotations);
+    if (wish !== undefined) return this.#isRestored ? undefined : this.#notReencrypted(migration, prefixOf(kind), wish);
+    return reasonOf(migration) === "Migrated" ? this.#notStoredAnew(kind) : undefined;
+  }
+
   /** Every object that was there when the last one was written is in the version that API servers stored then. */
-  #builtInWritten({ spec, status }: StorageVersionMigration, { key, modRevision }: EtcdEntry): void {
-    const kind = this.#world.plan.kinds.find((one) => one.isBuiltIn === true && one.plural === spec.resource.resource);
-    const last = this.#lastWrites.get(`${currentWriter()} ${spec.resource.resource}`);
-    const reason = status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
-    if (kind === undefined || last === undefined || groupOf(kind) !== spec.resource.group || reason !== "Migrated")
-      return;
+  #notStoredAnew(kind: KindPlan): string | undefined {
+    const last = this.#lastWrites.get(`${this.#writer()} ${kind.plural}`);
+    if (last === undefined) return undefined;
     const other = this.#world.cluster.etcd
       .range(prefixOf(kind))
       .find(({ modRevision: at, object }) => at <= last.revision && !last.stored.has(object.apiVersion));
-    if (other === undefined) return;
-    this.#world.violate(
-      `migrated: ${key} is Succeeded (${reason}) at revision ${modRevision}, and ${other.key} is stored as ${other.object.apiVersion}`,
-    );
+    return other && `${other.key} is stored as ${other.object.apiVersion}`;
   }
 
   /** Every object that was there when the last one was written has the key of the configuration that its status names. */
   #notReencrypted(
     { metadata, spec, status }: StorageVersionMigration,
-    { prefix }: CrdPast,
+    prefix: string,
     { expectedConfig }: ReencryptionWish,
   ): string | undefined {
     const { message = "", reason } = status?.conditions?.find(({ type }) => type === "Succeeded") ?? {};
@@ -111,7 +124,7 @@ export class MigratedCheck implements Check {
     if (reason !== "Reencrypted" || key === undefined) return `${metadata.name} was to re-encrypt, and names no key`;
     if (expectedConfig !== undefined && config !== expectedConfig)
       return `it means ${expectedConfig}, and names ${config}`;
-    const upTo = this.#lastWrites.get(`${currentWriter()} ${spec.resource.resource}`)?.revision ?? 0;
+    const upTo = this.#lastWrites.get(`${this.#writer()} ${spec.resource.resource}`)?.revision ?? 0;
     const other = this.#world.cluster.etcd
       .range(prefix)
       .find(({ encryptionKey, modRevision }) => modRevision <= upTo && encryptionKey !== key);
@@ -120,6 +133,10 @@ export class MigratedCheck implements Check {
       `${other.key} is encrypted with key ${other.encryptionKey} since revision ${other.modRevision}, not ${key}`
     );
   }
+}
+
+function reasonOf({ status }: StorageVersionMigration): string | undefined {
+  return status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
 }
 
 function notMigrated(
