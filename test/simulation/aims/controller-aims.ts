@@ -1,7 +1,7 @@
 import type { Random } from "../../chaos/random.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import type { Limits } from "../actions/action-sort.ts";
-import { hasController, kindOf, programOf, runsOf } from "../actions/choices.ts";
+import { hasController, hasCrd, kindOf, programOf, runsOf } from "../actions/choices.ts";
 import type { Action } from "../plan.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import type { RequestKind } from "../world/request-kinds.ts";
@@ -99,15 +99,42 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   },
   {
     name: "another client prunes while the leader writes",
-    weight: 2,
+    weight: 3,
     suits: hasController,
     choose(random, limits) {
-      const on = oneOf(random, [
-        leaderMoment(random),
-        { request: "newMigration", nth: 1 + Math.floor(random() * 4) },
-      ] as const);
-      const prune = { do: "foreignPrune", kind: kindOf(random, limits), isCareful: false };
-      return [held(after(limits, on, 0, prune), oneOf(random, [0, 10, 100]))];
+      const isForAll = !oneIn(random, 3);
+      const on = isForAll
+        ? ({ request: "newMigration", nth: 1 + Math.floor(random() * 3) } as const)
+        : leaderMoment(random);
+      const holdMs = oneOf(random, [0, 10, 100]);
+      // The migration that is created is of any of them, and finds nothing to do.
+      const kinds = isForAll ? limits.kinds.keys() : [kindOf(random, limits)];
+      return Array.from(kinds, (kind) =>
+        held(after(limits, on, 0, { do: "foreignPrune", kind, isCareful: false }), holdMs),
+      );
+    },
+  },
+  {
+    name: "a CRD is created again, or its storage version goes there and back, while no replica looks",
+    weight: 2,
+    suits: (limits) => hasController(limits) && hasCrd(limits),
+    choose(random, limits) {
+      // Mostly soon after the StorageState says that everything is migrated.
+      const isAnywhere = oneIn(random, 4);
+      const on = isAnywhere ? leaderMoment(random) : ({ request: "unfreeze", nth: oneIn(random, 4) ? 2 : 1 } as const);
+      const fromMs = isAnywhere ? 0 : spread(random, 500, 20_000);
+      const kind = kindOf(random, limits);
+      const replicas = runsOf(limits).filter((slot) => limits.programs[slot]?.run === "controller");
+      const backMs = fromMs + 6_000 + spread(random, 100, 30_000);
+      const { createdIn = "v1" } = limits.kinds[kind] ?? {};
+      const change = oneIn(random, 3) ? { do: "recreateCrd", kind } : { do: "flip", kind, to: createdIn };
+      return [
+        ...replicas.map((program) => after(limits, on, fromMs, { do: "crash", program })),
+        after(limits, on, fromMs + 100, change),
+        after(limits, on, fromMs + 1_500, { do: "writeObject", kind, how: "create", object: 1, writes: 8 }),
+        after(limits, on, fromMs + 5_000, { do: "flip", kind, to: "v1" }),
+        ...replicas.map((program) => after(limits, on, backMs, { do: "start", program })),
+      ];
     },
   },
   {
