@@ -10,6 +10,7 @@ import {
 } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import type { Resource } from "../kube/resources.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 import type { ServedResource } from "../resources/migratable.ts";
@@ -20,7 +21,7 @@ import type { StoredEncoding } from "../resources/storage-states.ts";
  * What a migration would do to a resource.
  *
  * - `migrate`: rewrite every object, of a CRD also prune storedVersions
- * - `none`: storedVersions is the storage version alone; of a built-in resource its StorageState says the same
+ * - `none`: storedVersions is the storage version alone, and nothing speaks against it; of a built-in resource its StorageState says the same
  * - `blocked`: it could not start, the note says why
  * - `unknown`: nothing tells in which version built-in objects are stored
  */
@@ -42,6 +43,8 @@ export interface PlanEntry {
   /** The versions that could be removed from the CRD afterwards. */
   readonly removableVersions: readonly string[];
   readonly note?: string;
+  /** Of a CRD: why objects may be stored in versions that storedVersions lacks; missing where nothing speaks for it. */
+  readonly pruneDoubt?: string;
   /** Of a CRD whose versions are converted by a webhook. */
   readonly conversion?: "Webhook";
 }
@@ -64,7 +67,7 @@ export const FREEZER_FIELDS = {
 } as const;
 
 /** What {@link planCrd} reads of a CRD. */
-export const PLAN_FIELDS = crdProjection({ name: "all", ...FREEZER_FIELDS });
+export const PLAN_FIELDS = crdProjection({ name: "all", ...FREEZER_FIELDS }, { status: { conditions: "all" } });
 
 /** What a migration of this CRD would do. */
 export function planCrd(crd: CustomResourceDefinition): PlanEntry {
@@ -74,6 +77,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
   const version = requestVersionOf(crd);
   const action = crdActionOf(crd);
   const note = crdNoteOf(crd);
+  const doubt = pruneDoubtOf(crd);
   return {
     name,
     kind: names.kind,
@@ -86,6 +90,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
     removableVersions:
       action === "blocked" ? [] : crd.spec.versions.flatMap(({ name: v }) => (v === storageVersion ? [] : [v])),
     ...(note === undefined ? {} : { note }),
+    ...(doubt === undefined ? {} : { pruneDoubt: doubtText(crd, doubt) }),
     ...(movesFields(crd) ? { conversion: "Webhook" } : {}),
   };
 }
@@ -114,7 +119,7 @@ export function planBuiltIn(resource: ServedResource, stored?: StoredEncoding): 
 const BUILT_IN_ACTIONS = { current: "none", stale: "migrate", unknown: "unknown" } as const;
 
 function crdActionOf(crd: CustomResourceDefinition): PlannedAction {
-  if (isClean(crd)) {
+  if (isClean(crd) && pruneDoubtOf(crd) === undefined) {
     return "none";
   }
   return requestVersionOf(crd) === undefined || isFrozenByOthers(crd) ? "blocked" : "migrate";
@@ -128,6 +133,13 @@ function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
     return `frozen by ${freezeOwnerOf(crd)?.identity ?? ""} since ${freezeOwnerOf(crd)?.since ?? ""}`;
   }
   return requestVersionOf(crd) === undefined ? "no version is served" : undefined;
+}
+
+function doubtText(crd: CustomResourceDefinition, doubt: string): string {
+  return (
+    `objects may be stored in ${notInStoredVersions(crd).join(", ")}, which storedVersions lacks: ${doubt}; ` +
+    `to rewrite them, run ksvm doctor ${crd.metadata.name} --repair`
+  );
 }
 
 function isFrozenByOthers(crd: CustomResourceDefinition): boolean {

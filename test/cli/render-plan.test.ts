@@ -42,6 +42,14 @@ await tap.test("renderPlan() as a table has a row for each resource", (t) => {
   t.end();
 });
 
+await tap.test("renderPlan() as a table says why storedVersions is not believed", (t) => {
+  const [widgets] = ENTRIES as [CountedEntry];
+  const doubted = { ...widgets, note: "frozen by a", pruneDoubt: "objects may be stored in v1" };
+  t.match(renderPlan([doubted], "table"), /migrate .*objects may be stored in v1$/);
+  t.match(renderPlan([doubted], "wide"), /frozen by a; objects may be stored in v1$/);
+  t.end();
+});
+
 await tap.test("renderPlan() as a table says why a resource is blocked, unknown or not counted", (t) => {
   const [widgets, secrets] = ENTRIES as [CountedEntry, CountedEntry];
   const { note: _, ...unknown } = { ...secrets, objects: 3 };

@@ -1,9 +1,10 @@
 import tap from "tap";
 
-import { storageVersionHashOf } from "../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { type CustomResourceDefinition, storageVersionHashOf } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
-import { type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
+import { prune } from "../../src/json/json-projection.ts";
+import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
 const OURS = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
@@ -52,6 +53,24 @@ await tap.test("planCrd() has the fields of `ksvm plan -o json`", (t) => {
     removableVersions: ["v1"],
   });
   t.notOk("request" in planCrd(crdWith({ versions: ["v1+-"] })), "no request where nothing is served");
+  t.end();
+});
+
+function saying(status: string, reason: string): CustomResourceDefinition {
+  const conditions = [{ type: STORAGE_MIGRATING_CONDITION, status, reason }];
+  return { ...crdWith(), status: { storedVersions: ["v2"], conditions } };
+}
+
+await tap.test("planCrd() believes no storedVersions that Kubernetes' own migrator may have pruned", (t) => {
+  for (const crd of [saying("False", "MigrationFailed"), saying("True", "MigrationRunning")]) {
+    const entry = planCrd(crd);
+    t.equal(entry.action, "migrate");
+    t.match(entry.pruneDoubt, /^objects may be stored in v1, .* condition StorageMigrating .* --repair$/);
+    t.strictSame(planCrd(prune(crd, PLAN_FIELDS) as CustomResourceDefinition), entry, "of a list, too");
+  }
+  const proven = planCrd(saying("False", "MigrationSucceeded"));
+  t.equal(proven.action, "none");
+  t.notOk("pruneDoubt" in proven);
   t.end();
 });
 

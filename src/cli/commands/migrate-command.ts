@@ -46,8 +46,8 @@ const MIGRATE_FLAGS = {
   apply: toggle({ help: "with -f: write the file itself, too" }),
   "all-stale": toggle({
     help:
-      "migrate every CRD whose storedVersions is not exactly its storage version, and every built-in resource whose " +
-      "StorageState shows that objects may be stored in another version",
+      "migrate every CRD whose storedVersions is not exactly its storage version, or may have been pruned without a success, and " +
+      "every built-in resource whose StorageState shows that objects may be stored in another version",
   }),
   "dry-run": toggle({ help: "send every write as a server-side dry run; change nothing" }),
   standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),

@@ -49,12 +49,12 @@ function shortTable(entries: readonly CountedEntry[]): string {
 
 /** Everything there is to say of a resource in a plan; `undefined` where there is nothing. */
 export function noteOf(entry: CountedEntry): string | undefined {
-  return joined(entry.note ?? reasonOf(entry), conversionOf(entry), fieldsOf(entry));
+  return joined(entry.note ?? reasonOf(entry), entry.pruneDoubt, conversionOf(entry), fieldsOf(entry));
 }
 
 /** What the short table says. */
 function remarkOf(entry: CountedEntry): string | undefined {
-  return joined(reasonOf(entry), conversionOf(entry), fieldsOf(entry));
+  return joined(reasonOf(entry), entry.pruneDoubt, conversionOf(entry), fieldsOf(entry));
 }
 
 /** Once: a list that fails for it says the same. */
