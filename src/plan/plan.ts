@@ -77,7 +77,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
   const version = requestVersionOf(crd);
   const action = crdActionOf(crd);
   const note = crdNoteOf(crd);
-  const doubt = pruneDoubtOf(crd);
+  const pruneDoubt = pruneDoubtTextOf(crd);
   return {
     name,
     kind: names.kind,
@@ -90,7 +90,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
     removableVersions:
       action === "blocked" ? [] : crd.spec.versions.flatMap(({ name: v }) => (v === storageVersion ? [] : [v])),
     ...(note === undefined ? {} : { note }),
-    ...(doubt === undefined ? {} : { pruneDoubt: doubtText(crd, doubt) }),
+    ...(pruneDoubt === undefined ? {} : { pruneDoubt }),
     ...(movesFields(crd) ? { conversion: "Webhook" } : {}),
   };
 }
@@ -135,10 +135,13 @@ function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
   return requestVersionOf(crd) === undefined ? "no version is served" : undefined;
 }
 
-function doubtText(crd: CustomResourceDefinition, doubt: string): string {
+/** Why objects may be stored in versions that storedVersions lacks, and what helps; `undefined` where nothing speaks for it. */
+export function pruneDoubtTextOf(crd: CustomResourceDefinition): string | undefined {
+  const doubt = pruneDoubtOf(crd);
   return (
+    doubt &&
     `objects may be stored in ${notInStoredVersions(crd).join(", ")}, which storedVersions lacks: ${doubt}; ` +
-    `to rewrite them, run ksvm doctor ${crd.metadata.name} --repair`
+      `to rewrite them, run ksvm doctor ${crd.metadata.name} --repair`
   );
 }
 

@@ -1,8 +1,11 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { isFinal } from "../api/migration.ts";
+import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezeOwnerOf } from "../api/owner.ts";
 import { lastVersionsChangeOf } from "../apiservers/settle.ts";
+import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
 import type { MigrationLine } from "./migration-lines.ts";
+import { pruneDoubtTextOf } from "./plan.ts";
 
 /** How far what is waited for is. */
 export interface WaitVerdict {
@@ -37,9 +40,27 @@ export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
   if (last?.state === "Failed" && (outweighsVersions(last) || !isClean(crd))) {
     return failureOf(last);
   }
-  return isClean(crd)
-    ? { state: "done", text: `storedVersions is ${storageVersionOf(crd)} alone` }
-    : { state: "pending", text: staleText(crd) };
+  if (!isClean(crd)) {
+    return { state: "pending", text: staleText(crd) };
+  }
+  return doubtedVerdictOf(crd, last) ?? { state: "done", text: `storedVersions is ${storageVersionOf(crd)} alone` };
+}
+
+/** Kubernetes' own migrator prunes before it has rewritten anything, and its migration may be gone by now. */
+function doubtedVerdictOf(crd: CustomResourceDefinition, last: MigrationLine | undefined): WaitVerdict | undefined {
+  const text = pruneDoubtTextOf(crd);
+  if (text === undefined || isRewrittenBy(last, crd)) {
+    return undefined;
+  }
+  const isAtWork = hasMigratingCondition(crd) || freezeOwnerOf(crd) !== undefined;
+  return { state: isAtWork ? "pending" : "failed", text };
+}
+
+/** One of ours that began after that rewrites every object. */
+function isRewrittenBy(last: MigrationLine | undefined, { status }: CustomResourceDefinition): boolean {
+  const condition = status?.conditions?.find(({ type }) => type === STORAGE_MIGRATING_CONDITION);
+  const endedAt = Date.parse(condition?.lastTransitionTime ?? "");
+  return last?.controller === "ksvm" && last.state === "Succeeded" && Date.parse(last.created ?? "") >= endedAt;
 }
 
 /** Whether its failure counts whatever storedVersions is. */

@@ -1,5 +1,6 @@
 import tap from "tap";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import type { MigrationLine } from "../../src/plan/migration-lines.ts";
 import { crdVerdictOf, migrationsVerdictOf } from "../../src/plan/wait-verdict.ts";
@@ -21,6 +22,14 @@ const clean = crdWith({ metadata, storedVersions: ["v2"] });
 function line(state: MigrationLine["state"], more: Partial<MigrationLine> = {}): MigrationLine {
   const created = "2026-01-03T00:00:00Z";
   return { name: "m", resource: "widgets.example.com", controller: "ksvm", state, created, ...more };
+}
+
+const ENDED_AT = "2026-01-05T00:00:00Z";
+
+/** Clean, with the condition of Kubernetes' own migrator. */
+function cleanSaying(status: string, reason: string): CustomResourceDefinition {
+  const conditions = [{ type: STORAGE_MIGRATING_CONDITION, status, reason, lastTransitionTime: ENDED_AT }];
+  return { ...clean, status: { ...clean.status, conditions } };
 }
 
 const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], state: string, text: RegExp][] = [
@@ -74,6 +83,45 @@ const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], 
     { crd: clean, migrations: [line("Failed", { controller: "in-tree" })] },
     "failed",
     /Failed/,
+  ],
+  [
+    "failed where Kubernetes' own migrator pruned without a success, and its migration was deleted",
+    { crd: cleanSaying("False", "MigrationFailed"), migrations: [] },
+    "failed",
+    /objects may be stored in v1, .* condition StorageMigrating .* ksvm doctor widgets\.example\.com --repair$/,
+  ],
+  [
+    "pending while Kubernetes' own migrator has pruned and not ended",
+    { crd: cleanSaying("True", "MigrationRunning"), migrations: [line("Succeeded", { controller: "in-tree" })] },
+    "pending",
+    /objects may be stored in v1, .* none has succeeded since/,
+  ],
+  [
+    "failed where Kubernetes' own migrator pruned after a migration that succeeded",
+    { crd: cleanSaying("False", "MigrationFailed"), migrations: [line("Succeeded")] },
+    "failed",
+    /objects may be stored in v1/,
+  ],
+  [
+    "done where one of ours succeeded after Kubernetes' own migrator had pruned",
+    { crd: cleanSaying("False", "MigrationFailed"), migrations: [line("Succeeded", { created: ENDED_AT })] },
+    "done",
+    /v2 alone/,
+  ],
+  [
+    "pending while a run of ours rewrites what Kubernetes' own migrator did not",
+    {
+      crd: { ...cleanSaying("False", "MigrationFailed"), metadata: frozen.metadata },
+      migrations: [],
+    },
+    "pending",
+    /objects may be stored in v1/,
+  ],
+  [
+    "done where Kubernetes' own migrator succeeded",
+    { crd: cleanSaying("False", "MigrationSucceeded"), migrations: [line("Succeeded", { controller: "in-tree" })] },
+    "done",
+    /v2 alone/,
   ],
   [
     "incomplete where a re-encryption failed, although storedVersions is clean",
