@@ -1,6 +1,7 @@
 import { isFinal } from "../../api/migration.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
+import { unlessForbidden } from "../../kube/unless-forbidden.ts";
 import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluster-status.ts";
 import { crdVerdictOf, migrationsVerdictOf, type WaitVerdict } from "../../plan/wait-verdict.ts";
 import { findCrd } from "../../resources/read-crd.ts";
@@ -150,10 +151,12 @@ function unfinishedIn({ migrations }: Migrations): readonly string[] {
 /** @throws {KsvmError} ResourceNotFound where no resource and no migration has the name. */
 async function awaitedFor(lookup: NameLookup, given: string, status: Migrations): Promise<Awaited> {
   const { client, retrier, signal } = lookup;
-  const isMigration = status.migrations.some(({ name }) => name === given);
-  const resource = isMigration ? undefined : await findFullName(lookup, given);
   const readCrd = (name: string): ReturnType<typeof findCrd> =>
     retrier.run(() => findCrd(client, name, { signal }), signal);
+  const isMigration = status.migrations.some(({ name }) => name === given);
+  // A migration may be called like the CRD, which may be stale again since that one succeeded.
+  const isOnlyMigration = isMigration && !(await isCrd(lookup, given));
+  const resource = isOnlyMigration ? undefined : await findFullName(lookup, given);
   if (resource !== undefined && (await readCrd(resource)) !== undefined) {
     const look = async (now: Migrations): Promise<WaitVerdict> =>
       crdVerdictOf({ crd: await readCrd(resource), migrations: ofResource(now, resource) });
@@ -164,6 +167,12 @@ async function awaitedFor(lookup: NameLookup, given: string, status: Migrations)
     throw new KsvmError("ResourceNotFound", `Cannot wait for "${given}": no CRD and no migration has this name`);
   }
   return { name, look: async (now) => migrationsVerdictOf(migrationsOf(now, name)) };
+}
+
+/** A user who may not tell is believed to mean the migration. */
+async function isCrd({ client, retrier, signal }: NameLookup, name: string): Promise<boolean> {
+  const find = () => unlessForbidden(() => findCrd(client, name, { signal }));
+  return (await retrier.run(find, signal)) !== undefined;
 }
 
 function ofResource({ migrations }: Migrations, resource: string): Migrations["migrations"] {
