@@ -39,10 +39,33 @@ export async function checkManifests(
   const failed = await failedInTree(context);
   const entries: CheckEntry[] = [];
   for (const manifest of manifests) {
-    const names = failed.filter((one) => inTreeResourceOf(one) === manifest.name).map(({ metadata }) => metadata.name);
-    entries.push(checkCrd(manifest, { ...(await factsOf(context, manifest)), failedInTree: names }));
+    entries.push((await checked(context, manifest, failed)).entry);
   }
   return entries;
+}
+
+/** A verdict, and the CRD of the cluster that it is about: missing where there is none. */
+export interface CheckedManifest {
+  readonly entry: CheckEntry;
+  readonly live: CustomResourceDefinition | undefined;
+}
+
+/**
+ * Compares a CRD file with the cluster's as {@link checkManifests} does.
+ * @throws as {@link checkManifests}.
+ */
+export async function checkManifest(context: CallContext, manifest: CrdManifest): Promise<CheckedManifest> {
+  return checked(context, manifest, await failedInTree(context));
+}
+
+async function checked(
+  context: CallContext,
+  manifest: CrdManifest,
+  failed: readonly InTreeMigration[],
+): Promise<CheckedManifest> {
+  const names = failed.filter((one) => inTreeResourceOf(one) === manifest.name).map(({ metadata }) => metadata.name);
+  const facts = await factsOf(context, manifest);
+  return { entry: checkCrd(manifest, { ...facts, failedInTree: names }), live: facts.live };
 }
 
 async function factsOf(context: CallContext, manifest: CrdManifest): Promise<Omit<CheckFacts, "failedInTree">> {

@@ -2,12 +2,11 @@ import { type CustomResourceDefinition, servedVersionsOf, specKeyOf } from "../a
 import { KsvmError, messageOf } from "../errors.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { isConflict } from "../kube/client.ts";
-import { checkManifests } from "../plan/check-facts.ts";
+import { checkManifest } from "../plan/check-facts.ts";
 import { lossNotesOf } from "../plan/check-notes.ts";
 import type { CheckEntry } from "../plan/check-types.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { targetVersionOf } from "../plan/version-changes.ts";
-import { findCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
 import { awaitReadable, createCrd, handOver, takeBack, tryWrite, writeCrd } from "./upgrade-writes.ts";
@@ -44,18 +43,14 @@ const MAX_CONFLICTS = 10;
 
 /**
  * Compares a file with the CRD of the cluster, and plans what is left. It sends reads and dry runs only.
- * @throws {KsvmError} as {@link checkManifests}; ForeignFreeze where the storage version would have to change and is frozen.
+ * @throws {KsvmError} as {@link checkManifest}; ForeignFreeze where the storage version would have to change and is frozen.
  */
 export async function survey(
   context: Pick<UpgradeContext, "checking" | "isApplied">,
   manifest: CrdManifest,
 ): Promise<Survey> {
-  const { client, retrier, signal } = context.checking;
-  const [entry] = await checkManifests(context.checking, [manifest]);
-  if (entry === undefined) {
-    throw new KsvmError("Internal", `Cannot check "${manifest.name}": there is no verdict`);
-  }
-  const live = await retrier.run(() => findCrd(client, manifest.name, { signal }), signal);
+  // The very CRD that the verdict is about: a step has its resourceVersion as precondition, so that neither rests on another one.
+  const { entry, live } = await checkManifest(context.checking, manifest);
   if (outcomeOf(entry) !== undefined) {
     return { steps: [], entry, live };
   }
