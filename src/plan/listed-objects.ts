@@ -3,7 +3,8 @@ import { KsvmError, messageOf } from "../errors.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import type { Resource } from "../kube/resources.ts";
+import { collectionPath, type Resource } from "../kube/resources.ts";
+import { TokenTrail } from "../kube/token-trail.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { ListedObjects } from "./check-types.ts";
 import { countObjects } from "./inventory.ts";
@@ -67,10 +68,11 @@ async function probe(client: ApiClient, resource: Resource, options: CallOptions
 
 /** Pages without a selector come from etcd where there is no cache, and fail with the object that cannot be read. */
 async function readAll(client: ApiClient, resource: Resource, options: CallOptions): Promise<void> {
+  const trail = new TokenTrail(collectionPath(resource));
   let continueToken: string | undefined;
   do {
     const page = await client.listMetadata(resource, { limit: PROBE_PAGE, continueToken, ...options });
-    continueToken = page.metadata.continue || undefined;
+    continueToken = trail.next(page.metadata.continue);
   } while (continueToken !== undefined);
 }
 

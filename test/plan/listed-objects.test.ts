@@ -17,7 +17,7 @@ function refusal(message: string, status: number): ApiError {
  * A stand-in for an API server of Kubernetes 1.31 or 1.32 whose cache cannot be filled, as it is seen there: a list with a selector
  * would come from the cache, and one with a limit alone comes from etcd, page by page. `make test-kubernetes` runs check and doctor on real ones.
  */
-async function listed(pages: readonly (string | undefined)[]): Promise<unknown> {
+async function listed(pages: readonly (string | undefined)[], nextOf = (page: number) => page + 1): Promise<unknown> {
   const { signal } = new AbortController();
   const client = {
     listMetadata: async (_: unknown, query: { labelSelector?: string; limit: number; continueToken?: string }) => {
@@ -26,7 +26,8 @@ async function listed(pages: readonly (string | undefined)[]): Promise<unknown> 
       const page = Number(query.continueToken ?? 0);
       const problem = pages[page];
       if (problem !== undefined) throw refusal(problem, 500);
-      return { items: [{}], metadata: page + 1 < pages.length ? { continue: String(page + 1) } : {} };
+      const next = nextOf(page);
+      return { items: [{}], metadata: next < pages.length ? { continue: String(next) } : {} };
     },
   } as unknown as ApiClient;
   const clock = new ManualClock();
@@ -45,4 +46,13 @@ await tap.test(
 
 await tap.test("listedObjects() finds nothing wrong where every page can be read", async (t) => {
   t.same(await listed([undefined, undefined, undefined]), { count: 3 });
+});
+
+await tap.test("listedObjects() ends where the pages go in a circle", async (t) => {
+  let looks = 0;
+  const nextOf = (page: number): number => {
+    if (++looks > 100) throw refusal("the list was read on", 500);
+    return page === 1 ? 2 : 1;
+  };
+  t.match(await listed([undefined, undefined, undefined], nextOf), { count: 3, problem: /the list never ends/ });
 });
