@@ -106,14 +106,14 @@ export interface ClearedCondition {
 /**
  * Takes the condition off with which Kubernetes' own migrator began a migration that it never ended. It may have pruned storedVersions
  * when it began, and nothing shows that once the condition is gone: in the same write storedVersions lists every version of the CRD.
- * @returns `undefined` where it was not there
+ * @returns `undefined` where it was not there, or says by now that the migration has ended
  * @throws as {@link changeCrd}
  */
 export async function clearCondition(context: CallContext, name: string): Promise<ClearedCondition | undefined> {
   let listed: readonly string[] = [];
   const clear = (crd: CustomResourceDefinition): CrdChange | undefined => {
-    const conditions = withoutCondition(crd);
-    listed = hasMigratingCondition(crd) ? notInStoredVersions(crd) : [];
+    const conditions = hasMigratingCondition(crd) ? withoutCondition(crd) : undefined;
+    listed = notInStoredVersions(crd);
     if (conditions === undefined || listed.length === 0) {
       return conditions && { status: { conditions } };
     }
