@@ -6,13 +6,13 @@ import { hasStaleFields, notesOf } from "./check-notes.ts";
 import {
   hasVersion,
   losesConversion,
+  outgoingOf,
   outgoingVersionsOf,
   removedVersionsOf,
   targetVersionOf,
-  unlistedVersionsOf,
 } from "./version-changes.ts";
 import { planCrd } from "./plan.ts";
-import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
+import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 
 /** The oldest version of the API of CRDs that API servers still serve, since Kubernetes 1.22 the only one. */
 const CRD_API_VERSION = "apiextensions.k8s.io/v1";
@@ -104,19 +104,19 @@ function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFac
   return live === undefined ? undefined : unprovenPruneOf(manifest, live, failedInTree);
 }
 
-/** A version that the file drops, and that a migrator took out of storedVersions although it has not rewritten every object. */
+/** A version that no object may stay stored in, and that a migrator took out of storedVersions although it has not rewritten every object. */
 function unprovenPruneOf(
   manifest: CrdManifest,
   live: CustomResourceDefinition,
   failedInTree: readonly string[],
 ): Judgement | undefined {
   const { name } = manifest;
-  const unlisted = unlistedVersionsOf(manifest, live);
+  const unlisted = outgoingOf(manifest, live, notInStoredVersions(live));
   const doubt = pruneDoubtOf(live);
   if (unlisted.length === 0 || (failedInTree.length === 0 && doubt === undefined)) {
     return undefined;
   }
-  const drops = `this file drops ${unlisted.join(", ")}, and Kubernetes' own`;
+  const drops = `${outgoingText(manifest, unlisted)}, and Kubernetes' own`;
   if (failedInTree.length === 0) {
     return {
       verdict: "data-loss",

@@ -39,15 +39,25 @@ export function losesConversion(manifest: CrdManifest, live: CustomResourceDefin
   return movesFields(live) && strategyOf(manifest) === "None";
 }
 
+/** Those of {@link outgoingOf} that storedVersions lists. */
+export function outgoingVersionsOf(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
+  return outgoingOf(manifest, live, storedVersionsOf(live));
+}
+
 /**
  * The versions that no object may be stored in once the file is applied: those that it drops, and, if nothing converts any more, every
- * one but its storage version. Of those that storedVersions lists.
+ * one but its storage version.
+ * @param versions of these
  */
-export function outgoingVersionsOf(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
+export function outgoingOf(
+  manifest: CrdManifest,
+  live: CustomResourceDefinition,
+  versions: readonly string[],
+): readonly string[] {
   const target = losesConversion(manifest, live) ? targetVersionOf(manifest) : undefined;
   const isOutgoing = (name: string): boolean =>
     !hasVersion(manifest, name) || (target !== undefined && name !== target);
-  return storedVersionsOf(live).filter(isOutgoing);
+  return versions.filter(isOutgoing);
 }
 
 /**

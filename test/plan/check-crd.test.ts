@@ -218,6 +218,16 @@ const cases: readonly Case[] = [
     { verdict: "applicable", notes: [/^it brings v1 back/] },
   ],
   [
+    "a file without the conversion webhook loses what a failed in-tree migration may have left in a version that it keeps",
+    { storedVersions: ["v2"], conversion: WEBHOOK },
+    ["v1-", "v2+"],
+    { failedInTree: ["bump"] },
+    {
+      verdict: "data-loss",
+      reason: /^this file has no conversion webhook, so that nothing would convert v1 to v2, and .* failed \(bump\)/,
+    },
+  ],
+  [
     "data may be lost where Kubernetes' own migration failed, and its version is no longer in storedVersions",
     { storedVersions: ["v2"] },
     ["v2+"],
