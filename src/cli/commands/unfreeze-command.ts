@@ -1,3 +1,4 @@
+import { STORAGE_MIGRATING_CONDITION } from "../../api/names.ts";
 import { systemClock } from "../../clock.ts";
 import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../freeze/break-glass.ts";
 import { Retrier } from "../../retry/retrier.ts";
@@ -27,7 +28,7 @@ export const UNFREEZE_COMMAND = defineCommand({
       const context = { client: connection.client, retrier, signal };
       const findings = await inspectFreeze(context, await fullNameOf(context, name));
       if (isNothingToLift(findings)) {
-        stdout.write(lines([`"${findings.name}" is not frozen: nothing to do`, ...findings.notes.map(noteOf)]));
+        stdout.write(lines([`${stateOf(findings)}: nothing to do`, ...findings.notes.map(noteOf)]));
         return EXIT.done;
       }
       stderr.write(lines([...meaningOf(findings), ...findings.notes.map(noteOf)]));
@@ -45,6 +46,12 @@ export const UNFREEZE_COMMAND = defineCommand({
 
 function lines(texts: readonly string[]): string {
   return texts.map((text) => `${oneLine(text)}\n`).join("");
+}
+
+function stateOf({ condition, name }: FreezeFindings): string {
+  return condition === "explained"
+    ? `"${name}" is frozen by its condition ${STORAGE_MIGRATING_CONDITION} alone`
+    : `"${name}" is not frozen`;
 }
 
 function noteOf(note: string): string {
