@@ -119,7 +119,7 @@ function finish(reporter: Reporter, { entry, isApplied, outcome, source }: Endin
     reporter.note(`the CRD is what ${source} says`);
   } else {
     reporter.note(
-      `${source} can be applied now, no object is stored in a version that it drops: by kubectl apply, Helm or Argo CD, or by ` +
+      `${source} can be applied now: storedVersions lists no version that it drops. Apply it by kubectl, Helm or Argo CD, or by ` +
         "ksvm migrate -f with --apply",
     );
   }
