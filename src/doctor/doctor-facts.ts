@@ -5,7 +5,13 @@ import { type IdentityLease, identityLeases, type LiveLease } from "../apiserver
 import { isOverdue } from "../apiservers/missing-api-server.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
+import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
+import {
+  type InTreeMigration,
+  inTreeMigrations,
+  inTreeResourceOf,
+  isInTreeUnfinished,
+} from "../in-tree/in-tree-migrations.ts";
 import { projectedPages } from "../kube/list-projected.ts";
 import { CRDS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
@@ -69,7 +75,31 @@ export async function readDoctorFacts(context: DoctorContext, names: readonly st
   });
   const facts = await mapInFlight(crds, factsOf, { most: CRDS_IN_FLIGHT, signal });
   const inTree = await retrier.run(() => unlessForbidden(() => inTreeMigrations(client, { signal })), signal);
-  return { crds: facts, inTree, ...(names.length === 0 ? { cluster: await clusterFacts(context) } : {}) };
+  const now = await mapInFlight(facts, (one) => asOfNow(context, one, inTree ?? []), { most: CRDS_IN_FLIGHT, signal });
+  return {
+    crds: now.filter((one) => one !== undefined),
+    inTree,
+    ...(names.length === 0 ? { cluster: await clusterFacts(context) } : {}),
+  };
+}
+
+/**
+ * A CRD whose condition none of these migrations explains is read again: since it was read, the one that explained it may have ended.
+ * @returns `undefined` where the CRD is gone
+ */
+async function asOfNow(
+  { client, retrier, signal }: DoctorContext,
+  facts: CrdFacts,
+  inTree: readonly InTreeMigration[],
+): Promise<CrdFacts | undefined> {
+  const { name } = facts.crd.metadata;
+  const explains = (one: InTreeMigration): boolean => inTreeResourceOf(one) === name && isInTreeUnfinished(one);
+  if (!hasMigratingCondition(facts.crd) || inTree.some(explains)) {
+    return facts;
+  }
+  const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });
+  const crd = await retrier.run(find, signal);
+  return crd && { ...facts, crd };
 }
 
 async function everyCrd({ client, signal }: CallContext): Promise<readonly CustomResourceDefinition[]> {
