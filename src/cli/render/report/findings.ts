@@ -71,7 +71,8 @@ function plannedFinding({ entry }: ReportRow): readonly Finding[] {
   if (entry.conversionProblem !== undefined) {
     return [{ about: entry.name, what: `a migration would wait: ${note}` }];
   }
-  return entry.objects === undefined ? [{ about: entry.name, what: note }] : [];
+  const isDoubted = entry.objects === undefined || entry.pruneDoubt !== undefined;
+  return isDoubted ? [{ about: entry.name, what: note }] : [];
 }
 
 function verificationFinding({ entry, isOutdated, verification: told }: ReportRow): readonly Finding[] {

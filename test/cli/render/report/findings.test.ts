@@ -51,15 +51,19 @@ await tap.test("findingsOf() tells of a failed re-encryption, unless a newer one
   t.same(findings([crd(NAME)], { status: { migrations: [newer, failed] } }), []);
 });
 
-await tap.test("findingsOf() says why a migration cannot start, would wait, or objects are not counted", async (t) => {
-  const { objects: _objects, ...uncounted } = crd(NAME);
-  const cases = [
-    [staleCrd(NAME, 1, { action: "blocked", note: "no version is served" }), /^a migration cannot start: no version/],
-    [staleCrd(NAME, 1, { conversionProblem: "no route" }), /^a migration would wait: .*no route$/],
-    [{ ...uncounted, note: "objects cannot be listed: forbidden" }, /^objects cannot be listed: forbidden$/],
-  ] as const;
-  for (const [entry, what] of cases) t.match(findings([entry]), [{ about: NAME, what }]);
-});
+await tap.test(
+  "findingsOf() says why a migration cannot start, would wait, objects are not counted, or storedVersions is not believed",
+  async (t) => {
+    const { objects: _objects, ...uncounted } = crd(NAME);
+    const cases = [
+      [staleCrd(NAME, 1, { action: "blocked", note: "no version is served" }), /^a migration cannot start: no version/],
+      [staleCrd(NAME, 1, { conversionProblem: "no route" }), /^a migration would wait: .*no route$/],
+      [{ ...uncounted, note: "objects cannot be listed: forbidden" }, /^objects cannot be listed: forbidden$/],
+      [staleCrd(NAME, 1, { pruneDoubt: "objects may be stored in v1" }), /^objects may be stored in v1$/],
+    ] as const;
+    for (const [entry, what] of cases) t.match(findings([entry]), [{ about: NAME, what }]);
+  },
+);
 
 await tap.test("findingsOf() tells of what a verification does not show", async (t) => {
   const server = "https://10.0.0.1:6443";
