@@ -1,9 +1,10 @@
 import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { isFinal } from "../api/migration.ts";
-import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
+import { CRD_FIELD_MANAGER, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezeOwnerOf } from "../api/owner.ts";
 import { lastVersionsChangeOf } from "../apiservers/settle.ts";
 import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
+import { lastPruneOf } from "./last-prune.ts";
 import type { MigrationLine } from "./migration-lines.ts";
 import { pruneDoubtTextOf } from "./plan.ts";
 
@@ -49,18 +50,29 @@ export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
 /** Kubernetes' own migrator prunes before it has rewritten anything, and its migration may be gone by now. */
 function doubtedVerdictOf(crd: CustomResourceDefinition, last: MigrationLine | undefined): WaitVerdict | undefined {
   const text = pruneDoubtTextOf(crd);
-  if (text === undefined || isRewrittenBy(last, crd)) {
+  if (text === undefined || isRewrittenSince(crd, last)) {
     return undefined;
   }
   const isAtWork = hasMigratingCondition(crd) || freezeOwnerOf(crd) !== undefined;
   return { state: isAtWork ? "pending" : "failed", text };
 }
 
-/** One of ours that began after that rewrites every object. */
-function isRewrittenBy(last: MigrationLine | undefined, { status }: CustomResourceDefinition): boolean {
-  const condition = status?.conditions?.find(({ type }) => type === STORAGE_MIGRATING_CONDITION);
-  const endedAt = Date.parse(condition?.lastTransitionTime ?? "");
-  return last?.controller === "ksvm" && last.state === "Succeeded" && Date.parse(last.created ?? "") >= endedAt;
+/** By a run of ours that pruned, or a migration of ours that began, after that of Kubernetes' own migrator had ended. */
+function isRewrittenSince(crd: CustomResourceDefinition, last: MigrationLine | undefined): boolean {
+  const condition = crd.status?.conditions?.find(({ type }) => type === STORAGE_MIGRATING_CONDITION);
+  const endedAt = timeOf(condition?.lastTransitionTime);
+  const prune = lastPruneOf(crd);
+  const isPruned = prune?.manager === CRD_FIELD_MANAGER && timeOf(prune.time) > endedAt;
+  return isPruned || (isOurSuccess(last) && timeOf(last.created) >= endedAt);
+}
+
+function isOurSuccess(last: MigrationLine | undefined): last is MigrationLine {
+  return last?.controller === "ksvm" && last.state === "Succeeded";
+}
+
+/** `NaN`, which nothing is later than, where it is missing. */
+function timeOf(time: string | undefined): number {
+  return Date.parse(time ?? "");
 }
 
 /** Whether its failure counts whatever storedVersions is. */

@@ -32,6 +32,14 @@ function cleanSaying(status: string, reason: string): CustomResourceDefinition {
   return { ...clean, status: { ...clean.status, conditions } };
 }
 
+/** Where Kubernetes' own migrator failed, and a client wrote storedVersions last. */
+function prunedBy(manager: string, time: string): CustomResourceDefinition {
+  const crd = cleanSaying("False", "MigrationFailed");
+  const fieldsV1 = { "f:status": { "f:storedVersions": {} } };
+  const written = { manager, time, subresource: "status", fieldsV1 };
+  return { ...crd, metadata: { ...crd.metadata, managedFields: [...(metadata.managedFields ?? []), written] } };
+}
+
 const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], state: string, text: RegExp][] = [
   ["done where storedVersions is clean", { crd: clean, migrations: [] }, "done", /storedVersions is v2 alone/],
   [
@@ -107,6 +115,24 @@ const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], 
     { crd: cleanSaying("False", "MigrationFailed"), migrations: [line("Succeeded", { created: ENDED_AT })] },
     "done",
     /v2 alone/,
+  ],
+  [
+    "done where a run of ours pruned after Kubernetes' own migrator had, whose migration is gone",
+    { crd: prunedBy("ksvm-freeze", "2026-01-05T00:00:01Z"), migrations: [] },
+    "done",
+    /v2 alone/,
+  ],
+  [
+    "failed where a run of ours had pruned before",
+    { crd: prunedBy("ksvm-freeze", ENDED_AT), migrations: [] },
+    "failed",
+    /objects may be stored in v1/,
+  ],
+  [
+    "failed where another client pruned after Kubernetes' own migrator had",
+    { crd: prunedBy("kubectl-edit", "2026-01-05T00:00:01Z"), migrations: [] },
+    "failed",
+    /objects may be stored in v1/,
   ],
   [
     "pending while a run of ours rewrites what Kubernetes' own migrator did not",
