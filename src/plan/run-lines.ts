@@ -65,14 +65,16 @@ interface FoundLeases {
 }
 
 /**
- * Whether a controller leads: by its Lease, in whichever namespace it is.
+ * Whether a controller leads: by its Lease where it is installed, else in whichever namespace it is.
  * @throws {ApiError | TransportError}
  */
 export async function readControllerLine(client: ApiClient, options: CallOptions = {}): Promise<ControllerLine> {
   const query = { fieldSelector: `metadata.name=${CONTROLLER_LEASE}` };
   const { leases, now, unread } = await findLeases(client, { query, namespaces: [SYSTEM_NAMESPACE] }, options);
   const lines = leases.map((lease) => leaseLineOf(lease, now));
-  const line = lines.find(({ state }) => state === "alive") ?? lines[0];
+  // Users may write Leases in namespaces of their own.
+  const installed = lines.find(({ lease }) => lease === `${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`);
+  const line = installed ?? lines.find(({ state }) => state === "alive") ?? lines[0];
   if (line !== undefined || unread === undefined) {
     return line ?? { state: "none" };
   }
