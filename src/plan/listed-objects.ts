@@ -11,6 +11,8 @@ import { countObjects } from "./inventory.ts";
 
 /** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
 const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
+/** What follows are the words of a webhook of another client, which the API server asks for objects that it can read. */
+const CONVERSION = "conversion webhook for ";
 /** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
 const PROBE_PAGE = 500;
@@ -45,7 +47,7 @@ export async function listedObjects(
       throw error;
     }
     const said = textOf(error);
-    const unreadableIn = UNREADABLE.exec(said)?.[1];
+    const unreadableIn = lostVersionIn(said);
     return {
       ...(count === undefined ? {} : { count }),
       problem: said,
@@ -88,8 +90,12 @@ async function unlessUnreadable(read: () => Promise<void>): Promise<void> {
     await read();
   } catch (error) {
     const said = textOf(error);
-    throw UNREADABLE.test(said) ? new Unreadable(said, error) : error;
+    throw lostVersionIn(said) !== undefined ? new Unreadable(said, error) : error;
   }
+}
+
+function lostVersionIn(said: string): string | undefined {
+  return said.includes(CONVERSION) ? undefined : UNREADABLE.exec(said)?.[1];
 }
 
 function textOf(error: unknown): string {

@@ -56,3 +56,13 @@ await tap.test("listedObjects() ends where the pages go in a circle", async (t) 
   };
   t.match(await listed([undefined, undefined, undefined], nextOf), { count: 3, problem: /the list never ends/ });
 });
+
+await tap.test(
+  "listedObjects() believes no conversion webhook that an object is in a version that is lost",
+  async (t) => {
+    const said = `conversion webhook for example.com/v2, Kind=Widget failed: ${LOST}`;
+    const found = await listed([said]);
+    t.match(found, { count: 3, problem: said });
+    t.notOk(Object.hasOwn(found as object, "unreadableIn"));
+  },
+);
