@@ -1,6 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { ApiClient } from "../kube/client.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
@@ -42,7 +43,6 @@ export interface ApiServerFinderOptions {
 const ANSWER_TIMEOUT_MS = 5_000;
 /** For reads: they wait for no admission webhook. */
 const REQUEST_TIMEOUT_MS = 15_000;
-const POLL_MS = 1_000;
 /** Finds the API servers of a cluster, and keeps a connection to each. */
 export class ApiServerFinder {
   readonly #options: ApiServerFinderOptions;
@@ -114,7 +114,10 @@ export class ApiServerFinder {
       return { mode: "each", clients: endpoints.map((url) => this.#clientAt(url)) };
     }
     const deadline = clock.monotonic() + timeoutMs;
+    // The longer one is missing, the less often it is looked for.
+    const pace = new LoopPace({ clock, minMs: 1_000, maxMs: 5_000, freeTurns: 10 });
     for (;;) {
+      await pace.turn(signal);
       const leases = await this.#leases.look(signal);
       const urls = await retrier.run(() => endpointUrls(client, signal), signal);
       const found = await this.#findOnce(leases, urls, signal);
@@ -122,7 +125,6 @@ export class ApiServerFinder {
         return { ...found, ...identityOf(leases ?? []) };
       }
       this.#reportMissing(leases ?? [], urls, clock.monotonic() >= deadline);
-      await clock.sleep(POLL_MS, signal);
     }
   }
 
@@ -221,8 +223,7 @@ export class ApiServerFinder {
     signal: AbortSignal,
   ): Promise<ApiServers | undefined> {
     const allReachable = urls.length >= 2 && (await this.#areReachable(urls, signal));
-    const mode = apiServerModeOf({ addresses: urls.length, allReachable, liveLeases: leases?.length });
-    switch (mode) {
+    switch (apiServerModeOf({ addresses: urls.length, allReachable, liveLeases: leases?.length })) {
       case "sole":
         return { mode: "each", clients: [this.#options.client] };
       case "each":
@@ -290,9 +291,8 @@ export class ApiServerFinder {
     if (known !== undefined) {
       return known;
     }
-    const client = new ApiClient(
-      this.#options.client.transport.another({ server: url, timeoutMs: REQUEST_TIMEOUT_MS }),
-    );
+    const { transport } = this.#options.client;
+    const client = new ApiClient(transport.another({ server: url, timeoutMs: REQUEST_TIMEOUT_MS }));
     this.#clients.set(url, client);
     return client;
   }

@@ -41,6 +41,8 @@ interface Seen {
   date?: string;
   /** The addresses that a user names; that of the stand-in is {@link ITSELF}. @default none */
   readonly endpoints?: readonly string[];
+  /** How long one that cannot be found is waited for. @default 5 seconds */
+  readonly timeoutMs?: number;
   /** Called before an API server answers whether it is there. */
   onVersion?: () => void;
 }
@@ -145,7 +147,7 @@ async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly 
     ignored,
     endpoints: seen.endpoints?.map((one) => (one === ITSELF ? url : one)),
     ...(seen.shutdownDelayMs === undefined ? {} : { shutdownDelayMs: seen.shutdownDelayMs }),
-    timeoutMs: 5_000,
+    timeoutMs: seen.timeoutMs ?? 5_000,
     onLag: (_, reason) => lags.push(reason),
   });
   t.teardown(() => finder.close());
@@ -170,6 +172,16 @@ await tap.test("Identity Leases: one without a live endpoint is waited for and n
   const finding = later.finder.find(signal);
   seen.leases.pop();
   t.equal((await finding).mode, "each", "it goes on when the Lease has expired");
+});
+
+await tap.test("An API server that is missing for long is looked for less often", async (t) => {
+  const seen = { addresses: ["127.0.0.1", "localhost"], leases: ["a", "b", "crashed"], timeoutMs: 600_000 };
+  const { clock, finder, lags } = await finderFor(t, seen);
+  const at: number[] = [];
+  clock.onSleep = () => at.push(clock.monotonic());
+  await t.rejects(finder.find(signal), { code: "NotConverged" });
+  t.same(at.slice(0, 4), [0, 1_000, 2_000, 3_000]);
+  t.ok(lags.length < 150, `${lags.length} looks in ten minutes`);
 });
 
 await tap.test(
