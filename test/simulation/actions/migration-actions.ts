@@ -97,7 +97,7 @@ const EDITS = {
 export const suspendMigration = sort<{ readonly index: number; readonly ms: number }>({
   name: "suspendMigration",
   weight: 3,
-  suits: hasController,
+  suits: hasMigrations,
   choose: (random) => ({ index: Math.floor(random() * 4), ms: lastingOf(random) }),
   text: ({ index }) => `a user suspends migration ${index}`,
   async play(world, { index, ms }) {
