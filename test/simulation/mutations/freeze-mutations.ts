@@ -112,10 +112,10 @@ export const FREEZES: readonly Mutation[] = [
     survives: "it changes only where the freeze was lifted, which ends the run",
     edits: [FLIPPED],
   },
-  { name: "the watch of the CRD looks at nothing", withinSeeds: 1_000, edits: [UNWATCHED] },
+  { name: "the watch of the CRD looks at nothing", withinSeeds: 1_100, edits: [UNWATCHED] },
   {
     name: "a freeze that is lifted and a storage version that changes end no run",
-    withinSeeds: 1_000,
+    withinSeeds: 1_100,
     edits: [LIFTED, OWNER, FLIPPED],
   },
   {
@@ -162,7 +162,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a renewal of the Lease",
-    withinSeeds: 2_600,
+    withinSeeds: 2_900,
     edits: [
       {
         file: PRUNE,
@@ -233,7 +233,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "leave a policy that another client writes while it is removed",
-    withinSeeds: 200,
+    withinSeeds: 2_100,
     edits: [
       {
         file: "freeze/guard-install.ts",

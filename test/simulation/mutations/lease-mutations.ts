@@ -18,7 +18,7 @@ const RESTORED = {
 export const LEASES: readonly Mutation[] = [
   {
     name: "write although the Lease could not be renewed",
-    withinSeeds: 1_000,
+    withinSeeds: 1_700,
     edits: [
       {
         file: HELD,

@@ -32,7 +32,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "isForced: (void mayHaveOther, false),",
       },
     ],
-    withinSeeds: 1_500,
+    withinSeeds: 2_500,
   },
   {
     name: "believe a stale StorageState",
@@ -94,7 +94,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return isSeen(state?.crd, crd) ? [] : [];",
       },
     ],
-    withinSeeds: 1_300,
+    withinSeeds: 4_200,
   },
   {
     name: "keep what migrations proved before the storage version changed",

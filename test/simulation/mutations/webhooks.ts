@@ -34,7 +34,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the policy of another client is taken over",
-    withinSeeds: 110,
+    withinSeeds: 140,
     edits: [{ file: GUARD_INSTALL, from: "if (owner?.lease === lease) {", to: 'if (lease !== "") {' }],
   },
   {
@@ -130,7 +130,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the serving certificate changes with the CA, without a wait",
-    withinSeeds: 20,
+    withinSeeds: 50,
     edits: [
       {
         file: ROTATION_PLAN,
@@ -162,7 +162,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the old CA is dropped at once",
-    withinSeeds: 800,
+    withinSeeds: 1_800,
     edits: [
       {
         file: ROTATION_PLAN,
@@ -245,7 +245,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init deletes the migrations of others",
-    withinSeeds: 50,
+    withinSeeds: 300,
     edits: [
       {
         file: EARLIER,
