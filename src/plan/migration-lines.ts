@@ -36,6 +36,8 @@ export interface MigrationLine {
   readonly progress?: string;
   readonly counts?: MigrationCounts;
   readonly failures?: readonly MigrationFailure[];
+  /** `uid/generation` of the CRD when ksvm had proven every object; missing where it has not. */
+  readonly crd?: string;
   /** 1 for the one that is next. */
   readonly queuePosition?: number;
   /** Why it is in this state. */
@@ -80,6 +82,7 @@ export function migrationLineOf(migration: StorageVersionMigration): MigrationLi
     state,
     ...(status.progress === undefined ? {} : { progress: status.progress }),
     ...(status.counts === undefined ? {} : { counts: status.counts }),
+    ...(status.crd === undefined ? {} : { crd: status.crd }),
     ...(status.queuePosition === undefined ? {} : { queuePosition: status.queuePosition }),
     ...(status.failures === undefined ? {} : { failures: status.failures }),
     ...messageOf(condition),

@@ -37,7 +37,7 @@ export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
   if (unfinished !== undefined) {
     return { state: "pending", text: lineText(unfinished) };
   }
-  const last = newestOf(migrations.filter((line) => isOf(line, crd)));
+  const last = newestOf(migrations.filter((line) => isOfVersions(line, crd)));
   if (last?.state === "Failed" && (outweighsVersions(last) || !isClean(crd))) {
     return failureOf(last);
   }
@@ -104,12 +104,13 @@ function failureOf(line: MigrationLine): WaitVerdict {
 }
 
 /** One from before the last change of the versions has nothing to say about them; about keys it has. */
-function isOf({ created = "", reencrypts }: MigrationLine, crd: CustomResourceDefinition): boolean {
+export function isOfVersions({ created = "", reencrypts }: MigrationLine, crd: CustomResourceDefinition): boolean {
   const changedAt = lastVersionsChangeOf(crd);
   return changedAt === undefined || reencrypts === true || Date.parse(created) >= changedAt;
 }
 
-function newestOf(migrations: readonly MigrationLine[]): MigrationLine | undefined {
+/** The one that was created last. */
+export function newestOf(migrations: readonly MigrationLine[]): MigrationLine | undefined {
   return migrations.toSorted((a, b) => (a.created ?? "").localeCompare(b.created ?? "")).at(-1);
 }
 

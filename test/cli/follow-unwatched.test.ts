@@ -30,13 +30,13 @@ function migrationWith(conditions: readonly object[], more: object = {}): object
  * Follows a migration where every watch fails. A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
  * @param listed the migration as each list shows it
  */
-async function followed(t: Test, listed: () => object) {
+async function followed(t: Test, listed: () => object, storedVersions = ["v1"]) {
   const server = await startServer(t, ({ method, path, query }, response) => {
     if (method === "POST") {
       return sendJson(response, 201, migrationWith([]));
     }
     if (path.includes("customresourcedefinitions")) {
-      return sendJson(response, 200, CRD);
+      return sendJson(response, 200, { ...CRD, status: { storedVersions } });
     }
     if (query.get("watch") !== null) {
       return sendStatus(response, 503, { message: "no upgrade" });
@@ -58,6 +58,25 @@ await tap.test("ksvm migrate follows a migration to its end where every watch fa
   );
   t.match(await end, { outcome: "migrated" });
   t.equal(notes.filter((note) => note.includes("no upgrade")).length, 1);
+});
+
+await tap.test("ksvm migrate believes no migration of a CRD that another migrator called Succeeded", async (t) => {
+  const succeeded = [{ type: "Succeeded", status: "True", reason: "StorageVersionMigrationSucceeded" }];
+  const storedVersions = ["v1alpha1", "v1"];
+  const { end, notes } = await followed(t, () => migrationWith(succeeded), storedVersions);
+  t.match(await end, { outcome: "incomplete", storedVersions });
+  t.match(notes.at(-1), /^not migrated: .*storedVersions still lists v1alpha1: another migrator.*--standalone/);
+});
+
+await tap.test("ksvm migrate says that a controller which manages no storedVersions left them", async (t) => {
+  const conditions = [{ type: "Succeeded", status: "True", reason: "Migrated" }];
+  const proven = (crd: string) => () => ({ ...migrationWith(conditions), status: { conditions, crd } });
+  const { end, notes } = await followed(t, proven("c/1"), ["v1alpha1", "v1"]);
+  t.match(await end, { outcome: "migrated", storedVersions: ["v1alpha1", "v1"] });
+  t.match(notes.at(-1), /storedVersions still lists v1alpha1: .*--manage-stored-versions=false/);
+  const changed = await followed(t, proven("c/0"), ["v1alpha1", "v1"]);
+  t.match(await changed.end, { outcome: "incomplete" });
+  t.match(changed.notes.at(-1), /the CRD has changed since/);
 });
 
 await tap.test(

@@ -25,7 +25,11 @@ const FORBIDDEN: Answer = [
   { kind: "Status", reason: "Forbidden", message: `crds "${NAME}" is forbidden: User "a" cannot get resource "crds"` },
 ];
 
-async function wait(t: Test, crd: Answer): Promise<{ code: number; said: string }> {
+async function wait(
+  t: Test,
+  crd: Answer,
+  migration: typeof MIGRATION = MIGRATION,
+): Promise<{ code: number; said: string }> {
   // A stand-in: test/integration/wait.test.ts asks a real API server.
   const answers: Readonly<Record<string, unknown>> = {
     "/version": { gitVersion: "v1.36.3" },
@@ -33,7 +37,7 @@ async function wait(t: Test, crd: Answer): Promise<{ code: number; said: string 
     "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": {
       kind: "List",
       metadata: { resourceVersion: "1" },
-      items: [MIGRATION],
+      items: [migration],
     },
   };
   const server = await startServer(t, ({ path }, response) => {
@@ -47,10 +51,12 @@ async function wait(t: Test, crd: Answer): Promise<{ code: number; said: string 
   const kubeconfig = join(t.testdir({ config: kubeconfigFor(server.url) }), "config");
   const io = { stdout, stderr, signal: new AbortController().signal };
   const flags = { kubeconfig, timeout: "1s" };
-  const code = await WAIT_COMMAND.run(io, { flags, operands: [NAME] }, () => undefined).catch((error: unknown) => {
-    stderr.write(String(error));
-    return 1;
-  });
+  const code = await WAIT_COMMAND.run(io, { flags, operands: [migration.metadata.name] }, () => undefined).catch(
+    (error: unknown) => {
+      stderr.write(String(error));
+      return 1;
+    },
+  );
   stdout.end();
   stderr.end();
   return { code, said: (await said).join("") };
@@ -64,4 +70,13 @@ await tap.test("ksvm wait goes by storedVersions of a CRD also where a migration
 await tap.test("ksvm wait goes by the migration where its name is no CRD's, or this user may not tell", async (t) => {
   t.match(await wait(t, ABSENT), { code: 0, said: /done: migrations\/widgets\.example\.com is Succeeded/ });
   t.match(await wait(t, FORBIDDEN), { code: 0, said: /done: migrations\/widgets\.example\.com is Succeeded/ });
+});
+
+await tap.test("ksvm wait believes no migration whose CRD says otherwise", async (t) => {
+  const migration = { ...MIGRATION, metadata: { ...MIGRATION.metadata, name: "m" } };
+  const said = /incomplete: migrations\/m is Succeeded; .*storedVersions still lists v1: another migrator/;
+  t.match(await wait(t, [200, crdWith()], migration), { code: 3, said });
+  t.match(await wait(t, [200, crdWith({ storedVersions: ["v2"] })], migration), { code: 0, said: /done: / });
+  const proven = { ...migration, status: { ...migration.status, crd: "uid-1/3" } };
+  t.match(await wait(t, [200, crdWith()], proven), { code: 0, said: /done: .*--manage-stored-versions=false/ });
 });

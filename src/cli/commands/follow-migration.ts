@@ -1,3 +1,4 @@
+import { storedVersionsOf } from "../../api/crd.ts";
 import { isFinished, type StorageVersionMigration } from "../../api/migration.ts";
 import { FORCE_ANNOTATION } from "../../api/names.ts";
 import type { Clock } from "../../clock.ts";
@@ -11,10 +12,12 @@ import { manifestOf } from "../../migrations/manifest.ts";
 import { isDeleted, migrationOf } from "../../migrations/read-migration.ts";
 import { findResource } from "../../resources/served-resource.ts";
 import { LoopPace } from "../../retry/loop-pace.ts";
+import { Retrier } from "../../retry/retrier.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { crdResourceOf } from "../../resources/request-resource.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
+import { leftStoredOf } from "./succeeded-crd.ts";
 import type { Reporter } from "../render/reporter.ts";
 
 export interface FollowOptions {
@@ -38,7 +41,7 @@ export async function followMigration(options: FollowOptions, name: string): Pro
   const migration = `migrations/${created.metadata.name}`;
   reporter.note(`created ${migration}; the controller in the cluster carries it out with its own settings`);
   try {
-    return followedResult(await follow(options, created));
+    return await endOf(options, name, await follow(options, created));
   } catch (error) {
     if (signal.aborted) {
       const text = `Interrupted: ${migration} continues in the cluster; to follow it: ksvm status ${created.metadata.name}`;
@@ -46,6 +49,27 @@ export async function followMigration(options: FollowOptions, name: string): Pro
     }
     throw error;
   }
+}
+
+/** What a migration that has ended comes to. Of a CRD that is in storedVersions, and not in what some migrator says of its work. */
+async function endOf(
+  { client, clock, reporter, signal }: FollowOptions,
+  name: string,
+  migration: StorageVersionMigration,
+): Promise<MigrationResult> {
+  const result = followedResult(migration);
+  if (result.outcome === "incomplete") {
+    return result;
+  }
+  const retrier = new Retrier({ clock, random: Math.random });
+  const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
+  const left = crd && leftStoredOf(crd, migration.status?.crd);
+  if (crd === undefined || left === undefined) {
+    return result;
+  }
+  reporter.note(left.isMigrated ? left.text : `not migrated: ${left.text}`);
+  const outcome = left.isMigrated ? result.outcome : "incomplete";
+  return { ...result, outcome, storedVersions: storedVersionsOf(crd) };
 }
 
 async function createMigration(

@@ -3,7 +3,13 @@ import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { unlessForbidden } from "../../kube/unless-forbidden.ts";
 import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluster-status.ts";
-import { crdVerdictOf, migrationsVerdictOf, type WaitVerdict } from "../../plan/wait-verdict.ts";
+import {
+  crdVerdictOf,
+  isOfVersions,
+  migrationsVerdictOf,
+  newestOf,
+  type WaitVerdict,
+} from "../../plan/wait-verdict.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { duration, toggle } from "../flags/kinds.ts";
@@ -16,6 +22,7 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName, type NameLookup } from "../shared/full-names.ts";
 import { isControllerRunning } from "./find-controller.ts";
+import { leftStoredOf } from "./succeeded-crd.ts";
 
 const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 1_800_000;
@@ -166,7 +173,26 @@ async function awaitedFor(lookup: NameLookup, given: string, status: Migrations)
   if (migrationsOf(status, name).length === 0) {
     throw new KsvmError("ResourceNotFound", `Cannot wait for "${given}": no CRD and no migration has this name`);
   }
-  return { name, look: async (now) => migrationsVerdictOf(migrationsOf(now, name)) };
+  return { name, look: (now) => migrationsVerdict(lookup, migrationsOf(now, name)) };
+}
+
+/** One that succeeded is believed unless its CRD says otherwise: other migrators of migration.k8s.io prune nothing. */
+async function migrationsVerdict(lookup: NameLookup, lines: Migrations["migrations"]): Promise<WaitVerdict> {
+  const { client, retrier, signal } = lookup;
+  const verdict = migrationsVerdictOf(lines);
+  const last = newestOf(lines);
+  if (verdict.state !== "done" || last?.controller !== "ksvm" || last.reencrypts === true) {
+    return verdict;
+  }
+  const find = () => unlessForbidden(() => findCrd(client, last.resource, { signal }));
+  const crd = await retrier.run(find, signal);
+  // Of versions that changed later it says nothing.
+  const left = crd && isOfVersions(last, crd) ? leftStoredOf(crd, last.crd) : undefined;
+  if (left === undefined) {
+    return verdict;
+  }
+  const text = `${verdict.text}; ${left.text}`;
+  return left.isMigrated ? { ...verdict, text } : { state: "incomplete", text };
 }
 
 /** A user who may not tell is believed to mean the migration. */

@@ -61,7 +61,7 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
     case "incomplete":
       return result.isDryRun === true
         ? describeDryRun(result)
-        : `incomplete after ${durationText(elapsedMs)}: ${describeCounts(result.counts, result)}; ${whatIsLeftOf(result)}${fields}`;
+        : `incomplete after ${durationText(elapsedMs)}: ${incompleteCounts(result)}${whatIsLeftOf(result)}${fields}`;
     case "dry-run":
       return describeDryRun(result);
   }
@@ -73,7 +73,17 @@ function workOf({ encoding, encryption }: MigrationResult): string {
   return encryption === undefined ? "migrated" : `${work}${stored === undefined ? "" : ` as ${encodingText(stored)}`}`;
 }
 
-function whatIsLeftOf({ encryption }: MigrationResult): string {
+/** A migration of another migrator has no counts. */
+function incompleteCounts(result: MigrationResult): string {
+  return result.counts === undefined && result.storedVersions !== undefined
+    ? ""
+    : `${describeCounts(result.counts, result)}; `;
+}
+
+function whatIsLeftOf({ encryption, storedVersions }: MigrationResult): string {
+  if (storedVersions !== undefined) {
+    return `storedVersions is [${storedVersions.join(",")}]`;
+  }
   switch (encryption) {
     case undefined:
       return "nothing was pruned";

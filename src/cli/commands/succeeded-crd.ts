@@ -1,0 +1,40 @@
+import {
+  type CustomResourceDefinition,
+  isClean,
+  specKeyOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../../api/crd.ts";
+
+/** What is left of a CRD whose migration has succeeded. */
+export interface LeftStored {
+  readonly isMigrated: boolean;
+  /** What storedVersions says, why, and what to do. */
+  readonly text: string;
+}
+
+/**
+ * What a CRD says against a migration that has succeeded: another migrator of migration.k8s.io prunes nothing, and proves nothing
+ * about objects that are written meanwhile. `undefined` where nothing is left in storedVersions.
+ * @param proven `status.crd` of the migration, which this program alone writes
+ */
+export function leftStoredOf(crd: CustomResourceDefinition, proven: string | undefined): LeftStored | undefined {
+  if (isClean(crd)) {
+    return undefined;
+  }
+  const { name } = crd.metadata;
+  const storage = storageVersionOf(crd);
+  const left = storedVersionsOf(crd).filter((version) => version !== storage);
+  const stored =
+    left.length === 0 ? `storedVersions lacks ${storage}` : `storedVersions still lists ${left.join(", ")}`;
+  if (proven === specKeyOf(crd.metadata)) {
+    const why = "the controller runs with --manage-stored-versions=false, and leaves it to another program to prune";
+    return { isMigrated: true, text: `every object is stored in ${storage}, and ${stored}: ${why}` };
+  }
+  const why =
+    proven === undefined
+      ? "another migrator than ksvm may have written that; it does not prune. Run ksvm status to see whether a controller of ksvm leads, " +
+        `then run ksvm migrate ${name} --standalone`
+      : `the CRD has changed since; run ksvm migrate ${name} again`;
+  return { isMigrated: false, text: `the migration says that it succeeded, and ${stored}: ${why}` };
+}
