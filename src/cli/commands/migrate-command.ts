@@ -1,9 +1,7 @@
 import { eventLine } from "../render/document.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import type { ApiClient } from "../../kube/client.ts";
 import { SeenServers } from "../../apiservers/seen-servers.ts";
-import { planAll } from "../../plan/inventory.ts";
 import { migrate } from "../../migrator/migrate.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
@@ -13,6 +11,7 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { fullNames, type NameLookup } from "../shared/full-names.ts";
 import { isControllerRunning } from "./find-controller.ts";
+import { staleResources } from "./stale-resources.ts";
 import { Verifications } from "./verifications.ts";
 import { migrateFiles } from "./migrate-files.ts";
 import { followMigration } from "./follow-migration.ts";
@@ -105,7 +104,7 @@ export const MIGRATE_COMMAND = defineCommand({
         return worstOf([code, await verifyDone(session, codes)]);
       }
       const chosen = flags.allStale
-        ? { names: await staleResources(connection.client, io, flags.output), code: EXIT.done }
+        ? await staleResources(connection.client, io, flags.output)
         : await fullNames(
             io,
             { ...lookupOf(session), format: flags.output, ignoreNotFound: flags.ignoreNotFound },
@@ -206,34 +205,6 @@ async function isFollowing(
     );
   }
   return isRunning;
-}
-
-async function staleResources(
-  client: ApiClient,
-  { stdout, stderr, signal }: CliIo,
-  format: MigrateFlags["output"],
-): Promise<readonly string[]> {
-  const warn = (groupVersion: string, reason: string): void => {
-    stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
-  };
-  const { entries, hasStorageStates } = await planAll(client, warn, { signal });
-  const unknown = entries.filter(({ action }) => action === "unknown").map(({ name }) => name);
-  const stale = entries.filter(({ action }) => action !== "none" && action !== "unknown").map(({ name }) => name);
-  if (unknown.length > 0) {
-    stderr.write(`note: ${oneLine(leftOutText(unknown, hasStorageStates))}\n`);
-  }
-  if (stale.length === 0) {
-    const message = "nothing to do: storedVersions of every CRD is its storage version";
-    stdout.write(`${format === "json" ? eventLine(systemClock.now(), { type: "note", message }) : message}\n`);
-  }
-  return stale;
-}
-
-function leftOutText(unknown: readonly string[], hasStorageStates: boolean): string {
-  return hasStorageStates
-    ? `${unknown.length} built-in resources are left out, because the StorageStates do not show how they are stored: ` +
-        `${unknown.join(", ")}; for the reasons, run ksvm plan`
-    : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
 }
 
 function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
