@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, servedVersionsOf, specKeyOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, servedVersionsOf, specKeyOf, storageVersionOf } from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { isConflict } from "../kube/client.ts";
@@ -8,7 +8,7 @@ import type { CheckEntry } from "../plan/check-types.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { targetVersionOf } from "../plan/version-changes.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
+import { hasWebhookOf, isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
 import { awaitReadable, createCrd, handOver, takeBack, tryWrite, writeCrd } from "./upgrade-writes.ts";
 
 /** What {@link upgradeCrd} is handed. */
@@ -156,7 +156,7 @@ async function carryOut(
     return undefined;
   }
   const version = targetVersionOf(manifest) ?? "";
-  if (kind === "flip" && servedVersionsOf(live).includes(version)) {
+  if (isStoredBy(step, manifest, live) && servedVersionsOf(live).includes(version)) {
     await converted(context, live, { version, added });
   }
   const metadata = kind === "apply" ? { metadata: manifest.object["metadata"] as CrdMetadata } : {};
@@ -165,6 +165,12 @@ async function carryOut(
   return kind === "serve" && isChanged
     ? { added: written.metadata.resourceVersion, before: live.spec, version }
     : undefined;
+}
+
+/** Whether objects are stored in another version after a step, by what converts them now. */
+function isStoredBy({ kind }: UpgradeStep, manifest: CrdManifest, live: CustomResourceDefinition): boolean {
+  const isChanged = storageVersionOf(live) !== targetVersionOf(manifest);
+  return kind === "flip" || (kind === "apply" && isChanged && hasWebhookOf(manifest, live));
 }
 
 type CrdMetadata = Readonly<Record<string, unknown>>;

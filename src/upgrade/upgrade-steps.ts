@@ -10,7 +10,7 @@ import { hasVersion, outgoingVersionsOf, strategyOf, targetVersionOf } from "../
  * - `serve`: adds the new storage version of the file beside those that there are; nothing is stored in it yet
  * - `flip`: makes it the storage version; the old ones stay
  * - `migrate`: rewrites every object and prunes storedVersions
- * - `apply`: writes what the file says
+ * - `apply`: writes what the file says; where that changes the storage version, once every object can be read in it
  * - `hand-over`: gives up the ownership of fields that the steps before took, so that a later apply meets no conflict
  */
 export interface UpgradeStep {
@@ -53,8 +53,16 @@ export function planUpgrade(
     return { steps: [], refusal };
   }
   const migration = outgoing.length > 0 ? [migrateStep(manifest, live, outgoing)] : [];
-  const applying = isApplied ? [applyStep(appliedSpecOf(manifest, live))] : [];
-  return { steps: handedOver(live, [...(isFlip ? flipSteps(manifest, live) : []), ...migration, ...applying]) };
+  const flipping = isFlip ? flipSteps(manifest, live) : [];
+  const applying = isApplied ? applySteps(manifest, live, isFlip) : [];
+  return { steps: handedOver(live, [...flipping, ...migration, ...applying]) };
+}
+
+/** A new storage version that the file's webhook converts is served first, so that nothing is stored in it before the webhook answers. */
+function applySteps(manifest: CrdManifest, live: CustomResourceDefinition, isFlipped: boolean): readonly UpgradeStep[] {
+  const target = targetVersionOf(manifest);
+  const isAwaited = !isFlipped && target !== undefined && isNew(live, target) && strategyOf(manifest) === "Webhook";
+  return [...(isAwaited ? [serveStep(manifest, live)] : []), applyStep(appliedSpecOf(manifest, live))];
 }
 
 function handedOver(live: CustomResourceDefinition, steps: readonly UpgradeStep[]): readonly UpgradeStep[] {
@@ -89,23 +97,11 @@ function conversionGapOf(manifest: CrdManifest, live: CustomResourceDefinition):
 function flipSteps(manifest: CrdManifest, live: CustomResourceDefinition): readonly UpgradeStep[] {
   const target = targetVersionOf(manifest) ?? "";
   const old = storageVersionOf(live);
-  const entry = versionsIn(specIn(manifest)).find(({ name }) => name === target);
   const isAdded = isNew(live, target);
-  const served: JsonObject = {
-    ...live.spec,
-    ...(isAdded ? conversionFor(manifest, live) : {}),
-    versions: isAdded ? [...live.spec.versions, { ...entry, storage: false }] : live.spec.versions,
-  };
+  const served = isAdded ? servedSpecOf(manifest, live) : live.spec;
   const versions = versionsIn(served).map((one) =>
-    one.name === target ? { ...entry, storage: true } : { ...one, storage: false },
+    one.name === target ? { ...entryOf(manifest, target), storage: true } : { ...one, storage: false },
   );
-  const serve: UpgradeStep = {
-    kind: "serve",
-    does: `adds ${target} to spec.versions as the file has it, and keeps ${namesOf(live.spec.versions)}`,
-    why: `objects can be stored in ${target} only once the API server knows it; ${old} stays the storage version`,
-    back: `take ${target} out of spec.versions again`,
-    spec: served,
-  };
   const flip: UpgradeStep = {
     kind: "flip",
     does: `makes ${target} the storage version, and keeps ${old} in spec.versions`,
@@ -113,7 +109,29 @@ function flipSteps(manifest: CrdManifest, live: CustomResourceDefinition): reado
     back: `make ${old} the storage version again; what is stored in ${target} stays readable`,
     spec: { ...served, versions },
   };
-  return isAdded ? [serve, flip] : [flip];
+  return isAdded ? [serveStep(manifest, live), flip] : [flip];
+}
+
+function serveStep(manifest: CrdManifest, live: CustomResourceDefinition): UpgradeStep {
+  const target = targetVersionOf(manifest) ?? "";
+  return {
+    kind: "serve",
+    does: `adds ${target} to spec.versions as the file has it, and keeps ${namesOf(live.spec.versions)}`,
+    why: `objects can be stored in ${target} only once the API server knows it; ${storageVersionOf(live)} stays the storage version`,
+    back: `take ${target} out of spec.versions again`,
+    spec: servedSpecOf(manifest, live),
+  };
+}
+
+/** The CRD with the file's storage version beside its own, and the file's way of converting. */
+function servedSpecOf(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject {
+  const entry = entryOf(manifest, targetVersionOf(manifest) ?? "");
+  const versions = [...live.spec.versions, { ...entry, storage: false }];
+  return { ...live.spec, ...conversionFor(manifest, live), versions };
+}
+
+function entryOf(manifest: CrdManifest, version: string): CrdVersion | undefined {
+  return versionsIn(specIn(manifest)).find(({ name }) => name === version);
 }
 
 function migrateStep(manifest: CrdManifest, live: CustomResourceDefinition, outgoing: readonly string[]): UpgradeStep {
@@ -165,6 +183,16 @@ function keptBundle(conversion: JsonObject | undefined, live: CustomResourceDefi
     return conversion;
   }
   return { ...conversion, webhook: { ...webhook, clientConfig: { ...config, caBundle: bundle } } };
+}
+
+/** Whether the webhook that the file names converts the objects already. */
+export function hasWebhookOf(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
+  const [wanted, known] = [webhookIn(conversionIn(specIn(manifest))), webhookIn(live.spec.conversion)];
+  return wanted !== undefined && known !== undefined && isSameServer(wanted, known);
+}
+
+function webhookIn(conversion: JsonObject | undefined): JsonObject | undefined {
+  return objectIn(objectIn(conversion?.["webhook"])?.["clientConfig"]);
 }
 
 function isSameServer(one: JsonObject, other: JsonObject | undefined): boolean {

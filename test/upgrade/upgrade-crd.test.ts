@@ -5,6 +5,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { upgradeCrd } from "../../src/upgrade/upgrade-crd.ts";
 import { crdWith } from "../api/crd-with.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { groupList, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 import { ManualClock } from "../manual-clock.ts";
 import { fileWith } from "../plan/check-situation.ts";
@@ -57,5 +58,54 @@ await tap.test(
     t.match(end, { outcome: "refused", entry: { verdict: "data-loss", reason: /drops v1.*storedVersions/ } });
     t.strictSame(writes, []);
     t.strictSame(steps, ["migrate"]);
+  },
+);
+
+await tap.test(
+  "upgradeCrd() stores nothing in a new version beside the old one until the webhook of the file converts",
+  async (t) => {
+    for (const isUp of [false, true]) {
+      let crd = crdWith({ versions: ["v1+"], storedVersions: ["v1"] });
+      const before = crd.spec;
+      const written: string[] = [];
+      // A stand-in: test/integration/migrate-files.test.ts asks a real API server.
+      const server = await startServer(t, ({ body, headers, method, path, query }, response) => {
+        const metadata = { resourceVersion: "1" };
+        const noObjects = { kind: "PartialObjectMetadataList", metadata, items: [] };
+        if (path === "/apis") return sendJson(response, 200, groupList("apiextensions.k8s.io/v1"));
+        if (path.startsWith("/apis/example.com/v1/")) return sendJson(response, 200, noObjects);
+        if (path.startsWith("/apis/example.com/v2/")) {
+          const message = 'conversion webhook for example.com/v1, Kind=Widget failed: Post "https://b.a.svc": refused';
+          return isUp ? sendJson(response, 200, noObjects) : sendStatus(response, 500, { message });
+        }
+        if (path !== CRD_PATH) return sendStatus(response, 404);
+        const isPatch = method === "PATCH" && headers["content-type"]?.includes("json-patch") === true;
+        if (isPatch && !query.has("dryRun")) {
+          const spec = (body as { path: string; value: object }[]).find((one) => one.path === "/spec")?.value;
+          crd = { ...crd, spec: spec as typeof before };
+          const { generation = 0, resourceVersion } = crd.metadata;
+          const next = { generation: generation + 1, resourceVersion: `${Number(resourceVersion) + 1}` };
+          crd = { ...crd, metadata: { ...crd.metadata, ...next } };
+          written.push(crd.spec.versions.map((one) => `${one.name}${one.storage ? "+" : ""}`).join(","));
+        }
+        return sendJson(response, 200, crd);
+      });
+      const { signal } = new AbortController();
+      const clock = new FakeClock();
+      const limits = { maxIdleMs: 5_000, webhookWaitMs: 5_000 };
+      const retrier = new Retrier({ clock, random: () => 0.5, ...limits });
+      const calls = { client: new ApiClient(server.transport()), retrier, signal };
+      const file = fileWith(["v1", "v2+"]);
+      const conversion = { strategy: "Webhook", webhook: { clientConfig: { url: "https://b.a.svc" } } };
+      const spec = { ...(file.object["spec"] as object), conversion };
+      const manifest = { ...file, object: { ...file.object, spec } };
+      const steps = { migrate: () => Promise.resolve(true), onStep: () => undefined };
+      const ended = upgradeCrd({ ...calls, checking: calls, isApplied: true, ...steps }, manifest);
+      await (isUp
+        ? t.resolveMatch(ended, { outcome: "done" })
+        : t.rejects(ended, { message: /cannot be read in v2: .*again as it was/ }));
+      t.strictSame(written, isUp ? ["v1+,v2", "v1,v2+"] : ["v1+,v2", "v1+"]);
+      t.strictSame(crd.spec, isUp ? spec : before);
+    }
   },
 );

@@ -80,6 +80,27 @@ const cases: readonly Case[] = [
     ["apply v1,v2+ Webhook", "hand-over"],
   ],
   [
+    "a new version is served before it is stored where a webhook of the file converts, also beside the old one",
+    { versions: ["v1+"], storedVersions: ["v1"] },
+    fileOf(["v1", "v2+"], WEBHOOK),
+    true,
+    ["serve v1+,v2 Webhook", "apply v1,v2+ Webhook", "hand-over"],
+  ],
+  [
+    "an older version is migrated before that",
+    { versions: ["v0", "v1+"], storedVersions: ["v0", "v1"] },
+    fileOf(["v1", "v2+"], WEBHOOK),
+    true,
+    ["migrate", "serve v0,v1+,v2 Webhook", "apply v1,v2+ Webhook", "hand-over"],
+  ],
+  [
+    "such a file is left to its own client without --apply",
+    { versions: ["v1+"], storedVersions: ["v1"] },
+    fileOf(["v1", "v2+"], WEBHOOK),
+    false,
+    [],
+  ],
+  [
     "what an earlier call wrote is handed over",
     { storedVersions: ["v2"], metadata: { managedFields: [{ manager: UPGRADE_FIELD_MANAGER }] } },
     fileOf(["v1", "v2+"]),
