@@ -1,4 +1,10 @@
-import { type CustomResourceDefinition, servedVersionsOf, specKeyOf, storageVersionOf } from "../api/crd.ts";
+import {
+  type CustomResourceDefinition,
+  servedVersionsOf,
+  specKeyOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { isConflict } from "../kube/client.ts";
@@ -76,11 +82,11 @@ export function outcomeOf({ verdict }: CheckEntry): "refused" | "unknown" | unde
  * Takes a CRD from what it is to what a file says, step by step. Before each step it looks again, so that a step rests on what is
  * there, and a second call goes on where the first one was killed.
  *
- * @throws {KsvmError} StorageVersionChanged where another client undoes a step; RetryBudgetExceeded where a conversion webhook
+ * @throws {KsvmError} StorageVersionChanged where another client undoes a step; PruneFailed where the migrator does not prune; RetryBudgetExceeded where a conversion webhook
  *   does not come up; whatever else a request fails with.
  */
 export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest): Promise<UpgradeEnd> {
-  const done = new Map<UpgradeStep["kind"], string>();
+  const done: Done = new Map();
   let added: Added | undefined;
   for (let conflicts = 0; ; ) {
     context.signal.throwIfAborted();
@@ -93,14 +99,14 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
     if (step === undefined) {
       return { outcome: "done", entry: found.entry };
     }
-    assertNotUndone(manifest, step, done);
+    assertNotUndone(manifest, step, { live: found.live, done });
     context.onStep(step, lossNotesOf(manifest, found.live));
     try {
       if (step.kind === "migrate" && !(await context.migrate())) {
         return { outcome: "incomplete" };
       }
       added = (await carryOut(context, manifest, { step, live: found.live, added })) ?? added;
-      done.set(step.kind, step.does);
+      done.set(step.kind, specAt(found.live));
     } catch (error) {
       if (!isConflict(error) || ++conflicts > MAX_CONFLICTS) {
         throw error;
@@ -110,12 +116,18 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
 }
 
 /** What a file says is written once in a call, whether or not the CRD says it already; a hand-over is over when nothing is owned. */
-function isLeft({ kind }: UpgradeStep, { live }: Survey, done: ReadonlyMap<string, string>): boolean {
+function isLeft({ kind }: UpgradeStep, { live }: Survey, done: Done): boolean {
   const isOwner = live !== undefined && isOwnedByUpgrade(live);
   return kind === "apply" ? !done.has(kind) : kind !== "hand-over" || isOwner;
 }
 
-function assertNotUndone({ name }: CrdManifest, { kind, does }: UpgradeStep, done: ReadonlyMap<string, string>): void {
+function assertNotUndone(
+  { name }: CrdManifest,
+  step: UpgradeStep,
+  { done, live }: Pick<Turn, "live"> & { readonly done: Done },
+): void {
+  const { does, kind } = step;
+  assertPruned(step, live, done);
   if (kind !== "apply" && kind !== "hand-over" && done.has(kind)) {
     throw new KsvmError(
       "StorageVersionChanged",
@@ -123,6 +135,28 @@ function assertNotUndone({ name }: CrdManifest, { kind, does }: UpgradeStep, don
         "as an Argo CD or Flux sync or the operator itself, and run again",
     );
   }
+}
+
+/** The steps of this call, and which spec each found. */
+type Done = Map<UpgradeStep["kind"], string | undefined>;
+
+function specAt(live: CustomResourceDefinition | undefined): string | undefined {
+  return live && specKeyOf(live.metadata);
+}
+
+/** Where a migration has succeeded, the spec is the same since, and storedVersions is not pruned, the migrator does not prune. */
+function assertPruned({ kind }: UpgradeStep, live: CustomResourceDefinition | undefined, done: Done): void {
+  if (kind !== "migrate" || live === undefined || specAt(live) !== done.get(kind)) {
+    return;
+  }
+  const { name } = live.metadata;
+  const storage = storageVersionOf(live);
+  const left = storedVersionsOf(live).filter((version) => version !== storage);
+  throw new KsvmError(
+    "PruneFailed",
+    `Cannot go on with "${name}": its migration succeeded, and storedVersions still lists ${left.join(", ")}: a controller with ` +
+      "--manage-stored-versions=false does not prune; run again once another program has pruned, or with --standalone",
+  );
 }
 
 /** What was added in this call, for the way back. */

@@ -109,3 +109,30 @@ await tap.test(
     }
   },
 );
+
+await tap.test("upgradeCrd() blames no other client where the migration left storedVersions as it was", async (t) => {
+  for (const isFlippedBack of [false, true]) {
+    let crd = crdWith();
+    // A stand-in: the test is about the words.
+    const server = await startServer(t, ({ path }, response) => {
+      if (path === "/apis") return sendJson(response, 200, groupList("apiextensions.k8s.io/v1"));
+      if (path === CRD_PATH) return sendJson(response, 200, crd);
+      const metadata = { resourceVersion: "1" };
+      return path.startsWith("/apis/example.com/")
+        ? sendJson(response, 200, { kind: "PartialObjectMetadataList", metadata, items: [] })
+        : sendStatus(response, 404);
+    });
+    const { signal } = new AbortController();
+    const retrier = new Retrier({ clock: new FakeClock(), random: () => 0.5, maxIdleMs: 5_000 });
+    const calls = { client: new ApiClient(server.transport()), retrier, signal };
+    const migrate = (): Promise<boolean> => {
+      crd = isFlippedBack ? { ...crd, metadata: { ...crd.metadata, generation: 5 } } : crd;
+      return Promise.resolve(true);
+    };
+    const context = { ...calls, checking: calls, isApplied: true, migrate, onStep: () => undefined };
+    const expected = isFlippedBack
+      ? { code: "StorageVersionChanged", message: /another client has undone the step/ }
+      : { code: "PruneFailed", message: /still lists v1.*--manage-stored-versions=false.*--standalone/ };
+    await t.rejects(upgradeCrd(context, fileWith(["v2+"])), expected);
+  }
+});
