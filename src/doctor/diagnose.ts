@@ -6,6 +6,7 @@ import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
 import { failedPruneOf } from "../in-tree/failed-prune.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
+import { unservedTextOf } from "../plan/listed-objects.ts";
 import type { ClusterFacts, CrdFacts, DoctorFacts, Finding } from "./doctor-types.ts";
 import { restoredVersionsOf } from "./restored-version.ts";
 
@@ -49,10 +50,8 @@ function lossFindings({ crd, objects }: CrdFacts): readonly Finding[] {
         `how many is unknown until ${lost} is back`,
       help: repair,
     });
-  } else if (objects?.problem !== undefined) {
-    const help = "make what the message names work, or grant list on the resource, and run ksvm doctor again";
-    const meaning = `the objects cannot be listed, so it is not known whether they can be read: ${objects.problem}`;
-    findings.push({ finding: "unlisted-objects", severity: "unknown", object, meaning, help });
+  } else {
+    findings.push(...unlistedFindings({ crd, objects }));
   }
   if (restored.length > 0) {
     findings.push({
@@ -66,6 +65,25 @@ function lossFindings({ crd, objects }: CrdFacts): readonly Finding[] {
     });
   }
   return findings;
+}
+
+function unlistedFindings({ crd, objects }: CrdFacts): readonly Finding[] {
+  const unserved = unservedTextOf(crd);
+  const problem = objects?.problem ?? unserved;
+  if (problem === undefined) {
+    return [];
+  }
+  const does =
+    unserved === undefined ? "make what the message names work, or grant list on the resource" : "serve a version";
+  return [
+    {
+      finding: "unlisted-objects",
+      severity: "unknown",
+      object: crd.metadata.name,
+      meaning: `the objects cannot be listed, so it is not known whether they can be read: ${problem}`,
+      help: `${does}, and run ksvm doctor again`,
+    },
+  ];
 }
 
 function pruneFindings(facts: CrdFacts, inTree: readonly InTreeMigration[]): readonly Finding[] {

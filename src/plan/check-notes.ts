@@ -3,6 +3,7 @@ import type { CheckFacts, ListedObjects } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import { type FieldVersions, fieldVersionsText } from "./field-versions.ts";
 import { lastPruneOf } from "./last-prune.ts";
+import { unservedTextOf } from "./listed-objects.ts";
 import { droppedFieldsOf } from "./dropped-fields.ts";
 import {
   hasVersion,
@@ -65,7 +66,7 @@ function flipNotes(manifest: CrdManifest, storage: string): readonly string[] {
 function unlistedNotes(
   manifest: CrdManifest,
   live: CustomResourceDefinition,
-  { problem, unreadableIn }: ListedObjects = {},
+  { problem = unservedTextOf(live), unreadableIn }: ListedObjects = {},
 ): readonly string[] {
   const isTold = unreadableIn !== undefined || removedVersionsOf(manifest, live).length > 0;
   return isTold || problem === undefined

@@ -11,6 +11,7 @@ import {
   removedVersionsOf,
   targetVersionOf,
 } from "./version-changes.ts";
+import { unservedTextOf } from "./listed-objects.ts";
 import { planCrd } from "./plan.ts";
 import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 
@@ -235,13 +236,14 @@ function refusalOf({ dryRun }: CheckFacts): Judgement | undefined {
 /** Objects that cannot be listed may be stored in any version that the file drops. */
 function doubtOf(manifest: CrdManifest, { live, objects }: CheckFacts): Judgement | undefined {
   const removed = live === undefined ? [] : removedVersionsOf(manifest, live);
-  if (removed.length === 0 || objects?.problem === undefined || objects.unreadableIn !== undefined) {
+  const problem = objects?.problem ?? (live && unservedTextOf(live));
+  if (removed.length === 0 || problem === undefined || objects?.unreadableIn !== undefined) {
     return undefined;
   }
   const dropped = removed.map(({ name }) => name).join(", ");
   return {
     verdict: "unknown",
-    reason: `this file drops ${dropped}, and the objects cannot be listed: ${objects.problem}`,
+    reason: `this file drops ${dropped}, and the objects cannot be listed: ${problem}`,
   };
 }
 

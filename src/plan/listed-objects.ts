@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, requestVersionOf, storageVersionOf } from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -54,6 +54,13 @@ export async function listedObjects(
       ...(unreadableIn === undefined ? {} : { unreadableIn }),
     };
   }
+}
+
+/** What keeps a CRD that serves no version from having its objects listed, and what to do; `undefined` for any other. */
+export function unservedTextOf(live: CustomResourceDefinition): string | undefined {
+  return requestVersionOf(live) === undefined
+    ? `the CRD serves no version; set served: true for ${storageVersionOf(live)} in its spec.versions`
+    : undefined;
 }
 
 /** The count is of one object; this is of all of them. */

@@ -71,6 +71,12 @@ const CASES: readonly [
     { finding: "unlisted-objects", severity: "unknown" },
   ],
   [
+    "objects that no version shows",
+    factsOf({ versions: ["v1+-"], storedVersions: ["v1"] }, { objects: undefined }),
+    [],
+    { finding: "unlisted-objects", severity: "unknown", help: "serve a version, and run ksvm doctor again" },
+  ],
+  [
     "a prune after a failure",
     factsOf({ versions: ["v1+", "v1alpha1"], storedVersions: ["v1"] }),
     [inTree("Failed")],

@@ -47,6 +47,20 @@ const cases: readonly Case[] = [
     { verdict: "applicable", notes: [/^it changes the storage version from v2 to v1/] },
   ],
   [
+    "objects that no version shows are told of",
+    { versions: ["v1-", "v2+-"], storedVersions: ["v2"] },
+    ["v1", "v2+"],
+    {},
+    { verdict: "applicable", notes: [/its objects cannot be listed now.*serves no version.*served: true/] },
+  ],
+  [
+    "a version is not known to be unused where no version shows the objects",
+    { versions: ["v1-", "v2+-"], storedVersions: ["v2"] },
+    ["v2+"],
+    {},
+    { verdict: "unknown", reason: /drops v1, and the objects cannot be listed: .*serves no version.*served: true/ },
+  ],
+  [
     "managedFields that name a version which leaves are converted with the migration",
     {},
     ["v2+"],
