@@ -10,6 +10,7 @@ import type { World } from "../world/world.ts";
 import { TrustCheck } from "./trust-check.ts";
 
 const SECRET = `/registry/secrets/${NAMESPACE}/${WEBHOOK_SECRET}`;
+const SECRET_PATH = `/api/v1/namespaces/${NAMESPACE}/secrets/${WEBHOOK_SECRET}`;
 const HOUR_MS = 3_600_000;
 const keys = seededKeys(() => 0.5);
 
@@ -19,12 +20,14 @@ interface Certificates {
 }
 
 /** @param now milliseconds since the world was set up, by the clock that they are issued by */
-async function issuedAt(now: number): Promise<Certificates> {
-  const validity = { now: new Date(timeOf({ now })), lifetimeMs: 24 * HOUR_MS, keys };
+async function issuedAt(now: number, lifetimeMs = 24 * HOUR_MS): Promise<Certificates> {
+  const validity = { now: new Date(timeOf({ now })), lifetimeMs, keys };
   const ca = await issueCa(validity);
   const serving = await issueServing({ ca, ...validity, dnsNames: ["webhook"], ipAddresses: [] });
   return { ca, serving };
 }
+
+type Exchange = (request: { readonly method: string; readonly path: string }) => (answer: { status: number }) => void;
 
 /** One API server and one replica of the webhook, and what the check says of them. */
 function checked() {
@@ -40,10 +43,11 @@ function checked() {
   const replica = { name: "ksvm-0-0", isPaused: false, aheadMs: 0, onCrash: () => undefined };
   const hook = { name: WEBHOOK_NAME, caBundle: "" };
   const node = { process: server, lags: { admission: 0 }, api: { admission: { validating: [hook] } } };
+  const cluster = { etcd, nodes: [node], webhooks: new Map(), onExchange: (() => () => undefined) as Exchange };
   const world = {
     plan: { programs: [{ run: "webhook" }] },
     programs: [{ process: replica }],
-    cluster: { etcd, nodes: [node], webhooks: new Map() },
+    cluster,
     schedule,
     streams: () => () => 0.5,
     isCalm: true,
@@ -56,6 +60,8 @@ function checked() {
   TrustCheck.of(world, () => true);
   return {
     violations,
+    /** A replica writes the Secret, and is answered that. */
+    answer: (status: number): void => cluster.onExchange({ method: "PUT", path: SECRET_PATH })({ status }),
     /** The clock of the API server is wrong from now on. */
     setWrong: (ms: number): void => void (server.aheadMs = ms),
     write: ({ ca, serving }: Certificates): void => {
@@ -112,6 +118,44 @@ await tap.test("what replaces certificates of a wrong clock has to be trusted tw
   const valid = await issuedAt(200_000);
   write(valid);
   serve(valid);
+  wait(119_000);
+  t.same(violations, []);
+  wait(2_000);
+  t.ok(violations.length > 0);
+});
+
+await tap.test(
+  "a certificate may end that others let nobody renew, and none whose renewal was not refused",
+  async (t) => {
+    for (const [answers, isExcused] of [
+      [[500, 409], true],
+      [[500, 200], false],
+      [[409], false],
+    ] as const) {
+      const { answer, serve, trust, violations, wait, write } = checked();
+      const short = await issuedAt(0, 400_000);
+      write(short);
+      serve(short);
+      trust(short);
+      wait(300_000);
+      for (const status of answers) answer(status);
+      t.same(violations, []);
+      wait(110_000);
+      t.equal(violations.length === 0, isExcused, answers.join());
+    }
+  },
+);
+
+await tap.test("a certificate that ended is replaced soon once nobody refuses that any more", async (t) => {
+  const { answer, serve, trust, violations, wait, write } = checked();
+  const short = await issuedAt(0, 400_000);
+  write(short);
+  serve(short);
+  trust(short);
+  wait(300_000);
+  answer(500);
+  wait(110_000);
+  answer(200);
   wait(119_000);
   t.same(violations, []);
   wait(2_000);

@@ -14,6 +14,7 @@ import { certificatesOf, isTrusted } from "../world/tls-trust.ts";
 import type { Check } from "./check.ts";
 
 const SECRET = `/registry/secrets/${NAMESPACE}/${WEBHOOK_SECRET}`;
+const SECRET_PATH = `/api/v1/namespaces/${NAMESPACE}/secrets/${WEBHOOK_SECRET}`;
 const CONFIGURATION = `/registry/validatingwebhookconfigurations/${WEBHOOK_NAME}`;
 /** What an API server follows after at the latest, in worlds where one is late. */
 const LATEST_MS = 65_000;
@@ -26,6 +27,8 @@ const ROTATION_MS = 600_000;
 const REPAIR_MS = 120_000;
 /** Writes of the Secret, and of the configuration, in a minute: a rotation takes five of each, and others damage them now and then. */
 const MAX_WRITES = 60;
+/** A renewal that was refused for so long before the certificate ended explains that it ended, in milliseconds. */
+const REFUSED_MS = 60_000;
 /** A clock that is off by less than that issues certificates that are valid at once, and renews them in time, in milliseconds. */
 const RIGHT_MS = 60_000;
 
@@ -43,6 +46,8 @@ export class TrustCheck implements Check {
   #excusedUntil = Number.POSITIVE_INFINITY;
   #excusedAt = 0;
   readonly #writes = new Map<string, number[]>();
+  /** Since when no write of the Secret succeeds, as where a webhook of others refuses it; `undefined` where the last one did. */
+  #refusedSince: number | undefined;
   /** Whether a clock was wrong once: certificates that live for minutes may end then before they are replaced. */
   #wasClockWrong = false;
   /** Whether all certificates were made by a clock that was wrong, as where there are none. Only the next rotation changes that. */
@@ -54,6 +59,7 @@ export class TrustCheck implements Check {
     const { etcd } = world.cluster;
     etcd.onRevision((entry) => this.#written(entry));
     etcd.onRestore(() => this.#excuse());
+    this.#followWrites();
     this.#lookAgain();
   }
 
@@ -93,6 +99,29 @@ export class TrustCheck implements Check {
     const times = [...(this.#writes.get(key) ?? []), now].filter((at) => at > now - 60_000);
     this.#writes.set(key, times);
     if (times.length === MAX_WRITES) this.#violate(`${key} was written ${MAX_WRITES} times in a minute`);
+  }
+
+  #followWrites(): void {
+    const { cluster, schedule } = this.#world;
+    const { onExchange } = cluster;
+    cluster.onExchange = (request, process) => {
+      const ended = onExchange(request, process);
+      if (request.method !== "PUT" || request.path !== SECRET_PATH) return ended;
+      return (answer) => {
+        const { status = 0 } = answer ?? {};
+        // After a conflict another replica wrote it.
+        if (status < 300 && status >= 200) this.#refusedSince = undefined;
+        else if (status !== 409) this.#refusedSince ??= schedule.now;
+        ended(answer);
+      };
+    };
+  }
+
+  /** Whether a certificate has ended that nobody could renew. */
+  #isRefused(certPem: string | undefined, now: number): boolean {
+    if (certPem === undefined || this.#refusedSince === undefined) return false;
+    const endsAt = new X509Certificate(certPem).validToDate.getTime();
+    return now >= endsAt && timeOf({ now: this.#refusedSince + REFUSED_MS }) <= endsAt;
   }
 
   /** Others damaged something, which has to be repaired. */
@@ -175,6 +204,7 @@ export class TrustCheck implements Check {
         const served = certPem();
         const time = timeOf(schedule);
         if (served !== undefined && isTrusted(hook.caBundle ?? "", served, time)) return false;
+        if (this.#isRefused(served, time)) this.#excuse();
         return !this.#isOfWrongClock(served, time);
       });
       if (distrusted !== undefined) problem ??= `${process.name} does not trust ${distrusted.process.name}`;
