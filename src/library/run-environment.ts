@@ -16,9 +16,9 @@ const MAX_CLUSTERS = 1_000;
 const seenServers = new Map<string, SeenServers>();
 
 /**
- * One that was behind or silent in one call may have a late write under way in the next one, of whichever CRD. Behind proxies, by the
- * name that TLS asks for, or behind a gateway that goes by the certificate of an exec plugin, one address leads to several clusters: to take
- * one for the other would look as if API servers had left.
+ * An API server that was behind or silent in one call may have a late write under way in the next call, of any CRD. Several clusters may
+ * share one address: a proxy, the TLS server name, or a gateway that reads the certificate of an exec plugin chooses between them. If two
+ * clusters shared one record, the API servers of the first would look as if they had left the second.
  */
 function seenOf(config: ConnectionConfig): SeenServers {
   const { server, tlsServerName } = clusterOf(config);

@@ -15,7 +15,8 @@ export interface LeftStored {
 
 /**
  * What a CRD says against a migration that has succeeded: another migrator of migration.k8s.io prunes nothing, and proves nothing
- * about objects that are written meanwhile. `undefined` where nothing is left in storedVersions.
+ * about objects that other clients write during its run.
+ * @returns `undefined` if storedVersions lists the storage version alone
  * @param proven `status.crd` of the migration, which this program alone writes
  */
 export function leftStoredOf(crd: CustomResourceDefinition, proven: string | undefined): LeftStored | undefined {
