@@ -58,19 +58,26 @@ function checked() {
   const process = replica as unknown as Parameters<ReturnType<typeof installedIn>["service"]["add"]>[0]["process"];
   installedIn(world).service.add({ process, host: "10.244.0.0", certPem: () => certPem, ready: () => undefined });
   TrustCheck.of(world, () => true);
+  const write = ({ ca, serving }: Certificates): void => {
+    const data = { "ca.crt": btoa(ca.certPem), "tls.crt": btoa(serving.certPem) };
+    const object = { metadata: { name: WEBHOOK_SECRET }, data } as unknown as ModelObject;
+    etcd.put(SECRET, { object }, etcd.get(SECRET)?.modRevision ?? 0);
+  };
   return {
     violations,
     /** A replica writes the Secret, and is answered that. */
     answer: (status: number): void => cluster.onExchange({ method: "PUT", path: SECRET_PATH })({ status }),
     /** The clock of the API server is wrong from now on. */
     setWrong: (ms: number): void => void (server.aheadMs = ms),
-    write: ({ ca, serving }: Certificates): void => {
-      const data = { "ca.crt": btoa(ca.certPem), "tls.crt": btoa(serving.certPem) };
-      const object = { metadata: { name: WEBHOOK_SECRET }, data } as unknown as ModelObject;
-      etcd.put(SECRET, { object }, etcd.get(SECRET)?.modRevision ?? 0);
-    },
+    write,
     serve: ({ serving }: Certificates): void => void (certPem = serving.certPem),
     trust: ({ ca }: Certificates): void => void (hook.caBundle = btoa(ca.certPem)),
+    /** A replica serves certificates that the Secret has, and the API server trusts them. */
+    install: (all: Certificates): void => {
+      write(all);
+      certPem = all.serving.certPem;
+      hook.caBundle = btoa(all.ca.certPem);
+    },
     wait: (ms: number): void => {
       for (const until = schedule.now + ms; schedule.now < until; ) {
         schedule.now += 250;
@@ -83,11 +90,8 @@ function checked() {
 /** The same, some minutes after a wrong clock issued the certificates; the clock of the API server is as wrong. */
 async function checkedAhead(): Promise<ReturnType<typeof checked>> {
   const all = checked();
-  const ahead = await issuedAt(HOUR_MS);
   all.setWrong(HOUR_MS);
-  all.write(ahead);
-  all.serve(ahead);
-  all.trust(ahead);
+  all.install(await issuedAt(HOUR_MS));
   all.wait(200_000);
   return all;
 }
@@ -127,10 +131,7 @@ await tap.test("what replaces certificates of a wrong clock has to be trusted tw
 /** The same, 100 seconds before its certificates end. */
 async function checkedShort(): Promise<ReturnType<typeof checked>> {
   const all = checked();
-  const short = await issuedAt(0, 400_000);
-  all.write(short);
-  all.serve(short);
-  all.trust(short);
+  all.install(await issuedAt(0, 400_000));
   all.wait(300_000);
   return all;
 }
