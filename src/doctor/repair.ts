@@ -1,7 +1,7 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { freezerOf } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
-import { clearCondition, clearSettledCondition, inspectFreeze, listedAgain } from "../freeze/break-glass.ts";
+import { clearCondition, inspectFreeze, listedAgain } from "../freeze/break-glass.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import { removeLeftovers } from "../freeze/leftovers.ts";
 import { failedPruneOf } from "../in-tree/failed-prune.ts";
@@ -85,12 +85,7 @@ async function repairLoss(context: RepairContext, name: string, isUnproven: bool
   if (result.outcome !== "migrated") {
     return false;
   }
-  await holdingLease(context, subject, async (held) => {
-    if (isUnproven && (await clearSettledCondition(held, name, result.crd))) {
-      tell("cleared the condition StorageMigrating of a migration that has ended");
-    }
-    await removeRestored(held, name, result.crd);
-  });
+  await holdingLease(context, subject, (held) => removeRestored(held, name, result.crd));
   for (const migration of failed) {
     await forget(context, migration);
   }

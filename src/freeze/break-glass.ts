@@ -1,4 +1,4 @@
-import { type CrdCondition, type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } from "../api/crd.ts";
+import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError, messageOf } from "../errors.ts";
@@ -10,7 +10,7 @@ import { hasMigratingCondition } from "./freeze-rule.ts";
 import { updateCrd } from "./freeze.ts";
 import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
-import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
+import { notInStoredVersions } from "../in-tree/prune-doubt.ts";
 import { findCrd } from "../resources/read-crd.ts";
 
 /** What keeps the storage version of a CRD as it is. */
@@ -126,25 +126,6 @@ function withoutCondition({ status }: CustomResourceDefinition): readonly CrdCon
   const all = status?.conditions ?? [];
   const conditions = all.filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
   return conditions.length === all.length ? undefined : conditions;
-}
-
-/**
- * Takes the condition of a migration off that ended and may have pruned what it did not rewrite, where every object was rewritten since.
- * @param provenFor `uid/generation` of the CRD that a run has proven every object for
- * @returns whether it was there, as that of a migration that has ended, on this CRD
- * @throws as {@link changeCrd}
- */
-export function clearSettledCondition(
-  context: CallContext,
-  name: string,
-  provenFor: string | undefined,
-): Promise<boolean> {
-  const clear = (crd: CustomResourceDefinition): CrdChange | undefined => {
-    const isSettled = !hasMigratingCondition(crd) && isClean(crd) && specKeyOf(crd.metadata) === provenFor;
-    const conditions = isSettled && pruneDoubtOf(crd) !== undefined ? withoutCondition(crd) : undefined;
-    return conditions && { status: { conditions } };
-  };
-  return changeCrd(context, name, clear, { subresource: "status" });
 }
 
 /** It does nothing without the annotation, so that what keeps it from being removed is no failure. */

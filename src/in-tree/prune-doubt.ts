@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
+import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 
 /** Says in the message of a success that the CRD was changed during the migration: pkg/controller/storageversionmigrator. */
@@ -17,11 +17,26 @@ export function notInStoredVersions(crd: CustomResourceDefinition): readonly str
  * docs/upstream/prune-after-failure.md. The condition outlives the migration.
  */
 export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined {
-  const condition = (crd.status?.conditions ?? []).find(({ type }) => type === STORAGE_MIGRATING_CONDITION);
-  if (condition === undefined || notInStoredVersions(crd).length === 0) {
-    return undefined;
-  }
-  const { message = "", reason, status } = condition;
+  const condition = (crd.status?.conditions ?? []).find(isOfMigrator);
+  return condition === undefined || notInStoredVersions(crd).length === 0 ? undefined : doubtOf(condition);
+}
+
+/**
+ * The conditions of a CRD without the one of a migration that ended without a success, for a run that has proven every object since:
+ * beside its prune the condition would say for good that nothing proves it. One that says that a migration runs stays.
+ * @returns `undefined` where there is none to take off
+ */
+export function conditionsWithoutDoubt({ status }: CustomResourceDefinition): readonly CrdCondition[] | undefined {
+  const conditions = status?.conditions ?? [];
+  const doubtful = conditions.find((one) => isOfMigrator(one) && one.status !== "True" && doubtOf(one) !== undefined);
+  return doubtful && conditions.filter((one) => one !== doubtful);
+}
+
+function isOfMigrator({ type }: CrdCondition): boolean {
+  return type === STORAGE_MIGRATING_CONDITION;
+}
+
+function doubtOf({ message = "", reason, status }: CrdCondition): string | undefined {
   if (status === "True") {
     return `its condition ${STORAGE_MIGRATING_CONDITION} says that one began, which prunes, and none has succeeded since`;
   }

@@ -13,7 +13,7 @@ import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** How often a run looks whether Kubernetes' own migrator began, in milliseconds. */
-const LOOK_EVERY_MS = 2_000;
+const LOOK_EVERY_MS = 5_000;
 /** Milliseconds until a run that waits for Kubernetes' own migrator tries again. */
 const RETRY_AFTER_MS = 5_000;
 /** How long a condition that nothing explains is waited for, in milliseconds: its migration may have ended just now. */

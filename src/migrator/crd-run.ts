@@ -125,16 +125,17 @@ export class CrdRun {
     const isResumed = await this.#rewrite(crd);
     await this.#reportForeignPrune(crd);
     const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
+    const { clearsDoubt = false, ...proven } = pruned ?? {};
     if (pruned !== undefined) {
       const { storedVersions } = pruned;
       const removed = storedVersionsOf(crd).filter((version) => !storedVersions.includes(version));
-      emit({ type: "pruned", storedVersions, removed });
+      emit({ type: "pruned", storedVersions, removed, ...(clearsDoubt ? { clearsDoubt } : {}) });
     }
     return {
       resource: this.#crdName,
       outcome: outcomeOf(this.#tally, "migrated"),
       storageVersion: expected.storageVersion,
-      ...pruned,
+      ...proven,
       ...(isResumed ? { isResumed } : {}),
       ...(memory.fields === undefined ? {} : { managedFields: memory.fields }),
       ...reportOf(this.#tally),

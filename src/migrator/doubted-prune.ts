@@ -26,10 +26,10 @@ export async function unlessPruneProven(context: RunContext, crd: CustomResource
     failed.length > 0
       ? `Kubernetes' own migration of this CRD failed (${failed.map(({ metadata }) => metadata.name).join(", ")})`
       : `Kubernetes' own migrator was at work on this CRD (${doubt})`;
-  const after = failed.length > 0 ? "delete the failed migration" : `run ksvm doctor ${crd.metadata.name} --repair`;
+  const after = failed.length > 0 ? "; delete the failed migration afterwards" : "";
   emit({
     type: "warning",
-    message: `${why} and may have pruned ${versions.join(", ")} all the same: every object is rewritten; ${after} afterwards`,
+    message: `${why} and may have pruned ${versions.join(", ")} all the same: every object is rewritten${after}`,
   });
   return { ...context, options: { ...options, force: true } };
 }

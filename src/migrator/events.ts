@@ -30,8 +30,16 @@ export type MigrationEvent =
   | ({ readonly type: "notCurrent" } & NotCurrent)
   /** The run begins again at step 1. */
   | { readonly type: "startingAgain"; readonly reason: string }
-  /** `removed` were in storedVersions before. */
-  | { readonly type: "pruned"; readonly storedVersions: readonly string[]; readonly removed: readonly string[] }
+  /**
+   * `removed` were in storedVersions before. With `clearsDoubt` the condition StorageMigrating of a migration went with them that had ended
+   * without a success.
+   */
+  | {
+      readonly type: "pruned";
+      readonly storedVersions: readonly string[];
+      readonly removed: readonly string[];
+      readonly clearsDoubt?: true;
+    }
   | { readonly type: "unfrozen" };
 
 /** Receives the events of a run. It must not throw. */

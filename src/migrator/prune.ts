@@ -1,10 +1,11 @@
-import { type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } from "../api/crd.ts";
+import { type CrdCondition, type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } from "../api/crd.ts";
 import { CRD_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
 import { isConflict } from "../kube/client.ts";
 import { ApiError, DoubtfulAnswer, TransportError } from "../kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
 import type { CrdExpectation } from "../freeze/crd-expectation.ts";
+import { conditionsWithoutDoubt } from "../in-tree/prune-doubt.ts";
 import type { CrdMonitor } from "./crd-monitor.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import type { RunContext } from "./run-context.ts";
@@ -25,13 +26,15 @@ export interface Pruned {
   readonly storedVersions: readonly string[];
   /** `uid/generation` of the CRD that the decision was made on: the last one that all of it was proven for. */
   readonly crd: string;
+  /** Whether this took off the condition of a migration of Kubernetes' own migrator that ended without a success. */
+  readonly clearsDoubt: boolean;
 }
 
 /** How often the decision is made again because another client wrote the CRD in between. */
 const MAX_CONFLICTS = 10;
 
 /**
- * Sets `status.storedVersions` to the storage version alone. The caller has seen every object in that version. The
+ * Sets `status.storedVersions` to the storage version alone, and takes off the condition that casts doubt on that. The caller has seen every object in that version. The
  * resourceVersion of the CRD that the decision was made on is the precondition of the write, so any change in between
  * makes it decide again.
  *
@@ -52,6 +55,12 @@ export async function pruneStoredVersions(context: RunContext, options: PruneOpt
   }
 }
 
+/** What is written beside storedVersions. */
+interface StatusWrite {
+  /** As `conditionsWithoutDoubt()` has them. */
+  readonly conditions: readonly CrdCondition[] | undefined;
+}
+
 /** Whether the API server may have pruned, and did not say so. */
 interface Doubt {
   mayBeWritten: boolean;
@@ -69,11 +78,14 @@ async function pruneUntilDone(context: RunContext, options: PruneOptions, doubt:
       doubt.mayBeWritten = false;
     }
     await options.monitor.verifyUpTo(crd, context.signal);
-    if (isClean(crd)) {
+    const conditions = conditionsWithoutDoubt(crd);
+    const isPruned = isClean(crd) && conditions === undefined;
+    if (isPruned) {
       await options.renewLease();
     }
-    if (isClean(crd) || (await writeStoredVersions(context, crd, options, doubt))) {
-      return { storedVersions: await readBack(context, options.expected, doubt), crd: specKeyOf(crd.metadata) };
+    if (isPruned || (await writeStatus(context, crd, { ...options, conditions }, doubt))) {
+      const storedVersions = await readBack(context, options.expected, doubt);
+      return { storedVersions, crd: specKeyOf(crd.metadata), clearsDoubt: conditions !== undefined };
     }
   }
   throw new KsvmError(
@@ -87,17 +99,18 @@ async function pruneUntilDone(context: RunContext, options: PruneOptions, doubt:
  * `false` if another client wrote the CRD since it was read. Each attempt renews the Lease first: etcd may have been restored from
  * a backup in which the CRD is as it is now, and the objects are not.
  */
-async function writeStoredVersions(
+async function writeStatus(
   { client, retrier, signal }: RunContext,
   crd: CustomResourceDefinition,
-  { expected: { storageVersion }, renewLease }: PruneOptions,
+  { conditions, expected: { storageVersion }, renewLease }: PruneOptions & StatusWrite,
   doubt: Doubt,
 ): Promise<boolean> {
   const { name, uid, resourceVersion } = crd.metadata;
-  const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion] } };
+  const status = { storedVersions: [storageVersion], ...(conditions === undefined ? {} : { conditions }) };
+  const body = { metadata: { uid, resourceVersion }, status };
   const options = { subresource: "status", fieldManager: CRD_FIELD_MANAGER, signal };
   const onFailure = (error: unknown): never => {
-    doubt.mayBeWritten ||= signal.aborted || isNoAnswer(error);
+    doubt.mayBeWritten ||= !isClean(crd) && (signal.aborted || isNoAnswer(error));
     throw error;
   };
   const write = async (): Promise<unknown> => {

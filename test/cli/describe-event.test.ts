@@ -82,6 +82,10 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
     "retrying carts/cart-7 in 0.1s: reset",
   ],
   [{ type: "pruned", storedVersions: ["v2"], removed: ["v1"] }, "pruned storedVersions to [v2]"],
+  [
+    { type: "pruned", storedVersions: ["v2"], removed: [], clearsDoubt: true },
+    "pruned storedVersions to [v2], and cleared the condition StorageMigrating of a migration that did not succeed",
+  ],
   [{ type: "unfrozen" }, "lifted the freeze"],
   [{ type: "warning", message: "odd" }, "warning: odd"],
   [{ type: "progress", counts: counts() }, undefined],

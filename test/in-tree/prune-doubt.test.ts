@@ -1,6 +1,6 @@
 import t from "tap";
 import type { CrdCondition, CustomResourceDefinition } from "../../src/api/crd.ts";
-import { pruneDoubtOf } from "../../src/in-tree/prune-doubt.ts";
+import { conditionsWithoutDoubt, pruneDoubtOf } from "../../src/in-tree/prune-doubt.ts";
 import { crdWith } from "../api/crd-with.ts";
 
 function crdSaying(condition: Partial<CrdCondition>, storedVersions = ["v2"]): CustomResourceDefinition {
@@ -26,5 +26,22 @@ await t.test(
     t.equal(pruneDoubtOf(crdWith({ storedVersions: ["v2"] })), undefined);
     t.equal(pruneDoubtOf(crdSaying({ type: "Established", status: "True" })), undefined);
     t.equal(pruneDoubtOf(crdSaying({ reason: "MigrationFailed" }, ["v1", "v2"])), undefined);
+  },
+);
+
+await t.test(
+  "conditionsWithoutDoubt() takes off the end of a migration that did not succeed, and nothing else",
+  async (t) => {
+    const established = { type: "Established", status: "True" };
+    const beside = (condition: Partial<CrdCondition>): ReturnType<typeof conditionsWithoutDoubt> => {
+      const crd = crdSaying(condition, ["v1", "v2"]);
+      const conditions = [established, ...(crd.status?.conditions ?? [])];
+      return conditionsWithoutDoubt({ ...crd, status: { ...crd.status, conditions } });
+    };
+    t.strictSame(beside({ reason: "MigrationFailed" }), [established], "it casts doubt on the prune that comes now");
+    t.strictSame(beside({ reason: "MigrationSucceeded", message: CHANGED }), [established]);
+    t.equal(beside({ reason: "MigrationSucceeded", message: UPDATED }), undefined);
+    t.equal(beside({ status: "True", reason: "MigrationRunning" }), undefined, "that migration may run");
+    t.equal(conditionsWithoutDoubt(crdWith()), undefined);
   },
 );

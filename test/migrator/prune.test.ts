@@ -1,4 +1,6 @@
 import tap from "tap";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { KsvmError } from "../../src/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
@@ -18,9 +20,10 @@ const BROKEN = new TransportError("PATCH crd", "https://server", new Error("read
  */
 async function pruned(
   answers: Error[],
-  options: Partial<PruneOptions> & { readonly readsBack?: Error } = {},
+  options: Partial<PruneOptions> & { readonly readsBack?: Error; readonly found?: CustomResourceDefinition } = {},
 ): Promise<{
   readonly steps: readonly string[];
+  readonly statuses: readonly unknown[];
   readonly told: readonly unknown[];
   readonly result: Pruned | undefined;
   readonly error: unknown;
@@ -32,15 +35,17 @@ async function pruned(
     return error;
   };
   const steps: string[] = [];
-  let crd = crdWith({ storedVersions: ["v1", "v2"] });
+  const statuses: unknown[] = [];
+  let crd = options.found ?? crdWith({ storedVersions: ["v1", "v2"] });
   let isWritten = false;
   const client = {
     get: async () => {
       if (isWritten && options.readsBack !== undefined) throw failed(options.readsBack);
       return crd;
     },
-    patch: async () => {
+    patch: async (_resource: unknown, _ref: unknown, { body }: { readonly body: { readonly status: unknown } }) => {
       steps.push("write");
+      statuses.push(body.status);
       const error = answers.shift();
       if (error !== undefined) throw failed(error);
       crd = crdWith({ storedVersions: ["v2"] });
@@ -72,7 +77,7 @@ async function pruned(
   );
   for (let second = 0; second < 120; second++) await clock.advance(1_000);
   await ended;
-  return { steps, told, result, error };
+  return { steps, statuses, told, result, error };
 }
 
 await tap.test(
@@ -151,3 +156,45 @@ for (const [name, answers, readsBack, told] of [
     },
   );
 }
+
+/** A CRD on which Kubernetes' own migrator has left a condition, beside one of the API server. */
+function saying(condition: { readonly status: string; readonly reason: string }, storedVersions: readonly string[]) {
+  const conditions = [ESTABLISHED, { type: STORAGE_MIGRATING_CONDITION, ...condition }];
+  return { ...crdWith(), status: { storedVersions, conditions } };
+}
+
+const ESTABLISHED = { type: "Established", status: "True" };
+const FAILED = { status: "False", reason: "MigrationFailed" };
+
+await tap.test(
+  "pruneStoredVersions() takes off the condition of a migration that failed, in the same write: beside it the prune would look unproven",
+  async (t) => {
+    const dirty = await pruned([], { found: saying(FAILED, ["v1", "v2"]) });
+    t.same(dirty.statuses, [{ storedVersions: ["v2"], conditions: [ESTABLISHED] }]);
+    t.equal(dirty.result?.clearsDoubt, true);
+    const clean = await pruned([], { found: saying(FAILED, ["v2"]) });
+    t.same(
+      clean.statuses,
+      [{ storedVersions: ["v2"], conditions: [ESTABLISHED] }],
+      "what that migration has pruned is proven now",
+    );
+    t.same(clean.steps, ["renew", "prove", "renew", "write"]);
+  },
+);
+
+await tap.test(
+  "pruneStoredVersions() leaves the conditions alone that cast no doubt, or belong to a migration that runs",
+  async (t) => {
+    const running = await pruned([], { found: saying({ status: "True", reason: "MigrationRunning" }, ["v1", "v2"]) });
+    t.same(running.statuses, [{ storedVersions: ["v2"] }]);
+    t.equal(running.result?.clearsDoubt, false);
+    const succeeded = await pruned([], { found: saying({ status: "False", reason: "MigrationSucceeded" }, ["v2"]) });
+    t.same(succeeded.statuses, [], "nothing is written to a CRD that is clean");
+  },
+);
+
+await tap.test("pruneStoredVersions() tells of no prune where only the condition was to be taken off", async (t) => {
+  const { error, told } = await pruned([BROKEN, refused], { found: saying(FAILED, ["v2"]) });
+  t.equal(error, refused);
+  t.same(told, []);
+});

@@ -36,7 +36,9 @@ const DESCRIBERS: Describers = {
   yielding: ({ reason }) => `waiting: ${reason}`,
   notCurrent: (found) => describeNotCurrent(found),
   startingAgain: ({ reason }) => `starting again: ${reason}`,
-  pruned: ({ storedVersions }) => `pruned storedVersions to [${storedVersions.join(",")}]`,
+  pruned: ({ clearsDoubt = false, storedVersions }) =>
+    `pruned storedVersions to [${storedVersions.join(",")}]` +
+    (clearsDoubt ? ", and cleared the condition StorageMigrating of a migration that did not succeed" : ""),
   unfrozen: () => "lifted the freeze",
   warning: ({ message }) => `warning: ${message}`,
   progress: () => undefined,

@@ -1,4 +1,4 @@
-import type { CrdVersion } from "../../../src/api/crd.ts";
+import type { CrdCondition, CrdVersion } from "../../../src/api/crd.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { KindPlan } from "../plan.ts";
@@ -45,14 +45,16 @@ export const inTreeMigration = sort<{
       spec: { resource: { group: groupOf(plan), resource: plan.plural } },
     });
     await tell(world, migrator, { plan, name, state: "Running" });
+    let isSameCrd = true;
     if (how === "works" || how === "fails") {
-      await migrate(world, migrator, { plan, stopsAfter: how === "fails" ? 1 : Number.POSITIVE_INFINITY, ms });
+      const stopsAfter = how === "fails" ? 1 : Number.POSITIVE_INFINITY;
+      isSameCrd = await migrate(world, migrator, { plan, stopsAfter, ms });
     } else {
       await world.lasting(ms);
     }
     // Where it dies the next leader of the controllers ends it some time later.
     if (how === "dies") await world.schedule.wait(60_000);
-    const end = { plan, name, state: how === "works" ? "Succeeded" : "Failed" } as const;
+    const end: Told = { plan, name, state: how === "works" ? "Succeeded" : "Failed", isSameCrd };
     // A restore brings its beginning back: then it goes on, and ends.
     world.cluster.etcd.onRestore(() => world.schedule.in(20_000, () => void tell(world, migrator, end)));
     await tell(world, migrator, end);
@@ -67,26 +69,40 @@ interface Told {
   readonly plan: KindPlan;
   readonly name: string;
   readonly state: "Running" | "Succeeded" | "Failed";
+  /** Whether the CRD was left alone during the migration. @default true */
+  readonly isSameCrd?: boolean;
 }
 
 /** Writes the status of the migration, and the condition of the CRD, until both are written. */
-async function tell(world: World, migrator: UserActions, { name, plan, state }: Told): Promise<void> {
+async function tell(world: World, migrator: UserActions, told: Told): Promise<void> {
+  const { name, plan, state } = told;
   const isRunning = state === "Running";
   const running = { type: "Running", status: isRunning ? "True" : "False" };
   const conditions = isRunning ? [running] : [running, { type: state, status: "True" }];
-  const condition = { type: "StorageMigrating", status: isRunning ? "True" : "False" };
+  const condition = conditionOf(told);
   for (let tries = 0; tries < 1_000; tries++) {
-    const told = await migrator.send("PATCH", `${MIGRATIONS}/${name}/status`, { status: { conditions } }, MERGE);
+    const written = await migrator.send("PATCH", `${MIGRATIONS}/${name}/status`, { status: { conditions } }, MERGE);
     const path = `${CRDS}/${crdNameOf(plan)}`;
     const crd = plan.isBuiltIn === true ? undefined : await migrator.send("GET", path);
     const { conditions: found } = (crd?.body["status"] ?? {}) as { conditions?: readonly { type: string }[] | null };
     const others = (found ?? []).filter(({ type }) => type !== condition.type);
     const status = { conditions: [...others, condition] };
     const marked = crd?.status === 200 ? await migrator.send("PATCH", `${path}/status`, { status }, MERGE) : undefined;
-    const isTold = told?.status === 200 || told?.status === 404;
+    const isTold = written?.status === 200 || written?.status === 404;
     if (isTold && (marked?.status === 200 || plan.isBuiltIn === true || crd?.status === 404)) return;
     await world.schedule.wait(2_000);
   }
+}
+
+/** What pkg/controller/storageversionmigrator says in the CRD. */
+function conditionOf({ isSameCrd = true, state }: Told): CrdCondition {
+  const message = isSameCrd ? "updated" : "the stored versions have not been updated due to a generation mismatch";
+  return {
+    type: "StorageMigrating",
+    status: state === "Running" ? "True" : "False",
+    reason: `Migration${state}`,
+    ...(state === "Succeeded" ? { message } : {}),
+  };
 }
 
 interface Migrated {
@@ -95,7 +111,8 @@ interface Migrated {
   readonly ms: number;
 }
 
-async function migrate(world: World, migrator: UserActions, { ms, plan, stopsAfter }: Migrated): Promise<void> {
+/** @returns whether the CRD is the one that it began with */
+async function migrate(world: World, migrator: UserActions, { ms, plan, stopsAfter }: Migrated): Promise<boolean> {
   const path = `${CRDS}/${crdNameOf(plan)}`;
   const crd = plan.isBuiltIn === true ? undefined : await migrator.send("GET", path);
   const { versions = [] } = (crd?.body["spec"] ?? {}) as { versions?: readonly CrdVersion[] };
@@ -113,9 +130,10 @@ async function migrate(world: World, migrator: UserActions, { ms, plan, stopsAft
     );
     await world.schedule.wait(ms / (items.length + 1));
   }
-  if (crd?.status !== 200) return;
+  if (crd?.status !== 200) return true;
   // It compares the generation, and looks at nothing else.
   const { generation } = world.cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(plan)}`)?.object.metadata ?? {};
-  if (generation !== crd.body.metadata.generation) return;
+  if (generation !== crd.body.metadata.generation) return false;
   await migrator.send("PATCH", `${path}/status`, { status: { storedVersions: [storage] } }, MERGE);
+  return true;
 }

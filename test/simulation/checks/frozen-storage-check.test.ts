@@ -20,10 +20,12 @@ function checked() {
   const follower: { sent?: (request: ModelRequest) => void } = {};
   const next: { look?: () => void } = {};
   const schedule = { now: 0, in: (_ms: number, run: () => void) => void (next.look = run) };
+  const leaving: object[] = [];
   const process = { name: CONTROLLER, isPaused: false, wokeAfter: () => Number.NEGATIVE_INFINITY };
   const world = {
     cluster: {
       etcd,
+      leaving,
       onRequest: (told: (request: ModelRequest) => void) => void (follower.sent = told),
       onExchange: () => () => undefined,
     },
@@ -52,6 +54,7 @@ function checked() {
   return {
     check,
     crd,
+    leaving,
     object,
     violations,
     /** The controller sends a write of an object, whatever comes of it. */
@@ -100,6 +103,24 @@ await tap.test("an object that others write, and that it has to write, it gets d
   t.same(violations, []);
   t.end();
 });
+
+/** What is said of a storage change while an API server ends. */
+function violationsAtTheEnd(isSeen: boolean): readonly string[] {
+  const { crd, leaving, send, violations } = checked();
+  send();
+  leaving.push({ isLeavingUnseen: (by: string) => by === CONTROLLER && !isSeen });
+  crd("user", { "ksvm.sigs.k8s.io/migrating": "true" }, "v1alpha1");
+  return violations;
+}
+
+await tap.test(
+  "an API server that had begun to end before the run began may let the storage version go: it is not asked",
+  (t) => {
+    t.same(violationsAtTheEnd(false), []);
+    t.equal(violationsAtTheEnd(true).length, 1, "one that the run saw leave is waited for");
+    t.end();
+  },
+);
 
 await tap.test("the storage version stays while a run rests on its freeze", (t) => {
   const { crd, send, violations } = checked();

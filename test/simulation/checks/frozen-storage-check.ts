@@ -194,6 +194,8 @@ export class FrozenStorageCheck implements Check {
   #judgeStorage(freeze: Freeze | undefined, before: CustomResourceDefinition, after: CustomResourceDefinition): void {
     const [from, to] = [storageVersionsOf(before).join(), storageVersionsOf(after).join()];
     if (from === to || freeze?.isProven !== true || this.#guardWrittenAt > freeze.at - LATE_MS) return;
+    // It was not asked whether it denies the change (docs/decisions/0010-a-stamp-is-no-proof.md).
+    if (this.#world.cluster.leaving.some((node) => node.isLeavingUnseen(freeze.by))) return;
     const what = `changed the storage version of ${after.metadata.name} from ${from} to ${to}`;
     this.#violate(`${this.#writer()} ${what} while ${freeze.by} rests on its freeze`);
   }

@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { conditionsWithoutDoubt } from "../../../src/in-tree/prune-doubt.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
@@ -18,7 +19,8 @@ interface Stored {
 /**
  * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD, as far as ksvm
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
- * in a version of the CRD before. So a version counts that ksvm pruned.
+ * in a version of the CRD before. So a version counts that ksvm pruned. And no prune of ksvm stands beside the condition by which every
+ * reader of the CRD doubts it.
  */
 export class StoredVersionsCheck implements Check {
   readonly name = "stored versions";
@@ -59,7 +61,11 @@ export class StoredVersionsCheck implements Check {
     }
     const listed = storedVersionsOf(crd);
     if (isByKsvm()) {
-      for (const version of storedVersionsOf(before)) if (!listed.includes(version)) pruned.add(version);
+      const removed = storedVersionsOf(before).filter((version) => !listed.includes(version));
+      for (const version of removed) pruned.add(version);
+      if (removed.length > 0 && conditionsWithoutDoubt(crd) !== undefined) {
+        this.#report(`stored versions: a prune of ${crd.metadata.name} leaves the condition that casts doubt on it`);
+      }
     }
     for (const version of listed) pruned.delete(version);
   }

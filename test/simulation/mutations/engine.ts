@@ -136,8 +136,8 @@ export const ENGINE: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/prune.ts",
-        from: ", crd: specKeyOf(crd.metadata) };",
-        to: ", ...(void specKeyOf, { crd: undefined as never }) };",
+        from: ", crd: specKeyOf(crd.metadata), clearsDoubt",
+        to: ", ...(void specKeyOf, { crd: undefined as never }), clearsDoubt",
       },
     ],
     withinSeeds: 2,
@@ -216,7 +216,7 @@ export const ENGINE: readonly Mutation[] = [
   {
     name: "look for the in-tree migrator without a pause",
     edits: [
-      { file: "migrator/beside-in-tree.ts", from: "const LOOK_EVERY_MS = 2_000;", to: "const LOOK_EVERY_MS = 20;" },
+      { file: "migrator/beside-in-tree.ts", from: "const LOOK_EVERY_MS = 5_000;", to: "const LOOK_EVERY_MS = 20;" },
     ],
     withinSeeds: 60,
   },

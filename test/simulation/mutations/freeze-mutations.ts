@@ -32,6 +32,17 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "prune beside the condition that casts doubt on it",
+    withinSeeds: 200,
+    edits: [
+      {
+        file: PRUNE,
+        from: "...(conditions === undefined ? {} : { conditions }) };",
+        to: "};",
+      },
+    ],
+  },
+  {
     name: "take over the freeze of another client",
     withinSeeds: 1_000,
     edits: [
@@ -188,8 +199,8 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: PRUNE,
-        from: "status: { storedVersions: [storageVersion] } };",
-        to: "status: { storedVersions: (void storageVersion, storedVersionsOf(crd).slice(-1)) } };",
+        from: "const status = { storedVersions: [storageVersion], ",
+        to: "const status = { storedVersions: (void storageVersion, storedVersionsOf(crd).slice(-1)), ",
       },
     ],
   },

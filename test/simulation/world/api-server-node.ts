@@ -94,6 +94,7 @@ export class ApiServerNode implements Peer {
   #followedAt = 0;
   readonly startedAt: number;
   #isLeaving = false;
+  #seenBy: ReadonlySet<string> = new Set();
   #isClosed = false;
   /** How many requests it works on, watches left out. */
   #underWay = 0;
@@ -143,6 +144,11 @@ export class ApiServerNode implements Peer {
     return this.#isLeaving;
   }
 
+  /** Whether it has begun to end, and a process does not know of it. */
+  isLeavingUnseen(by: string): boolean {
+    return this.#isLeaving && !this.#seenBy.has(by);
+  }
+
   /** Whether it follows late what a freeze rests on, or has yet to follow something. */
   get isLate(): boolean {
     return this.#lateMs() > 0 || this.#options.schedule.now < this.#followedAt;
@@ -162,9 +168,11 @@ export class ApiServerNode implements Peer {
   /**
    * Ends in order, as at SIGTERM from Kubernetes 1.35 on: its identity Lease is gone at once. For `delayMs` milliseconds it takes requests
    * (`--shutdown-delay-duration`), and those that are under way then have until their time is over.
+   * @param seenBy who has seen its identity Lease: others cannot know that it left
    */
-  leave(delayMs: number): void {
+  leave(delayMs: number, seenBy: ReadonlySet<string>): void {
     this.#isLeaving = true;
+    this.#seenBy = seenBy;
     this.api.deleteLease();
     this.process.clock.timer(delayMs, () => {
       this.#isClosed = true;

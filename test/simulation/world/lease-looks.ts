@@ -31,6 +31,11 @@ export class LeaseLooks {
     this.#false.add(request);
   }
 
+  /** Who has looked since then. */
+  usersSince(at: number): ReadonlySet<string> {
+    return new Set([...this.#lastAt].filter(([, lastAt]) => lastAt > at).map(([user]) => user));
+  }
+
   /** Whether a process has looked since then. */
   hasSince(user: string, at: number): boolean {
     return (this.#lastAt.get(user) ?? Number.NEGATIVE_INFINITY) > at;

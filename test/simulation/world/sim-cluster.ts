@@ -193,7 +193,7 @@ export class SimCluster {
     } else {
       const isOther = node.api.encryption !== this.buildOf(slot).encryption || backMs === undefined;
       if (isOther) node.process.onCrash(() => (this.encryptedAt = this.#options.schedule.now));
-      node.leave(delayMs);
+      node.leave(delayMs, this.looks.usersSince(node.startedAt));
     }
     this.#writeEndpoints();
   }
