@@ -1,7 +1,7 @@
 import { specKeyOf } from "../api/crd.ts";
 import { UNKNOWN_HASH, type CrdMode } from "../api/migration.ts";
 import { MAX_HASHES } from "../api/parse-storage-state.ts";
-import { type CrdFacts, type CrdRecord, hasNotFlipped, isRecorded, isSameSpec } from "./crd-facts.ts";
+import { type CrdFacts, type CrdRecord, formatCrdRecord, hasNotFlipped, isRecorded, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import type { Observed } from "./survey.ts";
 
@@ -147,9 +147,18 @@ function unseenHashesOf(state: StateFacts | undefined, situation: Situation): re
     return [];
   }
   if (crd.isClean) {
-    return state === undefined || isKnown(state, crd, situation) ? [] : [UNKNOWN_HASH, crd.hash];
+    const isBelieved = state === undefined ? isFirstSight(situation.state?.crd, crd) : isKnown(state, crd, situation);
+    return isBelieved ? [] : [UNKNOWN_HASH, crd.hash];
   }
   return isSeen(state?.crd, crd) ? [] : crd.storedHashes;
+}
+
+/**
+ * Whether no look has seen a clean CRD otherwise. One that ended between the creation of the StorageState and its status left what it saw: a version
+ * that another client has pruned since, or a storage version that may have gone there and back.
+ */
+function isFirstSight(record: CrdRecord | undefined, crd: CrdFacts): boolean {
+  return record?.uid !== crd.uid || formatCrdRecord(record) === formatCrdRecord(crd);
 }
 
 /** Whether the last look saw this spec, and all these storedVersions. */

@@ -67,7 +67,7 @@ async function play(world: World): Promise<void> {
       on === undefined ? begin(world, action) : world.triggers.when(on, () => begin(world, action)),
     );
   }
-  const lastAt = Math.max(0, ...plan.actions.map(({ at, ms = 0, on }) => at + ms + (on === undefined ? 0 : AIMED_MS)));
+  const lastAt = Math.max(0, ...plan.actions.map(({ at, ms = 0, on }) => at + ms + waitedMs(on)));
   await schedule.run(() => world.isBroken, lastAt + 1_000);
   // Where API servers joined, it takes longer than its plan says.
   const isSettled = (): boolean => world.isBroken || !world.isAdministered;
@@ -78,6 +78,11 @@ async function play(world: World): Promise<void> {
   // API servers follow what was removed last, and what was under way on those that stood still is over.
   await schedule.run(() => world.isBroken, 75_000);
   for (const check of checks) if (!world.isBroken) await check.finish?.();
+}
+
+/** How long an action may have to wait for the request that it is aimed at, and after it, in milliseconds. */
+function waitedMs(on: Action["on"]): number {
+  return on === undefined ? 0 : AIMED_MS + (on.afterMs ?? 0);
 }
 
 function begin(world: World, action: Action): void {

@@ -89,3 +89,26 @@ await tap.test("decide() lists every version that a new resource's CRD lists as 
   t.not(later.cause, "completed", "another client pruned storedVersions: nothing to do proves nothing");
   t.match(later.create, { isForced: true });
 });
+
+await tap.test(
+  "decide() does not take a CRD for new that a leader saw before it could write the status of the StorageState",
+  async (t) => {
+    const pruned = custom(crd(["v2"]));
+    const begun = (record: CrdRecord | undefined) => state([], "", record === undefined ? {} : { crd: record });
+    for (const record of [recordOf(["v1", "v2"]), recordOf(["v1"], 2), recordOf(["v2"], 1)]) {
+      const decision = decide(situation(pruned, begun(record)));
+      t.equal(decision.cause, "new");
+      t.same(
+        decision.status?.persisted,
+        ["Unknown", "#v2"],
+        "another client pruned it, or its storage version changed",
+      );
+      t.match(decision.create, { hash: "#v2", isForced: true });
+    }
+    for (const record of [undefined, recordOf(["v2"]), { ...recordOf(["v1", "v2"]), uid: "another" }]) {
+      const decision = decide(situation(pruned, begun(record)));
+      t.same(decision.status?.persisted, ["Unknown"], "nothing is known against its storedVersions");
+      t.match(decision.create, { isForced: false });
+    }
+  },
+);

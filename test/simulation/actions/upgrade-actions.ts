@@ -2,6 +2,7 @@ import type { Encryption } from "../model/encryption-configuration.ts";
 import type { Plan } from "../plan.ts";
 import { encryptionOf, releaseOf } from "../world/builds.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
+import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { hasReencryptions, serverOf } from "./choices.ts";
 
@@ -26,7 +27,7 @@ export const upgrade = sort<{
     const { cluster, plan, schedule } = world;
     if (world.isAdministered) return;
     world.isAdministered = true;
-    for (const which of end === "done" ? (["new"] as const) : (["new", "old"] as const)) {
+    for (const which of end === "done" ? (["new"] as const) : thereAndBack(world)) {
       for (let slot = 0; slot < 5; slot++) {
         const before = cluster.buildOf(slot);
         cluster.builds.set(slot, { ...before, release: releaseOf(plan, which) });
@@ -39,6 +40,12 @@ export const upgrade = sort<{
     world.isAdministered = false;
   },
 });
+
+/** The release that they are not of, and the one that they are of. */
+function thereAndBack({ cluster, plan }: World): readonly ("old" | "new")[] {
+  const isNew = cluster.buildOf(0).release === releaseOf(plan, "new");
+  return isNew ? ["old", "new"] : ["new", "old"];
+}
 
 /**
  * The administrator rotates the key that objects are encrypted with: every API server can read the new one first, then each writes

@@ -1,4 +1,5 @@
 import type { Random } from "../../chaos/random.ts";
+import { HEARTBEAT_LIMIT_MS } from "../../../src/api/migration.ts";
 import { actionSort } from "../actions/all-actions.ts";
 import type { Limits } from "../actions/action-sort.ts";
 import { hasController, hasCrd, kindOf, programOf, runsOf } from "../actions/choices.ts";
@@ -33,6 +34,18 @@ function flips(random: Random, limits: Limits, on: RequestMoment): readonly Acti
   return oneIn(random, 2)
     ? [there]
     : [there, after(limits, on, spread(random, 100, 20_000), { do: "flip", kind, to: "v1", writes: 10 })];
+}
+
+/** Each replica of the controller is gone from `fromMs` after a moment on, for `ms` milliseconds. */
+function away(
+  limits: Limits,
+  { on, fromMs, ms }: { readonly on: RequestMoment; readonly fromMs: number; readonly ms: number },
+): readonly Action[] {
+  const replicas = runsOf(limits).filter((slot) => limits.programs[slot]?.run === "controller");
+  return replicas.flatMap((program) => [
+    after(limits, on, fromMs, { do: "crash", program }),
+    after(limits, on, fromMs + ms, { do: "start", program }),
+  ]);
 }
 
 /** What is aimed at replicas of the controller. */
@@ -116,7 +129,7 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
   },
   {
     name: "a CRD is created again, or its storage version goes there and back, while no replica looks",
-    weight: 2,
+    weight: 5,
     suits: (limits) => hasController(limits) && hasCrd(limits),
     choose(random, limits) {
       // Mostly soon after the StorageState says that everything is migrated.
@@ -124,16 +137,31 @@ export const CONTROLLER_AIMS: readonly Aim[] = [
       const on = isAnywhere ? leaderMoment(random) : ({ request: "unfreeze", nth: oneIn(random, 4) ? 2 : 1 } as const);
       const fromMs = isAnywhere ? 0 : spread(random, 500, 20_000);
       const kind = kindOf(random, limits);
-      const replicas = runsOf(limits).filter((slot) => limits.programs[slot]?.run === "controller");
-      const backMs = fromMs + 6_000 + spread(random, 100, 30_000);
       const { createdIn = "v1" } = limits.kinds[kind] ?? {};
       const change = oneIn(random, 3) ? { do: "recreateCrd", kind } : { do: "flip", kind, to: createdIn };
+      const prune = after(limits, on, fromMs + 5_500, { do: "foreignPrune", kind, isCareful: false });
       return [
-        ...replicas.map((program) => after(limits, on, fromMs, { do: "crash", program })),
+        ...away(limits, { on, fromMs, ms: 6_000 + spread(random, 100, 30_000) }),
         after(limits, on, fromMs + 100, change),
         after(limits, on, fromMs + 1_500, { do: "writeObject", kind, how: "create", object: 1, writes: 8 }),
         after(limits, on, fromMs + 5_000, { do: "flip", kind, to: "v1" }),
-        ...replicas.map((program) => after(limits, on, backMs, { do: "start", program })),
+        ...(oneIn(random, 2) ? [prune] : []),
+      ];
+    },
+  },
+  {
+    name: "the API servers are of another release for a while, and no replica looks for longer than a StorageState is believed",
+    weight: 8,
+    suits: (limits) => hasController(limits) && limits.kinds.some(({ isBuiltIn }) => isBuiltIn === true),
+    choose(random, limits) {
+      const on = { request: "state", nth: 3 + Math.floor(random() * 8) } as const;
+      // By then everything is migrated, mostly.
+      const fromMs = spread(random, 30_000, 240_000);
+      const timing = { everyMs: Math.round(spread(random, 3_000, 20_000)), downMs: 100 };
+      const ms = (timing.everyMs + timing.downMs) * limits.servers * 2;
+      return [
+        ...away(limits, { on, fromMs, ms: HEARTBEAT_LIMIT_MS + spread(random, 1_000, 300_000) }),
+        after(limits, on, fromMs + 100, { do: "upgrade", ...timing, end: "undone", ms, writes: 12 }),
       ];
     },
   },

@@ -1,4 +1,6 @@
 import { type StorageState, UNKNOWN_HASH } from "../../../src/api/migration.ts";
+import { CRD_ANNOTATION } from "../../../src/api/names.ts";
+import { parseCrdRecord } from "../../../src/trigger/crd-facts.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
@@ -38,13 +40,15 @@ export class StorageStateCheck implements Check {
     });
   }
 
-  /** The trigger believes storedVersions of a CRD that it has not seen before. */
+  /** The trigger believes storedVersions of a CRD that it has not seen before. Of one that it has seen, the generation tells of a storage version that went there and back. */
   #notePrune(etcd: SimEtcd, { key, modRevision }: EtcdEntry): void {
     const name = key.slice(CRD_PREFIX.length);
     const past = pastOf(etcd, name);
     const [before, after] = past?.states.slice(-2) ?? [];
     if (past === undefined || before === undefined || after?.revision !== modRevision) return;
-    const known = persistedIn(etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as StorageState | undefined);
+    const state = etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as StorageState | undefined;
+    if (parseCrdRecord(state?.metadata.annotations?.[CRD_ANNOTATION])?.uid === past.uid) return;
+    const known = persistedIn(state);
     for (const version of before.storedVersions) {
       const isPruned = !after.storedVersions.includes(version);
       if (isPruned && !known.includes(past.hashOf(version))) this.#hidden.add(`${past.uid}/${version}`);

@@ -47,6 +47,17 @@ export const TRIGGERS: readonly Mutation[] = [
       "not in 485 clusters with controllers: no replica is away for long enough that a StorageState becomes stale while the storage version goes there and back",
   },
   {
+    name: "believe a CRD that a leader had seen before, and that another client has pruned since",
+    edits: [
+      {
+        file: NEXT,
+        from: "state === undefined ? isFirstSight(situation.state?.crd, crd) :",
+        to: "state === undefined ? (void isFirstSight, true) :",
+      },
+    ],
+    withinSeeds: 4_000,
+  },
+  {
     name: "believe a migration that was proven for another spec of the CRD",
     edits: [
       {
