@@ -70,15 +70,24 @@ function unboundedStatusOf(situation: Situation): NextStatus {
   const { agreed, hashes } = situation.observed;
   if (agreed === undefined) {
     const isSure = state !== undefined && !isStale(situation, state);
-    const known = union(isSure ? [] : [UNKNOWN_HASH], state?.persisted ?? []);
+    const known = union(isSure ? [] : [UNKNOWN_HASH], state?.persisted ?? begunOf(situation.state));
     const persisted = union(known, [...unseenHashesOf(state, situation), ...hashes]);
     return { cause: "disagreement", persisted, current: UNKNOWN_HASH };
   }
   if (state === undefined) {
     // By the known ones alone the next migration is forced where another client prunes storedVersions before it.
-    return { cause: "new", persisted: union([UNKNOWN_HASH], unseenHashesOf(state, situation)), current: agreed };
+    const known = union(begunOf(situation.state), unseenHashesOf(state, situation));
+    return { cause: "new", persisted: union([UNKNOWN_HASH], known), current: agreed };
   }
   return nextOf(state, agreed, situation);
+}
+
+/**
+ * What a look has begun to write of a CRD that was created again: one that ended before it could say of which CRD that is. Where it is of the earlier
+ * CRD, whose objects were not all rewritten, that costs a rewrite.
+ */
+function begunOf(state: StateFacts | undefined): readonly string[] {
+  return state?.persisted.includes(UNKNOWN_HASH) === true ? state.persisted : [];
 }
 
 function nextOf(state: StateFacts, agreed: string, situation: Situation): NextStatus {

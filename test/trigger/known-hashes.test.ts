@@ -112,3 +112,19 @@ await tap.test(
     }
   },
 );
+
+await tap.test(
+  "decide() keeps what a leader wrote of a CRD that was created again, and could not say of which CRD it is",
+  async (t) => {
+    const pruned = custom(crd(["v2"], { uid: "another" }));
+    const before = { crd: recordOf(["v1", "v2"]) };
+    const begun = decide(situation(pruned, state(["Unknown", "#v1", "#v2"], "#v2", before)));
+    t.equal(begun.cause, "new");
+    t.same(begun.status, undefined, "the status stays: another client has pruned v1, and objects may be stored in it");
+    t.match(begun.create, { hash: "#v2", isForced: true });
+    t.equal(begun.crdRecord, "another/3/v2");
+    const settled = decide(situation(pruned, state(["#v2"], "#v2", before)));
+    t.same(settled.status?.persisted, ["Unknown"], "what was known of the objects of the earlier CRD went with them");
+    t.match(settled.create, { isForced: false });
+  },
+);

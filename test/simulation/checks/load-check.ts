@@ -74,7 +74,7 @@ export const BOUNDS: LoadBounds = {
   inFlight: 60,
   failuresPerMinute: 800,
   objectFailuresPerMinute: 1_000,
-  othersPerMinute: 1_500,
+  othersPerMinute: 1_450,
   guardWritesPerMinute: 60,
   timers: 300,
 };

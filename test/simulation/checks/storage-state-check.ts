@@ -47,7 +47,7 @@ export class StorageStateCheck implements Check {
     const [before, after] = past?.states.slice(-2) ?? [];
     if (past === undefined || before === undefined || after?.revision !== modRevision) return;
     const state = etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as StorageState | undefined;
-    if (parseCrdRecord(state?.metadata.annotations?.[CRD_ANNOTATION])?.uid === past.uid) return;
+    if (recordedUidIn(state) === past.uid) return;
     const known = persistedIn(state);
     for (const version of before.storedVersions) {
       const isPruned = !after.storedVersions.includes(version);
@@ -73,9 +73,11 @@ export class StorageStateCheck implements Check {
     const since = this.#world.schedule.now - LOOK_MS;
     const isNew = ({ revision }: { readonly revision: number }): boolean => (this.#times[revision] ?? 0) >= since;
     const [created] = past.states;
-    if (created === undefined || isNew(created)) return;
+    // Of one that was created a moment ago, what is written may be about the CRD before it.
+    if (created === undefined || (isNew(created) && recordedUidIn(state) !== past.uid)) return;
     const changed = past.states.find((one, at) => {
-      return isNew(one) && one.storageVersion !== past.states[at - 1]?.storageVersion;
+      const before = past.states[at - 1];
+      return before !== undefined && isNew(one) && one.storageVersion !== before.storageVersion;
     });
     const isHidden = (version: string): boolean => this.#hidden.has(`${past.uid}/${version}`);
     // A version that was never listed is what a late write of an earlier CRD of this name left.
@@ -91,6 +93,11 @@ export class StorageStateCheck implements Check {
       );
     }
   }
+}
+
+/** The uid of the CRD that a StorageState remembers. */
+function recordedUidIn(state: StorageState | undefined): string | undefined {
+  return parseCrdRecord(state?.metadata.annotations?.[CRD_ANNOTATION])?.uid;
 }
 
 function persistedIn(state: StorageState | undefined): readonly string[] {

@@ -58,6 +58,18 @@ export const TRIGGERS: readonly Mutation[] = [
     withinSeeds: 4_000,
   },
   {
+    name: "what a leader began to write of a CRD that was created again counts for nothing",
+    edits: [
+      {
+        file: NEXT,
+        from: "return state?.persisted.includes(UNKNOWN_HASH) === true ? state.persisted : [];",
+        to: "return (void state, []);",
+      },
+    ],
+    survives:
+      "a leader has to crash between two writes of a StorageState just after a CRD was created again: a plan in regressions/ finds it",
+  },
+  {
     name: "believe a migration that was proven for another spec of the CRD",
     edits: [
       {
