@@ -66,8 +66,9 @@ function isRewrittenSince(crd: CustomResourceDefinition, last: MigrationLine | u
   return isPruned || (isOurSuccess(last) && timeOf(last.created) >= endedAt);
 }
 
+/** Another migrator of migration.k8s.io may call one Succeeded, and proves nothing. */
 function isOurSuccess(last: MigrationLine | undefined): last is MigrationLine {
-  return last?.controller === "ksvm" && last.state === "Succeeded";
+  return last?.controller === "ksvm" && last.state === "Succeeded" && last.crd !== undefined;
 }
 
 /** `NaN`, which nothing is later than, where it is missing. */

@@ -11,7 +11,10 @@ const CRD = {
   spec: {
     group: "example.com",
     names: { plural: "widgets", kind: "Widget" },
-    versions: [{ name: "v1", served: true, storage: true }],
+    versions: [
+      { name: "v1alpha1", served: true, storage: false },
+      { name: "v1", served: true, storage: true },
+    ],
   },
   status: { storedVersions: ["v1"] },
 };
@@ -30,13 +33,13 @@ function migrationWith(conditions: readonly object[], more: object = {}): object
  * Follows a migration where every watch fails. A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
  * @param listed the migration as each list shows it
  */
-async function followed(t: Test, listed: () => object, storedVersions = ["v1"]) {
+async function followed(t: Test, listed: () => object, storedVersions = ["v1"], conditions: readonly object[] = []) {
   const server = await startServer(t, ({ method, path, query }, response) => {
     if (method === "POST") {
       return sendJson(response, 201, migrationWith([]));
     }
     if (path.includes("customresourcedefinitions")) {
-      return sendJson(response, 200, { ...CRD, status: { storedVersions } });
+      return sendJson(response, 200, { ...CRD, status: { storedVersions, conditions } });
     }
     if (query.get("watch") !== null) {
       return sendStatus(response, 503, { message: "no upgrade" });
@@ -66,6 +69,13 @@ await tap.test("ksvm migrate believes no migration of a CRD that another migrato
   const { end, notes } = await followed(t, () => migrationWith(succeeded), storedVersions);
   t.match(await end, { outcome: "incomplete", storedVersions });
   t.match(notes.at(-1), /^not migrated: .*storedVersions still lists v1alpha1: another migrator.*--standalone/);
+  // Clean only because Kubernetes' own migrator has pruned, which did not succeed.
+  const doubted = [{ type: "StorageMigrating", status: "False", reason: "MigrationFailed" }];
+  const pruned = await followed(t, () => migrationWith(succeeded), ["v1"], doubted);
+  t.match(await pruned.end, { outcome: "incomplete", storedVersions: ["v1"] });
+  t.match(pruned.notes.at(-1), /^not migrated: .*another migrator.*objects may be stored in v1alpha1, .*--repair$/);
+  const proven = () => ({ ...migrationWith(succeeded), status: { conditions: succeeded, crd: "c/1" } });
+  t.match(await (await followed(t, proven, ["v1"], doubted)).end, { outcome: "migrated" });
 });
 
 await tap.test("ksvm migrate says that a controller which manages no storedVersions left them", async (t) => {

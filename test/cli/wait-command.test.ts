@@ -17,6 +17,9 @@ const MIGRATION = {
   status: { conditions: [{ type: "Succeeded", status: "True" }] },
 };
 
+/** Kubernetes' own migrator has pruned storedVersions, and did not succeed. */
+const IN_TREE_FAILED = { type: "StorageMigrating", status: "False", reason: "MigrationFailed" };
+
 type Answer = readonly [status: number, body: object];
 
 const ABSENT: Answer = [404, { kind: "Status", reason: "NotFound", details: { name: NAME } }];
@@ -79,4 +82,8 @@ await tap.test("ksvm wait believes no migration whose CRD says otherwise", async
   t.match(await wait(t, [200, crdWith({ storedVersions: ["v2"] })], migration), { code: 0, said: /done: / });
   const proven = { ...migration, status: { ...migration.status, crd: "uid-1/3" } };
   t.match(await wait(t, [200, crdWith()], proven), { code: 0, said: /done: .*--manage-stored-versions=false/ });
+  const doubted = { ...crdWith(), status: { storedVersions: ["v2"], conditions: [IN_TREE_FAILED] } };
+  const unproven = /incomplete: migrations\/m is Succeeded; .*objects may be stored in v1, /;
+  t.match(await wait(t, [200, doubted], migration), { code: 3, said: unproven });
+  t.match(await wait(t, [200, doubted], proven), { code: 0, said: /done: / });
 });

@@ -112,9 +112,18 @@ const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], 
   ],
   [
     "done where one of ours succeeded after Kubernetes' own migrator had pruned",
-    { crd: cleanSaying("False", "MigrationFailed"), migrations: [line("Succeeded", { created: ENDED_AT })] },
+    {
+      crd: cleanSaying("False", "MigrationFailed"),
+      migrations: [line("Succeeded", { created: ENDED_AT, crd: "uid-1/3" })],
+    },
     "done",
     /v2 alone/,
+  ],
+  [
+    "failed where another migrator than ksvm called one Succeeded after Kubernetes' own migrator had pruned",
+    { crd: cleanSaying("False", "MigrationFailed"), migrations: [line("Succeeded", { created: ENDED_AT })] },
+    "failed",
+    /objects may be stored in v1/,
   ],
   [
     "done where a run of ours pruned after Kubernetes' own migrator had, whose migration is gone",

@@ -5,23 +5,27 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../../api/crd.ts";
+import { pruneDoubtTextOf } from "../../plan/plan.ts";
 
 /** What is left of a CRD whose migration has succeeded. */
 export interface LeftStored {
   readonly isMigrated: boolean;
-  /** What storedVersions says, why, and what to do. */
+  /** What storedVersions says or lacks, why, and what to do. */
   readonly text: string;
 }
 
 /**
  * What a CRD says against a migration that has succeeded: another migrator of migration.k8s.io prunes nothing, and proves nothing
  * about objects that other clients write during its run.
- * @returns `undefined` if storedVersions lists the storage version alone
+ * @returns `undefined` if storedVersions lists the storage version alone, unless Kubernetes' own migrator may have pruned it and no run of ksvm
+ *   has proven every object
  * @param proven `status.crd` of the migration, which this program alone writes
  */
 export function leftStoredOf(crd: CustomResourceDefinition, proven: string | undefined): LeftStored | undefined {
   if (isClean(crd)) {
-    return undefined;
+    const doubt = proven === undefined ? pruneDoubtTextOf(crd) : undefined;
+    const by = "the migration says that it succeeded, which another migrator than ksvm may have written";
+    return doubt === undefined ? undefined : { isMigrated: false, text: `${by}, and ${doubt}` };
   }
   const { name } = crd.metadata;
   const storage = storageVersionOf(crd);
