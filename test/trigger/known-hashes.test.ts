@@ -90,11 +90,13 @@ await tap.test("decide() lists every version that a new resource's CRD lists as 
   t.match(later.create, { isForced: true });
 });
 
+/** A StorageState that was created, and whose status was never written. */
+const begun = (record: CrdRecord | undefined) => state([], "", record === undefined ? {} : { crd: record });
+
 await tap.test(
   "decide() does not take a CRD for new that a leader saw before it could write the status of the StorageState",
   async (t) => {
     const pruned = custom(crd(["v2"]));
-    const begun = (record: CrdRecord | undefined) => state([], "", record === undefined ? {} : { crd: record });
     for (const record of [recordOf(["v1", "v2"]), recordOf(["v1"], 2), recordOf(["v2"], 1)]) {
       const decision = decide(situation(pruned, begun(record)));
       t.equal(decision.cause, "new");
