@@ -328,6 +328,17 @@ await tap.test("runProgram() logs an interruption as it logs everything else", a
   }
 });
 
+await tap.test(
+  "runProgram() logs that SIGTERM forces an end after a SIGHUP, which a second one does not",
+  async (t) => {
+    const interruption = new AbortController();
+    const flags = await interrupting(t, version, () => interruption.abort(new Interruption("SIGHUP")));
+    const { stderr } = await run(["plan", "--log-format", "json", ...flags], interruption.signal);
+    const [logged = ""] = stderr.split("\n");
+    t.match(JSON.parse(logged), { signal: "SIGHUP", msg: "Received a signal, shutting down; SIGTERM forces it" });
+  },
+);
+
 async function interruptProcess(t: Tap, args: readonly string[]): Promise<ProgramEnd> {
   const started: { kill?: () => unknown } = {};
   const flags = await interrupting(t, version, () => started.kill?.());

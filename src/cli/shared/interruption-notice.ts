@@ -36,7 +36,12 @@ export class InterruptionNotice {
     const { signal } = reason;
     if (flags.logFormat === "json") {
       const facts = { signal, forcingMayLeaveFreeze: this.#mayFreeze };
-      loggerOf(this.#io, flags).warn(facts, "Received a signal, shutting down; a second signal forces it");
+      const logger = loggerOf(this.#io, flags);
+      if (signal === "SIGHUP") {
+        logger.warn(facts, "Received a signal, shutting down; SIGTERM forces it");
+      } else {
+        logger.warn(facts, "Received a signal, shutting down; a second signal forces it");
+      }
     } else {
       const risk = this.#mayFreeze ? ", which may leave a freeze behind" : "";
       const again = AGAIN[signal] ?? `send ${signal} again`;
