@@ -108,6 +108,9 @@ class UserCredentials implements CredentialSource {
     if (this.#held === 0) {
       this.#abort.abort();
       this.#abort = new AbortController();
+      // A connection that begins now does not wait for a plugin that is being ended, but starts one.
+      this.#issued = this.#running === undefined ? this.#issued : undefined;
+      this.#running = undefined;
     }
   }
 
@@ -221,10 +224,13 @@ class UserCredentials implements CredentialSource {
       }
       this.#restarts.restarted(now, this.#isRefused);
     }
-    this.#running ??= this.#run(spec).finally(() => {
-      this.#running = undefined;
-    });
-    return this.#running;
+    const running = this.#running ?? this.#run(spec);
+    this.#running = running;
+    try {
+      return await running;
+    } finally {
+      this.#running = this.#running === running ? undefined : this.#running;
+    }
   }
 
   async #run(spec: ExecSpec): Promise<ExecCredential> {
@@ -239,8 +245,11 @@ class UserCredentials implements CredentialSource {
       this.#isRefused = false;
       return this.#issued;
     } catch (error) {
-      this.#issued = undefined;
-      this.#failedAt = performance.now();
+      // One that release() has ended did not fail.
+      if (!signal.aborted) {
+        this.#issued = undefined;
+        this.#failedAt = performance.now();
+      }
       throw error;
     }
   }

@@ -263,3 +263,28 @@ await tap.test("Transport: a user of two clusters has the credentials of each on
     );
   }
 });
+
+await tap.test(
+  "Transport: a connection that is closed takes its plugin from no other one that begins then",
+  async (t) => {
+    const server = await startServer(t, (_request, response) => sendJson(response, 200, {}));
+    const folder = t.testdir({ "plugin.mjs": PLUGIN, ca: "none" });
+    const config = new KubeConfig();
+    config.loadFromOptions({
+      // The file is read before the plugin starts.
+      clusters: [{ name: "one", server: server.url, caFile: join(folder, "ca"), skipTLSVerify: true }],
+      users: [{ name: "jane", ...pluginUser(folder) }],
+      contexts: [{ name: "one", cluster: "one", user: "jane" }],
+      currentContext: "one",
+    });
+    const [first, second] = [new Transport(config), new Transport(config)];
+    t.teardown(() => second.close());
+    const interrupted = new AbortController();
+    const request = first.request({ ...GET, signal: interrupted.signal });
+    interrupted.abort();
+    await t.rejects(request);
+    await first.close();
+    await second.request(GET);
+    t.match(server.seen.at(-1)?.headers.authorization, /^Bearer token-/);
+  },
+);
