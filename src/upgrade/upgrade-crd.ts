@@ -221,9 +221,10 @@ async function converted(
   } catch (error) {
     context.signal.throwIfAborted();
     const isBack = added !== undefined && (await takeBack(context, name, added));
+    const stored = storedVersionsOf(live).includes(version) ? "" : "; nothing is stored in it";
     const state = isBack
       ? "the CRD is again as it was"
-      : `${version} is in the CRD and not its storage version; nothing is stored in it`;
+      : `${version} is in the CRD and not its storage version${stored}`;
     throw new KsvmError(
       error instanceof KsvmError ? error.code : "Internal",
       `Cannot make ${version} the storage version of "${name}": its objects cannot be read in ${version}: ` +

@@ -1,4 +1,4 @@
-import { type CrdVersion, type CustomResourceDefinition, storageVersionOf } from "../api/crd.ts";
+import { type CrdVersion, type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
 import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
@@ -7,7 +7,7 @@ import { hasVersion, outgoingVersionsOf, strategyOf, targetVersionOf } from "../
 /**
  * One step from the CRD of the cluster to that of a file. Field names are those of `ksvm migrate -f FILE --dry-run -o json`.
  *
- * - `serve`: adds the new storage version of the file beside those that there are; nothing is stored in it yet
+ * - `serve`: adds or serves the new storage version of the file beside those that there are; nothing is stored in it yet
  * - `flip`: makes it the storage version; the old ones stay
  * - `migrate`: rewrites every object and prunes storedVersions
  * - `apply`: writes what the file says; where that changes the storage version, once every object can be read in it
@@ -58,11 +58,19 @@ export function planUpgrade(
   return { steps: handedOver(live, [...flipping, ...migration, ...applying]) };
 }
 
-/** A new storage version that the file's webhook converts is served first, so that nothing is stored in it before the webhook answers. */
+/** A storage version that the file's webhook converts is served by it first, so that nothing is stored in it before the webhook answers. */
 function applySteps(manifest: CrdManifest, live: CustomResourceDefinition, isFlipped: boolean): readonly UpgradeStep[] {
-  const target = targetVersionOf(manifest);
-  const isAwaited = !isFlipped && target !== undefined && isNew(live, target) && strategyOf(manifest) === "Webhook";
-  return [...(isAwaited ? [serveStep(manifest, live)] : []), applyStep(appliedSpecOf(manifest, live))];
+  const isConverted = strategyOf(manifest) === "Webhook" && targetVersionOf(manifest) !== storageVersionOf(live);
+  const isAwaited = !isFlipped && isConverted && (isUnserved(manifest, live) || !hasWebhookOf(manifest, live));
+  const served = isAwaited ? [serveStep(manifest, live, conversionFor(manifest, live))] : [];
+  return [...served, applyStep(appliedSpecOf(manifest, live))];
+}
+
+/** Whether the file serves its storage version, and the CRD does not yet, so that no object can be read in it. */
+function isUnserved(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
+  const target = targetVersionOf(manifest) ?? "";
+  const isServed = servedVersionsOf(live).includes(target);
+  return isNew(live, target) || (!isServed && entryOf(manifest, target)?.served === true);
 }
 
 function handedOver(live: CustomResourceDefinition, steps: readonly UpgradeStep[]): readonly UpgradeStep[] {
@@ -97,8 +105,10 @@ function conversionGapOf(manifest: CrdManifest, live: CustomResourceDefinition):
 function flipSteps(manifest: CrdManifest, live: CustomResourceDefinition): readonly UpgradeStep[] {
   const target = targetVersionOf(manifest) ?? "";
   const old = storageVersionOf(live);
-  const isAdded = isNew(live, target);
-  const served = isAdded ? servedSpecOf(manifest, live) : live.spec;
+  // The CRD goes on to convert the versions that it has.
+  const conversion = isNew(live, target) ? conversionFor(manifest, live) : {};
+  const isAwaited = isUnserved(manifest, live);
+  const served = isAwaited ? servedSpecOf(manifest, live, conversion) : live.spec;
   const versions = versionsIn(served).map((one) =>
     one.name === target ? { ...entryOf(manifest, target), storage: true } : { ...one, storage: false },
   );
@@ -109,25 +119,32 @@ function flipSteps(manifest: CrdManifest, live: CustomResourceDefinition): reado
     back: `make ${old} the storage version again; what is stored in ${target} stays readable`,
     spec: { ...served, versions },
   };
-  return isAdded ? [serveStep(manifest, live), flip] : [flip];
+  return isAwaited ? [serveStep(manifest, live, conversion), flip] : [flip];
 }
 
-function serveStep(manifest: CrdManifest, live: CustomResourceDefinition): UpgradeStep {
+function serveStep(manifest: CrdManifest, live: CustomResourceDefinition, conversion: JsonObject): UpgradeStep {
   const target = targetVersionOf(manifest) ?? "";
+  const isAdded = isNew(live, target);
+  const kept = namesOf(live.spec.versions.filter(({ name }) => name !== target));
   return {
     kind: "serve",
-    does: `adds ${target} to spec.versions as the file has it, and keeps ${namesOf(live.spec.versions)}`,
-    why: `objects can be stored in ${target} only once the API server knows it; ${storageVersionOf(live)} stays the storage version`,
-    back: `take ${target} out of spec.versions again`,
-    spec: servedSpecOf(manifest, live),
+    does: `${isAdded ? `adds ${target} to spec.versions` : `serves ${target}`} as the file has it, and keeps ${kept}`,
+    why: `objects can be stored in ${target} only once ${isAdded ? "the API server knows it" : "they can be read in it"}; ${storageVersionOf(live)} stays the storage version`,
+    back: isAdded
+      ? `take ${target} out of spec.versions again`
+      : `apply the CRD as it was; nothing is stored in ${target} by this`,
+    spec: servedSpecOf(manifest, live, conversion),
   };
 }
 
-/** The CRD with the file's storage version beside its own, and the file's way of converting. */
-function servedSpecOf(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject {
-  const entry = entryOf(manifest, targetVersionOf(manifest) ?? "");
-  const versions = [...live.spec.versions, { ...entry, storage: false }];
-  return { ...live.spec, ...conversionFor(manifest, live), versions };
+/** The CRD with the file's storage version beside its own. */
+function servedSpecOf(manifest: CrdManifest, live: CustomResourceDefinition, conversion: JsonObject): JsonObject {
+  const target = targetVersionOf(manifest) ?? "";
+  const entry = { ...entryOf(manifest, target), storage: false };
+  const versions = isNew(live, target)
+    ? [...live.spec.versions, entry]
+    : live.spec.versions.map((one) => (one.name === target ? entry : one));
+  return { ...live.spec, ...conversion, versions };
 }
 
 function entryOf(manifest: CrdManifest, version: string): CrdVersion | undefined {

@@ -1,5 +1,5 @@
 import { type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
-import type { JsonObject } from "../api/json-fields.ts";
+import { type JsonObject, listIn, objectIn } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
 import { DoubtfulAnswer } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
@@ -118,8 +118,8 @@ export async function awaitReadable(
 }
 
 /**
- * Puts the spec back as it was before a version was added.
- * @returns whether it was: not where the version is stored by now, or another client wrote the CRD
+ * Puts the spec back as it was before a version was added or served.
+ * @returns whether it was: not where the version was added and is stored by now, or another client wrote the CRD
  */
 export async function takeBack(
   context: CallContext,
@@ -127,7 +127,8 @@ export async function takeBack(
   { added, before, version }: { readonly added: string; readonly before: JsonObject; readonly version: string },
 ): Promise<boolean> {
   const live = await readCrd(context, name);
-  if (live.metadata.resourceVersion !== added || storedVersionsOf(live).includes(version)) {
+  const isAdded = listIn(before["versions"]).every((one) => objectIn(one)?.["name"] !== version);
+  if (live.metadata.resourceVersion !== added || (isAdded && storedVersionsOf(live).includes(version))) {
     return false;
   }
   await handOver(context, await writeCrd(context, live, { spec: before }));

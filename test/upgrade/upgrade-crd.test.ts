@@ -4,7 +4,7 @@ import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { upgradeCrd } from "../../src/upgrade/upgrade-crd.ts";
-import { crdWith } from "../api/crd-with.ts";
+import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { groupList, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 import { ManualClock } from "../manual-clock.ts";
@@ -64,8 +64,13 @@ await tap.test(
 await tap.test(
   "upgradeCrd() stores nothing in a new version beside the old one until the webhook of the file converts",
   async (t) => {
-    for (const isUp of [false, true]) {
-      let crd = crdWith({ versions: ["v1+"], storedVersions: ["v1"] });
+    const begin: readonly CrdTraits[] = [
+      { versions: ["v1+"], storedVersions: ["v1"] },
+      { versions: ["v1+", "v2-"], storedVersions: ["v1"] },
+      { versions: ["v1+", "v2"], storedVersions: ["v1", "v2"] },
+    ];
+    for (const [traits, isUp] of begin.flatMap((one) => [[one, false] as const, [one, true] as const])) {
+      let crd = crdWith(traits);
       const before = crd.spec;
       const written: string[] = [];
       // A stand-in: test/integration/migrate-files.test.ts asks a real API server.
@@ -104,7 +109,7 @@ await tap.test(
       await (isUp
         ? t.resolveMatch(ended, { outcome: "done" })
         : t.rejects(ended, { message: /cannot be read in v2: .*again as it was/ }));
-      t.strictSame(written, isUp ? ["v1+,v2", "v1,v2+"] : ["v1+,v2", "v1+"]);
+      t.strictSame(written, isUp ? ["v1+,v2", "v1,v2+"] : ["v1+,v2", traits.versions?.join(",").replace("-", "")]);
       t.strictSame(crd.spec, isUp ? spec : before);
     }
   },
