@@ -70,9 +70,8 @@ export async function breakGlass(context: CallContext, findings: FreezeFindings)
   if (await liftAnnotations(context, name)) {
     done.push(`"${name}" is no longer frozen`);
   }
-  const cleared = findings.condition === "stuck" ? await clearCondition(context, name) : undefined;
-  if (cleared !== undefined) {
-    done.push(`cleared condition ${STORAGE_MIGRATING_CONDITION} of "${name}"${listedAgain(cleared)}`);
+  if (findings.condition === "stuck") {
+    done.push(await liftCondition(context, name));
   }
   if (findings.hasPolicy) {
     done.push(await sweepPolicy(context, name));
@@ -85,6 +84,16 @@ export function listedAgain({ listed }: ClearedCondition): string {
   return listed.length === 0
     ? ""
     : `, and listed ${listed.join(", ")} in storedVersions again: the migration that began may have removed it, and rewritten nothing`;
+}
+
+/** A user may take their time before they confirm: what explains the condition may have begun since it was found, or ended. */
+async function liftCondition(context: CallContext, name: string): Promise<string> {
+  const { condition } = await inspectFreeze(context, name);
+  const cleared = condition === "stuck" ? await clearCondition(context, name) : undefined;
+  const what = `condition ${STORAGE_MIGRATING_CONDITION} of "${name}"`;
+  return cleared === undefined
+    ? `left ${what}: it has changed, or a migration explains it by now; run this again`
+    : `cleared ${what}${listedAgain(cleared)}`;
 }
 
 async function liftAnnotations(context: CallContext, name: string): Promise<boolean> {
