@@ -12,6 +12,7 @@ import {
   inTreeResourceOf,
   isInTreeUnfinished,
 } from "../in-tree/in-tree-migrations.ts";
+import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import { projectedPages } from "../kube/list-projected.ts";
 import { CRDS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
@@ -84,7 +85,8 @@ export async function readDoctorFacts(context: DoctorContext, names: readonly st
 }
 
 /**
- * A CRD whose condition none of these migrations explains is read again: since it was read, the one that explained it may have ended.
+ * A CRD whose condition none of these migrations explains is read again: since it was read, the one that explained it may have ended, or a
+ * run of ksvm may have proven what the one before had pruned.
  * @returns `undefined` where the CRD is gone
  */
 async function asOfNow(
@@ -94,7 +96,8 @@ async function asOfNow(
 ): Promise<CrdFacts | undefined> {
   const { name } = facts.crd.metadata;
   const explains = (one: InTreeMigration): boolean => inTreeResourceOf(one) === name && isInTreeUnfinished(one);
-  if (!hasMigratingCondition(facts.crd) || inTree.some(explains)) {
+  const isOfNote = hasMigratingCondition(facts.crd) || pruneDoubtOf(facts.crd) !== undefined;
+  if (!isOfNote || inTree.some(explains)) {
     return facts;
   }
   const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });

@@ -13,6 +13,8 @@ const IN_TREE = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations"
 const metadata = { resourceVersion: "1" };
 const MIGRATING = { type: STORAGE_MIGRATING_CONDITION, status: "True", reason: "MigrationRunning" };
 const SUCCEEDED = { type: STORAGE_MIGRATING_CONDITION, status: "False", reason: "MigrationSucceeded" };
+const FAILED = { type: STORAGE_MIGRATING_CONDITION, status: "False", reason: "MigrationFailed" };
+const ESTABLISHED = { type: "Established", status: "True" };
 const ENDED = {
   metadata: { name: "bump", uid: "u", ...metadata },
   spec: { resource: { group: "example.com", resource: "widgets" } },
@@ -20,8 +22,8 @@ const ENDED = {
 };
 
 /** What is found where the condition is this one once the migrations were listed. */
-async function foundWith(t: Test, after: object | undefined): Promise<readonly string[]> {
-  let condition: object | undefined = MIGRATING;
+async function foundWith(t: Test, after: object | undefined, before: object = MIGRATING): Promise<readonly string[]> {
+  let condition: object | undefined = before;
   // A stand-in: no real API server ends a migration at this very moment.
   const server = await startServer(t, ({ path }, response) => {
     if (path === "/apis") return sendJson(response, 200, groupList("storagemigration.k8s.io/v1beta1"));
@@ -45,6 +47,11 @@ async function foundWith(t: Test, after: object | undefined): Promise<readonly s
 await tap.test("readDoctorFacts() takes no migration that ended while it looked for one that never did", async (t) => {
   t.strictSame(await foundWith(t, SUCCEEDED), []);
   t.strictSame(await foundWith(t, undefined), [], "nor where the CRD was deleted");
+});
+
+await tap.test("readDoctorFacts() takes no prune for unproven that a run of ksvm proved while it looked", async (t) => {
+  t.strictSame(await foundWith(t, ESTABLISHED, FAILED), [], "its prune takes the condition off");
+  t.strictSame(await foundWith(t, FAILED, FAILED), ["unproven-prune"], "negative control");
 });
 
 await tap.test("readDoctorFacts() finds the condition that nothing explains; negative control", async (t) => {
