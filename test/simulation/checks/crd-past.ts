@@ -20,6 +20,7 @@ export interface PastCrd {
 /** What became of one CRD since it was created, the oldest first. */
 export interface CrdPast {
   readonly uid: string;
+  readonly group: string;
   /** Where its objects are. */
   readonly prefix: string;
   readonly states: readonly PastCrd[];
@@ -44,7 +45,7 @@ export function pastOf(etcd: SimEtcd, name: string): CrdPast | undefined {
   }
   const prefix = `/registry/${spec.group}/${spec.names.plural}/`;
   const hashOf = (version: string): string => storageVersionHashOf(spec.group, version, spec.names.kind);
-  return { uid: metadata.uid, prefix, states, hashOf };
+  return { uid: metadata.uid, group: spec.group, prefix, states, hashOf };
 }
 
 /** The objects under a prefix that were written before a revision, and the version that each is stored in. */

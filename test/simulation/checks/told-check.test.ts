@@ -20,14 +20,19 @@ const MIGRATED: MigrationResult = {
   changedObjects: [],
 };
 
-function crd(storedVersions: readonly string[], annotations: object = {}): ModelObject {
+function crd(
+  storedVersions: readonly string[],
+  annotations: object = {},
+  { generation = 1, storage = "v1" } = {},
+): ModelObject {
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name: "widgets.sim.example.com", uid: "1", generation: 1, annotations: annotations as never },
+    metadata: { name: "widgets.sim.example.com", uid: "1", generation, annotations: annotations as never },
     spec: {
       group: "sim.example.com",
-      versions: ["v1alpha1", "v1"].map((name) => ({ name, served: true, storage: name === "v1" })),
+      names: { plural: "widgets", kind: "Widget" },
+      versions: ["v1alpha1", "v1"].map((name) => ({ name, served: true, storage: name === storage })),
     },
     status: { storedVersions },
   };
@@ -116,9 +121,22 @@ await tap.test("migrated, and not which CRD", async (t) => {
 await tap.test("what came after the CRD changed is not told of", async (t) => {
   const { begin, store, violations, write } = world();
   write("user", CRD_KEY, crd(["v1"]));
-  store("a", "v1alpha1");
-  begin().ended({ ...MIGRATED, crd: "1/0" });
+  store("a", "v1");
+  write("user", CRD_KEY, crd(["v1", "v1alpha1"], {}, { generation: 2, storage: "v1alpha1" }));
+  store("b", "v1alpha1");
+  begin().ended(MIGRATED);
   t.same(violations, []);
+  begin().ended({ ...MIGRATED, crd: "1/3" });
+  t.match(violations, [/it says migrated as of generation 3, which its CRD never had/]);
+});
+
+await tap.test("what came before the CRD changed is told of", async (t) => {
+  const { begin, store, violations, write } = world();
+  write("user", CRD_KEY, crd(["v1"]));
+  store("a", "v1alpha1");
+  write("user", CRD_KEY, crd(["v1", "v1alpha1"], {}, { generation: 2, storage: "v1alpha1" }));
+  begin().ended(MIGRATED);
+  t.match(violations, [/it says migrated, and \S+\/a is stored as sim.example.com\/v1alpha1/]);
 });
 
 await tap.test("another resource: what was written before the last object was done is told of", async (t) => {

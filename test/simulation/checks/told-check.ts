@@ -24,6 +24,7 @@ import type { KindPlan } from "../plan.ts";
 import type { SimCluster } from "../world/sim-cluster.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
+import { type CrdPast, pastOf } from "./crd-past.ts";
 
 /** What a {@link ToldCheck} needs. */
 export interface ToldCheckOptions {
@@ -91,16 +92,14 @@ interface Followed {
  */
 export class ToldCheck {
   readonly #options: ToldCheckOptions;
-  readonly #startedWith: ReadonlySet<string>;
   readonly #servedThen: readonly string[];
   readonly #seen: Followed;
   readonly #forget: (() => void)[];
 
   constructor(options: ToldCheckOptions) {
-    const { etcd, prefix, storedNow } = options;
+    const { etcd, storedNow } = options;
     this.#options = options;
     this.#servedThen = options.servedNow?.() ?? [];
-    this.#startedWith = new Set(etcd.range(prefix).map(({ object }) => object.metadata.uid ?? ""));
     this.#seen = {
       writes: 0,
       deletions: 0,
@@ -116,6 +115,8 @@ export class ToldCheck {
       etcd.onRevision((entry) => this.#written(entry)),
       etcd.onRestore(() => {
         this.#seen.isRestored = true;
+        // What was created since the backup is gone.
+        this.#seen.deletions = Number.POSITIVE_INFINITY;
       }),
     ];
   }
@@ -154,6 +155,10 @@ export class ToldCheck {
 
   /** The program told an event. */
   told(event: MigrationEvent): void {
+    // What it begins anew after a restore it sees anew.
+    if (this.#seen.isRestored && (event.type === "frozen" || event.type === "startingAgain")) {
+      this.#seen.isRestored = false;
+    }
     if (this.#seen.isRestored) return;
     switch (event.type) {
       case "frozen":
@@ -184,11 +189,11 @@ export class ToldCheck {
   /** It ended with a result. */
   ended(result: MigrationResult): void {
     this.#end();
-    if (this.#seen.isRestored) return;
-    if (result.counts !== undefined) this.#countsAreTrue(result.counts, "the result");
+    if (result.counts !== undefined && !this.#seen.isRestored) this.#countsAreTrue(result.counts, "the result");
     const failed = result.counts?.failed ?? 0;
     if (result.outcome === "incomplete" && failed === 0) this.#report("it says incomplete, and no object failed");
     if (result.outcome === "migrated" && failed > 0) this.#report(`it says migrated, and ${failed} objects failed`);
+    if (this.#seen.isRestored) return;
     if (result.outcome === "nothing-to-do") {
       if (!this.#seen.wasClean) this.#report("it says nothing-to-do, and the CRD was never clean since it started");
       if (this.#options.isForced === true) this.#report("it says nothing-to-do, and it was forced");
@@ -229,6 +234,7 @@ export class ToldCheck {
 
   #frozen(storageVersion: string): void {
     const crd = this.#crd;
+    this.#seen.hasWarned = false;
     this.#seen.frozenAs = crd && specKeyOf(crd.metadata);
     if (crd === undefined || this.#lastChanger !== this.#options.program) return;
     if (!this.#isFrozenByProgram(crd)) this.#report("it says frozen, and the CRD has no freeze of it");
@@ -246,9 +252,7 @@ export class ToldCheck {
   #pruned(storedVersions: readonly string[], removed: readonly string[]): void {
     const crd = this.#crd;
     if (crd === undefined) return;
-    if (specKeyOf(crd.metadata) === this.#seen.frozenAs) {
-      this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersionOf(crd)}`]), "pruned");
-    }
+    this.#isPruned(storedVersions);
     if (this.#lastChanger !== this.#options.program) return;
     const stored = storedVersionsOf(crd);
     if (stored.join() !== storedVersions.join()) {
@@ -284,10 +288,7 @@ export class ToldCheck {
   /** It prunes nothing. */
   #reencrypted({ crd: evidence, encryption }: MigrationResult): void {
     const { doneAt, keysThen } = this.#seen;
-    const crd = this.#crd;
-    if (crd !== undefined && specKeyOf(crd.metadata) === evidence) {
-      this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersionOf(crd)}`]), "re-encrypted", doneAt);
-    }
+    this.#areStoredAs(evidence, "re-encrypted", doneAt);
     const key = encryption === undefined ? undefined : this.#options.keyOf?.(encryption);
     if (key === undefined) {
       this.#report(`it says re-encrypted by configuration ${encryption}, which no API server had`);
@@ -314,6 +315,7 @@ export class ToldCheck {
     }
     if (this.#options.resource.includes(".") && crd !== undefined) {
       if (evidence === undefined) this.#report("it says migrated, and not of which generation of the CRD");
+      this.#areStoredAs(evidence, "migrated");
       if (specKeyOf(crd.metadata) !== evidence) return;
       if (storageVersionOf(crd) !== storageVersion) {
         this.#report(`it says migrated to ${storageVersion}, and the storage version is ${storageVersionOf(crd)}`);
@@ -322,7 +324,6 @@ export class ToldCheck {
       if (stored !== storedVersions?.join()) {
         this.#report(`it says storedVersions is [${storedVersions?.join()}], and it is [${stored}]`);
       }
-      this.#areStoredIn(new Set([`${crd.spec.group}/${storageVersion}`]), "migrated");
     } else if (evidence === undefined) {
       this.#areStoredIn(this.#seen.storedThen, "migrated", this.#seen.doneAt);
       // They agreed at its beginning. So one of them has changed since, and that shows in a look after the last object.
@@ -330,6 +331,43 @@ export class ToldCheck {
       if (size > 1)
         this.#report(`it says migrated, and API servers stored ${size} versions when the last object was done`);
     }
+  }
+
+  /**
+   * Every object is in the storage version of the CRD as `uid/generation` names it, but for those written after a later change of it.
+   * @param upTo as of `#areStoredIn()`
+   */
+  #areStoredAs(evidence: string | undefined, what: string, upTo = Number.POSITIVE_INFINITY): void {
+    const past = pastOf(this.#options.etcd, this.#options.resource);
+    const [uid, generation] = evidence?.split("/") ?? [];
+    // The CRD was deleted, and perhaps created again.
+    if (past === undefined || past.uid !== uid) return;
+    const at = past.states.findIndex((state) => `${state.generation}` === generation);
+    if (at === -1) this.#report(`it says ${what} as of generation ${generation}, which its CRD never had`);
+    else this.#areStoredSince(past, at, { what, upTo });
+  }
+
+  /** A CRD that was pruned had these storedVersions, and every object is in the storage version that it had then. */
+  #isPruned(storedVersions: readonly string[]): void {
+    const past = pastOf(this.#options.etcd, this.#options.resource);
+    const [uid] = this.#seen.frozenAs?.split("/") ?? [];
+    // The CRD was deleted, and perhaps created again.
+    if (past === undefined || past.uid !== uid) return;
+    const at = past.states.findLastIndex((state) => state.storedVersions.join() === storedVersions.join());
+    if (at === -1) this.#report(`it says storedVersions is [${storedVersions.join()}], which it never was`);
+    else this.#areStoredSince(past, at, { what: "pruned" });
+  }
+
+  /** Every object is in the storage version of one state of the CRD, but for those written after a later change of it. */
+  #areStoredSince(
+    { group, states }: CrdPast,
+    at: number,
+    { what, upTo = Number.POSITIVE_INFINITY }: { readonly what: string; readonly upTo?: number },
+  ): void {
+    const wanted = states[at]?.storageVersion;
+    const changed = states.slice(at).find(({ storageVersion }) => storageVersion !== wanted);
+    const before = (changed?.revision ?? Number.POSITIVE_INFINITY) - 1;
+    this.#areStoredIn(new Set([`${group}/${wanted}`]), what, Math.min(upTo, before));
   }
 
   /** @param upTo the last revision that counts: what came later is not told of */
@@ -344,8 +382,8 @@ export class ToldCheck {
 
   #haveKey(wanted: number): void {
     const { etcd, prefix } = this.#options;
-    for (const { encryptionKey, key, object } of etcd.range(prefix)) {
-      if (encryptionKey === wanted || !this.#startedWith.has(object.metadata.uid ?? "")) continue;
+    for (const { encryptionKey, key } of etcd.range(prefix)) {
+      if (encryptionKey === wanted) continue;
       this.#report(`it says migrated, and ${key} is encrypted with key ${encryptionKey}, not ${wanted}`);
       return;
     }
