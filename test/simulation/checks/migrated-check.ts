@@ -1,5 +1,6 @@
 import { hasCondition, resourceNameOf, type StorageVersionMigration } from "../../../src/api/migration.ts";
 import { type ReencryptionWish, reencryptionWishOf } from "../../../src/api/reencryption.ts";
+import { FORCE_ANNOTATION } from "../../../src/api/names.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { currentWriter } from "../world/api-server-node.ts";
@@ -20,8 +21,6 @@ interface LastWrite {
 
 const NO_VERSIONS: ReadonlySet<string> = new Set();
 
-/** So long after a restore of etcd, in milliseconds, what came of a run may be written that ended before it. */
-const RESTORED_MS = 120_000;
 const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
 
 /**
@@ -37,17 +36,14 @@ export class MigratedCheck implements Check {
   readonly #writer: () => string | undefined;
   /** When each replica sent its last write of an object, by its name and the plural of the resource. */
   readonly #lastWrites = new Map<string, LastWrite>();
-  #restoredAt = Number.NEGATIVE_INFINITY;
 
   /** @param writer as `FreezesCheck` has it */
   constructor(world: World, writer: () => string | undefined = currentWriter) {
     const { etcd } = world.cluster;
     this.#world = world;
     this.#writer = writer;
-    etcd.onRestore(() => {
-      this.#restoredAt = world.schedule.now;
-      this.#lastWrites.clear();
-    });
+    // What it gives numbers to is written again.
+    etcd.onRestore(() => this.#lastWrites.clear());
     world.cluster.onRequest(({ method, path, query, user }) => {
       if (method !== "PATCH" || !user.startsWith("ksvm") || query.has("dryRun")) return;
       const plural = path.split("/").at(-2);
@@ -67,7 +63,14 @@ export class MigratedCheck implements Check {
     const before = entry.before?.object as unknown as StorageVersionMigration | undefined;
     if (!hasCondition(migration, "Succeeded") || (before !== undefined && hasCondition(before, "Succeeded"))) return;
     const past = pastOf(etcd, resourceNameOf(migration.spec.resource));
-    const problem = past === undefined ? this.#builtInProblem(migration) : this.#crdProblem(migration, past, entry);
+    if (migration.metadata.annotations?.[FORCE_ANNOTATION] === "true" && reasonOf(migration) === "NothingToDo") {
+      this.#world.violate(
+        `migrated: ${entry.key} found nothing to do at revision ${entry.modRevision}, and it is forced`,
+      );
+      return;
+    }
+    const problem =
+      past === undefined ? this.#builtInProblem(migration, entry) : this.#crdProblem(migration, past, entry);
     if (problem !== undefined) {
       this.#world.violate(
         `migrated: ${entry.key} is Succeeded (${reasonOf(migration)}) at revision ${entry.modRevision}, and ${problem}`,
@@ -75,48 +78,51 @@ export class MigratedCheck implements Check {
     }
   }
 
-  /** A restore may undo what a run did that ended before it, which the migration and its objects do not show. */
-  get #isRestored(): boolean {
-    return this.#world.schedule.now - this.#restoredAt < RESTORED_MS;
-  }
-
   #crdProblem(migration: StorageVersionMigration, past: CrdPast, { createRevision }: EtcdEntry): string | undefined {
     const { etcd } = this.#world.cluster;
     const wish = reencryptionWishOf(migration.metadata.annotations);
     if (reasonOf(migration) === "NothingToDo" && wish === undefined) return neverClean(past, createRevision);
-    const since = this.#isRestored || wish !== undefined ? undefined : createRevision;
     return (
-      notMigrated(etcd, past, { since, proven: migration.status?.crd }) ??
-      (this.#isRestored || wish === undefined ? undefined : this.#notReencrypted(migration, past.prefix, wish))
+      notMigrated(etcd, past, { since: createRevision, proven: migration.status?.crd, prunes: wish === undefined }) ??
+      (wish === undefined ? undefined : this.#notReencrypted(migration, { createRevision, prefix: past.prefix, wish }))
     );
   }
 
-  #builtInProblem(migration: StorageVersionMigration): string | undefined {
+  #builtInProblem(migration: StorageVersionMigration, { createRevision }: EtcdEntry): string | undefined {
     const { group, resource } = migration.spec.resource;
     const kind = this.#world.plan.kinds.find((one) => {
       return one.isBuiltIn === true && one.plural === resource && groupOf(one) === group;
     });
     if (kind === undefined) return undefined;
     const wish = reencryptionWishOf(migration.metadata.annotations);
-    if (wish !== undefined) return this.#isRestored ? undefined : this.#notReencrypted(migration, prefixOf(kind), wish);
-    return reasonOf(migration) === "Migrated" ? this.#notStoredAnew(kind) : undefined;
+    if (wish !== undefined) return this.#notReencrypted(migration, { createRevision, prefix: prefixOf(kind), wish });
+    return reasonOf(migration) === "Migrated" ? this.#notStoredAnew(kind, createRevision) : undefined;
   }
 
-  /** Every object that was there when the last one was written is in the version that API servers stored then. */
-  #notStoredAnew(kind: KindPlan): string | undefined {
+  /** Every object that was there when the last one was written is in the version that all API servers stored then. */
+  #notStoredAnew(kind: KindPlan, createRevision: number): string | undefined {
+    const { cluster } = this.#world;
     const last = this.#lastWrites.get(`${this.#writer()} ${kind.plural}`);
-    if (last === undefined) return undefined;
-    const other = this.#world.cluster.etcd
+    // Where it wrote none, what was there before the run is in the version of now.
+    const { revision, stored } =
+      last !== undefined && last.revision > createRevision
+        ? last
+        : { revision: createRevision, stored: storedVersionsOf(cluster, kind) };
+    if (stored.size > 1) return `API servers stored ${[...stored].join(" and ")} when the last object was written`;
+    const other = cluster.etcd
       .range(prefixOf(kind))
-      .find(({ modRevision: at, object }) => at <= last.revision && !last.stored.has(object.apiVersion));
+      .find(({ modRevision: at, object }) => at <= revision && !stored.has(object.apiVersion));
     return other && `${other.key} is stored as ${other.object.apiVersion}`;
   }
 
   /** Every object that was there when the last one was written has the key of the configuration that its status names. */
   #notReencrypted(
     { metadata, spec, status }: StorageVersionMigration,
-    prefix: string,
-    { expectedConfig }: ReencryptionWish,
+    {
+      createRevision,
+      prefix,
+      wish: { expectedConfig },
+    }: { readonly createRevision: number; readonly prefix: string; readonly wish: ReencryptionWish },
   ): string | undefined {
     const { message = "", reason } = status?.conditions?.find(({ type }) => type === "Succeeded") ?? {};
     const [config = ""] = /sha256:[0-9a-f]{64}$/.exec(message) ?? [];
@@ -124,7 +130,9 @@ export class MigratedCheck implements Check {
     if (reason !== "Reencrypted" || key === undefined) return `${metadata.name} was to re-encrypt, and names no key`;
     if (expectedConfig !== undefined && config !== expectedConfig)
       return `it means ${expectedConfig}, and names ${config}`;
-    const upTo = this.#lastWrites.get(`${this.#writer()} ${spec.resource.resource}`)?.revision ?? 0;
+    const last = this.#lastWrites.get(`${this.#writer()} ${spec.resource.resource}`)?.revision ?? 0;
+    // The run began after the migration was created.
+    const upTo = Math.max(last, createRevision);
     const other = this.#world.cluster.etcd
       .range(prefix)
       .find(({ encryptionKey, modRevision }) => modRevision <= upTo && encryptionKey !== key);
@@ -139,16 +147,24 @@ function reasonOf({ status }: StorageVersionMigration): string | undefined {
   return status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
 }
 
+/** @param prunes one that re-encrypts does not */
 function notMigrated(
   etcd: SimEtcd,
   past: CrdPast,
-  { since, proven = "" }: { readonly since: number | undefined; readonly proven: string | undefined },
+  {
+    since,
+    proven = "",
+    prunes,
+  }: { readonly since: number; readonly proven: string | undefined; readonly prunes: boolean },
 ): string | undefined {
   const [uid, generation] = proven.split("/");
   if (proven === "") return "it names no CRD that was proven";
+  // The CRD was deleted and created again since.
+  if (uid !== past.uid) return undefined;
   const at = past.states.findIndex((state) => state.generation === Number(generation));
-  // The CRD was deleted and created again since, or etcd was restored from a time before.
-  if (uid !== past.uid || at === -1) return undefined;
+  if (at === -1) return `its CRD never had generation ${generation}`;
+  const next = past.states.find((state) => state.generation > Number(generation));
+  if (next !== undefined && next.revision <= since) return `generation ${generation} was over when it was created`;
   const { storageVersion } = past.states[at] as CrdPast["states"][number];
   const changed = past.states.slice(at).find((state) => state.storageVersion !== storageVersion);
   const others = storedUnder(etcd, past.prefix, changed?.revision).filter(({ version }) => version !== storageVersion);
@@ -156,7 +172,7 @@ function notMigrated(
   if (first !== undefined) {
     return `${others.length} objects are not stored as ${storageVersion}: ${first.key} is ${first.version} since revision ${first.revision}`;
   }
-  return since === undefined ? undefined : neverClean(past, since, storageVersion);
+  return prunes ? neverClean(past, since, storageVersion) : undefined;
 }
 
 /** What the status of the CRD shows: a state is in force until the next one. */
