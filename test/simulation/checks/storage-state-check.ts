@@ -6,11 +6,13 @@ import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
-import { pastOf, storedUnder } from "./crd-past.ts";
+import { type CrdPast, pastOf, type PastCrd, storedUnder } from "./crd-past.ts";
 import { STATES_PREFIX, UserWords } from "./user-words.ts";
 
 /** Longer than from a look at a CRD until what follows from it is written, a request that an API server holds included. */
-const LOOK_MS = 300_000;
+const LOOK_MS = 70_000;
+/** A write that is under way when a version is pruned may land so much later, in milliseconds. */
+const LATE_MS = 65_000;
 
 /**
  * A StorageState that ksvm writes names, in `status.persistedStorageVersionHashes`, every version that an object is stored in, but for
@@ -24,8 +26,8 @@ export class StorageStateCheck implements Check {
   readonly #times: number[] = [];
   /** What is not ksvm's to answer for. */
   readonly #words: UserWords;
-  /** `uid/version` of the CRDs and versions that another client pruned although objects were stored so, which ksvm could not know. */
-  readonly #hidden = new Set<string>();
+  /** Until when objects were written in versions that ksvm cannot know, by `uid/version`: another client pruned them, and late writes came after that. */
+  readonly #hidden = new Map<string, number>();
 
   constructor(world: World) {
     this.#world = world;
@@ -49,10 +51,12 @@ export class StorageStateCheck implements Check {
     const state = etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as StorageState | undefined;
     if (recordedUidIn(state) === past.uid) return;
     const known = persistedIn(state);
-    for (const version of before.storedVersions) {
-      const isPruned = !after.storedVersions.includes(version);
-      if (isPruned && !known.includes(past.hashOf(version))) this.#hidden.add(`${past.uid}/${version}`);
-    }
+    const pruned = before.storedVersions.filter((version) => !after.storedVersions.includes(version));
+    for (const version of pruned) if (!known.includes(past.hashOf(version))) this.#hide(past, version);
+  }
+
+  #hide({ uid }: CrdPast, version: string): void {
+    this.#hidden.set(`${uid}/${version}`, this.#world.schedule.now + LATE_MS);
   }
 
   /** What another client pruned the StorageState alone remembers: a user who deletes it has ksvm believe the CRD. */
@@ -61,7 +65,15 @@ export class StorageStateCheck implements Check {
     if (past === undefined) return;
     const listed = past.states.at(-1)?.storedVersions ?? [];
     for (const version of past.states.flatMap(({ storedVersions }) => storedVersions))
-      if (!listed.includes(version)) this.#hidden.add(`${past.uid}/${version}`);
+      if (!listed.includes(version)) this.#hide(past, version);
+  }
+
+  /** Which changes of the CRD it may not have seen: those after the generation that it names, and not long ago. */
+  #unseenBy({ metadata }: StorageState, { uid }: CrdPast): (change: PastCrd) => boolean {
+    const record = parseCrdRecord(metadata.annotations?.[CRD_ANNOTATION]);
+    const seen = record?.uid === uid ? record.generation : 0;
+    const since = this.#world.schedule.now - LOOK_MS;
+    return ({ generation, revision }) => generation > seen && (this.#times[revision] ?? 0) >= since;
   }
 
   #written(etcd: SimEtcd, { key, modRevision, object }: EtcdEntry): void {
@@ -70,21 +82,19 @@ export class StorageStateCheck implements Check {
     const { name } = state.metadata;
     const past = persisted.includes(UNKNOWN_HASH) || this.#words.has(name) ? undefined : pastOf(etcd, name);
     if (past === undefined) return;
-    const since = this.#world.schedule.now - LOOK_MS;
-    const isNew = ({ revision }: { readonly revision: number }): boolean => (this.#times[revision] ?? 0) >= since;
+    const isUnseen = this.#unseenBy(state, past);
     const [created] = past.states;
-    // Of one that was created a moment ago, what is written may be about the CRD before it.
-    if (created === undefined || (isNew(created) && recordedUidIn(state) !== past.uid)) return;
+    if (created === undefined || isUnseen(created)) return;
     const changed = past.states.find((one, at) => {
-      const before = past.states[at - 1];
-      return before !== undefined && isNew(one) && one.storageVersion !== before.storageVersion;
+      return isUnseen(one) && one.storageVersion !== past.states[at - 1]?.storageVersion;
     });
-    const isHidden = (version: string): boolean => this.#hidden.has(`${past.uid}/${version}`);
     // A version that was never listed is what a late write of an earlier CRD of this name left.
     const isListed = (version: string): boolean => past.states.some((one) => one.storedVersions.includes(version));
-    const missing = storedUnder(etcd, past.prefix, changed?.revision).filter(
-      ({ version }) => isListed(version) && !isHidden(version) && !persisted.includes(past.hashOf(version)),
-    );
+    const isHidden = ({ revision, version }: { readonly revision: number; readonly version: string }): boolean =>
+      (this.#times[revision] ?? 0) <= (this.#hidden.get(`${past.uid}/${version}`) ?? Number.NEGATIVE_INFINITY);
+    const missing = storedUnder(etcd, past.prefix, changed?.revision).filter((one) => {
+      return isListed(one.version) && !isHidden(one) && !persisted.includes(past.hashOf(one.version));
+    });
     const [first] = missing;
     if (first !== undefined) {
       this.#world.violate(
