@@ -12,11 +12,19 @@ import {
   type StorageState,
   type StorageVersionMigration,
   stateOf,
+  SUSPEND_LEASE,
+  SYSTEM_NAMESPACE,
 } from "../../../src/api/migration.ts";
 import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
-import { parseOwner } from "../../../src/api/owner.ts";
-import { MIGRATIONS, objectPath, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
+import {
+  CREATED_BY_LABEL,
+  CREATED_BY_TRIGGER,
+  HASH_ANNOTATION,
+  MIGRATING_ANNOTATION,
+  STORED_VERSIONS_ANNOTATION,
+  WEBHOOK_NAME,
+} from "../../../src/api/names.ts";
+import { LEASES, MIGRATIONS, objectPath, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { configHashOf } from "../model/encryption-configuration.ts";
 import { isServing, type KindPlan } from "../plan.ts";
@@ -25,7 +33,7 @@ import { crdNameOf, prefixOf, resourceOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 import { servedBy, storedVersionsOf as storedOf } from "./served-storage.ts";
-import { insist, isForeign, isPutRight, liftOwnFreezes, putRight } from "./user-repairs.ts";
+import { deleteOwnPolicies, insist, isForeign, isPutRight, liftOwnFreezes, putRight } from "./user-repairs.ts";
 import { MIGRATIONS_PREFIX, STATES_PREFIX, UserWords } from "./user-words.ts";
 
 /** Of the guards of runs. */
@@ -55,6 +63,8 @@ const IDLE_REQUESTS = 1.5;
 const WAITING_REQUESTS = 4;
 /** So many migrations may the trigger create in a world; nine was the most in 900 of them. */
 const MAX_CREATED = 30;
+const SUSPEND_REF = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
+const SUSPEND_KEY = `/registry/leases/${SYSTEM_NAMESPACE}/${SUSPEND_LEASE}`;
 
 /**
  * Once the disturbances are over, replicas of the controller that live finish what there is to do: each migration ends, or waits
@@ -72,14 +82,13 @@ export class ControllersCheck implements Check {
   constructor(world: World) {
     this.#world = world;
     this.#words = new UserWords(world);
-    const hasInitializer = world.plan.programs.some(({ run }) => run === "init");
     this.#hasTrigger = world.plan.programs.some(({ run, trigger }) => run === "controller" && trigger !== "off");
-    world.cluster.etcd.onRevision(({ before, key }) => {
+    world.cluster.etcd.onRevision(({ before, key, object }) => {
       const isNew = before === undefined || before.isDeleted;
-      if (!key.startsWith(MIGRATIONS_PREFIX) || !isNew || !isByKsvm()) return;
+      const isOfTrigger = object.metadata.labels?.[CREATED_BY_LABEL] === CREATED_BY_TRIGGER;
+      if (!key.startsWith(MIGRATIONS_PREFIX) || !isNew || !isByKsvm() || !isOfTrigger) return;
       this.#created++;
-      if (this.#created > MAX_CREATED && !hasInitializer)
-        world.violate(`controllers: ksvm created ${this.#created} migrations`);
+      if (this.#created > MAX_CREATED) world.violate(`controllers: ksvm created ${this.#created} migrations`);
     });
   }
 
@@ -92,11 +101,24 @@ export class ControllersCheck implements Check {
     }
     if (replicas.length === 0) return;
     const living = restartReplicas(this.#world);
+    await putRight(this.#world, () => this.#repeat());
     this.#takeBack();
     if (isPutRight(this.#world)) await putRight(this.#world, () => this.#putRight());
     if (!(await schedule.run(() => this.#isOver, LIVENESS_MS))) this.#violate(`liveness: ${this.#leftToDo()}`);
     if (this.#world.plan.seed % 8 === 0) await this.#watchIdle(living.length);
     await this.#stop(living);
+  }
+
+  /** Users have deleted their policies, and resumed what they suspended: where etcd was restored since, they do so again. */
+  async #repeat(): Promise<void> {
+    const world = this.#world;
+    await deleteOwnPolicies(world);
+    const isMarked = world.cluster.etcd.get(SUSPEND_KEY) !== undefined;
+    if (isMarked) await insist(world, () => world.user.send("DELETE", objectPath(LEASES, SUSPEND_REF)));
+    for (const { metadata } of this.#migrations().filter(isSuspended)) {
+      const path = objectPath(MIGRATIONS, { name: metadata.name });
+      await insist(world, () => world.user.merge(path, { spec: { suspend: null } }));
+    }
   }
 
   /** A migration that means a configuration which no API server has any more waits until its user takes it back. */
@@ -111,20 +133,19 @@ export class ControllersCheck implements Check {
     }
   }
 
-  /** Users lift their freezes, delete what they edited, and ask for what the trigger leaves alone since they lifted its freeze. */
+  /** Users lift their freezes, and delete what they edited and the migrations whose freeze they lifted. */
   async #putRight(): Promise<void> {
     const world = this.#world;
     await liftOwnFreezes(world);
+    for (const migration of this.#migrations()) {
+      const { name } = migration.metadata;
+      if (!isLifted(migration) && !this.#words.isEdited(`${MIGRATIONS_PREFIX}${name}`)) continue;
+      await insist(world, () => world.user.send("DELETE", objectPath(MIGRATIONS, { name })));
+    }
     for (const kind of world.plan.kinds) {
       const name = resourceOf(kind);
-      const isLifted = this.#isLiftedByUser(name);
-      if (!isLifted && !this.#words.has(name)) continue;
-      for (const { metadata, spec } of this.#migrations()) {
-        const path = objectPath(MIGRATIONS, { name: metadata.name });
-        if (resourceNameOf(spec.resource) === name) await insist(world, () => world.user.send("DELETE", path));
-      }
-      const state = objectPath(STORAGE_STATES, { name });
-      await insist(world, () => world.user.send("DELETE", state));
+      if (!this.#words.has(name)) continue;
+      await insist(world, () => world.user.send("DELETE", objectPath(STORAGE_STATES, { name })));
     }
   }
 
@@ -199,11 +220,9 @@ export class ControllersCheck implements Check {
     return this.#leftPolicy();
   }
 
-  /** Of a run: what users have made under such a name is theirs. */
   #leftPolicy(): string | undefined {
     const { etcd } = this.#world.cluster;
-    const policies = POLICIES.flatMap((prefix) => etcd.range(prefix));
-    const left = policies.find(({ object }) => parseOwner(object.metadata.annotations?.[OWNER_ANNOTATION]));
+    const [left] = POLICIES.flatMap((prefix) => etcd.range(prefix));
     return left && `${left.key} is left`;
   }
 
@@ -215,7 +234,7 @@ export class ControllersCheck implements Check {
 
   #waitsForUser(migration: StorageVersionMigration): boolean {
     const name = resourceNameOf(migration.spec.resource);
-    return isSuspended(migration) || isForeign(this.#crdOf(name));
+    return isForeign(this.#crdOf(name));
   }
 
   #leftOf(kind: KindPlan): string | undefined {
@@ -237,7 +256,7 @@ export class ControllersCheck implements Check {
     const crd = this.#crdOf(name);
     if (crd === undefined || isForeign(crd)) return undefined;
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${name} is frozen`;
-    if (!this.#hasTrigger || this.#words.has(name) || this.#isLiftedByUser(name)) return undefined;
+    if (!this.#hasTrigger || this.#words.has(name) || this.#isLiftedByUser(name, crd)) return undefined;
     if (!isClean(crd)) return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
     return this.#leftOfState(name, storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind));
   }
@@ -250,11 +269,15 @@ export class ControllersCheck implements Check {
       : `the StorageState of ${name} says [${persisted.join(", ")}], and its hash is ${hash}`;
   }
 
-  /** Break-glass is final: the trigger leaves the CRD alone then. */
-  #isLiftedByUser(name: string): boolean {
-    return this.#migrations().some(({ spec, status }) => {
-      const isLifted = status?.conditions?.some(({ reason, type }) => type === "Failed" && reason === "FreezeLifted");
-      return isLifted === true && resourceNameOf(spec.resource) === name;
+  /** Break-glass is final: the trigger leaves the CRD alone then, until its storage version or its storedVersions change. */
+  #isLiftedByUser(name: string, crd: CustomResourceDefinition): boolean {
+    const { group, names } = crd.spec;
+    const hash = storageVersionHashOf(group, storageVersionOf(crd), names.kind);
+    const lifted = this.#migrations().filter((one) => isLifted(one) && resourceNameOf(one.spec.resource) === name);
+    return lifted.some(({ metadata: { annotations = {} } }) => {
+      const failedFor = annotations[HASH_ANNOTATION];
+      const stored = annotations[STORED_VERSIONS_ANNOTATION];
+      return failedFor === undefined || (failedFor === hash && stored === storedVersionsOf(crd).join(","));
     });
   }
 
@@ -267,4 +290,9 @@ export class ControllersCheck implements Check {
   #violate(violation: string): void {
     if (!this.#world.isBroken) this.#world.violate(violation);
   }
+}
+
+/** Whether another client lifted the freeze of its run. */
+function isLifted({ status }: StorageVersionMigration): boolean {
+  return status?.conditions?.some(({ reason, type }) => type === "Failed" && reason === "FreezeLifted") === true;
 }

@@ -17,14 +17,14 @@ export function isPutRight({ plan }: World): boolean {
   return (plan.seed >> 3) % 2 === 0;
 }
 
-/** Users who freeze a CRD, or make a freeze look like one of a run that there never was, lift it themselves. */
+/** Users who freeze a CRD, or have its owner name a Lease that is not of a run on this CRD, so that nobody can judge it, lift it themselves. */
 export function isForeign(crd: CustomResourceDefinition | undefined): boolean {
   const freezer = crd && freezerOf(crd.metadata);
   return freezer?.kind === "other" || (freezer?.kind === "run" && freezer.owner.identity === "nobody");
 }
 
 /** A policy that a user has made under a name of ksvm. */
-export function isUsers({ object }: EtcdEntry): boolean {
+function isUsers({ object }: EtcdEntry): boolean {
   return object.metadata.annotations?.[OWNER_ANNOTATION] === undefined;
 }
 
@@ -36,9 +36,13 @@ export async function putRight(world: World, repair: () => Promise<void>): Promi
   if (!isOver) world.violate("error: users cannot undo their own changes");
 }
 
-/** Users lift the freezes that they have put on, and delete the policies that they have made under names of ksvm. */
+/** Users lift the freezes that they have put on. */
 export async function liftOwnFreezes(world: World): Promise<void> {
   for (const kind of world.plan.kinds) if (kind.isBuiltIn !== true) await lift(world, kind);
+}
+
+/** Users have deleted the policies that they made under names of ksvm: where etcd was restored since, they do so again. */
+export async function deleteOwnPolicies(world: World): Promise<void> {
   for (const resource of [POLICY_BINDINGS, POLICIES]) {
     const prefix = `/registry/${resource.resource}/`;
     for (const entry of world.cluster.etcd.range(`${prefix}ksvm-freeze.`)) {
