@@ -78,7 +78,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "specKeyOf(crd) !== '';",
       },
     ],
-    survives: "not in 112 clusters with controllers, the most that were played so far",
+    withinSeeds: 5_000,
   },
   {
     name: "call a resource migrated although its CRD is not clean",
