@@ -128,6 +128,8 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
     await world.lasting(ms);
     const resume = () => world.user.send("DELETE", objectPath(LEASES, ref));
     await insist(world, resume);
+    // A restore may bring the suspension back.
+    world.cluster.etcd.onRestore(() => void insist(world, resume));
     // Without an answer, or with a 504, it may be written later.
     const looks = answer === undefined || answer.status >= 500 ? MAX_LOOKS : 0;
     for (let look = 0; look < looks; look++) {
