@@ -19,12 +19,14 @@ interface Stored {
 /**
  * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD, as far as ksvm
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
- * in a version of the CRD before. So a version counts that ksvm pruned. And no prune of ksvm stands beside the condition by which every
+ * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before. And no prune of ksvm stands beside the condition by which every
  * reader of the CRD doubts it.
  */
 export class StoredVersionsCheck implements Check {
   readonly name = "stored versions";
   readonly #report: (violation: string) => void;
+  /** What ksvm had pruned from each state of a CRD: a restore brings one back. */
+  readonly #prunedFrom = new WeakMap<object, ReadonlySet<string>>();
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
 
@@ -38,7 +40,12 @@ export class StoredVersionsCheck implements Check {
 
   #readAll(etcd: SimEtcd): void {
     this.#stored.clear();
-    for (const entry of etcd.range("/registry/")) this.#take(entry, 1);
+    for (const entry of etcd.range("/registry/")) {
+      const prefix = this.#take(entry, 1);
+      const pruned = this.#prunedFrom.get(entry.object);
+      if (prefix !== undefined && pruned !== undefined)
+        for (const version of pruned) this.#of(prefix).pruned.add(version);
+    }
     for (const [prefix, stored] of this.#stored) this.#judge(prefix, stored, "a restore");
   }
 
@@ -48,6 +55,7 @@ export class StoredVersionsCheck implements Check {
     const prefix = entry.isDeleted ? this.#dropped(entry) : this.#take(entry, 1);
     if (prefix !== undefined) {
       this.#judge(prefix, this.#of(prefix), `revision ${entry.modRevision} (${entry.key})`);
+      if (isByKsvm()) this.#judgeWrite(prefix, entry);
     }
   }
 
@@ -68,6 +76,7 @@ export class StoredVersionsCheck implements Check {
       }
     }
     for (const version of listed) pruned.delete(version);
+    this.#prunedFrom.set(entry.object, new Set(pruned));
   }
 
   /** @returns what it belongs to, where that is a CRD or one of its objects */
@@ -88,6 +97,15 @@ export class StoredVersionsCheck implements Check {
 
   #dropped(entry: EtcdEntry): string | undefined {
     return entry.key.startsWith(CRD_PREFIX) ? undefined : objectPrefixOf(entry.key);
+  }
+
+  /** An object in a version that another client pruned may stay what it is. */
+  #judgeWrite(prefix: string, { before, isDeleted, key, modRevision, object }: EtcdEntry): void {
+    const { crd } = this.#of(prefix);
+    const version = object.apiVersion.split("/")[1] ?? "";
+    const isRewritten = objectPrefixOf(key) === prefix && !isDeleted && before?.object.apiVersion !== object.apiVersion;
+    if (crd === undefined || !isRewritten || storedVersionsOf(crd).includes(version)) return;
+    this.#report(`S1: ksvm stored ${key} as ${version} at revision ${modRevision}, which storedVersions lacks`);
   }
 
   #judge(prefix: string, { crd, byVersion, pruned }: Stored, when: string): void {

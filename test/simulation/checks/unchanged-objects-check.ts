@@ -39,7 +39,7 @@ const LATE_MS = 600_000;
  * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
  * it was, apart from what a webhook made of it. That holds for managedFields as well: where an entry names a version which the CRD
  * has no more, they may be lost as a whole, since an API server takes no apply of such an object. It never creates or deletes one.
- * Of a CRD it changes its own annotations, `status.storedVersions`, and one condition.
+ * Of a CRD it changes its own annotations, prunes `status.storedVersions`, and takes one condition off with that.
  */
 export class UnchangedObjectsCheck {
   readonly #options: UnchangedObjectsCheckOptions;
@@ -170,6 +170,11 @@ function withoutWebhooks(object: ModelObject): ModelObject {
   return { ...object, metadata, ...(isFields(spec) ? { spec: without(spec, ...WEBHOOK_FIELDS) } : {}) };
 }
 
+interface CrdStatus {
+  readonly conditions?: readonly { readonly type: string }[] | null;
+  readonly storedVersions?: readonly string[] | null;
+}
+
 function crdProblem(before: ModelObject, after: ModelObject): string | undefined {
   return (
     differenceOf(before, after, ["metadata", "status"]) ??
@@ -183,17 +188,33 @@ function crdProblem(before: ModelObject, after: ModelObject): string | undefined
       "storedVersions",
       "conditions",
     ]) ??
+    storedVersionsProblem(before, after) ??
     conditionsProblem(before, after)
   );
 }
 
-function conditionsProblem(before: ModelObject, after: ModelObject): string | undefined {
-  return isSame(conditionsOf(before), conditionsOf(after)) ? undefined : "conditions";
+/** The API server adds the storage version with each write of a CRD where another client took it away. */
+function storedVersionsProblem(before: ModelObject, after: ModelObject): string | undefined {
+  const listed = statusOf(before).storedVersions ?? [];
+  const added = (statusOf(after).storedVersions ?? []).filter((version) => !listed.includes(version));
+  const { versions = [] } = after["spec"] as { versions?: readonly { name: string; storage?: boolean }[] };
+  const isStorage = (version: string): boolean => versions.some(({ name, storage }) => name === version && storage);
+  return added.every(isStorage) ? undefined : "storedVersions (it adds a version)";
 }
 
-function conditionsOf({ status }: ModelObject): unknown {
-  const { conditions } = (status ?? {}) as { conditions?: readonly { type: string }[] | null };
-  return (conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+function conditionsProblem(before: ModelObject, after: ModelObject): string | undefined {
+  const [earlier, later] = [conditionsOf(before), conditionsOf(after)];
+  const isKept = later.some(({ type }) => type === STORAGE_MIGRATING_CONDITION);
+  const expected = isKept ? earlier : earlier.filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+  return isSame(expected, later) ? undefined : "conditions";
+}
+
+function conditionsOf(crd: ModelObject): readonly { type: string }[] {
+  return statusOf(crd).conditions ?? [];
+}
+
+function statusOf({ status }: ModelObject): CrdStatus {
+  return status ?? {};
 }
 
 /** The name of the first field that is not the same, of those that count. */
