@@ -33,7 +33,7 @@ export class FreezesCheck implements Check {
 
   #written(etcd: SimEtcd, entry: EtcdEntry): void {
     if (!entry.key.startsWith(CRD_PREFIX) || entry.isDeleted) return;
-    const writer = this.#writers.current();
+    const writer = this.#writers.of(entry);
     const before = entry.before?.object as CustomResourceDefinition | undefined;
     if (before === undefined || entry.before?.isDeleted === true || writer === undefined) return;
     const after = entry.object as unknown as CustomResourceDefinition;

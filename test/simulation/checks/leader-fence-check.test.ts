@@ -20,7 +20,7 @@ const DEPLOYMENTS: KindPlan = {
 function replica(name: string): ControllerProgram {
   return Object.assign(Object.create(ControllerProgram.prototype) as ControllerProgram, {
     identity: `${name}_1`,
-    process: { name, wasSetBack: false } as ControllerProgram["process"],
+    process: { name, missesTime: false } as ControllerProgram["process"],
   });
 }
 

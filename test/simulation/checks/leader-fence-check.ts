@@ -13,12 +13,12 @@ const PATHS = /^\/apis\/(sim\.example\.com|apiextensions\.k8s\.io|migration\.k8s
 /** What guards a freeze: a leader that ends deletes its own. All replicas keep the policy that warns of an unfreeze. */
 const POLICIES = /^\/apis\/admissionregistration\.k8s\.io\/[^/]+\/validatingadmissionpolic/;
 const OF_FREEZES = /\bksvm-freeze\./;
-/** So long after a user edited the Lease, in milliseconds, two replicas may take themselves for the leader: until the next renewal. */
-const EDITED_MS = 15_000;
+/** So long after a user edited the Lease, in milliseconds, two replicas may take themselves for the leader: the renewal before that holds. */
+const EDITED_MS = 10_000;
 
 /**
- * Fencing (DESIGN.md, "Two writers"): a replica sends no write of a leader once another one holds the Lease, unless a user edited the
- * Lease a moment ago or moved the clock of the replica back. It may lift its own freeze then: that is how a leader ends.
+ * Fencing (DESIGN.md, "Two writers"): a replica sends no write of a leader once another one, or none, holds the Lease, unless a user edited the
+ * Lease a moment ago, or both clocks of the replica miss a time. It may lift its own freeze then: that is how a leader ends.
  */
 export class LeaderFenceCheck implements Check {
   readonly name = "leader fence";
@@ -46,10 +46,10 @@ export class LeaderFenceCheck implements Check {
     if (request.method === "GET" || !this.#isOfLeader(request) || isHarmless(request)) return;
     const { cluster, programs, schedule } = this.#world;
     const sender = programs.find((program) => program?.process.name === request.user);
-    if (!(sender instanceof ControllerProgram) || sender.process.wasSetBack) return;
+    if (!(sender instanceof ControllerProgram) || sender.process.missesTime) return;
     const lease = cluster.etcd.get(LEASE)?.object as unknown as Lease | undefined;
     const holder = holderOf(lease);
-    if (holder === "" || holder === sender.identity || schedule.now - this.#editedAt < EDITED_MS) return;
+    if (holder === sender.identity || schedule.now - this.#editedAt < EDITED_MS) return;
     this.#world.violate(
       `leader fence: ${request.user} sends ${request.method} ${request.path} as the leader, and "${holder}" holds the Lease`,
     );

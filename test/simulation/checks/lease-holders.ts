@@ -22,7 +22,7 @@ export class LeaseHolders {
   readonly #world: SeenWorld;
   readonly #writer: () => string | undefined;
   readonly #held = new Map<string, Held>();
-  /** Those that others wrote: they say nothing about who lives. */
+  /** Those that others wrote last: they say nothing about who lives. */
   readonly #edited = new Set<string>();
 
   /** @param writer as `FreezesCheck` has it */
@@ -55,7 +55,8 @@ export class LeaseHolders {
 
   #written({ key, object, isDeleted }: EtcdEntry): void {
     const writer = this.#writer();
-    if (writer !== undefined && !writer.startsWith("ksvm")) this.#edited.add(key);
+    if (writer?.startsWith("ksvm") === false) this.#edited.add(key);
+    else if (writer !== undefined) this.#edited.delete(key);
     const lease = isDeleted ? undefined : (object as unknown as Lease);
     const holder = holderOf(lease);
     const { now } = this.#world.schedule;

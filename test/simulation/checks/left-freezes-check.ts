@@ -8,24 +8,31 @@ import type { Check } from "./check.ts";
 export class LeftFreezesCheck implements Check {
   readonly name = "freezes that are left";
   readonly #world: World;
-  /** A restore may bring a freeze back whose run has ended since. */
-  #isRestored = false;
+  /** Those that ran before a restore, which may bring back a freeze that they have taken off. */
+  readonly #restored = new Set<string>();
 
   constructor(world: World) {
     this.#world = world;
-    world.cluster.etcd.onRestore(() => (this.#isRestored = true));
+    world.cluster.etcd.onRestore(() => {
+      for (const program of world.programs) if (program !== undefined) this.#restored.add(program.process.name);
+    });
+    world.witnesses.push(({ name }) => ({ told: () => undefined, ended: () => this.#judge(new Set([name])) }));
   }
 
   async finish(): Promise<void> {
-    if (this.#isRestored) return;
-    const ended = new Set(
+    this.#judge(new Set(this.#world.programs.flatMap((program) => program?.process.name ?? [])));
+  }
+
+  #judge(names: ReadonlySet<string>): void {
+    const cleaned = new Set(
       this.#world.programs.flatMap((program) => (program?.hasCleanedUp === true ? [program.process.name] : [])),
     );
     for (const { object } of this.#world.cluster.etcd.range(CRD_PREFIX)) {
       const { metadata } = object as unknown as CustomResourceDefinition;
       const freezer = freezerOf(metadata);
       const name = freezer?.kind === "run" ? freezer.owner.identity.replace(/_1$/, "") : "";
-      if (ended.has(name)) this.#world.violate(`freeze: ${name} has ended and left that of ${metadata.name}`);
+      const isJudged = names.has(name) && cleaned.has(name) && !this.#restored.has(name);
+      if (isJudged) this.#world.violate(`freeze: ${name} has ended and left that of ${metadata.name}`);
     }
   }
 }

@@ -31,6 +31,8 @@ export class PoliciesCheck implements Check {
   readonly #guards = new Map<string, Guard>();
   /** CRDs by the keys of their policies and bindings. */
   readonly #crds = new Map<string, string>();
+  /** Who wrote each object of them: a restore brings objects back. */
+  readonly #guardOf = new WeakMap<object, Guard>();
   readonly #failedCleanups = new Set<string>();
 
   constructor(world: World) {
@@ -42,21 +44,27 @@ export class PoliciesCheck implements Check {
     }
     const { etcd } = world.cluster;
     etcd.onRevision((entry) => this.#crds.has(entry.key) && this.#written(entry));
-    // Who wrote what comes back is not known any more.
-    etcd.onRestore(() => this.#guards.clear());
+    etcd.onRestore(() => {
+      this.#guards.clear();
+      for (const key of this.#crds.keys()) {
+        const guard = this.#guardOf.get(etcd.get(key)?.object ?? {});
+        if (guard !== undefined) this.#guards.set(key, guard);
+      }
+    });
     world.witnesses.push(({ name }) => ({
       told: (event) => {
-        if (event.type === "warning" && event.message.startsWith("Cannot remove")) this.#failedCleanups.add(name);
+        if (event.type === "warning" && LEFT.test(event.message)) this.#failedCleanups.add(name);
       },
       ended: (_, how) => this.#ended(name, how),
     }));
   }
 
-  #written({ key, isDeleted, before }: EtcdEntry): void {
+  #written(entry: EtcdEntry): void {
+    const { key, isDeleted, before, object } = entry;
     const writer = currentWriter() ?? "an API server";
     const crd = this.#crds.get(key) ?? "";
     const guard = this.#guards.get(key);
-    const isJudged = this.#writers.current() !== undefined;
+    const isJudged = this.#writers.of(entry) !== undefined;
     if (isJudged && guard !== undefined && before?.isDeleted === false) this.#judge(key, guard, { writer, crd });
     if (isDeleted) {
       this.#guards.delete(key);
@@ -64,10 +72,9 @@ export class PoliciesCheck implements Check {
     }
     const isNew = before === undefined || before.isDeleted;
     const creator = isNew ? writer : (guard?.creator ?? "unknown");
-    this.#guards.set(
-      key,
-      isByKsvm() ? { creator, writer, at: this.#world.schedule.now } : { ...NOBODY, ...guard, creator },
-    );
+    const now = isByKsvm() ? { creator, writer, at: this.#world.schedule.now } : { ...NOBODY, ...guard, creator };
+    this.#guards.set(key, now);
+    this.#guardOf.set(object, now);
   }
 
   #judge(key: string, { at, creator, writer: owner }: Guard, { crd, writer }: { crd: string; writer: string }): void {
@@ -79,7 +86,14 @@ export class PoliciesCheck implements Check {
   }
 
   #ended(program: string, how: string): void {
-    if (how === "crash" || this.#failedCleanups.has(program) || how.includes("Cannot remove")) return;
+    // What it had deleted before a restore is there again.
+    if (
+      how === "crash" ||
+      this.#writers.wroteBeforeRestore(program) ||
+      this.#failedCleanups.has(program) ||
+      how.includes("Cannot remove")
+    )
+      return;
     for (const [key, { writer }] of this.#guards) {
       if (writer !== program || this.#leases.isTakenFrom(program, this.#crds.get(key) ?? "")) continue;
       this.#violate(`${program} ended and left ${key}: ${how}`);
@@ -91,4 +105,6 @@ export class PoliciesCheck implements Check {
   }
 }
 
+/** It gave up; "Cannot remove … yet" says that it tries again. */
+const LEFT = /^Cannot remove \S+ "[^"]+": /;
 const NOBODY = { writer: undefined, at: 0 };

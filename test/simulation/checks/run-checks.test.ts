@@ -114,6 +114,10 @@ await tap.test("a Lease is held by who wrote it within its duration", async (t) 
   lease("ksvm-1", "ksvm-1_1", 21_000);
   t.notOk(isHeld());
   t.ok(holders.isTakenFrom("ksvm-0", "widgets.sim.example.com"));
+  lease("user", "ksvm-1_1", 22_000);
+  t.notOk(holders.isHeldBy("ksvm-1", "widgets.sim.example.com", 23_000), "others say so");
+  lease("ksvm-1", "ksvm-1_1", 23_000);
+  t.ok(holders.isHeldBy("ksvm-1", "widgets.sim.example.com", 23_000), "it has renewed it since");
 });
 
 await tap.test("runs of a leader end with its Lease, and with that of the leader", async (t) => {
@@ -126,5 +130,19 @@ await tap.test("runs of a leader end with its Lease, and with that of the leader
   t.same(violations, []);
   lead("ksvm-2", 20_000);
   lease("ksvm-2", "ksvm-2_1/uid/3", 20_001);
-  t.match(violations, [/^Lease: ksvm-2 wrote that of ksvm-1_1\/uid\/2 at revision \d+, 5000 ms after it was written$/]);
+  t.match(violations, [
+    /^Lease: ksvm-2 wrote that of ksvm-1_1 at revision \d+, 5000 ms after it was written$/,
+    /^Lease: ksvm-2 wrote that of ksvm-1_1\/uid\/2 at revision \d+, 5000 ms after it was written$/,
+  ]);
+});
+
+await tap.test("one that was replaced, and leads again, keeps its runs", (t) => {
+  const { violations, lead, lease } = checked();
+  lead("ksvm-0", 0);
+  lead("ksvm-1", 15_000);
+  lead("ksvm-0", 30_000);
+  lease("ksvm-0", "ksvm-0_1/uid/1", 31_000);
+  lease("ksvm-1", "ksvm-1_1/uid/2", 32_000);
+  t.match(violations, [/^Lease: ksvm-1 wrote that of ksvm-0_1\/uid\/1 at revision \d+, 1000 ms after it was written$/]);
+  t.end();
 });

@@ -12,7 +12,7 @@ const DURATION_SECONDS = 15;
 const MAX_DURATION_SECONDS = 60;
 
 /**
- * A Lease of a run is written by its holder alone, until it stood still for its whole duration. One of a replica of the controller has
+ * A Lease of a run, and that of the leader, is written by its holder alone, until it stood still for its whole duration. One of a run of a replica of the controller has
  * stood still also where the Lease of the leader has: a replica that does not lead any more ends its runs, and does nothing but clean up.
  */
 export class RunLeasesCheck implements Check {
@@ -39,18 +39,18 @@ export class RunLeasesCheck implements Check {
     const { now } = this.#world.schedule;
     const writtenAt = this.#writtenAt.get(entry.key);
     this.#writtenAt.set(entry.key, now);
-    if (isOfLeader) {
-      if (writtenAt !== undefined) this.#leads(entry, now - writtenAt);
-      return;
-    }
-    const writer = this.#writers.current();
+    if (isOfLeader && writtenAt !== undefined) this.#leads(entry, now - writtenAt);
+    const writer = this.#writers.of(entry);
     if (writtenAt !== undefined && writer !== undefined) this.#judge(entry, writer, now - writtenAt);
   }
 
   #leads({ before, isDeleted, object }: EtcdEntry, stoodMs: number): void {
     const earlier = before?.isDeleted === false ? (before.object as unknown as Lease) : undefined;
     const [from, to] = [holderOf(earlier), isDeleted ? "" : holderOf(object as unknown as Lease)];
-    if (from !== "" && from !== to && stoodMs >= leaseMsOf(earlier)) this.#replaced.set(to, from);
+    if (from === to) return;
+    // One that leads again begins other runs.
+    for (const [by, replaced] of this.#replaced) if (replaced === to) this.#replaced.delete(by);
+    if (from !== "" && stoodMs >= leaseMsOf(earlier)) this.#replaced.set(to, from);
   }
 
   #isReplaced(holder: string, writer: string): boolean {

@@ -1,4 +1,5 @@
 import type { SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
 
 /** What a check of writes looks at. */
 export interface SeenWorld {
@@ -8,26 +9,45 @@ export interface SeenWorld {
 }
 
 /**
- * Which program of ksvm writes. One that ran before a restore of etcd is not judged any more: a revision is given a second time
- * then, to another write, and is no precondition.
+ * Which program of ksvm writes. One that ran before a restore of etcd is not judged where it writes over a revision that was given a second
+ * time: that is no precondition.
  */
 export class Writers {
   readonly #writer: () => string | undefined;
   readonly #seen = new Set<string>();
-  readonly #exempt = new Set<string>();
+  readonly #restored = new Set<string>();
+  /** The revisions that were given a second time: those after the first one of each pair, up to the second one. */
+  readonly #twice: (readonly [number, number])[] = [];
 
   constructor(etcd: SimEtcd, writer: () => string | undefined) {
     this.#writer = writer;
-    // Whatever it writes: what it rests on may be undone.
-    etcd.onRevision(() => void this.current());
-    etcd.onRestore(() => this.#seen.forEach((name) => this.#exempt.add(name)));
+    let newest = etcd.revision;
+    etcd.onRevision(({ modRevision }) => {
+      newest = Math.max(newest, modRevision);
+      const name = this.#program();
+      if (name !== undefined) this.#seen.add(name);
+    });
+    etcd.onRestore(() => {
+      this.#twice.push([etcd.revision, newest]);
+      for (const name of this.#seen) this.#restored.add(name);
+    });
   }
 
-  /** `undefined` where it is none, or is not judged. */
-  current(): string | undefined {
+  /** Whether a program wrote something before a restore. */
+  wroteBeforeRestore(program: string): boolean {
+    return this.#restored.has(program);
+  }
+
+  /** Which one writes this. `undefined` where it is none, or is not judged. */
+  of({ before }: EtcdEntry): string | undefined {
+    const name = this.#program();
+    if (name === undefined || !this.#restored.has(name)) return name;
+    const { modRevision = 0 } = before ?? {};
+    return this.#twice.some(([from, to]) => modRevision > from && modRevision <= to) ? undefined : name;
+  }
+
+  #program(): string | undefined {
     const writer = this.#writer();
-    if (writer?.startsWith("ksvm") !== true) return undefined;
-    this.#seen.add(writer);
-    return this.#exempt.has(writer) ? undefined : writer;
+    return writer?.startsWith("ksvm") === true ? writer : undefined;
   }
 }

@@ -59,9 +59,9 @@ export class SimProcess {
     return this.#timers;
   }
 
-  /** Whether its clock of the day was ever moved back. */
-  get wasSetBack(): boolean {
-    return this.#wasSetBack;
+  /** Whether both its clocks may show a time as shorter than it was: that of the day was moved back, and its machine was suspended. */
+  get missesTime(): boolean {
+    return this.#wasSetBack && (this.#suspendedMs > 0 || this.#suspendedAt !== undefined);
   }
 
   /** For how many milliseconds it stands still by now. */
