@@ -8,7 +8,7 @@ import { isFields } from "../model/model-object.ts";
 import { resourcePathOf } from "../model/paths.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { ModelRequest } from "../model/types.ts";
-import { currentWriter } from "../world/api-server-node.ts";
+import { currentWriter, REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
@@ -34,7 +34,7 @@ interface Run {
  * A run that begins after a change of the conversion stores no object as it was converted before; and none prunes where the conversion
  * changed after it began to rest on it. A run that begins again counts as one that begins once API servers have converged, as writes of
  * the attempt before are over by then. A run of a controller tells nothing: it begins where it puts its freeze on, and rests on what it
- * saw from its first write of an object.
+ * saw from its first write of an object. What was under way at the change is not judged, nor as long as an API server is late.
  */
 export class ConversionsCheck implements Check {
   readonly name = "conversions";
@@ -141,10 +141,17 @@ export class ConversionsCheck implements Check {
     const state = this.#converted.get(name);
     const { begunAt = 0 } = this.#runOn(this.#writer(), name) ?? {};
     const isRewritten = !isDeleted && before?.isDeleted === false && before.object.apiVersion !== object.apiVersion;
-    if (state?.conversion["strategy"] !== "Webhook" || begunAt <= state.since || !isRewritten) return;
+    if (state?.conversion["strategy"] !== "Webhook" || !isRewritten) return;
+    if (begunAt <= state.since && this.#mayBeLate(state.since)) return;
     const spec = isFields(object["spec"]) ? object["spec"] : {};
     if (spec["converted"] === object.apiVersion || spec["lost"] === true) return;
     this.#violate(`${this.#writer()} stored ${key} as ${object.apiVersion}, not as the webhook converts it`);
+  }
+
+  /** Whether a run may not know of a change yet, or has writes of that moment under way. */
+  #mayBeLate(since: number): boolean {
+    const { cluster, schedule } = this.#world;
+    return schedule.now - since < REQUEST_TIMEOUT_MS || cluster.nodes.some(({ isLate }) => isLate);
   }
 
   get #isByKsvm(): boolean {

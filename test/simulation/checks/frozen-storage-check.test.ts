@@ -1,9 +1,11 @@
 import tap from "tap";
+import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { ModelRequest } from "../model/types.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
+import type { ApiServerNode } from "../world/api-server-node.ts";
 import type { World } from "../world/world.ts";
 import { FrozenStorageCheck } from "./frozen-storage-check.ts";
 
@@ -20,12 +22,11 @@ function checked() {
   const follower: { sent?: (request: ModelRequest) => void } = {};
   const next: { look?: () => void } = {};
   const schedule = { now: 0, in: (_ms: number, run: () => void) => void (next.look = run) };
-  const leaving: object[] = [];
+  const leaving: ApiServerNode[] = [];
   const process = { name: CONTROLLER, isPaused: false, wokeAfter: () => Number.NEGATIVE_INFINITY };
   const world = {
     cluster: {
       etcd,
-      leaving,
       onRequest: (told: (request: ModelRequest) => void) => void (follower.sent = told),
       onExchange: () => () => undefined,
     },
@@ -47,7 +48,13 @@ function checked() {
       metadata: { name: crdNameOf(KIND), uid: "1", annotations },
       spec: { versions: KIND.versions.map((name) => ({ name, storage: name === storage })) },
     });
-  const check = new FrozenStorageCheck(world, () => writer);
+  const policy = (by: string, kind: KindPlan): void =>
+    put(by, `/registry/validatingadmissionpolicies/${policyGuardOf(crdNameOf(kind)).name}`, { metadata: {} });
+  const check = new FrozenStorageCheck(
+    world,
+    () => writer,
+    () => leaving[0],
+  );
   for (let index = 0; index < 20; index++) for (const kind of [KIND, OTHER]) object("user", index, kind);
   crd("user", {});
   crd(CONTROLLER, { "ksvm.sigs.k8s.io/migrating": "true" });
@@ -56,6 +63,7 @@ function checked() {
     crd,
     leaving,
     object,
+    policy,
     violations,
     /** The controller sends a write of an object, whatever comes of it. */
     send: (): void => {
@@ -73,10 +81,10 @@ function checked() {
   };
 }
 
-await tap.test("a controller that writes no object lifts its freeze after --max-freeze-idle and three minutes", (t) => {
+await tap.test("a controller that writes no object lifts its freeze after --max-freeze-idle and two minutes", (t) => {
   const { pass, send, violations } = checked();
   send();
-  pass(8);
+  pass(7);
   t.same(violations, []);
   pass(1);
   t.match(violations, [/^freeze: ksvm-0-0 keeps that of widgets.sim.example.com, and does not get on$/]);
@@ -108,7 +116,7 @@ await tap.test("an object that others write, and that it has to write, it gets d
 function violationsAtTheEnd(isSeen: boolean): readonly string[] {
   const { crd, leaving, send, violations } = checked();
   send();
-  leaving.push({ isLeavingUnseen: (by: string) => by === CONTROLLER && !isSeen });
+  leaving.push({ isLeavingUnseen: (by: string) => by === CONTROLLER && !isSeen } as ApiServerNode);
   crd("user", { "ksvm.sigs.k8s.io/migrating": "true" }, "v1alpha1");
   return violations;
 }
@@ -121,6 +129,27 @@ await tap.test(
     t.end();
   },
 );
+
+/** What is said of a storage change after a user wrote a policy of a CRD, minutes before the freeze where that is negative. */
+function violationsBesidePolicy(kind: KindPlan, afterMinutes: number): readonly string[] {
+  const { crd, pass, policy, send, violations } = checked();
+  crd(CONTROLLER, {});
+  if (afterMinutes < 0) policy("user", kind);
+  pass(-afterMinutes);
+  crd(CONTROLLER, { "ksvm.sigs.k8s.io/migrating": "true" });
+  send();
+  pass(afterMinutes);
+  if (afterMinutes >= 0) policy("user", kind);
+  crd("user", { "ksvm.sigs.k8s.io/migrating": "true" }, "v1alpha1");
+  return violations;
+}
+
+await tap.test("others may let the storage version go who write the policy that guards it", (t) => {
+  t.same(violationsBesidePolicy(KIND, 1), []);
+  t.equal(violationsBesidePolicy(OTHER, 1).length, 1, "that of another CRD guards nothing of this one");
+  t.equal(violationsBesidePolicy(KIND, -2).length, 1, "each API server has followed since, and was asked");
+  t.end();
+});
 
 await tap.test("the storage version stays while a run rests on its freeze", (t) => {
   const { crd, send, violations } = checked();

@@ -1,13 +1,14 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { storageVersionsOf } from "../../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../../src/api/names.ts";
+import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { CRDS } from "../world/user-actions.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { ModelRequest } from "../model/types.ts";
-import { currentWriter } from "../world/api-server-node.ts";
+import { currentServer, currentWriter } from "../world/api-server-node.ts";
 import { crdNameOf, GROUP, objectsPrefixOf } from "../world/kinds.ts";
 import type { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
@@ -26,19 +27,16 @@ interface Freeze {
   doneByOthersAt: number;
 }
 
-/** What guards freezes: others may have what policies and webhooks they like beside these. */
-const GUARDS = [
-  "/registry/validatingadmissionpolicies/ksvm-freeze.",
-  "/registry/validatingadmissionpolicybindings/ksvm-freeze.",
-  `/registry/validatingwebhookconfigurations/${WEBHOOK_NAME}`,
-];
-/** A guard that others wrote so shortly before may be in force still, or not yet, on API servers that are late. */
-const LATE_MS = 600_000;
+/** What guards the freezes of all CRDs, and what guards that of one. */
+const WEBHOOK = `/registry/validatingwebhookconfigurations/${WEBHOOK_NAME}`;
+const POLICIES = ["/registry/validatingadmissionpolicies/", "/registry/validatingadmissionpolicybindings/"];
+/** As late as an API server may be with policies and webhooks: a guard that others wrote so shortly before the freeze may have proven it. */
+const LATE_MS = 60_000;
 /**
- * What a run that does not get on may keep its freeze for after that, to lift it. The longest that one did in 2,000 worlds was 40 seconds; what
+ * What a run that does not get on may keep its freeze for after that, to lift it. The longest that one did in 1,200 worlds was 85 seconds; what
  * it waits for of proof and convergence counts before that.
  */
-const SLACK_MS = 180_000;
+const SLACK_MS = 120_000;
 const LOOK_EVERY_MS = 60_000;
 /** A shorter stand of a process does not matter. */
 const STAND_MS = 1_000;
@@ -62,27 +60,29 @@ export class FrozenStorageCheck implements Check {
   readonly name = "frozen storage";
   readonly #world: World;
   readonly #writer: () => string | undefined;
+  readonly #server: typeof currentServer;
   readonly #freezes = new Map<string, Freeze>();
-  /** When others last wrote what guards freezes. */
-  #guardWrittenAt = Number.NEGATIVE_INFINITY;
-  /** When a program got on last. */
+  /** When others last wrote what guards freezes, by the names of CRDs, and by that of the webhook for all of them. */
+  readonly #guardsWrittenAt = new Map<string, number>();
+  /** When a program told last that it gets on, and when it last wrote an object of a CRD, by its name and that of the CRD. */
   readonly #progress = new Map<string, number>();
   /** How many objects were done, and did not fail, when it told last. */
   readonly #done = new Map<string, number>();
   /** How many requests for CRDs a program has under way, and when one failed last. */
   readonly #crdRequests = new Map<string, { underWay: number; failedAt: number }>();
 
-  /** @param writer as `FreezesCheck` has it */
-  constructor(world: World, writer: () => string | undefined = currentWriter) {
+  /**
+   * @param writer as `FreezesCheck` has it
+   * @param server the API server that writes for it
+   */
+  constructor(world: World, writer: () => string | undefined = currentWriter, server = currentServer) {
     this.#world = world;
     this.#writer = writer;
+    this.#server = server;
     const { etcd } = world.cluster;
     const names = new Map(world.plan.kinds.map((kind) => [objectsPrefixOf(kind), crdNameOf(kind)]));
     etcd.onRevision((entry) => this.#written(entry, names));
-    etcd.onRestore(() => {
-      this.#freezes.clear();
-      this.#guardWrittenAt = world.schedule.now;
-    });
+    etcd.onRestore(() => this.#freezes.clear());
     world.witnesses.push(({ name }) => ({
       told: (event) => this.#told(name, event),
       ended: () => undefined,
@@ -107,7 +107,9 @@ export class FrozenStorageCheck implements Check {
     const { onExchange } = cluster;
     cluster.onExchange = (request, process) => {
       const ended = onExchange(request, process);
-      if (!request.path.startsWith(CRDS) || request.query.has("watch")) return ended;
+      // A run that proves its freeze is denied its dry-runs all the time.
+      const isNeeded = request.path.startsWith(CRDS) && !request.query.has("watch") && !request.query.has("dryRun");
+      if (!isNeeded) return ended;
       const requests = this.#crdRequests.get(process.name) ?? { underWay: 0, failedAt: Number.NEGATIVE_INFINITY };
       this.#crdRequests.set(process.name, requests);
       requests.underWay++;
@@ -149,15 +151,16 @@ export class FrozenStorageCheck implements Check {
     const name = [...names].find(([prefix]) => entry.key.startsWith(prefix))?.[1];
     if (name !== undefined) {
       this.#objectWritten(name, entry);
-    } else if (!this.#isByKsvm && GUARDS.some((prefix) => entry.key.startsWith(prefix))) {
-      this.#guardWrittenAt = this.#world.schedule.now;
+    } else if (!this.#isByKsvm) {
+      const guarded = entry.key === WEBHOOK ? WEBHOOK : [...names.values()].find((crd) => isPolicyOf(crd, entry.key));
+      if (guarded !== undefined) this.#guardsWrittenAt.set(guarded, this.#world.schedule.now);
     }
   }
 
   #objectWritten(crd: string, { before }: EtcdEntry): void {
     const { now } = this.#world.schedule;
     if (this.#isByKsvm) {
-      this.#progress.set(this.#writer() ?? "", now);
+      this.#progress.set(`${this.#writer()} ${crd}`, now);
       return;
     }
     const freeze = this.#freezes.get(crd);
@@ -191,11 +194,17 @@ export class FrozenStorageCheck implements Check {
     };
   }
 
+  /** When others last wrote what guards the freeze of a CRD. */
+  #guardWrittenAt(crd: string): number {
+    return Math.max(...[WEBHOOK, crd].map((guarded) => this.#guardsWrittenAt.get(guarded) ?? Number.NEGATIVE_INFINITY));
+  }
+
   #judgeStorage(freeze: Freeze | undefined, before: CustomResourceDefinition, after: CustomResourceDefinition): void {
     const [from, to] = [storageVersionsOf(before).join(), storageVersionsOf(after).join()];
-    if (from === to || freeze?.isProven !== true || this.#guardWrittenAt > freeze.at - LATE_MS) return;
+    if (from === to || freeze?.isProven !== true) return;
+    if (this.#guardWrittenAt(after.metadata.name) > freeze.at - LATE_MS) return;
     // It was not asked whether it denies the change (docs/decisions/0010-a-stamp-is-no-proof.md).
-    if (this.#world.cluster.leaving.some((node) => node.isLeavingUnseen(freeze.by))) return;
+    if (this.#server()?.isLeavingUnseen(freeze.by) === true) return;
     const what = `changed the storage version of ${after.metadata.name} from ${from} to ${to}`;
     this.#violate(`${this.#writer()} ${what} while ${freeze.by} rests on its freeze`);
   }
@@ -224,7 +233,8 @@ export class FrozenStorageCheck implements Check {
       const failedAt = this.#crdRequests.get(by)?.failedAt ?? 0;
       // What users write or delete a run gets done: a `ksvm migrate` says so, and a controller does not.
       const othersAt = this.#done.has(by) ? 0 : doneByOthersAt;
-      const since = Math.max(at, process.wokeAfter(STAND_MS), failedAt, othersAt, this.#progress.get(by) ?? 0);
+      const progressAt = [by, `${by} ${name}`].map((one) => this.#progress.get(one) ?? 0);
+      const since = Math.max(at, process.wokeAfter(STAND_MS), failedAt, othersAt, ...progressAt);
       if (now - since > allowedMs) this.#violate(`${by} keeps that of ${name}, and does not get on`);
     }
   }
@@ -241,6 +251,11 @@ export class FrozenStorageCheck implements Check {
   #violate(text: string): void {
     this.#world.violate(`freeze: ${text}`);
   }
+}
+
+function isPolicyOf(crd: string, key: string): boolean {
+  const { name } = policyGuardOf(crd);
+  return POLICIES.some((prefix) => key === `${prefix}${name}`);
 }
 
 function valueOf({ metadata: { annotations } }: CustomResourceDefinition): string | undefined {

@@ -23,9 +23,10 @@ const ANSWERED_MS = 10;
 /** Bookmarks, and the ends of watches. */
 const TICK_MS = 10_000;
 
-/** The request that an API server works on: who sent it, and until when it may go on. */
+/** The request that an API server works on: which one that is, who sent it, and until when it may go on. */
 interface Work {
   readonly user: string;
+  readonly server: ApiServerNode;
   readonly deadline: number;
 }
 
@@ -34,6 +35,11 @@ const working = new AsyncLocalStorage<Work>();
 /** Who wrote the revision that etcd tells of at this moment; `undefined` for an API server itself. */
 export function currentWriter(): string | undefined {
   return working.getStore()?.user;
+}
+
+/** The API server that writes the revision that etcd tells of at this moment, for a client. */
+export function currentServer(): ApiServerNode | undefined {
+  return working.getStore()?.server;
 }
 
 /**
@@ -193,7 +199,7 @@ export class ApiServerNode implements Peer {
     const deadline = this.process.clock.monotonic() + REQUEST_TIMEOUT_MS;
     const { promise, resolve } = Promise.withResolvers<ModelAnswer>();
     const cancel = this.process.clock.timer(REQUEST_TIMEOUT_MS, () => resolve(timedOut(this.process.clock.now())));
-    void working.run({ user: request.user, deadline }, () => this.api.handle(request)).then(resolve);
+    void working.run({ user: request.user, server: this, deadline }, () => this.api.handle(request)).then(resolve);
     try {
       return await promise;
     } finally {
