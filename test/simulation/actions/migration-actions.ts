@@ -105,7 +105,10 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
     if (path === undefined) return;
     await patch(world, path, { spec: { suspend: true } });
     await world.lasting(ms);
-    await insist(world, () => patch(world, path, { spec: { suspend: null } }));
+    const resume = () => patch(world, path, { spec: { suspend: null } });
+    await insist(world, resume);
+    // A restore may bring the suspension back.
+    world.cluster.etcd.onRestore(() => void insist(world, resume));
   },
 });
 

@@ -79,7 +79,7 @@ export class OpenPagesCheck implements Check {
     if (!query.has("continue")) this.#held.set(of, new HeldPages());
     if (query.get("limit") === "1") return undefined;
     const { count } = this.#held.get(of) ?? { count: 0 };
-    if (count > MAX_PAGES)
+    if (count >= MAX_PAGES)
       this.#world.violate(`memory: ${process} has ${count} pages of ${resource}, and lists one more`);
     return (answer) => this.#listed(of, resource, answer);
   }

@@ -8,6 +8,7 @@ import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import { type Fields, isFields, isSame, type ManagedEntry, type ModelObject, without } from "../model/model-object.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
+import { REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
@@ -32,9 +33,6 @@ export interface UnchangedObjectsCheckOptions {
   readonly isMissing: (apiVersion: string) => boolean;
 }
 
-/** As late as an API server may be that follows CRDs, and as long as a write may be under way, in milliseconds. */
-const LATE_MS = 600_000;
-
 /**
  * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
  * it was, apart from what a webhook made of it. That holds for managedFields as well: where an entry names a version which the CRD
@@ -53,7 +51,10 @@ export class UnchangedObjectsCheck {
     const { etcd } = world.cluster;
     const prefixes = world.plan.kinds.map(objectsPrefixOf);
     const names = world.plan.kinds.map(crdNameOf);
-    const missing = new MissingVersions(() => world.schedule.now);
+    const missing = new MissingVersions({
+      now: () => world.schedule.now,
+      isAnyLate: () => world.cluster.nodes.some(({ isLate }) => isLate),
+    });
     etcd.onRevision((entry) => missing.written(entry));
     new UnchangedObjectsCheck({
       report: (violation) => world.violate(`changed: ${violation}`),
@@ -102,14 +103,20 @@ export class UnchangedObjectsCheck {
   }
 }
 
+interface SeenVersions {
+  readonly now: () => number;
+  /** Whether an API server has yet to follow a CRD. */
+  readonly isAnyLate: () => boolean;
+}
+
 /** When each version of a CRD was missing last, as `group/version`. */
 class MissingVersions {
-  readonly #now: () => number;
+  readonly #world: SeenVersions;
   /** `Infinity` for one that is missing now. */
   readonly #at = new Map<string, number>();
 
-  constructor(now: () => number) {
-    this.#now = now;
+  constructor(world: SeenVersions) {
+    this.#world = world;
   }
 
   written({ before, key, object, isDeleted }: EtcdEntry): void {
@@ -118,11 +125,12 @@ class MissingVersions {
     const had = before === undefined || before.isDeleted ? [] : apiVersionsOf(before.object);
     for (const apiVersion of had) if (!has.has(apiVersion)) this.#at.set(apiVersion, Number.POSITIVE_INFINITY);
     for (const apiVersion of has)
-      if (this.#at.get(apiVersion) === Number.POSITIVE_INFINITY) this.#at.set(apiVersion, this.#now());
+      if (this.#at.get(apiVersion) === Number.POSITIVE_INFINITY) this.#at.set(apiVersion, this.#world.now());
   }
 
   has(apiVersion: string): boolean {
-    return this.#now() - (this.#at.get(apiVersion) ?? Number.NEGATIVE_INFINITY) < LATE_MS;
+    const ms = this.#world.now() - (this.#at.get(apiVersion) ?? Number.NEGATIVE_INFINITY);
+    return ms < REQUEST_TIMEOUT_MS || (ms < Number.POSITIVE_INFINITY && this.#world.isAnyLate());
   }
 }
 
