@@ -17,7 +17,7 @@ export class FreezesCheck implements Check {
   readonly name = "freezes";
   readonly #world: SeenWorld;
   readonly #writers: Writers;
-  /** When each Lease was written last. */
+  /** When each Lease was written last. A restore makes that unknown: it brings back those of dead runs. */
   readonly #renewed = new Map<string, number>();
 
   /** @param writer who writes the revision that etcd tells of at this moment: a program by its name, which its identity begins with */
@@ -29,6 +29,7 @@ export class FreezesCheck implements Check {
       if (entry.key.startsWith("/registry/leases/")) this.#renewed.set(entry.key, world.schedule.now);
       this.#written(etcd, entry);
     });
+    etcd.onRestore(() => this.#renewed.clear());
   }
 
   #written(etcd: SimEtcd, entry: EtcdEntry): void {

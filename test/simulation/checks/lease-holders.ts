@@ -29,7 +29,11 @@ export class LeaseHolders {
   constructor(world: SeenWorld, writer: () => string | undefined = currentWriter) {
     this.#world = world;
     this.#writer = writer;
-    world.cluster.etcd.onRevision((entry) => {
+    const { etcd } = world.cluster;
+    etcd.onRestore(() => {
+      for (const key of this.#held.keys()) this.#restored(key, etcd.get(key)?.object as Lease | undefined);
+    });
+    etcd.onRevision((entry) => {
       if (entry.key.startsWith(OF_COMMANDS) || entry.key.startsWith(OF_REPLICAS)) this.#written(entry);
     });
   }
@@ -51,6 +55,13 @@ export class LeaseHolders {
   isTakenFrom(process: string, resource: string): boolean {
     const { holder = "" } = this.#held.get(`${OF_COMMANDS}${leaseNameOf(resource)}`) ?? {};
     return holder !== "" && !holder.startsWith(`${process}_`);
+  }
+
+  /** It may be that of a run that is dead by now, until its holder writes it again. */
+  #restored(key: string, lease: Lease | undefined): void {
+    const [holder, earlier] = [holderOf(lease), this.#held.get(key)];
+    const since = earlier?.holder === holder ? earlier.since : this.#world.schedule.now;
+    this.#held.set(key, { holder, since, until: Number.NEGATIVE_INFINITY });
   }
 
   #written({ key, object, isDeleted }: EtcdEntry): void {

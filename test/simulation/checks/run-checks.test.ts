@@ -45,7 +45,7 @@ function checked() {
     write(by, LEADER_KEY, { metadata: {}, spec: { holderIdentity: `${by}_1`, leaseDurationSeconds: 15 } });
   };
   const wait = (ms: number): void => void (state.now += ms);
-  return { violations, crd, lease, lead, holders, wait };
+  return { etcd, violations, crd, lease, lead, holders, wait };
 }
 
 const MIGRATING = "ksvm.sigs.k8s.io/migrating";
@@ -81,6 +81,24 @@ await tap.test("a freeze of a run that holds its Lease is its own, and one of a 
   lease("ksvm-0", "ksvm-0_1", 40_000);
   crd("ksvm-1", {});
   t.match(violations, [/a run that holds its Lease$/]);
+});
+
+await tap.test("a restore brings back the Lease of a run that may be dead", async (t) => {
+  const { crd, etcd, holders, lease, violations } = checked();
+  const frozen = { [MIGRATING]: "true", [OWNER]: ownerOf("ksvm-0_1") };
+  lease("ksvm-0", "ksvm-0_1", 0);
+  crd("ksvm-0", frozen);
+  const backup = etcd.snapshot();
+  lease("ksvm-1", "ksvm-1_1", 20_000);
+  etcd.restore(backup);
+  t.ok(holders.isTakenFrom("ksvm-1", "widgets.sim.example.com"));
+  t.notOk(holders.isHeldBy("ksvm-0", "widgets.sim.example.com", 20_000));
+  crd("ksvm-1", {});
+  t.same(violations, []);
+  crd("user", frozen);
+  lease("ksvm-0", "ksvm-0_1", 21_000);
+  crd("ksvm-1", {});
+  t.match(violations, [/a run that holds its Lease$/], "a program that ran before is judged");
 });
 
 await tap.test("a Lease that is written before it stood still for its duration is found", async (t) => {
