@@ -1,3 +1,4 @@
+import { HEARTBEAT_LIMIT_MS } from "../../../src/api/migration.ts";
 import type { Encryption } from "../model/encryption-configuration.ts";
 import type { Plan } from "../plan.ts";
 import { encryptionOf, releaseOf } from "../world/builds.ts";
@@ -6,28 +7,40 @@ import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { hasReencryptions, serverOf } from "./choices.ts";
 
+/**
+ * Before an upgrade is undone, in milliseconds, where the trigger looks after built-in resources: between two looks, or until a StorageState is stale,
+ * the discovery of a release that came and went shows nothing.
+ */
+const SEEN_MS = HEARTBEAT_LIMIT_MS + 10_000;
+
 /** The API servers are replaced by those of another release, one by one; `end` says how it ends. */
 export const upgrade = sort<{
   readonly everyMs: number;
   readonly downMs: number;
   readonly end: "done" | "undone";
+  /** For how long all are of the other release, in milliseconds, before it is undone. @default 0 */
+  readonly stayMs?: number;
   readonly ms: number;
 }>({
   name: "upgrade",
   weight: 4,
   suits: ({ kinds }) => kinds.some(({ isBuiltIn }) => isBuiltIn === true),
-  choose(random, { servers }) {
+  choose(random, { programs, servers }) {
     const [everyMs, downMs] = [Math.round(spread(random, 100, 120_000)), Math.round(spread(random, 50, 30_000))];
     const end = oneIn(random, 4) ? "undone" : "done";
-    return { everyMs, downMs, end, ms: (everyMs + downMs) * servers * (end === "done" ? 1 : 2) };
+    const ms = (everyMs + downMs) * servers * (end === "done" ? 1 : 2);
+    const isTriggered = end === "undone" && programs.some(({ trigger }) => trigger === "on");
+    return { everyMs, downMs, end, ...(isTriggered ? { stayMs: SEEN_MS, ms: ms + SEEN_MS } : { ms }) };
   },
-  text: ({ everyMs, downMs, end }, names) =>
-    `the API servers are upgraded one by one, every ${names.time(everyMs)}, each is down for ${names.time(downMs)}; it is ${end}`,
-  async play(world, { everyMs, downMs, end }) {
+  text: ({ everyMs, downMs, end, stayMs = 0 }, names) =>
+    `the API servers are upgraded one by one, every ${names.time(everyMs)}, each is down for ${names.time(downMs)}; it is ${end}` +
+    (stayMs > 0 ? ` ${names.time(stayMs)} later` : ""),
+  async play(world, { everyMs, downMs, end, stayMs = 0 }) {
     const { cluster, plan, schedule } = world;
     if (world.isAdministered) return;
     world.isAdministered = true;
-    for (const which of end === "done" ? (["new"] as const) : thereAndBack(world)) {
+    for (const [index, which] of (end === "done" ? (["new"] as const) : thereAndBack(world)).entries()) {
+      if (index > 0) await schedule.wait(stayMs);
       for (let slot = 0; slot < 5; slot++) {
         const before = cluster.buildOf(slot);
         cluster.builds.set(slot, { ...before, release: releaseOf(plan, which) });
