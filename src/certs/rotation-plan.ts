@@ -105,8 +105,13 @@ export function nextStep(input: RotationInput): RotationStep {
 function dueStep(stored: StoredFacts, input: Judging): DueStep {
   const broken = brokenReason(stored, input.judgedAt);
   if (stored.next !== undefined && isValidAt(stored.next, input.judgedAt)) {
-    // With nothing in force that could be protected, the overlap is a delay for nothing.
-    return broken === undefined ? stepTowardsNext(stored, input) : { type: "switchCa" };
+    if (broken !== undefined) {
+      // With nothing in force that could be protected, the overlap is a delay for nothing.
+      return { type: "switchCa" };
+    }
+    return isHeldUp(stored, input)
+      ? { type: "renewServing", reason: "it is due, and the rotation to the next CA is held up" }
+      : stepTowardsNext(stored, input);
   }
   return broken === undefined ? stepOfOneCa(stored, input) : repair(stored, broken, input.judgedAt);
 }
@@ -140,6 +145,22 @@ function invalidText(name: string, period: ValidityPeriod | undefined, now: numb
 function repair({ signer }: StoredFacts, reason: string, now: number): DueStep {
   const canSign = signer !== undefined && isValidAt(signer, now);
   return { type: canSign ? "renewServing" : "create", reason };
+}
+
+/**
+ * Whether the serving certificate would end before the rotation does, as where an API server does not show the new CA for weeks: in the last half of the
+ * time in which it is renewed, the CA that signs still renews it, as long as that CA is valid for longer. Not where two clocks disagree: a step towards the next
+ * CA takes away less.
+ */
+function isHeldUp({ serving, signer }: StoredFacts, { clockSkewMs, renewBefore, judgedAt }: Judging): boolean {
+  return (
+    doClocksAgree(clockSkewMs) &&
+    serving !== undefined &&
+    renewalTimeOf(serving, renewBefore / 2) <= judgedAt &&
+    signer !== undefined &&
+    isValidAt(signer, judgedAt) &&
+    signer.notAfter > serving.notAfter
+  );
 }
 
 function stepTowardsNext({ seenAt }: StoredFacts, input: RotationInput): DueStep {

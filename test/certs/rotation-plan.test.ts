@@ -115,6 +115,26 @@ const cases: readonly [name: string, input: Partial<RotationInput>, step: object
   ],
   ["a new CA seen long enough ago", { stored: seen(30) }, { type: "switchCa" }],
   ["a new CA seen, and the bundle reset since", { stored: seen(3_000), drifted: true }, { type: "proveSeen" }],
+  [
+    "a new CA, and a second outside the last half of the serving certificate's window",
+    { stored: INTRODUCED, now: T0 + 75 * DAY - SECOND },
+    { type: "proveSeen" },
+  ],
+  [
+    "a new CA that nobody shows for so long, and a second inside that half",
+    { stored: INTRODUCED, now: T0 + 75 * DAY + SECOND },
+    { type: "renewServing", reason: "it is due, and the rotation to the next CA is held up" },
+  ],
+  [
+    "the same, and the CA that signs is not valid for longer than what it signed",
+    { stored: { ...INTRODUCED, signer: certificate("A", 90) }, now: T0 + 75 * DAY + SECOND },
+    { type: "proveSeen" },
+  ],
+  [
+    "the same, and the CA that signs is missing",
+    { stored: { ...INTRODUCED, signer: undefined }, now: T0 + 75 * DAY + SECOND },
+    { type: "proveSeen" },
+  ],
   ["a new CA, and the serving certificate expired", { stored: INTRODUCED, now: T0 + 91 * DAY }, { type: "switchCa" }],
   [
     "a new CA that expired while it waited",
