@@ -24,7 +24,7 @@ export class FreezesCheck implements Check {
   constructor(world: SeenWorld, writer: () => string | undefined = currentWriter) {
     this.#world = world;
     const { etcd } = world.cluster;
-    this.#writers = new Writers(etcd, writer);
+    this.#writers = new Writers(world, writer);
     etcd.onRevision((entry) => {
       if (entry.key.startsWith("/registry/leases/")) this.#renewed.set(entry.key, world.schedule.now);
       this.#written(etcd, entry);

@@ -133,12 +133,15 @@ export class MigratedCheck implements Check {
     const last = this.#lastWrites.get(`${this.#writer()} ${spec.resource.resource}`)?.revision ?? 0;
     // The run began after the migration was created.
     const upTo = Math.max(last, createRevision);
+    // The configurations encrypt the resources of the plan, and what ksvm keeps is plain text.
+    const isEncrypted = this.#world.plan.kinds.some(({ plural }) => plural === spec.resource.resource);
+    const wanted = isEncrypted ? key : 0;
     const other = this.#world.cluster.etcd
       .range(prefix)
-      .find(({ encryptionKey, modRevision }) => modRevision <= upTo && encryptionKey !== key);
+      .find(({ encryptionKey, modRevision }) => modRevision <= upTo && encryptionKey !== wanted);
     return (
       other &&
-      `${other.key} is encrypted with key ${other.encryptionKey} since revision ${other.modRevision}, not ${key}`
+      `${other.key} is encrypted with key ${other.encryptionKey} since revision ${other.modRevision}, not ${wanted}`
     );
   }
 }

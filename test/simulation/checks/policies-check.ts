@@ -38,7 +38,7 @@ export class PoliciesCheck implements Check {
   constructor(world: World) {
     this.#world = world;
     this.#leases = new LeaseHolders(world);
-    this.#writers = new Writers(world.cluster.etcd, currentWriter);
+    this.#writers = new Writers(world, currentWriter);
     for (const kind of world.plan.kinds) {
       for (const prefix of PREFIXES) this.#crds.set(`${prefix}${policyGuardOf(crdNameOf(kind)).name}`, crdNameOf(kind));
     }

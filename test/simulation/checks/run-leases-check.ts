@@ -28,7 +28,7 @@ export class RunLeasesCheck implements Check {
   constructor(world: SeenWorld, writer: () => string | undefined = currentWriter) {
     this.#world = world;
     const { etcd } = world.cluster;
-    this.#writers = new Writers(etcd, writer);
+    this.#writers = new Writers(world, writer);
     etcd.onRevision((entry) => this.#written(entry));
     etcd.onRestore(() => this.#writtenAt.clear());
   }
