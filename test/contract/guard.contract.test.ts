@@ -92,11 +92,9 @@ await tap.test("the webhook", async (t) => {
 
   const before = { ...verdicts };
   await keepsTheContract(t, guard);
-  t.equal(
-    verdicts.denied - before.denied,
-    GUARD_CASES.filter(({ deniedBy }) => deniedBy !== undefined).length,
-    "the webhook is asked about each denied update",
-  );
+  // More than once where the API server's cached copy was behind: it then reads the object and asks again.
+  const denied = GUARD_CASES.filter(({ deniedBy }) => deniedBy !== undefined).length;
+  t.ok(verdicts.denied - before.denied >= denied, "the webhook is asked about each denied update");
   t.equal(verdicts.allowed, 0, "the webhook is asked about nothing else");
 
   await t.test("stopped, it blocks storage changes of frozen CRDs and nothing else", async (t2) => {
