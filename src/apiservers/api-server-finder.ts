@@ -9,6 +9,7 @@ import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
 import { describeMissing, endingApiServer, MissingApiServer } from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import type { SeenServers } from "./seen-servers.ts";
+import { ServerAddresses } from "./server-addresses.ts";
 import { ServerRoll } from "./server-roll.ts";
 import { StandingLeases } from "./standing-leases.ts";
 
@@ -39,22 +40,19 @@ export interface ApiServerFinderOptions {
   readonly onLag: (server: string, reason: string) => void;
 }
 
-/** An API server that does not answer within this time is not there, in milliseconds. */
-const ANSWER_TIMEOUT_MS = 5_000;
 /** For reads: they wait for no admission webhook. */
 const REQUEST_TIMEOUT_MS = 15_000;
 /** Finds the API servers of a cluster, and keeps a connection to each. */
 export class ApiServerFinder {
   readonly #options: ApiServerFinderOptions;
-  readonly #clients = new Map<string, ApiClient>();
-  /** The addresses that have answered. */
-  readonly #reached = new Set<string>();
+  readonly #addresses: ServerAddresses;
   readonly #roll: ServerRoll;
   readonly #pace = new RecruitPace();
   readonly #leases: StandingLeases;
 
   constructor(options: ApiServerFinderOptions) {
     this.#options = options;
+    this.#addresses = new ServerAddresses({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
     const { departures, sightings } = options.seen;
     this.#leases = new StandingLeases({ ...options, departures, sightings });
     this.#roll = new ServerRoll({ ...options, transport: options.client.transport, timeoutMs: REQUEST_TIMEOUT_MS });
@@ -99,7 +97,7 @@ export class ApiServerFinder {
   async glance(signal: AbortSignal): Promise<void> {
     const { endpoints, seen } = this.#options;
     const leases = (await this.#leases.glance(signal)) ?? [];
-    if (endpoints !== undefined && leases.length === 0 && !(await this.#areReachable(endpoints, signal))) {
+    if (endpoints !== undefined && leases.length === 0 && !(await this.#addresses.areReachable(endpoints, signal))) {
       seen.silent();
     }
   }
@@ -111,7 +109,7 @@ export class ApiServerFinder {
   async find(signal: AbortSignal): Promise<ApiServers> {
     const { client, clock, endpoints, retrier, timeoutMs } = this.#options;
     if (endpoints !== undefined) {
-      return { mode: "each", clients: endpoints.map((url) => this.#clientAt(url)) };
+      return { mode: "each", clients: endpoints.map((url) => this.#addresses.clientAt(url)) };
     }
     const deadline = clock.monotonic() + timeoutMs;
     // The longer one is missing, the less often it is looked for.
@@ -130,7 +128,7 @@ export class ApiServerFinder {
 
   /** Ends all connections. */
   async close(): Promise<void> {
-    await Promise.all([this.#roll.close(), ...[...this.#clients.values()].map(({ transport }) => transport.close())]);
+    await Promise.all([this.#roll.close(), this.#addresses.close()]);
   }
 
   /**
@@ -154,7 +152,7 @@ export class ApiServerFinder {
   /** Those that a user names are asked by nothing else yet: a silence goes on until all of them answer. */
   async #endSilence(endpoints: readonly string[], signal: AbortSignal): Promise<void> {
     const { seen } = this.#options;
-    if (seen.isSilenceOver || (await this.#areReachable(endpoints, signal))) {
+    if (seen.isSilenceOver || (await this.#addresses.areReachable(endpoints, signal))) {
       seen.found();
     } else {
       seen.silent();
@@ -222,17 +220,26 @@ export class ApiServerFinder {
     urls: readonly string[],
     signal: AbortSignal,
   ): Promise<ApiServers | undefined> {
-    const allReachable = urls.length >= 2 && (await this.#areReachable(urls, signal));
+    const allReachable = urls.length >= 2 && (await this.#addresses.areReachable(urls, signal));
     switch (apiServerModeOf({ addresses: urls.length, allReachable, liveLeases: leases?.length })) {
       case "sole":
-        return { mode: "each", clients: [this.#options.client] };
+        return { mode: "each", clients: [await this.#sole(urls, signal)] };
       case "each":
-        return { mode: "each", clients: urls.map((url) => this.#clientAt(url)) };
+        return { mode: "each", clients: urls.map((url) => this.#addresses.clientAt(url)) };
       case "missing":
         return undefined;
       case "sampled":
         return this.#sampled(leases);
     }
+  }
+
+  /** Behind the address of the kubeconfig one that has begun to end may answer in its place: where that can be, it is asked by itself. */
+  async #sole(urls: readonly string[], signal: AbortSignal): Promise<ApiClient> {
+    const { client, shutdownDelayMs = 0 } = this.#options;
+    const [url] = shutdownDelayMs > 0 ? urls : [];
+    const isKnown =
+      url !== undefined && ((await this.#addresses.areReachable(urls, signal)) || this.#addresses.hasAnswered(url));
+    return isKnown ? this.#addresses.clientAt(url) : client;
   }
 
   #sampled(leases: readonly LiveLease[] | undefined): ApiServers {
@@ -260,40 +267,5 @@ export class ApiServerFinder {
       );
     }
     this.#options.onLag("the API server of a Lease", reason);
-  }
-
-  async #areReachable(urls: readonly string[], signal: AbortSignal): Promise<boolean> {
-    const results = await Promise.all(urls.map((url) => this.#isReachable(url, signal)));
-    signal.throwIfAborted();
-    return results.every(Boolean);
-  }
-
-  /** One that cannot be reached from here is asked through the address of the kubeconfig: it is silent only where it has answered before. */
-  async #isReachable(url: string, signal: AbortSignal): Promise<boolean> {
-    const { clock, retrier, seen } = this.#options;
-    const { transport } = this.#clientAt(url);
-    const timeout = AbortSignal.any([signal, clock.timeout(ANSWER_TIMEOUT_MS)]);
-    const ask = (): Promise<unknown> => transport.request({ method: "GET", path: "/version", signal: timeout });
-    try {
-      await retrier.with({ onRetry: () => {} }).run(ask, timeout);
-      this.#reached.add(url);
-      return true;
-    } catch {
-      if (this.#reached.has(url) && !signal.aborted) {
-        seen.silent();
-      }
-      return false;
-    }
-  }
-
-  #clientAt(url: string): ApiClient {
-    const known = this.#clients.get(url);
-    if (known !== undefined) {
-      return known;
-    }
-    const { transport } = this.#options.client;
-    const client = new ApiClient(transport.another({ server: url, timeoutMs: REQUEST_TIMEOUT_MS }));
-    this.#clients.set(url, client);
-    return client;
   }
 }

@@ -1,4 +1,5 @@
 import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
 import { type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
 import { type ConvergenceTarget, convergenceCheck, notConverged } from "../apiservers/converge.ts";
@@ -77,7 +78,7 @@ export class FreezeEvidence {
     // with those of convergence.
     const stuck = this.#stuck();
     const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };
-    const { silent } = await askAll(proven, freezeCheck(this.#proof), {
+    const { silent } = await askAll(this.#withOwn(proven), freezeCheck(this.#proof), {
       clock,
       signal,
       spreadMs: 0,
@@ -201,6 +202,18 @@ export class FreezeEvidence {
     };
   }
 
+  /**
+   * With the one that the run reads and writes through. It may be none of those that were found: one that began to end before this
+   * process looked at the identity Leases takes requests for a while.
+   */
+  #withOwn(apiServers: ApiServers): ApiServers {
+    const { client } = this.#context;
+    if (apiServers.mode !== "each" || apiServers.clients.some(({ transport }) => isSameServer(transport, client))) {
+      return apiServers;
+    }
+    return { ...apiServers, clients: [...apiServers.clients, client] };
+  }
+
   async #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
     const { clock, emit, options, seen, signal } = this.#context;
     const target = targetOf(crd, this.#frozenAt);
@@ -221,7 +234,7 @@ export class FreezeEvidence {
     const proven = freezeCheck(this.#proof);
     const stuck = this.#stuck();
     const both: Check = async (client) => (await proven(client)) ?? (await converged(client));
-    const result = await askAll(apiServers, apiServers.mode === "each" ? converged : both, {
+    const result = await askAll(this.#withOwn(apiServers), apiServers.mode === "each" ? converged : both, {
       clock,
       signal,
       spreadMs,
@@ -238,6 +251,10 @@ export class FreezeEvidence {
     });
     return told === undefined ? result : { lagged: true, silent: result.silent };
   }
+}
+
+function isSameServer({ server }: Pick<ApiClient["transport"], "server">, { transport }: ApiClient): boolean {
+  return server === transport.server;
 }
 
 function targetOf(crd: CustomResourceDefinition, resourceVersion: string): ConvergenceTarget {

@@ -565,6 +565,25 @@ await tap.test("findAll() asks none of the others until one that left takes no r
   t.match(await finder.findAll(60_000, signal), { silent: false });
 });
 
+await tap.test(
+  "the only API server is asked at its own address where another one may answer in its place",
+  async (t) => {
+    const sole = { addresses: ["localhost"], leases: ["a"] };
+    const servers = async ({ finder }: Awaited<ReturnType<typeof finderFor>>): Promise<readonly string[]> =>
+      serversOf(await finder.findAll(0, signal)).map((url) => new URL(url).hostname);
+    const delayed: Seen = { ...sole, shutdownDelayMs: 20_000, broken: [] };
+    const found = await finderFor(t, delayed);
+    t.same(await servers(found), ["localhost"]);
+    delayed.broken?.push("localhost");
+    t.same(await servers(found), ["localhost"], "it has answered there: another one is none that lives");
+    t.ok(found.servers.wereSilentWithin(60_000));
+    const unreachable = await finderFor(t, { ...delayed, broken: ["localhost"] });
+    t.same(await servers(unreachable), ["127.0.0.1"], "where it cannot be, the address of the kubeconfig is asked");
+    t.notOk(unreachable.servers.wereSilentWithin(60_000));
+    t.same(await servers(await finderFor(t, sole)), ["127.0.0.1"], "none takes requests once it has begun to end");
+  },
+);
+
 await tap.test("findAll() counts what one that left has under way where no run looked in the meantime", async (t) => {
   const seen = { addresses: [], leases: ["a", "b"], instances: [1, 2], shutdownDelayMs: 90_000 };
   const { clock, finder } = await finderFor(t, seen);

@@ -41,17 +41,23 @@ function evidenceWith(
     readonly seen?: SeenServers;
     /** Those that a user takes for gone, as they are at each look. */
     readonly ignored?: () => readonly string[];
+    /** The API server that the run reads and writes through. @default the one that was found */
+    readonly own?: (request: ApiRequest) => Promise<unknown>;
   } = {},
 ) {
   const budget = new RunBudget();
   const seen: { differences: number; apiServices: readonly object[] } = { differences: 0, apiServices: [] };
-  const listed = async (asked: ApiRequest): Promise<unknown> =>
-    asked.path === "/apis/apiregistration.k8s.io/v1/apiservices"
-      ? { status: 200, body: { kind: "APIServiceList", metadata: { resourceVersion: "1" }, items: seen.apiServices } }
-      : request(asked);
-  const transport = { server: "https://a", request: listed, close: async () => undefined };
-  const client = new ApiClient(transport as unknown as Transport);
-  const apiServers: ApiServers = { mode: "each", clients: [client], identities: ["a"] };
+  const listed =
+    (answer: typeof request) =>
+    async (asked: ApiRequest): Promise<unknown> =>
+      asked.path === "/apis/apiregistration.k8s.io/v1/apiservices"
+        ? { status: 200, body: { kind: "APIServiceList", metadata: { resourceVersion: "1" }, items: seen.apiServices } }
+        : answer(asked);
+  const transport = { server: "https://a", request: listed(request), close: async () => undefined };
+  const found = new ApiClient(transport as unknown as Transport);
+  const through = { ...transport, server: "https://own", request: listed(given.own ?? request) };
+  const client = given.own === undefined ? found : new ApiClient(through as unknown as Transport);
+  const apiServers: ApiServers = { mode: "each", clients: [found], identities: ["a"] };
   const context = {
     arrivals: given.arrivals ?? UNSEEN_ARRIVALS,
     settled: given.settled,
@@ -110,6 +116,19 @@ for (const [what, ask] of questions) {
       t.ok(run.clock.monotonic() >= 600_000);
     },
   );
+}
+
+for (const [what, ask] of questions) {
+  await tap.test(`FreezeEvidence asks the API server that the run goes through, too: ${what}`, async (t) => {
+    const asked: string[] = [];
+    const noted = (server: string) => async (): Promise<never> => {
+      asked.push(server);
+      throw unavailable;
+    };
+    const run = evidenceWith(noted("found"), undefined, undefined, { own: noted("own") });
+    await t.rejects(ask(run), { name: "WaitingForOthers" });
+    t.ok(asked.includes("found") && asked.includes("own"), asked.slice(0, 4).join(", "));
+  });
 }
 
 await tap.test("FreezeEvidence ends with its own words where a refusal lasts", async (t) => {

@@ -133,6 +133,17 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     ],
   },
   {
+    name: "ask the address of the kubeconfig where one API server lives",
+    withinSeeds: 20_400,
+    edits: [
+      {
+        file: FINDER,
+        from: "const [url] = shutdownDelayMs > 0 ? urls : [];",
+        to: "const [url] = shutdownDelayMs < 0 ? urls : [];",
+      },
+    ],
+  },
+  {
     name: "do not tell API servers behind one address apart",
     survives: "20 samples meet each of them: that needs both",
     edits: [
