@@ -78,6 +78,14 @@ export function storedVersionsOf(crd: CustomResourceDefinition): readonly string
   return crd.status?.storedVersions ?? [];
 }
 
+/**
+ * Whether `status.storedVersions` has the storage version, as the API server sees to in each update of the CRD itself. An update of its
+ * status may take that out.
+ */
+export function isStorageVersionListed(crd: CustomResourceDefinition): boolean {
+  return storedVersionsOf(crd).includes(storageVersionOf(crd));
+}
+
 /** Whether `status.storedVersions` is exactly the storage version: nothing is left to prune. */
 export function isClean(crd: CustomResourceDefinition): boolean {
   const stored = storedVersionsOf(crd);

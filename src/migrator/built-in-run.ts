@@ -1,6 +1,7 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInEvidence } from "./built-in-evidence.ts";
+import { assertStorageVersionListed } from "./foreign-prunes.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import { KeptProgress } from "./kept-progress.ts";
 import type { Fence } from "../kube/transport-options.ts";
@@ -64,6 +65,9 @@ export class BuiltInRun {
       restarts: this.#restarts,
     });
     const foundation = await evidence.prove();
+    if (this.#crdName !== undefined) {
+      await assertStorageVersionListed(context, this.#crdName);
+    }
     if ((evidence.apiServers?.ignored ?? []).length > 0) {
       // That an API server is gone is what the user of this process says, and nothing that another one could prove.
       [this.#kept, this.#keepsNothing] = [undefined, true];

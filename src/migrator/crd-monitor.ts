@@ -19,6 +19,8 @@ export interface CrdMonitorOptions {
   readonly expected: CrdExpectation;
   /** Called once, with the reason, when the run must end. */
   readonly onBroken: (reason: unknown) => void;
+  /** Told of each state of the CRD that meets the expectation. @default nobody is */
+  readonly onSeen?: (crd: CustomResourceDefinition) => void;
 }
 
 /** How long the watch may lag behind a CRD that was read, in milliseconds, before the run gives up. */
@@ -146,6 +148,7 @@ export class CrdMonitor {
       this.#break(reason);
       throw reason;
     }
+    this.#options.onSeen?.(crd);
   }
 
   #break(reason: unknown): void {

@@ -2,7 +2,6 @@ import { politely } from "./politely.ts";
 import {
   conversionBesidesBundle,
   type CustomResourceDefinition,
-  isClean,
   storageVersionOf,
   storedVersionsOf,
 } from "../api/crd.ts";
@@ -16,13 +15,14 @@ import type { FieldsReport, WayOfPass } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
+import { ForeignPrunes } from "./foreign-prunes.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { FreezeHold } from "../freeze/freeze-hold.ts";
 import { replaceCheckpointKey } from "../freeze/leftovers.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
 import { type Pruned, pruneStoredVersions } from "./prune.ts";
-import { findCrd, readCrd } from "../resources/read-crd.ts";
+import { readCrd } from "../resources/read-crd.ts";
 import { RestoredObjects } from "./restored-objects.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
@@ -78,6 +78,7 @@ export class CrdRun {
   #isLasting = true;
   readonly #hold: FreezeHold;
   readonly #evidence: FreezeEvidence;
+  readonly #foreignPrunes: ForeignPrunes;
 
   constructor({ context, guarded, ...parts }: CrdRunParts) {
     const { cleanup, lease, restarts } = parts;
@@ -85,7 +86,13 @@ export class CrdRun {
     this.#parts = parts;
     this.#crdName = guarded.crdName;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
-    this.#context = { ...context, client: client.fencedBy(() => lease.confirm(signal, retrier)), signal };
+    const confirm = (): Promise<void> => lease.confirm(signal, retrier);
+    this.#foreignPrunes = new ForeignPrunes({ ...context, client: client.fencedBy(confirm), signal }, this.#crdName);
+    const fence = async (): Promise<void> => {
+      await this.#foreignPrunes.listed;
+      await confirm();
+    };
+    this.#context = { ...context, client: client.fencedBy(fence), signal };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     this.#hold = new FreezeHold({
@@ -122,8 +129,9 @@ export class CrdRun {
     const expected = this.#expectationOf(crd, frozen);
     const monitor = this.#monitor(expected, crd);
     await this.#evidence.settle(apiServers, silent, crd);
+    await this.#foreignPrunes.look();
     const isResumed = await this.#rewrite(crd);
-    await this.#reportForeignPrune(crd);
+    await this.#foreignPrunes.report(crd);
     const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
     const { clearsDoubt = false, ...proven } = pruned ?? {};
     if (pruned !== undefined) {
@@ -160,7 +168,9 @@ export class CrdRun {
   }
 
   #monitor(expected: CrdExpectation, crd: CustomResourceDefinition): CrdMonitor {
-    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken: (reason) => this.#abort.abort(reason) });
+    const onBroken = (reason: unknown): void => this.#abort.abort(reason);
+    const onSeen = (seen: CustomResourceDefinition): void => this.#foreignPrunes.saw(seen);
+    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen });
     this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
     monitor.start(crd);
     return monitor;
@@ -273,16 +283,6 @@ export class CrdRun {
     await lease.saveCheckpoint(checkpoint, this.#context);
     memory.known = memory.known.slice(-1);
     return checkpoint;
-  }
-
-  /** Nothing of this run rests on storedVersions, so it continues; but that prune rested on less. */
-  async #reportForeignPrune(before: CustomResourceDefinition): Promise<void> {
-    const { client, emit, retrier, signal } = this.#context;
-    const after = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
-    if (!isClean(before) && after !== undefined && isClean(after)) {
-      const message = `another client pruned storedVersions of "${this.#crdName}" while objects were being rewritten`;
-      emit({ type: "warning", message });
-    }
   }
 
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {

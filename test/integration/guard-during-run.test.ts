@@ -72,6 +72,31 @@ parallel(
 );
 
 parallel(
+  "A storage version that another client takes out of storedVersions during a run is listed again before more objects are written",
+  async (t) => {
+    const kind = new TestKind("unlisted");
+    const run = await startSlowRun(cluster, kind);
+    // As a client does that read the CRD before the storage version changed.
+    const stale = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1alpha1"] } } };
+    await api.patch(CRDS, kind, stale, { subresource: "status" });
+    await eventually(
+      async () => storedVersionsOf(await cluster.crd(kind)).includes("v1"),
+      "the storage version is listed again",
+    );
+    t.not((await cluster.storedAs(kind))["v1alpha1"], undefined, "objects are left to be written");
+    const { code, stdout, stderr } = await run.ended;
+    t.equal(code, 0, stderr);
+    t.match(
+      stdout,
+      /another client set storedVersions of .* to \[v1alpha1\], without the storage version "v1"; it is listed again/,
+    );
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertNoTraces(t, cluster, kind);
+  },
+);
+
+parallel(
   "Break-glass is final: a freeze lifted by another client ends the run without pruning, and is not put back",
   async (t) => {
     const kind = new TestKind("lift");

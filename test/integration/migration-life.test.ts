@@ -3,7 +3,7 @@ import { specKeyOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { isOfKstatus } from "../../src/api/kstatus.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import { MIGRATIONS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import {
@@ -201,6 +201,15 @@ await t.test("manage-stored-versions off only rewrites; off and on again leaves 
   t.equal(status?.crd, specKeyOf((await cluster.crd(kind)).metadata));
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing was pruned");
   t.notOk((await eventReasons(cluster, created)).includes("Frozen"));
+  const tooMuch = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1alpha1"] } } };
+  await api.patch(CRDS, kind, tooMuch, { subresource: "status" });
+  const failed = await untilState(cluster, await createMigration(cluster, kind), ["Failed"]);
+  t.match(
+    JSON.stringify(failed.status?.conditions),
+    /storedVersions is \[v1alpha1\], without the storage version \\"v1\\"/,
+  );
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { labels: { listed: "again" } } } });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "an update of the CRD lists it");
   await off.stop();
 
   const slow = startController(t, cluster, SLOW);

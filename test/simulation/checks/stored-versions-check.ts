@@ -1,9 +1,13 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
-import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { isStorageVersionListed, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
 import { conditionsWithoutDoubt } from "../../../src/in-tree/prune-doubt.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
+import type { ModelRequest } from "../model/types.ts";
+import { currentRequest } from "../world/api-server-node.ts";
+import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
+import { CRDS } from "../world/user-actions.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
@@ -14,13 +18,15 @@ interface Stored {
   readonly byVersion: Map<string, number>;
   /** The versions that ksvm took out of storedVersions of this CRD, and that were not added since. */
   readonly pruned: Set<string>;
+  /** Since when the storage version is missing in storedVersions, by the simulation's time; `undefined` while it is there. */
+  unlistedSince: number | undefined;
 }
 
 /**
  * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD, as far as ksvm
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
- * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before. And no prune of ksvm stands beside the condition by which every
- * reader of the CRD doubts it.
+ * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before, where the process has read the
+ * CRD since another client took that version out. And no prune of ksvm stands beside the condition by which every reader of the CRD doubts it.
  */
 export class StoredVersionsCheck implements Check {
   readonly name = "stored versions";
@@ -29,13 +35,47 @@ export class StoredVersionsCheck implements Check {
   readonly #prunedFrom = new WeakMap<object, ReadonlySet<string>>();
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
+  readonly #world: World;
+  /** When a process last asked for a CRD as it is and got it, by its name and the prefix of its objects. */
+  readonly #readAt = new Map<string, number>();
+  /** Writes of objects by a process that had read that the storage version is missing. */
+  readonly #sentKnowing = new WeakSet<ModelRequest>();
 
   constructor(world: World) {
     const { etcd } = world.cluster;
+    this.#world = world;
     this.#report = (violation) => world.violate(violation);
     etcd.onRevision((entry) => this.#written(entry));
     etcd.onRestore(() => this.#readAll(etcd));
     this.#readAll(etcd);
+    this.#followRequests();
+  }
+
+  #followRequests(): void {
+    const { cluster, plan, schedule } = this.#world;
+    const { onExchange } = cluster;
+    const kinds = plan.kinds.map((kind) => ({
+      crd: `${CRDS}/${crdNameOf(kind)}`,
+      objects: `/${kind.plural}/`,
+      prefix: objectPrefixOf(objectsPrefixOf(kind)) ?? "",
+    }));
+    cluster.onExchange = (request, process) => {
+      const ended = onExchange(request, process);
+      const { method, path, query } = request;
+      const kind = kinds.find(({ crd, objects }) => path === crd || path.includes(objects));
+      if (kind === undefined) return ended;
+      const reader = `${process.name} ${kind.prefix}`;
+      const unlistedSince = this.#stored.get(kind.prefix)?.unlistedSince;
+      if (method === "PATCH" && unlistedSince !== undefined && (this.#readAt.get(reader) ?? 0) > unlistedSince) {
+        this.#sentKnowing.add(request);
+      }
+      if (method !== "GET" || path !== kind.crd || query.size > 0) return ended;
+      const at = schedule.now;
+      return (answer) => {
+        if (answer?.status === 200) this.#readAt.set(reader, at);
+        ended(answer);
+      };
+    };
   }
 
   #readAll(etcd: SimEtcd): void {
@@ -84,7 +124,10 @@ export class StoredVersionsCheck implements Check {
     if (entry.key.startsWith(CRD_PREFIX)) {
       const crd = entry.object as unknown as CustomResourceDefinition;
       const prefix = prefixOf(crd);
-      this.#of(prefix).crd = count === 1 ? crd : undefined;
+      const stored = this.#of(prefix);
+      stored.crd = count === 1 ? crd : undefined;
+      if (count === 1 && isStorageVersionListed(crd)) stored.unlistedSince = undefined;
+      else if (count === 1) stored.unlistedSince ??= this.#world.schedule.now;
       return prefix;
     }
     const prefix = objectPrefixOf(entry.key);
@@ -99,12 +142,14 @@ export class StoredVersionsCheck implements Check {
     return entry.key.startsWith(CRD_PREFIX) ? undefined : objectPrefixOf(entry.key);
   }
 
-  /** An object in a version that another client pruned may stay what it is. */
+  /** An object in a version that another client pruned may stay what it is, and a write that was sent before the process read of it lands. */
   #judgeWrite(prefix: string, { before, isDeleted, key, modRevision, object }: EtcdEntry): void {
     const { crd } = this.#of(prefix);
     const version = object.apiVersion.split("/")[1] ?? "";
     const isRewritten = objectPrefixOf(key) === prefix && !isDeleted && before?.object.apiVersion !== object.apiVersion;
     if (crd === undefined || !isRewritten || storedVersionsOf(crd).includes(version)) return;
+    const request = currentRequest();
+    if (version === storageVersionOf(crd) && (request === undefined || !this.#sentKnowing.has(request))) return;
     this.#report(`S1: ksvm stored ${key} as ${version} at revision ${modRevision}, which storedVersions lacks`);
   }
 
@@ -124,7 +169,7 @@ export class StoredVersionsCheck implements Check {
   #of(prefix: string): Stored {
     let stored = this.#stored.get(prefix);
     if (stored === undefined) {
-      stored = { crd: undefined, byVersion: new Map(), pruned: new Set() };
+      stored = { crd: undefined, byVersion: new Map(), pruned: new Set(), unlistedSince: undefined };
       this.#stored.set(prefix, stored);
     }
     return stored;

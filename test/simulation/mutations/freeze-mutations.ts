@@ -172,6 +172,17 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "write objects in a version that storedVersions lacks",
+    withinSeeds: 10_200,
+    edits: [
+      {
+        file: "migrator/foreign-prunes.ts",
+        from: "if (this.#listing !== undefined || isStorageVersionListed(crd)) {",
+        to: "if (isStorageVersionListed(crd) || !isStorageVersionListed(crd)) {",
+      },
+    ],
+  },
+  {
     name: "prune without a renewal of the Lease",
     withinSeeds: 2_900,
     edits: [

@@ -23,9 +23,9 @@ const ANSWERED_MS = 10;
 /** Bookmarks, and the ends of watches. */
 const TICK_MS = 10_000;
 
-/** The request that an API server works on: which one that is, who sent it, and until when it may go on. */
+/** What an API server works on: which one that is, for which request, and until when it may go on. */
 interface Work {
-  readonly user: string;
+  readonly request: ModelRequest;
   readonly server: ApiServerNode;
   readonly deadline: number;
 }
@@ -34,7 +34,12 @@ const working = new AsyncLocalStorage<Work>();
 
 /** Who wrote the revision that etcd tells of at this moment; `undefined` for an API server itself. */
 export function currentWriter(): string | undefined {
-  return working.getStore()?.user;
+  return working.getStore()?.request.user;
+}
+
+/** The request that the revision which etcd tells of at this moment comes of; `undefined` for an API server itself. */
+export function currentRequest(): ModelRequest | undefined {
+  return working.getStore()?.request;
 }
 
 /** The API server that writes the revision that etcd tells of at this moment, for a client. */
@@ -199,7 +204,7 @@ export class ApiServerNode implements Peer {
     const deadline = this.process.clock.monotonic() + REQUEST_TIMEOUT_MS;
     const { promise, resolve } = Promise.withResolvers<ModelAnswer>();
     const cancel = this.process.clock.timer(REQUEST_TIMEOUT_MS, () => resolve(timedOut(this.process.clock.now())));
-    void working.run({ user: request.user, server: this, deadline }, () => this.api.handle(request)).then(resolve);
+    void working.run({ request, server: this, deadline }, () => this.api.handle(request)).then(resolve);
     try {
       return await promise;
     } finally {

@@ -26,6 +26,7 @@ import type { Play } from "../play.ts";
 import { get, jsonPatch, merge, post, remove, stateOf, type Subject } from "../script-requests.ts";
 
 const manager = { fieldManager: CRD_FIELD_MANAGER };
+const storedVersionsAlone = { pick: ({ status }: Json) => status.storedVersions as unknown };
 const metadataAlone = {
   pick: ({ metadata: { annotations, generation, name, resourceVersion, uid } }: Json) => ({
     metadata: { annotations, generation, name, resourceVersion, uid },
@@ -80,6 +81,16 @@ async function guarded(play: Play, subject: Subject, expected: { readonly guard:
     `${guard}: a write of status passes`,
     merge(`${subject.path}/status`, { status: { storedVersions: ["v1alpha1"] } }),
     metadataAlone,
+  );
+  await play.line(
+    `${guard}: a write of status that takes the storage version out of storedVersions`,
+    merge(`${subject.path}/status`, { status: { storedVersions: ["v1"] } }),
+    storedVersionsAlone,
+  );
+  await play.line(
+    `${guard}: an update of the CRD that changes nothing lists it again`,
+    merge(subject.path, { metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
+    storedVersionsAlone,
   );
   await play.line(
     `${guard}: any value of the annotation freezes`,

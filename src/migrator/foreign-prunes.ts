@@ -1,0 +1,119 @@
+import {
+  type CustomResourceDefinition,
+  isClean,
+  isStorageVersionListed,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
+import { OWNER_ANNOTATION } from "../api/names.ts";
+import { KsvmError } from "../errors.ts";
+import { updateCrd } from "../freeze/freeze.ts";
+import { findCrd, readCrd } from "../resources/read-crd.ts";
+import { LoopPace } from "../retry/loop-pace.ts";
+import type { RunContext } from "./run-context.ts";
+
+/** Between two times that the storage version is put back, in milliseconds, where another client takes it out again and again. */
+const PACE = { minMs: 1_000, maxMs: 10_000, freeTurns: 3 };
+
+/**
+ * What other clients take out of the `status.storedVersions` of a frozen CRD while a run rewrites its objects.
+ *
+ * An update of the status is not checked: a client that decided before the storage version changed may take that version out. Then no
+ * object may be written in it (S1). Any update of the CRD itself has the API server list it again.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go
+ */
+export class ForeignPrunes {
+  readonly #context: RunContext;
+  readonly #crdName: string;
+  readonly #pace: LoopPace;
+  /** While the storage version is not listed; a failure stays. */
+  #listing: Promise<void> | undefined;
+
+  /** @param context fenced by the Lease of the run, and not by {@link listed} */
+  constructor(context: RunContext, crdName: string) {
+    this.#context = context;
+    this.#crdName = crdName;
+    this.#pace = new LoopPace({ ...PACE, clock: context.clock });
+  }
+
+  /** Takes note of the CRD as the run sees it. Where the storage version is missing, objects wait until it is listed again. */
+  saw(crd: CustomResourceDefinition): void {
+    if (this.#listing !== undefined || isStorageVersionListed(crd)) {
+      return;
+    }
+    const listing = this.#list();
+    this.#listing = listing;
+    listing.then(
+      () => (this.#listing = undefined),
+      () => undefined,
+    );
+  }
+
+  /**
+   * To be awaited before an object is written. `undefined` where nothing is to be waited for.
+   * @throws as `updateCrd()`.
+   */
+  get listed(): Promise<void> | undefined {
+    return this.#listing;
+  }
+
+  /**
+   * Looks at the CRD as it is now.
+   * @throws as `updateCrd()`.
+   */
+  async look(): Promise<void> {
+    this.saw(await readCrd(this.#context, this.#crdName));
+    await this.#listing;
+  }
+
+  /** Nothing of this run rests on storedVersions, so it continues; but a prune by another client rested on less. */
+  async report(before: CustomResourceDefinition): Promise<void> {
+    const { client, emit, retrier, signal } = this.#context;
+    const after = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
+    if (!isClean(before) && after !== undefined && isClean(after)) {
+      const message = `another client pruned storedVersions of "${this.#crdName}" while objects were being rewritten`;
+      emit({ type: "warning", message });
+    }
+  }
+
+  async #list(): Promise<void> {
+    const { emit, signal } = this.#context;
+    let found: CustomResourceDefinition | undefined;
+    await this.#pace.turn(signal);
+    const listed = await updateCrd(this.#context, this.#crdName, (crd) => {
+      found = isStorageVersionListed(crd) ? undefined : crd;
+      const owner = crd.metadata.annotations?.[OWNER_ANNOTATION];
+      // As it is: that it is written counts, and not what.
+      return found === undefined || owner === undefined ? undefined : { [OWNER_ANNOTATION]: owner };
+    });
+    assertListed(listed);
+    if (found !== undefined) {
+      const [storage, left] = [storageVersionOf(found), storedVersionsOf(found).join(",")];
+      const what = `another client set storedVersions of "${this.#crdName}" to [${left}], without the storage version "${storage}"`;
+      emit({ type: "warning", message: `${what}; it is listed again` });
+    }
+  }
+}
+
+/**
+ * Of a CRD that is only rewritten, others write storedVersions, and may have taken too much out.
+ * @throws {KsvmError} ResourceNotMigratable where objects would be written in a version that storedVersions lacks.
+ */
+export async function assertStorageVersionListed(
+  { client, retrier, signal }: RunContext,
+  crdName: string,
+): Promise<void> {
+  const crd = await retrier.run(() => findCrd(client, crdName, { signal }), signal);
+  if (crd !== undefined) {
+    assertListed(crd);
+  }
+}
+
+function assertListed(crd: CustomResourceDefinition): void {
+  if (!isStorageVersionListed(crd)) {
+    const what = `storedVersions is [${storedVersionsOf(crd).join(",")}], without the storage version "${storageVersionOf(crd)}"`;
+    const advice = "an update of the CRD, such as a new label, has the API server list it; then run again";
+    throw new KsvmError("ResourceNotMigratable", `Cannot rewrite "${crd.metadata.name}": ${what}; ${advice}`);
+  }
+}
