@@ -1,5 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { freezeOwnerOf, hasFreezeAnnotation, ownerAnnotationOf } from "../api/owner.ts";
+import { freezeOwnerOf, ownerAnnotationOf } from "../api/owner.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { POLICIES } from "../kube/resources.ts";
@@ -13,10 +13,7 @@ import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
  * the webhook a run needs no right on policies, and one that is left denies the proof of its freeze, so that nothing is pruned.
  */
 export async function hasLeftovers(context: CallContext, crd: CustomResourceDefinition): Promise<boolean> {
-  if (hasFreezeAnnotation(crd)) {
-    return freezeOwnerOf(crd) !== undefined;
-  }
-  if (hasCheckpointKey(crd)) {
+  if (freezeOwnerOf(crd) !== undefined || hasCheckpointKey(crd)) {
     return true;
   }
   const { client, retrier, signal } = context;

@@ -172,6 +172,20 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "leave the policy of a dead run on a CRD that a user froze",
+    withinSeeds: 41_400,
+    edits: [
+      {
+        file: "freeze/leftovers.ts",
+        from: "  if (freezeOwnerOf(crd) !== undefined || hasCheckpointKey(crd)) {",
+        to: `  if (crd.metadata.annotations?.["ksvm.sigs.k8s.io/migrating"] !== undefined) {
+    return freezeOwnerOf(crd) !== undefined;
+  }
+  if (hasCheckpointKey(crd)) {`,
+      },
+    ],
+  },
+  {
     name: "write objects in a version that storedVersions lacks",
     withinSeeds: 10_200,
     edits: [
