@@ -219,6 +219,38 @@ await tap.test("events that etcd contradicts", async (t) => {
   ]);
 });
 
+/** The annotations of a freeze of the program. */
+function frozenSince(since: string): object {
+  const owner = JSON.stringify({ lease: "kube-system/a", identity: "ksvm-0_1", since });
+  return { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };
+}
+
+/** What the check says of a run that begins again, after its CRD was written and etcd was restored as these say. */
+function saidOfRestored(...steps: readonly ("freeze" | "freeze again" | "lift" | "back up" | "restore")[]) {
+  const { begin, etcd, violations, write } = world();
+  write("user", CRD_KEY, crd(["v1alpha1", "v1"]));
+  let backup = etcd.snapshot();
+  const check = begin();
+  for (const step of steps) {
+    if (step === "back up") backup = etcd.snapshot();
+    else if (step === "restore") etcd.restore(backup);
+    else write("ksvm-0", CRD_KEY, crd(["v1alpha1", "v1"], step === "lift" ? {} : frozenSince(step)));
+  }
+  check.told({ type: "startingAgain", reason: "an API server is missing" });
+  return violations;
+}
+
+await tap.test("a freeze is its own to lift, unless a restore of etcd put it back", async (t) => {
+  const left = [/its freeze is in place/];
+  t.same(saidOfRestored("freeze", "lift", "restore"), []);
+  t.same(saidOfRestored("freeze", "back up", "lift", "restore"), [], "it had lifted it");
+  t.same(saidOfRestored("freeze", "back up", "lift", "restore", "restore"), []);
+  t.match(saidOfRestored("freeze"), left);
+  t.match(saidOfRestored("freeze", "back up", "restore"), left, "it had not lifted it");
+  t.match(saidOfRestored("freeze", "back up", "lift", "freeze again", "restore"), left, "one of an earlier attempt");
+  t.match(saidOfRestored("freeze", "back up", "lift", "restore", "freeze again"), left, "it froze the CRD anew");
+});
+
 await tap.test("counts that etcd contradicts", async (t) => {
   t.same(saidOf({ done: 2, migrated: 1, gone: 1 }), []);
   t.match(saidOf({ done: 3, migrated: 1, gone: 1 }), [/3 objects done, and 2/]);

@@ -67,6 +67,10 @@ interface Followed {
   isRestored: boolean;
   /** Whether it said that it cannot lift its freeze. */
   hasWarned: boolean;
+  /** Whether the CRD has a freeze of it. */
+  isFrozen: boolean;
+  /** Whether that freeze was off until a restore of etcd put it back, and the program has not written the CRD since. */
+  isPutBack: boolean;
   /** The revision of the last object that was done, when it was told. */
   doneAt: number;
   /** What the API servers stored then. */
@@ -105,6 +109,8 @@ export class ToldCheck {
       deletions: 0,
       isRestored: false,
       hasWarned: false,
+      isFrozen: this.#isFrozenNow,
+      isPutBack: false,
       doneAt: etcd.revision,
       storedThen: storedNow(),
       keysThen: this.#keysNow,
@@ -117,6 +123,7 @@ export class ToldCheck {
         this.#seen.isRestored = true;
         // What was created since the backup is gone.
         this.#seen.deletions = Number.POSITIVE_INFINITY;
+        this.#freezeRestored();
       }),
     ];
   }
@@ -226,10 +233,24 @@ export class ToldCheck {
 
   #written({ isDeleted, key }: EtcdEntry): void {
     const { prefix, program, resource, writer } = this.#options;
-    if (key === `${CRD_PREFIX}${resource}`) this.#seen.wasClean ||= this.#isCleanNow;
+    if (key === `${CRD_PREFIX}${resource}`) this.#crdWritten();
     if (!key.startsWith(prefix)) return;
     if (isDeleted) this.#seen.deletions++;
     else if (writer() === program) this.#seen.writes++;
+  }
+
+  #crdWritten(): void {
+    const { program, writer } = this.#options;
+    this.#seen.wasClean ||= this.#isCleanNow;
+    this.#seen.isFrozen = this.#isFrozenNow;
+    this.#seen.isPutBack &&= this.#seen.isFrozen && writer() !== program;
+  }
+
+  /** One that was lifted in time may be back. One that was in place is still to be lifted, also where it is that of an earlier attempt by now. */
+  #freezeRestored(): void {
+    const wasOff = !this.#seen.isFrozen || this.#seen.isPutBack;
+    this.#seen.isFrozen = this.#isFrozenNow;
+    this.#seen.isPutBack = wasOff && this.#seen.isFrozen;
   }
 
   #frozen(storageVersion: string): void {
@@ -244,9 +265,9 @@ export class ToldCheck {
   }
 
   #lifted(what: string): void {
-    const crd = this.#crd;
-    if (this.#seen.hasWarned) return;
-    if (crd !== undefined && this.#isFrozenByProgram(crd)) this.#report(`it says ${what}, and its freeze is in place`);
+    const { hasWarned, isPutBack } = this.#seen;
+    if (hasWarned || isPutBack) return;
+    if (this.#isFrozenNow) this.#report(`it says ${what}, and its freeze is in place`);
   }
 
   #pruned(storedVersions: readonly string[], removed: readonly string[]): void {
@@ -396,6 +417,11 @@ export class ToldCheck {
   get #isCleanNow(): boolean {
     const crd = this.#crd;
     return crd !== undefined && isClean(crd);
+  }
+
+  get #isFrozenNow(): boolean {
+    const crd = this.#crd;
+    return crd !== undefined && this.#isFrozenByProgram(crd);
   }
 
   get #crd(): CustomResourceDefinition | undefined {
