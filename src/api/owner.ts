@@ -38,11 +38,6 @@ function isOwner(value: unknown): value is FreezeOwner {
   );
 }
 
-/** Whether two owners are the same attempt of the same run. */
-export function isSameOwner(a: FreezeOwner, b: FreezeOwner): boolean {
-  return formatOwner(a) === formatOwner(b);
-}
-
 /** Whether two owners are the same run, whichever of its attempts. */
 export function isSameRun(a: FreezeOwner, b: FreezeOwner): boolean {
   return a.lease === b.lease && a.identity === b.identity;

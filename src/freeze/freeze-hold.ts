@@ -1,6 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../api/names.ts";
-import { type FreezeOwner, isSameOwner } from "../api/owner.ts";
+import { type FreezeOwner, isSameRun } from "../api/owner.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { type Annotations, freeze, unfreeze } from "./freeze.ts";
@@ -68,7 +68,7 @@ export class FreezeHold {
 
   async #removePolicy(signal: AbortSignal): Promise<void> {
     const { crdName, owner, releasing } = this.#options;
-    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameOwner(found, owner);
+    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameRun(found, owner);
     await removePolicyGuard({ ...releasing, signal }, crdName, isOwn);
   }
 

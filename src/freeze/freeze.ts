@@ -7,14 +7,7 @@ import {
   MIGRATING_VALUE,
   OWNER_ANNOTATION,
 } from "../api/names.ts";
-import {
-  type FreezeOwner,
-  formatOwner,
-  freezeOwnerOf,
-  freezerOf,
-  isSameOwner,
-  ownerAnnotationOf,
-} from "../api/owner.ts";
+import { type FreezeOwner, formatOwner, freezeOwnerOf, freezerOf, isSameRun, ownerAnnotationOf } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { isConflict } from "../kube/client.ts";
@@ -51,9 +44,9 @@ export function freeze(
 }
 
 /**
- * Takes this owner's freeze off. One that belongs to another run or client by now is left alone. Of one that is gone
- * already the owner is taken off: a user who lifts a freeze with kubectl takes one annotation off, and the other would
- * name a run that is over.
+ * Takes the freeze of this owner's run off, whichever of its attempts put it on: a restore of etcd may bring back that of
+ * an earlier one. One that belongs to another run or client by now is left alone. Of one that is gone already the owner is
+ * taken off: a user who lifts a freeze with kubectl takes one annotation off, and the other would name a run that is over.
  * @param besides what the same write sets or takes off
  * @returns whether there was a freeze to take off
  * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
@@ -68,7 +61,7 @@ export async function unfreeze(
   try {
     await updateCrd(context, crdName, (crd) => {
       const found = ownerAnnotationOf(crd);
-      const isOurs = found !== undefined && isSameOwner(found, owner);
+      const isOurs = found !== undefined && isSameRun(found, owner);
       lifted = isOurs && freezeOwnerOf(crd) !== undefined;
       const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
       const allowance = isPruneAllowanceSpent(crd) ? { [ALLOW_PRUNE_ANNOTATION]: null } : {};

@@ -1,7 +1,7 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { CRD_FIELD_MANAGER, FREEZE_REASON, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { formatOwner, type FreezeOwner, isSameOwner } from "../../src/api/owner.ts";
+import { formatOwner, type FreezeOwner, isSameRun } from "../../src/api/owner.ts";
 import { systemClock } from "../../src/clock.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import {
@@ -117,7 +117,7 @@ parallel("The policy guard is one for each CRD, and is removed only by its owner
   );
   await removePolicyGuard(context, kind.name, (found) => found?.identity === "another");
   t.same(await areThere(guard), [true, true]);
-  await removePolicyGuard(context, kind.name, (found) => found !== undefined && isSameOwner(found, owner));
+  await removePolicyGuard(context, kind.name, (found) => found !== undefined && isSameRun(found, owner));
   t.same(await areThere(guard), [false, false]);
   t.same(await areThere(otherGuard), [true, true], "the one of another CRD stays");
   await removePolicyGuard(context, other.name, () => true);
@@ -129,7 +129,7 @@ parallel(
     const kind = new TestKind("edited");
     const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
     const guard = policyGuardOf(kind.name);
-    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameOwner(found, owner);
+    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameRun(found, owner);
     // The other client comes between the read and the DELETE.
     const removed = async (edit: object): Promise<PolicyRemoval> => {
       await installGuard(context, { crdName: kind.name, guard }, owner);

@@ -59,8 +59,8 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: FREEZE,
-        from: "const isOurs = found !== undefined && isSameOwner(found, owner);",
-        to: "void isSameOwner; void owner; const isOurs = found !== undefined;",
+        from: "const isOurs = found !== undefined && isSameRun(found, owner);",
+        to: "void isSameRun; void owner; const isOurs = found !== undefined;",
       },
     ],
   },

@@ -43,8 +43,8 @@ export const WEBHOOKS: readonly Mutation[] = [
     edits: [
       {
         file: "freeze/freeze-hold.ts",
-        from: "found !== undefined && isSameOwner(found, owner);",
-        to: "(void isSameOwner, void owner, found !== undefined);",
+        from: "found !== undefined && isSameRun(found, owner);",
+        to: "(void isSameRun, void owner, found !== undefined);",
       },
     ],
   },
