@@ -65,6 +65,18 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "leave the freeze of an earlier attempt, which a restore of etcd brought back",
+    survives:
+      "one world in thousands restores etcd at that moment; regressions/restore-to-an-earlier-attempt.json does",
+    edits: [
+      {
+        file: FREEZE,
+        from: "const isOurs = found !== undefined && isSameRun(found, owner);",
+        to: "const isOurs = found !== undefined && isSameRun(found, owner) && found.since === owner.since;",
+      },
+    ],
+  },
+  {
     name: "write annotations of a CRD without a precondition",
     withinSeeds: 1_200,
     edits: [
