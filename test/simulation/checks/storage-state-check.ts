@@ -4,7 +4,7 @@ import { parseCrdRecord } from "../../../src/trigger/crd-facts.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
-import { isByKsvm, type World } from "../world/world.ts";
+import { isByKsvm as isWrittenByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 import { type CrdPast, pastOf, type PastCrd, storedUnder } from "./crd-past.ts";
 import { STATES_PREFIX, UserWords } from "./user-words.ts";
@@ -29,9 +29,10 @@ export class StorageStateCheck implements Check {
   /** Until when objects were written in versions that ksvm cannot know, by `uid/version`: another client pruned them, and late writes came after that. */
   readonly #hidden = new Map<string, number>();
 
-  constructor(world: World) {
+  /** @param isByKsvm whether ksvm writes the revision that etcd tells of at this moment */
+  constructor(world: World, isByKsvm: () => boolean = isWrittenByKsvm) {
     this.#world = world;
-    this.#words = new UserWords(world);
+    this.#words = new UserWords(world, isByKsvm);
     const { etcd } = world.cluster;
     etcd.onRevision((entry) => {
       this.#times[entry.modRevision] = world.schedule.now;
@@ -50,7 +51,7 @@ export class StorageStateCheck implements Check {
     if (past === undefined || before === undefined || after?.revision !== modRevision) return;
     const state = etcd.get(`${STATES_PREFIX}${name}`)?.object as unknown as StorageState | undefined;
     if (recordedUidIn(state) === past.uid) return;
-    const known = persistedIn(state);
+    const known = isOfEarlierCrd(state, past) ? [] : persistedIn(state);
     const pruned = before.storedVersions.filter((version) => !after.storedVersions.includes(version));
     for (const version of pruned) if (!known.includes(past.hashOf(version))) this.#hide(past, version);
   }
@@ -108,6 +109,16 @@ export class StorageStateCheck implements Check {
 /** The uid of the CRD that a StorageState remembers. */
 function recordedUidIn(state: StorageState | undefined): string | undefined {
   return parseCrdRecord(state?.metadata.annotations?.[CRD_ANNOTATION])?.uid;
+}
+
+/**
+ * Whether a StorageState says nothing of this CRD: it remembers an earlier one of the same name, whose objects were deleted with it. A hash that it
+ * lists is one of the earlier CRD also where this one has a version of the same name. With `Unknown` a look may have begun to write it of this CRD,
+ * and ended before it could say so: the trigger keeps what that lists.
+ */
+function isOfEarlierCrd(state: StorageState | undefined, { uid }: CrdPast): boolean {
+  const recorded = recordedUidIn(state);
+  return recorded !== undefined && recorded !== uid && !persistedIn(state).includes(UNKNOWN_HASH);
 }
 
 function persistedIn(state: StorageState | undefined): readonly string[] {

@@ -16,7 +16,7 @@ import {
 } from "../../../src/api/names.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
-import { isByKsvm, type World } from "../world/world.ts";
+import { isByKsvm as isWrittenByKsvm, type World } from "../world/world.ts";
 
 export const MIGRATIONS_PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 export const STATES_PREFIX = "/registry/migration.k8s.io/storagestates/";
@@ -34,7 +34,11 @@ export class UserWords {
   /** A restore brings back what was deleted. */
   readonly #all = new Map<string, Set<string>>();
 
-  constructor({ cluster: { etcd } }: World) {
+  readonly #isByKsvm: () => boolean;
+
+  /** @param isByKsvm whether ksvm writes the revision that etcd tells of at this moment */
+  constructor({ cluster: { etcd } }: World, isByKsvm: () => boolean = isWrittenByKsvm) {
+    this.#isByKsvm = isByKsvm;
     etcd.onRevision((entry) => {
       if (entry.key.startsWith(MIGRATIONS_PREFIX) || entry.key.startsWith(STATES_PREFIX)) this.#written(entry);
     });
@@ -65,7 +69,7 @@ export class UserWords {
     const former = before === undefined || before.isDeleted ? undefined : before;
     const claimed = former === undefined ? [] : claimsOf(former);
     const isClaim = !claimsOf(entry).every((claim) => claimed.includes(claim));
-    if (isByKsvm() || (!isClaim && !isHashRemoved(former, entry))) return;
+    if (this.#isByKsvm() || (!isClaim && !isHashRemoved(former, entry))) return;
     for (const sets of [this.#edited, this.#all]) {
       const keys = sets.get(name) ?? new Set();
       sets.set(name, keys.add(key).add(`${STATES_PREFIX}${name}`));
