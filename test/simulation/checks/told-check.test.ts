@@ -258,22 +258,26 @@ await tap.test("counts that etcd contradicts", async (t) => {
   t.match(saidOf({ done: 2, gone: 2 }), [/2 objects gone, and 1 were deleted/]);
 });
 
-/** What the check says where a run ends because `v1` is no longer served, and the CRD was written as these say. */
+/** What the check says where a run ends because `v1` is no longer served, and the CRD was written as these say, from the second on after it began. */
 function saidOfUnserved(
   served: readonly (readonly string[])[],
-  options: Pick<ToldCheckOptions, "servedNow"> = {},
+  { isAnother = false, ...options }: Pick<ToldCheckOptions, "servedNow"> & { readonly isAnother?: boolean } = {},
 ): readonly string[] {
   const { begin, violations, write } = world(options);
-  const check = begin();
-  for (const versions of served) {
+  let check: ToldCheck | undefined;
+  for (const [nth, versions] of served.entries()) {
     const { spec, ...rest } = crd(["v1"]) as ModelObject & {
       readonly spec: { readonly versions: readonly { readonly name: string }[] };
     };
+    const metadata = isAnother ? { ...rest.metadata, uid: `uid-${nth}` } : rest.metadata;
     write("user", CRD_KEY, {
       ...rest,
+      metadata,
       spec: { ...spec, versions: spec.versions.map((one) => ({ ...one, served: versions.includes(one.name) })) },
     });
+    check ??= begin();
   }
+  check ??= begin();
   check.failed(
     'Cannot continue with "widgets.sim.example.com": version "v1" is no longer served: Cannot GET /apis: 404',
   );
@@ -285,6 +289,9 @@ await tap.test(
   async (t) => {
     t.match(saidOfUnserved([["v1alpha1", "v1"]]), [/v1 is no longer served, and it was served all the time/]);
     t.same(saidOfUnserved([["v1"], ["v1alpha1"], ["v1"]]), [], "it was unserved for a moment");
+    const twice = [["v1"], ["v1"]];
+    t.match(saidOfUnserved(twice), [/served all the time/]);
+    t.same(saidOfUnserved(twice, { isAnother: true }), [], "it was created again");
     t.same(saidOfUnserved([]), [], "there is no CRD");
     t.match(saidOfUnserved([], { servedNow: () => ["v1"] }), [/v1 is no longer served/]);
     const versions = [["v1"], ["v2"]];

@@ -97,6 +97,8 @@ interface Followed {
 export class ToldCheck {
   readonly #options: ToldCheckOptions;
   readonly #servedThen: readonly string[];
+  /** Of the CRD when the program started: one that is created again is not served for a moment. */
+  readonly #uidThen: string | undefined;
   readonly #seen: Followed;
   readonly #forget: (() => void)[];
 
@@ -104,6 +106,7 @@ export class ToldCheck {
     const { etcd, storedNow } = options;
     this.#options = options;
     this.#servedThen = options.servedNow?.() ?? [];
+    this.#uidThen = this.#newestCrd?.object.metadata.uid;
     this.#seen = {
       writes: 0,
       deletions: 0,
@@ -217,14 +220,20 @@ export class ToldCheck {
   }
 
   #wasAlwaysServed(version: string): boolean {
-    const { etcd, resource, servedNow } = this.#options;
+    const { servedNow } = this.#options;
     if (this.#servedThen.includes(version) && servedNow?.().includes(version) === true) return true;
-    const newest = etcd.timeline.get(`${CRD_PREFIX}${resource}`);
+    const newest = this.#newestCrd;
+    if (newest?.object.metadata.uid !== this.#uidThen) return false;
     for (let entry: EtcdEntry | undefined = newest; entry !== undefined; entry = entry.before) {
       const crd = entry.object as unknown as CustomResourceDefinition;
       if (entry.isDeleted || !servedVersionsOf(crd).includes(version)) return false;
     }
     return newest !== undefined;
+  }
+
+  get #newestCrd(): EtcdEntry | undefined {
+    const { etcd, resource } = this.#options;
+    return etcd.timeline.get(`${CRD_PREFIX}${resource}`);
   }
 
   #end(): void {
