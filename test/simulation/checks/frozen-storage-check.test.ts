@@ -91,6 +91,17 @@ await tap.test("a controller that writes no object lifts its freeze after --max-
   t.end();
 });
 
+await tap.test("the time of a controller begins with its first write of an object", (t) => {
+  const { pass, send, violations } = checked();
+  pass(2);
+  send();
+  pass(7);
+  t.same(violations, []);
+  pass(1);
+  t.match(violations, [/does not get on/]);
+  t.end();
+});
+
 await tap.test("what others write that is done already, or is of another CRD, is nothing that it gets on by", (t) => {
   const { object, pass, send, violations } = checked();
   send();

@@ -23,6 +23,8 @@ interface Freeze {
   isProven: boolean;
   /** The revision of etcd when the run rested on it first: objects that were written before have to be written by the run. */
   provenAt: number;
+  /** When that was. A run of a controller tells nobody of its steps before. */
+  restsSince: number;
   /** When others last wrote or deleted an object that the run had to write. */
   doneByOthersAt: number;
 }
@@ -132,8 +134,10 @@ export class FrozenStorageCheck implements Check {
   }
 
   #proven(freeze: Freeze): void {
-    if (!freeze.isProven) freeze.provenAt = this.#world.cluster.etcd.revision;
+    if (freeze.isProven) return;
     freeze.isProven = true;
+    freeze.provenAt = this.#world.cluster.etcd.revision;
+    freeze.restsSince = this.#world.schedule.now;
   }
 
   /** As for a run itself, an object that failed is none that was done. */
@@ -190,6 +194,7 @@ export class FrozenStorageCheck implements Check {
       at: this.#world.schedule.now,
       isProven: false,
       provenAt: Number.POSITIVE_INFINITY,
+      restsSince: Number.NEGATIVE_INFINITY,
       doneByOthersAt: Number.NEGATIVE_INFINITY,
     };
   }
@@ -225,7 +230,7 @@ export class FrozenStorageCheck implements Check {
   #judgeIdle(now: number): void {
     const { programs, settings } = this.#world;
     const allowedMs = settings.options.maxFreezeIdleMs + SLACK_MS;
-    for (const [name, { at, by, doneByOthersAt }] of this.#freezes) {
+    for (const [name, { at, by, doneByOthersAt, restsSince }] of this.#freezes) {
       const process = programs.find(
         (program) => program?.process.name === by && program.endText === undefined,
       )?.process;
@@ -234,7 +239,7 @@ export class FrozenStorageCheck implements Check {
       // What users write or delete a run gets done: a `ksvm migrate` says so, and a controller does not.
       const othersAt = this.#done.has(by) ? 0 : doneByOthersAt;
       const progressAt = [by, `${by} ${name}`].map((one) => this.#progress.get(one) ?? 0);
-      const since = Math.max(at, process.wokeAfter(STAND_MS), failedAt, othersAt, ...progressAt);
+      const since = Math.max(at, restsSince, process.wokeAfter(STAND_MS), failedAt, othersAt, ...progressAt);
       if (now - since > allowedMs) this.#violate(`${by} keeps that of ${name}, and does not get on`);
     }
   }
