@@ -1,7 +1,7 @@
 import { forbidden, internalError, notFound, Refusal } from "./answers.ts";
 import { type AdmissionOperation, type Hook, isMatched } from "./admission-registry.ts";
 import { statusText } from "./conversion.ts";
-import { evaluate } from "./expressions.ts";
+import { EvaluationError, evaluate } from "./expressions.ts";
 import type { Fields, ModelObject } from "./model-object.ts";
 import { jsonPatched } from "./patches.ts";
 import type { ServedKind } from "./served-kinds.ts";
@@ -91,9 +91,26 @@ function isExempt({ group, resource }: ServedKind): boolean {
   return group === "admissionregistration.k8s.io" && /^(validating|mutating)/.test(resource);
 }
 
+/**
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go
+ * @throws {Refusal} 403 where a condition cannot be evaluated, and none is false
+ */
 function isCalled(hook: Hook, what: Admitted): boolean {
-  const isAsked = isMatched(hook.rules, what.kind, what) && !isExempt(what.kind);
-  return isAsked && hook.matchConditions.every(({ expression }) => evaluate(expression, what) === true);
+  if (!isMatched(hook.rules, what.kind, what) || isExempt(what.kind)) return false;
+  const outcomes = hook.matchConditions.map(({ expression }) => outcomeOf(expression, what));
+  if (!outcomes.every((outcome) => outcome === true || outcome instanceof EvaluationError)) return false;
+  const error = outcomes.find((outcome) => outcome instanceof EvaluationError);
+  if (error !== undefined && !hook.isIgnoredOnFailure) throw forbidden(what.kind, what.name, error.message);
+  return error === undefined;
+}
+
+function outcomeOf(expression: string, what: Admitted): unknown {
+  try {
+    return evaluate(expression, what);
+  } catch (error) {
+    if (error instanceof EvaluationError) return error;
+    throw error;
+  }
 }
 
 interface HookResponse {

@@ -46,11 +46,16 @@ export function defineExpression(expression: string, evaluation: Evaluation): vo
   EVALUATIONS.set(expression, evaluation);
 }
 
-/** @throws {Error} for an expression that the model does not know */
+/** @throws {EvaluationError}; {Error} for an expression that the model does not know */
 export function evaluate(expression: string, input: ExpressionInput): unknown {
   const evaluation = EVALUATIONS.get(expression);
   if (evaluation === undefined) throw new Error(`The model does not know the expression ${expression}`);
-  return evaluation(input);
+  try {
+    return evaluation(input);
+  } catch (error) {
+    if (!(error instanceof EvaluationError)) throw error;
+    throw new EvaluationError(`expression '${expression}' resulted in error: ${error.message}`);
+  }
 }
 
 function isStorageChanged({ object, oldObject }: ExpressionInput): boolean {
@@ -71,6 +76,11 @@ function storageNamesOf({ spec }: CustomResourceDefinition): string {
   return spec.versions.flatMap(({ name, storage }) => (storage ? [name] : [])).join(", ");
 }
 
+/** An expression that reads a field of an object that is not there: that of a deletion, or the old one of a creation. */
+export class EvaluationError extends Error {}
+
+/** @throws {EvaluationError} where there is none */
 function crdOf(object: ModelObject | undefined): CustomResourceDefinition {
+  if (object === undefined) throw new EvaluationError("no such key: spec");
   return object as unknown as CustomResourceDefinition;
 }

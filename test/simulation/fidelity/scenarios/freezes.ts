@@ -199,6 +199,15 @@ export const freezeByWebhook: Scenario = {
       metadataAlone,
     );
     await play.line("a stopped webhook blocks no storage change of what is not frozen", toOld, metadataAlone);
+    await play.line("freeze it again", annotate(ropes, { [MIGRATING_ANNOTATION]: "true" }), metadataAlone);
+    const operations = [{ op: "replace", path: "/webhooks/0/rules/0/operations", value: ["DELETE"] }];
+    const webhook = objectPath(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+    await play.line("have the webhook asked about deletions", jsonPatch(webhook, operations), metadataAlone);
+    const removal = { ...remove(ropes.path), query: { dryRun: "All" } };
+    await play.wait("that is in force", removal, ({ status }) => status === 403);
+    await play.line("a condition that reads the new object cannot be evaluated for a deletion", removal, {
+      pick: ({ code, reason }) => ({ code, reason }),
+    });
     await play.line("remove the webhook", remove(objectPath(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })));
   },
 };
