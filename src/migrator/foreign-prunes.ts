@@ -6,8 +6,9 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
-import { KsvmError } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import { updateCrd } from "../freeze/freeze.ts";
+import { failureKindOf } from "../kube/failure.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { RunContext } from "./run-context.ts";
@@ -52,7 +53,7 @@ export class ForeignPrunes {
 
   /**
    * To be awaited before an object is written. `undefined` where nothing is to be waited for.
-   * @throws as `updateCrd()`.
+   * @throws {KsvmError} where it cannot be listed again.
    */
   get listed(): Promise<void> | undefined {
     return this.#listing;
@@ -60,7 +61,7 @@ export class ForeignPrunes {
 
   /**
    * Looks at the CRD as it is now.
-   * @throws as `updateCrd()`.
+   * @throws as {@link listed}.
    */
   async look(): Promise<void> {
     this.saw(await readCrd(this.#context, this.#crdName));
@@ -79,13 +80,15 @@ export class ForeignPrunes {
 
   async #list(): Promise<void> {
     const { emit, signal } = this.#context;
-    let found: CustomResourceDefinition | undefined;
     await this.#pace.turn(signal);
+    let found: CustomResourceDefinition | undefined;
     const listed = await updateCrd(this.#context, this.#crdName, (crd) => {
       found = isStorageVersionListed(crd) ? undefined : crd;
       const owner = crd.metadata.annotations?.[OWNER_ANNOTATION];
       // As it is: that it is written counts, and not what.
       return found === undefined || owner === undefined ? undefined : { [OWNER_ANNOTATION]: owner };
+    }).catch((error: unknown) => {
+      throw notListed(this.#crdName, error);
     });
     assertListed(listed);
     if (found !== undefined) {
@@ -94,6 +97,16 @@ export class ForeignPrunes {
       emit({ type: "warning", message: `${what}; it is listed again` });
     }
   }
+}
+
+/** The error of a request for the CRD must not be taken for one of the object that waits for it. */
+function notListed(crdName: string, error: unknown): unknown {
+  if (!(error instanceof KsvmError) || failureKindOf(error) === undefined) {
+    return error;
+  }
+  const what =
+    "another client took the storage version out of storedVersions, and the API server does not list it again";
+  return new KsvmError(error.code, `Cannot continue with "${crdName}": ${what}: ${messageOf(error)}`, { cause: error });
 }
 
 /**

@@ -1,0 +1,88 @@
+import tap from "tap";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { failureKindOf } from "../../src/kube/failure.ts";
+import { ForeignPrunes } from "../../src/migrator/foreign-prunes.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { crdWith } from "../api/crd-with.ts";
+import { ManualClock } from "../manual-clock.ts";
+
+/**
+ * A CRD, and a run that rewrites its objects. A stand-in for an API server: of a real one it cannot be chosen what happens between a
+ * write and its answer.
+ */
+class Watched {
+  readonly clock = new ManualClock();
+  readonly warnings: unknown[] = [];
+  /** What the API server answers to a write, once it has done it. */
+  answer: () => Promise<unknown> = async () => undefined;
+  writes = 0;
+  crd = crdWith();
+  readonly #abort = new AbortController();
+  readonly prunes: ForeignPrunes;
+
+  constructor() {
+    const { clock } = this;
+    const client = {
+      get: async () => this.crd,
+      find: async () => this.crd,
+      patch: async () => {
+        this.writes++;
+        const written = this.#write(["v1", "v2"]);
+        await this.answer();
+        return written;
+      },
+    } as unknown as ApiClient;
+    const retrier = new Retrier({ clock, random: () => 0.5 });
+    const emit = (event: unknown): unknown => this.warnings.push(event);
+    const context = { client, clock, retrier, emit, signal: this.#abort.signal } as unknown as RunContext;
+    this.prunes = new ForeignPrunes(context, this.crd.metadata.name);
+    this.#write(["v1", "v2"]);
+  }
+
+  /** Another client takes the storage version out, and the watch shows it. */
+  prune(): void {
+    this.prunes.saw(this.#write(["v1"]));
+  }
+
+  #write(storedVersions: readonly string[]): CustomResourceDefinition {
+    const resourceVersion = String(Number(this.crd.metadata.resourceVersion) + 1);
+    const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" };
+    this.crd = crdWith({ storedVersions, metadata: { annotations, resourceVersion } });
+    return this.crd;
+  }
+}
+
+await tap.test("ForeignPrunes lists the storage version again, once for each time that it is missing", async (t) => {
+  const watched = new Watched();
+  t.equal(watched.prunes.listed, undefined);
+  watched.prune();
+  await watched.prunes.listed;
+  t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
+  t.equal(watched.writes, 1);
+  t.match(watched.warnings, [{ type: "warning", message: /set storedVersions of .* to \[v1\].*it is listed again/ }]);
+  watched.prunes.saw(watched.crd);
+  t.equal(watched.prunes.listed, undefined);
+});
+
+const REFUSALS: readonly (readonly [string, number, object])[] = [
+  ["rejected", 403, { message: 'admission webhook "w" denied the request: no', reason: "Forbidden" }],
+  ["denied", 403, { message: 'User "u" cannot patch resource "customresourcedefinitions"', reason: "Forbidden" }],
+  ["gone", 404, { message: "not found", reason: "NotFound", details: { name: "widgets.example.com" } }],
+];
+for (const [kind, status, answer] of REFUSALS) {
+  await tap.test(`ForeignPrunes: a write of the CRD that is ${kind} is no failure of an object`, async (t) => {
+    const watched = new Watched();
+    const refusal = new ApiError("patch the CRD", status, { answer: { kind: "Status", ...answer } });
+    t.equal(failureKindOf(refusal), kind);
+    watched.answer = () => Promise.reject(refusal);
+    watched.prune();
+    const error: unknown = await Promise.resolve(watched.prunes.listed).catch((thrown: unknown) => thrown);
+    t.equal(failureKindOf(error), undefined);
+    const message = /^Cannot continue with "widgets.example.com": .*does not list it again: /;
+    t.match(error, { code: refusal.code, message, cause: refusal });
+  });
+}
