@@ -6,6 +6,7 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
+import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { updateCrd } from "../freeze/freeze.ts";
 import { failureKindOf } from "../kube/failure.ts";
@@ -30,6 +31,8 @@ export class ForeignPrunes {
   readonly #pace: LoopPace;
   /** While the storage version is not listed; a failure stays. */
   #listing: Promise<void> | undefined;
+  /** The resourceVersion of the CRD at which it was last seen to be missing. */
+  #missingAt = "";
 
   /** @param context fenced by the Lease of the run, and not by {@link listed} */
   constructor(context: RunContext, crdName: string) {
@@ -40,7 +43,11 @@ export class ForeignPrunes {
 
   /** Takes note of the CRD as the run sees it. Where the storage version is missing, objects wait until it is listed again. */
   saw(crd: CustomResourceDefinition): void {
-    if (this.#listing !== undefined || isStorageVersionListed(crd)) {
+    if (isStorageVersionListed(crd)) {
+      return;
+    }
+    this.#missingAt = crd.metadata.resourceVersion;
+    if (this.#listing !== undefined) {
       return;
     }
     const listing = this.#list();
@@ -53,7 +60,7 @@ export class ForeignPrunes {
 
   /**
    * To be awaited before an object is written. `undefined` where nothing is to be waited for.
-   * @throws {KsvmError} where it cannot be listed again.
+   * @throws {KsvmError} where it cannot be listed again; {WaitingForOthers} where an attempt must not hold its freeze any longer.
    */
   get listed(): Promise<void> | undefined {
     return this.#listing;
@@ -78,9 +85,23 @@ export class ForeignPrunes {
     }
   }
 
+  /** Until no state of the CRD in which it is missing was seen that is newer than the one in which it is listed. */
   async #list(): Promise<void> {
-    const { emit, signal } = this.#context;
-    await this.#pace.turn(signal);
+    const { clock, retrier, signal } = this.#context;
+    const since = clock.monotonic();
+    for (let attempt = 0; ; attempt++) {
+      await this.#pace.turn(signal);
+      const { metadata } = await this.#listOnce();
+      if (!isNewer(this.#missingAt, metadata.resourceVersion)) {
+        return;
+      }
+      // Nothing is written meanwhile: it counts as any other wait.
+      await retrier.pause(takenOutAgain(this.#crdName), { attempt, since }, signal);
+    }
+  }
+
+  async #listOnce(): Promise<CustomResourceDefinition> {
+    const { emit } = this.#context;
     let found: CustomResourceDefinition | undefined;
     const listed = await updateCrd(this.#context, this.#crdName, (crd) => {
       found = isStorageVersionListed(crd) ? undefined : crd;
@@ -96,7 +117,13 @@ export class ForeignPrunes {
       const what = `another client set storedVersions of "${this.#crdName}" to [${left}], without the storage version "${storage}"`;
       emit({ type: "warning", message: `${what}; it is listed again` });
     }
+    return listed;
   }
+}
+
+function takenOutAgain(crdName: string): KsvmError {
+  const what = `another client takes the storage version out of storedVersions of "${crdName}" again and again`;
+  return new KsvmError("Conflict", what);
 }
 
 /** The error of a request for the CRD must not be taken for one of the object that waits for it. */

@@ -10,6 +10,8 @@ import { Retrier } from "../../src/retry/retrier.ts";
 import { crdWith } from "../api/crd-with.ts";
 import { ManualClock } from "../manual-clock.ts";
 
+const MAX_FREEZE_IDLE_MS = 300_000;
+
 /**
  * A CRD, and a run that rewrites its objects. A stand-in for an API server: of a real one it cannot be chosen what happens between a
  * write and its answer.
@@ -36,7 +38,7 @@ class Watched {
         return written;
       },
     } as unknown as ApiClient;
-    const retrier = new Retrier({ clock, random: () => 0.5 });
+    const retrier = new Retrier({ clock, random: () => 0.5, maxFreezeIdleMs: MAX_FREEZE_IDLE_MS });
     const emit = (event: unknown): unknown => this.warnings.push(event);
     const context = { client, clock, retrier, emit, signal: this.#abort.signal } as unknown as RunContext;
     this.prunes = new ForeignPrunes(context, this.crd.metadata.name);
@@ -66,6 +68,33 @@ await tap.test("ForeignPrunes lists the storage version again, once for each tim
   t.match(watched.warnings, [{ type: "warning", message: /set storedVersions of .* to \[v1\].*it is listed again/ }]);
   watched.prunes.saw(watched.crd);
   t.equal(watched.prunes.listed, undefined);
+});
+
+await tap.test("ForeignPrunes sees a prune that comes before the answer to its own write", async (t) => {
+  const watched = new Watched();
+  watched.answer = async () => {
+    watched.answer = async () => undefined;
+    watched.prune();
+  };
+  watched.prune();
+  const { listed } = watched.prunes;
+  await watched.clock.advance(60_000);
+  await listed;
+  t.same(watched.crd.status, { storedVersions: ["v1", "v2"] }, "objects are written after that");
+  t.equal(watched.writes, 2);
+});
+
+await tap.test("ForeignPrunes holds no freeze for a client that prunes before each answer", async (t) => {
+  const watched = new Watched();
+  watched.answer = async () => watched.prune();
+  watched.prune();
+  const ended = t.rejects(watched.prunes.listed ?? Promise.resolve(), {
+    name: "WaitingForOthers",
+    message: /again and again/,
+  });
+  await watched.clock.advance(MAX_FREEZE_IDLE_MS + 60_000);
+  await ended;
+  t.ok(watched.writes < 40, `${watched.writes} writes`);
 });
 
 const REFUSALS: readonly (readonly [string, number, object])[] = [
