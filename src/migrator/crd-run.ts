@@ -88,11 +88,7 @@ export class CrdRun {
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     const confirm = (): Promise<void> => lease.confirm(signal, retrier);
     this.#foreignPrunes = new ForeignPrunes({ ...context, client: client.fencedBy(confirm), signal }, this.#crdName);
-    const fence = async (): Promise<void> => {
-      await this.#foreignPrunes.listed;
-      await confirm();
-    };
-    this.#context = { ...context, client: client.fencedBy(fence), signal };
+    this.#context = { ...context, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)), signal };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     this.#hold = new FreezeHold({

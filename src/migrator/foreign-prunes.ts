@@ -10,6 +10,7 @@ import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { updateCrd } from "../freeze/freeze.ts";
 import { failureKindOf } from "../kube/failure.ts";
+import type { Fence } from "../kube/transport-options.ts";
 import { findCrd, readCrd } from "../resources/read-crd.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { RunContext } from "./run-context.ts";
@@ -34,7 +35,7 @@ export class ForeignPrunes {
   /** The resourceVersion of the CRD at which it was last seen to be missing. */
   #missingAt = "";
 
-  /** @param context fenced by the Lease of the run, and not by {@link listed} */
+  /** @param context fenced by the Lease of the run, and not by {@link passed} */
   constructor(context: RunContext, crdName: string) {
     this.#context = context;
     this.#crdName = crdName;
@@ -59,16 +60,21 @@ export class ForeignPrunes {
   }
 
   /**
-   * To be awaited before an object is written. `undefined` where nothing is to be waited for.
+   * To be awaited before an object is written: resolves once the storage version is listed, and what confirms the Lease of the run has passed.
    * @throws {KsvmError} where it cannot be listed again; {WaitingForOthers} where an attempt must not hold its freeze any longer.
+   * @throws what `confirm` throws.
    */
-  get listed(): Promise<void> | undefined {
-    return this.#listing;
+  async passed(confirm: Fence): Promise<void> {
+    do {
+      await this.#listing;
+      await confirm();
+      // That may have taken long.
+    } while (this.#listing !== undefined);
   }
 
   /**
    * Looks at the CRD as it is now.
-   * @throws as {@link listed}.
+   * @throws as {@link passed}.
    */
   async look(): Promise<void> {
     this.saw(await readCrd(this.#context, this.#crdName));

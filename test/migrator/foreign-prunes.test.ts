@@ -50,6 +50,11 @@ class Watched {
     this.prunes.saw(this.#write(["v1"]));
   }
 
+  /** Resolves where an object may be written. */
+  mayWrite(confirm: () => Promise<void> = async () => undefined): Promise<void> {
+    return this.prunes.passed(confirm);
+  }
+
   #write(storedVersions: readonly string[]): CustomResourceDefinition {
     const resourceVersion = String(Number(this.crd.metadata.resourceVersion) + 1);
     const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" };
@@ -60,14 +65,14 @@ class Watched {
 
 await tap.test("ForeignPrunes lists the storage version again, once for each time that it is missing", async (t) => {
   const watched = new Watched();
-  t.equal(watched.prunes.listed, undefined);
   watched.prune();
-  await watched.prunes.listed;
+  await watched.mayWrite();
   t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
   t.equal(watched.writes, 1);
   t.match(watched.warnings, [{ type: "warning", message: /set storedVersions of .* to \[v1\].*it is listed again/ }]);
   watched.prunes.saw(watched.crd);
-  t.equal(watched.prunes.listed, undefined);
+  await watched.mayWrite();
+  t.equal(watched.writes, 1);
 });
 
 await tap.test("ForeignPrunes sees a prune that comes before the answer to its own write", async (t) => {
@@ -77,18 +82,29 @@ await tap.test("ForeignPrunes sees a prune that comes before the answer to its o
     watched.prune();
   };
   watched.prune();
-  const { listed } = watched.prunes;
+  const written = watched.mayWrite();
   await watched.clock.advance(60_000);
-  await listed;
+  await written;
   t.same(watched.crd.status, { storedVersions: ["v1", "v2"] }, "objects are written after that");
   t.equal(watched.writes, 2);
+});
+
+await tap.test("ForeignPrunes sees a prune that comes while a write waits for the Lease of the run", async (t) => {
+  const watched = new Watched();
+  const lease = Promise.withResolvers<void>();
+  const written = watched.mayWrite(() => lease.promise);
+  await watched.clock.advance(10);
+  watched.prune();
+  lease.resolve();
+  await written;
+  t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
 });
 
 await tap.test("ForeignPrunes holds no freeze for a client that prunes before each answer", async (t) => {
   const watched = new Watched();
   watched.answer = async () => watched.prune();
   watched.prune();
-  const ended = t.rejects(watched.prunes.listed ?? Promise.resolve(), {
+  const ended = t.rejects(watched.mayWrite(), {
     name: "WaitingForOthers",
     message: /again and again/,
   });
@@ -109,7 +125,7 @@ for (const [kind, status, answer] of REFUSALS) {
     t.equal(failureKindOf(refusal), kind);
     watched.answer = () => Promise.reject(refusal);
     watched.prune();
-    const error: unknown = await Promise.resolve(watched.prunes.listed).catch((thrown: unknown) => thrown);
+    const error: unknown = await watched.mayWrite().catch((thrown: unknown) => thrown);
     t.equal(failureKindOf(error), undefined);
     const message = /^Cannot continue with "widgets.example.com": .*does not list it again: /;
     t.match(error, { code: refusal.code, message, cause: refusal });
