@@ -70,6 +70,8 @@ export class CrdRun {
   readonly #parts: Omit<CrdRunParts, "context" | "guarded">;
   readonly #crdName: string;
   readonly #context: RunContext;
+  /** Fenced by the Lease alone: the prune lists the storage version by itself. */
+  readonly #byLease: RunContext;
   readonly #abort = new AbortController();
   #tally = new Tally();
   #key = new CheckpointKey();
@@ -87,8 +89,9 @@ export class CrdRun {
     this.#crdName = guarded.crdName;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     const confirm = (): Promise<void> => lease.confirm(signal, retrier);
-    this.#foreignPrunes = new ForeignPrunes({ ...context, client: client.fencedBy(confirm), signal }, this.#crdName);
-    this.#context = { ...context, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)), signal };
+    this.#byLease = { ...context, client: client.fencedBy(confirm), signal };
+    this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
+    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)) };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     this.#hold = new FreezeHold({
@@ -282,7 +285,7 @@ export class CrdRun {
   }
 
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
-    return pruneStoredVersions(this.#context, {
+    return pruneStoredVersions(this.#byLease, {
       renewLease: async () => {
         await this.#parts.lease.renew(this.#context.signal, this.#context.retrier);
         await this.#restored?.assertNone();

@@ -1,4 +1,4 @@
-import type { CrdVersion } from "../../../src/api/crd.ts";
+import type { CrdVersion, CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { MERGE, CRDS } from "../world/user-actions.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
@@ -84,5 +84,42 @@ export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: bo
     if (isCareful && objects.some(({ object }) => object.apiVersion !== `${group}/${storage}`)) return;
     const answer = await world.user.send("PATCH", `${path}/status`, { status: { storedVersions: [storage] } }, MERGE);
     world.tell("user", `prunes to ${storage}: ${answer?.status ?? "nobody answers"}`);
+  },
+});
+
+/**
+ * Another client takes all but one version out of storedVersions whenever there are several: one that decided before the storage
+ * version changed. No seed has it.
+ */
+export const keepPruning = sort<{
+  readonly kind: number;
+  readonly to: string;
+  readonly everyMs: number;
+  readonly ms: number;
+}>({
+  name: "keepPruning",
+  suits: () => false,
+  choose(random, limits) {
+    const kind = kindOf(random, limits);
+    return { kind, to: oneOf(random, limits.kinds[kind]?.versions ?? []), everyMs: 1_000, ms: lastingOf(random) };
+  },
+  text: ({ kind, to, everyMs }, names) =>
+    `another client sets storedVersions of ${names.crd(kind)} to [${to}] wherever it has more, and looks every ${names.time(everyMs)}`,
+  async play(world, { kind, to, everyMs, ms }) {
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    const { schedule, user } = world;
+    const path = `${CRDS}/${crdNameOf(plan)}`;
+    for (const end = schedule.now + ms; schedule.now < end; await schedule.wait(everyMs)) {
+      const body = (await user.send("GET", path))?.body as unknown as CustomResourceDefinition | undefined;
+      if (body === undefined || (body.status?.storedVersions ?? []).length < 2) continue;
+      const { resourceVersion } = body.metadata;
+      await user.send(
+        "PATCH",
+        `${path}/status`,
+        { metadata: { resourceVersion }, status: { storedVersions: [to] } },
+        MERGE,
+      );
+    }
   },
 });
