@@ -91,6 +91,7 @@ export class CrdRun {
     const confirm = (): Promise<void> => lease.confirm(signal, retrier);
     this.#byLease = { ...context, client: client.fencedBy(confirm), signal };
     this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
+    cleanup.defer("stop listing the storage version", "nothing is left to do", () => this.#foreignPrunes.end());
     this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)) };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());

@@ -30,6 +30,7 @@ export class ForeignPrunes {
   readonly #context: RunContext;
   readonly #crdName: string;
   readonly #pace: LoopPace;
+  readonly #abort = new AbortController();
   /** While the storage version is not listed; a failure stays. */
   #listing: Promise<void> | undefined;
   /** The resourceVersion of the CRD at which it was last seen to be missing. */
@@ -37,7 +38,7 @@ export class ForeignPrunes {
 
   /** @param context fenced by the Lease of the run, and not by {@link passed} */
   constructor(context: RunContext, crdName: string) {
-    this.#context = context;
+    this.#context = { ...context, signal: AbortSignal.any([context.signal, this.#abort.signal]) };
     this.#crdName = crdName;
     this.#pace = new LoopPace({ ...PACE, clock: context.clock });
   }
@@ -79,6 +80,12 @@ export class ForeignPrunes {
   async look(): Promise<void> {
     this.saw(await readCrd(this.#context, this.#crdName));
     await this.#listing;
+  }
+
+  /** Waits for a write that is under way. Nothing is sent after that. */
+  async end(): Promise<void> {
+    this.#abort.abort();
+    await this.#listing?.catch(() => undefined);
   }
 
   /** Nothing of this run rests on storedVersions, so it continues; but a prune by another client rested on less. */

@@ -21,6 +21,7 @@ class Watched {
   readonly warnings: unknown[] = [];
   /** What the API server answers to a write, once it has done it. */
   answer: () => Promise<unknown> = async () => undefined;
+  reads = 0;
   writes = 0;
   crd = crdWith();
   readonly #abort = new AbortController();
@@ -29,7 +30,10 @@ class Watched {
   constructor() {
     const { clock } = this;
     const client = {
-      get: async () => this.crd,
+      get: async () => {
+        this.reads++;
+        return this.crd;
+      },
       find: async () => this.crd,
       patch: async () => {
         this.writes++;
@@ -111,6 +115,20 @@ await tap.test("ForeignPrunes holds no freeze for a client that prunes before ea
   await watched.clock.advance(MAX_FREEZE_IDLE_MS + 60_000);
   await ended;
   t.ok(watched.writes < 40, `${watched.writes} writes`);
+});
+
+await tap.test("ForeignPrunes sends nothing after its end", async (t) => {
+  const watched = new Watched();
+  watched.prune();
+  await watched.mayWrite();
+  watched.prune();
+  await watched.clock.advance(100);
+  await watched.prunes.end();
+  const { reads, writes } = watched;
+  await watched.clock.advance(60_000);
+  watched.prune();
+  await watched.clock.advance(60_000);
+  t.same([watched.reads, watched.writes], [reads, writes]);
 });
 
 const REFUSALS: readonly (readonly [string, number, object])[] = [
