@@ -30,6 +30,9 @@ interface Start {
   readonly isEarlier?: true;
 }
 
+/** Between two looks at storedVersions while objects are written, in milliseconds. */
+const LOOK_EVERY_MS = 5_000;
+
 /**
  * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
  * for the next attempt of the same run, and in the Lease for another process whose user asks for that and which can prove that no
@@ -44,6 +47,8 @@ export class BuiltInRun {
   /** `undefined` until the first attempt, and where nothing is kept. */
   #kept: KeptProgress | undefined;
   #keepsNothing = false;
+  /** When it last looked at storedVersions, on the monotonic clock. */
+  #lookedAt = Number.NEGATIVE_INFINITY;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
   constructor(resource: ServedResource, crdName: string | undefined) {
@@ -65,9 +70,7 @@ export class BuiltInRun {
       restarts: this.#restarts,
     });
     const foundation = await evidence.prove();
-    if (this.#crdName !== undefined) {
-      await assertStorageVersionListed(context, this.#crdName);
-    }
+    await this.#assertListed(context);
     if ((evidence.apiServers?.ignored ?? []).length > 0) {
       // That an API server is gone is what the user of this process says, and nothing that another one could prove.
       [this.#kept, this.#keepsNothing] = [undefined, true];
@@ -75,6 +78,7 @@ export class BuiltInRun {
     const start = await this.#startOf(context, foundation);
     const isResumed = await this.#rewrite(context, foundation, start);
     await evidence.repeat();
+    await this.#assertListed(context);
     // Where objects were rejected, it is not called re-encrypted anyway, and they are named.
     const { failed, migrated, newer } = start.tally.counts;
     context.encryption?.assertKeyIsShown(resourceNameOf(resource), failed + migrated + newer);
@@ -137,8 +141,18 @@ export class BuiltInRun {
         this.#left = { foundation, ...settled };
         await this.#kept?.save(context, foundation, settled);
         await context.onPageDone?.(settled.point);
+        await this.#assertListed(context, LOOK_EVERY_MS);
       },
     });
     return isResumed && isEarlier;
+  }
+
+  /** Another client may prune at any time; a look costs as much as the CRD is large. */
+  async #assertListed(context: RunContext, sinceMs = 0): Promise<void> {
+    const now = context.clock.monotonic();
+    if (this.#crdName !== undefined && now - this.#lookedAt >= sinceMs) {
+      this.#lookedAt = now;
+      await assertStorageVersionListed(context, this.#crdName);
+    }
   }
 }

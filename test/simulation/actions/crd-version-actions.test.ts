@@ -37,3 +37,35 @@ await tap.test(
     t.equal(ends[0], "migrated");
   },
 );
+
+await tap.test(
+  "a run without a freeze fails where another client takes the storage version out of storedVersions",
+  async (t) => {
+    const actions = [
+      { at: 2_000, do: "flip", kind: 0, to: "v1" },
+      { at: 2_000, do: "start", program: 0 },
+      {
+        at: 3_000,
+        on: { request: "write" as const, nth: 3 },
+        do: "keepPruning",
+        kind: 0,
+        to: "v1alpha1",
+        everyMs: 400,
+        ms: 5_000,
+      },
+    ];
+    const plan: Plan = {
+      seed: 5,
+      servers: 1,
+      access: "each",
+      kinds: [{ plural: "widgets", versions: ["v1alpha1", "v1"], createdIn: "v1alpha1", objects: 40 }],
+      hasInTree: false,
+      programs: [{ run: "reencrypt", kind: 0, force: false }],
+      writeEveryMs: 10_000_000,
+      actions,
+    };
+    const { ends, violations } = await simulate(plan);
+    t.same(violations, []);
+    t.match(ends[0], /storedVersions is \[v1alpha1\], without the storage version "v1"/);
+  },
+);
