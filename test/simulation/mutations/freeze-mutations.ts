@@ -203,7 +203,7 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/foreign-prunes.ts",
-        from: "if (this.#listing !== undefined || isStorageVersionListed(crd)) {",
+        from: "if (isStorageVersionListed(crd)) {",
         to: "if (isStorageVersionListed(crd) || !isStorageVersionListed(crd)) {",
       },
     ],
