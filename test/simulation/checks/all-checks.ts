@@ -21,12 +21,13 @@ import { UndisturbedRunCheck } from "./undisturbed-run-check.ts";
 
 /** What must hold in every simulated world. Those that let more happen at the end come last. */
 export const CHECKS: readonly BeginCheck[] = [
+  // First of those that follow requests.
+  (world) => LoadCheck.of(world),
+  // Where one write breaks several things, this is what is told.
+  (world) => new StoredVersionsCheck(world),
   (world) => UnchangedObjectsCheck.of(world),
   (world) => new ConversionsCheck(world),
   (world) => ToldCheck.of(world),
-  // First of those that follow requests.
-  (world) => LoadCheck.of(world),
-  (world) => new StoredVersionsCheck(world),
   (world) => new OpenPagesCheck(world),
   (world) => new FreezesCheck(world),
   (world) => new FrozenStorageCheck(world),
