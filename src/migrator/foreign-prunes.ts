@@ -33,6 +33,8 @@ export class ForeignPrunes {
   readonly #abort = new AbortController();
   /** While the storage version is not listed; a failure stays. */
   #listing: Promise<void> | undefined;
+  /** How long objects have waited for that in all: a few of them written in between are no reason to hold the freeze for ever. */
+  #waitedMs = 0;
   /** The resourceVersion of the CRD at which it was last seen to be missing. */
   #missingAt = "";
 
@@ -100,12 +102,16 @@ export class ForeignPrunes {
 
   /** Until no state of the CRD in which it is missing was seen that is newer than the one in which it is listed. */
   async #list(): Promise<void> {
-    const { clock, retrier, signal } = this.#context;
+    const { clock, options, retrier, signal } = this.#context;
+    if (this.#waitedMs > options.maxFreezeIdleMs) {
+      throw takenOutAgain(this.#crdName);
+    }
     const since = clock.monotonic();
     for (let attempt = 0; ; attempt++) {
       await this.#pace.turn(signal);
       const { metadata } = await this.#listOnce();
       if (!isNewer(this.#missingAt, metadata.resourceVersion)) {
+        this.#waitedMs += clock.monotonic() - since;
         return;
       }
       // Nothing is written meanwhile: it counts as any other wait.
@@ -135,8 +141,8 @@ export class ForeignPrunes {
 }
 
 function takenOutAgain(crdName: string): KsvmError {
-  const what = `another client takes the storage version out of storedVersions of "${crdName}" again and again`;
-  return new KsvmError("Conflict", what);
+  const what = "another client takes the storage version out of storedVersions again and again";
+  return new KsvmError("Conflict", `Cannot continue with "${crdName}": ${what}`);
 }
 
 /** The error of a request for the CRD must not be taken for one of the object that waits for it. */

@@ -44,7 +44,8 @@ class Watched {
     } as unknown as ApiClient;
     const retrier = new Retrier({ clock, random: () => 0.5, maxFreezeIdleMs: MAX_FREEZE_IDLE_MS });
     const emit = (event: unknown): unknown => this.warnings.push(event);
-    const context = { client, clock, retrier, emit, signal: this.#abort.signal } as unknown as RunContext;
+    const options = { maxFreezeIdleMs: MAX_FREEZE_IDLE_MS };
+    const context = { client, clock, retrier, emit, options, signal: this.#abort.signal } as unknown as RunContext;
     this.prunes = new ForeignPrunes(context, this.crd.metadata.name);
     this.#write(["v1", "v2"]);
   }
@@ -115,6 +116,33 @@ await tap.test("ForeignPrunes holds no freeze for a client that prunes before ea
   await watched.clock.advance(MAX_FREEZE_IDLE_MS + 60_000);
   await ended;
   t.ok(watched.writes < 40, `${watched.writes} writes`);
+});
+
+await tap.test("ForeignPrunes holds no freeze for a client that prunes after each answer", async (t) => {
+  const watched = new Watched();
+  let passed = 0;
+  const untilRefused = async (): Promise<void> => {
+    for (;;) {
+      watched.prune();
+      await watched.mayWrite();
+      passed++;
+    }
+  };
+  const ended = t.rejects(untilRefused(), { code: "Conflict", message: /again and again/ });
+  await watched.clock.advance(MAX_FREEZE_IDLE_MS + 60_000);
+  await watched.prunes.end();
+  await ended;
+  t.ok(passed > 10 && passed < 40, `${passed} writes`);
+});
+
+await tap.test("ForeignPrunes goes on for as long as a client prunes now and then", async (t) => {
+  const watched = new Watched();
+  for (let times = 0; times < 200; times++) {
+    watched.prune();
+    await watched.mayWrite();
+    await watched.clock.advance(15_000);
+  }
+  t.equal(watched.writes, 200);
 });
 
 await tap.test("ForeignPrunes sends nothing after its end", async (t) => {
