@@ -114,7 +114,7 @@ export class ForeignPrunes {
         this.#waitedMs += clock.monotonic() - since;
         return;
       }
-      // Nothing is written meanwhile: it counts as any other wait.
+      // Nothing is written until then: that counts as any other wait.
       await retrier.pause(takenOutAgain(this.#crdName), { attempt, since }, signal);
     }
   }
