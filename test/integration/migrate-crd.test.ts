@@ -12,6 +12,7 @@ import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 import { alone, parallel } from "./parallel.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const V1_ALONE = { type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage: "v1", versions: ["v1"] }) } } };
 
@@ -198,6 +199,20 @@ alone("Clean is success: --all-stale finds the CRDs whose storedVersions is not 
   t.match(run.stdout, new RegExp(`${stale.name}: migrated`));
   t.notMatch(run.stdout, new RegExp(clean.name));
   t.match(run.stderr, /without StorageStates, ksvm cannot tell/);
+});
+
+alone("--all-stale goes on without a CRD that is deleted before its turn comes", async (t) => {
+  const [first, last] = [new TestKind("aaa"), new TestKind("zzz")];
+  await cluster.createStale(first, SLOW_RUN_OBJECTS);
+  await cluster.createStale(last, 1);
+  const ended = cluster.migrate(["--all-stale", ...SLOW_FLAGS]);
+  await untilRewriting(cluster, first, { ended });
+  await api.delete(CRDS, last);
+  // Its exit code is about the CRDs of other tests, too.
+  const { stdout, stderr } = await ended;
+  t.notMatch(stderr, last.name);
+  t.match(stdout, new RegExp(`${first.name}: migrated`));
+  t.match(stdout, new RegExp(`${last.name}: nothing to do: the cluster has no such resource`));
 });
 
 interface WholeObject {

@@ -112,7 +112,7 @@ export const MIGRATE_COMMAND = defineCommand({
           );
       await seen.arrivals.throughout(async () => {
         for (const name of chosen.names) {
-          codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateOne(session, name));
+          codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateInTurn(session, name));
         }
       });
       summarize(session, codes);
@@ -205,6 +205,16 @@ async function isFollowing(
     );
   }
   return isRunning;
+}
+
+/** One that `--all-stale` found may be deleted before its turn comes. */
+async function migrateInTurn(session: MigrateSession, name: string): Promise<ExitCode> {
+  const { flags, format, io } = session;
+  if (!flags.allStale) {
+    return migrateOne(session, name);
+  }
+  const found = await fullNames(io, { ...lookupOf(session), format, ignoreNotFound: true }, [name]);
+  return found.names.length === 0 ? found.code : migrateOne(session, name);
 }
 
 function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
