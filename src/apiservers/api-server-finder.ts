@@ -233,13 +233,21 @@ export class ApiServerFinder {
     }
   }
 
-  /** Behind the address of the kubeconfig one that has begun to end may answer in its place: where that can be, it is asked by itself. */
+  /**
+   * Behind the address of the kubeconfig one that has begun to end may answer in its place: where that can be, it is asked by itself. One
+   * that does not answer there any more is waited for, until none that left before the first look takes requests.
+   */
   async #sole(urls: readonly string[], signal: AbortSignal): Promise<ApiClient> {
-    const { client, shutdownDelayMs = 0 } = this.#options;
+    const { client, clock, seen, shutdownDelayMs = 0 } = this.#options;
     const [url] = shutdownDelayMs > 0 ? urls : [];
-    const isKnown =
-      url !== undefined && ((await this.#addresses.areReachable(urls, signal)) || this.#addresses.hasAnswered(url));
-    return isKnown ? this.#addresses.clientAt(url) : client;
+    if (url === undefined) {
+      return client;
+    }
+    const { firstLookAt = clock.monotonic() } = seen.departures;
+    const mayOtherAnswer = clock.monotonic() - firstLookAt <= shutdownDelayMs;
+    const isAsked =
+      (await this.#addresses.areReachable(urls, signal)) || (mayOtherAnswer && this.#addresses.hasAnswered(url));
+    return isAsked ? this.#addresses.clientAt(url) : client;
   }
 
   #sampled(leases: readonly LiveLease[] | undefined): ApiServers {

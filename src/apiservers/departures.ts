@@ -23,6 +23,12 @@ export class Departures {
   /** Those whose API servers were taken for gone at the last look. */
   #gone = new Set<string>();
   #last: Departure | undefined;
+  #firstLookAt: number | undefined;
+
+  /** When the process looked first, on the monotonic clock, in milliseconds: it cannot know of those that left before. */
+  get firstLookAt(): number | undefined {
+    return this.#firstLookAt;
+  }
 
   /** The last one of them. */
   get last(): Departure | undefined {
@@ -36,6 +42,7 @@ export class Departures {
    * @param at when the answer came, on the monotonic clock, in milliseconds
    */
   looked(leases: readonly NamedLease[], standing: readonly NamedLease[], at: number): void {
+    this.#firstLookAt ??= at;
     const keys = new Set(leases.map(keyOf));
     for (const [key, lease] of this.#standing) {
       if (!keys.has(key)) {
