@@ -144,6 +144,17 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     ],
   },
   {
+    name: "wait for ever for the only API server at its own address",
+    withinSeeds: 125_600,
+    edits: [
+      {
+        file: FINDER,
+        from: "const mayOtherAnswer = clock.monotonic() - firstLookAt <= shutdownDelayMs;",
+        to: "const mayOtherAnswer = clock.monotonic() - firstLookAt >= 0;",
+      },
+    ],
+  },
+  {
     name: "do not tell API servers behind one address apart",
     survives: "20 samples meet each of them: that needs both",
     edits: [
