@@ -1,4 +1,5 @@
 import { KsvmError, messageOf } from "../errors.ts";
+import { askedPauseMs } from "../retry/backoff.ts";
 import type { RunContext } from "./run-context.ts";
 import type { WaitingForOthers } from "../retry/start-again.ts";
 
@@ -16,7 +17,7 @@ export interface WaitForOthersOptions {
 const POLL_MS = 2_000;
 
 /**
- * Waits, without a freeze, until what an attempt got stuck on works again. The time counts against the budget of the run.
+ * Waits, without a freeze, until what an attempt got stuck on works again, and looks no sooner than an overloaded API server asks for. The time counts against the budget of the run.
  * @throws {KsvmError} RetryBudgetExceeded after the time that is left, with the last error.
  */
 export async function waitForOthers(context: RunContext, options: WaitForOthersOptions): Promise<void> {
@@ -25,7 +26,7 @@ export async function waitForOthers(context: RunContext, options: WaitForOthersO
   const { budgetMs, webhook } = waiting;
   const since = clock.monotonic();
   emit({ type: "waiting", reason: waiting.message, budgetMs, ...(webhook === undefined ? {} : { webhook }) });
-  await clock.sleep(atLeastMs, signal);
+  await clock.sleep(Math.max(atLeastMs, askedPauseMs(waiting.cause)), signal);
   // What an attempt gets stuck on again and again although the probe passes is not got past by more attempts.
   throwIfSpent(waiting.cause);
   for (;;) {
@@ -34,7 +35,7 @@ export async function waitForOthers(context: RunContext, options: WaitForOthersO
       return;
     }
     throwIfSpent(failure);
-    await clock.sleep(POLL_MS, signal);
+    await clock.sleep(Math.max(POLL_MS, askedPauseMs(failure)), signal);
   }
 
   function throwIfSpent(failure: unknown): void {

@@ -1,0 +1,40 @@
+import tap from "tap";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { waitForOthers } from "../../src/migrator/wait-for-others.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { WaitingForOthers } from "../../src/retry/start-again.ts";
+import { FakeClock } from "../fake-clock.ts";
+
+const overloaded = (retryAfter: string): ApiError =>
+  new ApiError("PATCH /widgets-0", 429, { answer: { kind: "Status", message: "later" }, retryAfter });
+
+/** When a wait looks whether it goes on, in milliseconds, where each look ends so. */
+async function looksOf(cause: unknown, outcomes: unknown[]): Promise<readonly number[]> {
+  const clock = new FakeClock();
+  const looks: number[] = [];
+  const context = {
+    clock,
+    emit: () => undefined,
+    retrier: new Retrier({ clock, random: () => 0.5 }),
+    signal: new AbortController().signal,
+  } as unknown as RunContext;
+  await waitForOthers(context, {
+    name: "widgets.example.com",
+    waiting: new WaitingForOthers(cause, 900_000),
+    atLeastMs: 0,
+    probe: async () => {
+      looks.push(clock.monotonic());
+      return outcomes.shift();
+    },
+  });
+  return looks;
+}
+
+await tap.test(
+  "a wait looks every two seconds whether it goes on, and no sooner than an overloaded API server asks for",
+  async (t) => {
+    t.same(await looksOf(new Error("hangs"), [new Error("hangs"), new Error("hangs")]), [0, 2_000, 4_000]);
+    t.same(await looksOf(overloaded("5"), [overloaded("7"), new Error("hangs")]), [5_000, 12_000, 14_000]);
+  },
+);
