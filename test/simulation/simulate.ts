@@ -73,7 +73,7 @@ async function play(world: World): Promise<void> {
   const isSettled = (): boolean => world.isBroken || !world.isAdministered;
   if (!isSettled()) await schedule.run(isSettled, LIVENESS_MS);
   world.calm();
-  const areOver = (): boolean => world.isBroken || world.programs.every((program) => program?.isAtRest ?? true);
+  const areOver = (): boolean => world.isBroken || world.isAtRest;
   if (!(await schedule.run(areOver, LIVENESS_MS))) world.violate("liveness: a run does not end");
   // API servers follow what was removed last, and what was under way on those that stood still is over.
   await schedule.run(() => world.isBroken, 75_000);

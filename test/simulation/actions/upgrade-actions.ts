@@ -40,7 +40,9 @@ export const upgrade = sort<{
     if (world.isAdministered) return;
     world.isAdministered = true;
     for (const [index, which] of (end === "done" ? (["new"] as const) : thereAndBack(world)).entries()) {
-      if (index > 0) await schedule.wait(stayMs);
+      if (index > 0) await schedule.wait(stayMs === 0 && world.isControlled ? SEEN_MS : stayMs);
+      // Between the look of the leader before and that of the next one too little time would pass to tell.
+      if (index > 0 && stayMs === 0) world.keepControllersAway(SEEN_MS);
       for (let slot = 0; slot < 5; slot++) {
         const before = cluster.buildOf(slot);
         cluster.builds.set(slot, { ...before, release: releaseOf(plan, which) });

@@ -57,6 +57,10 @@ export class World {
   readonly #lasting: (() => void)[] = [];
   #startedAt = 0;
   #starts = 0;
+  /** How many programs are to be started later. */
+  #dueStarts = 0;
+  /** Until then no controller starts. */
+  #controllersFrom = Number.NEGATIVE_INFINITY;
   #isCalm = false;
   #calmAt = Number.POSITIVE_INFINITY;
 
@@ -97,6 +101,22 @@ export class World {
   /** What happened, one line for each. */
   get trace(): readonly string[] {
     return this.#trace;
+  }
+
+  /** Whether every program has ended, or does nothing any more, and none is to be started. */
+  get isAtRest(): boolean {
+    return this.#dueStarts === 0 && this.programs.every((program) => program?.isAtRest ?? true);
+  }
+
+  /** Whether a controller runs, also one that stands still. */
+  get isControlled(): boolean {
+    const isController = (slot: number): boolean => this.plan.programs[slot]?.run === "controller";
+    return this.programs.some((program, slot) => isController(slot) && program?.process.isAlive === true);
+  }
+
+  /** No controller starts for so many milliseconds. */
+  keepControllersAway(ms: number): void {
+    this.#controllersFrom = this.schedule.now + ms;
   }
 
   /** Whether all disturbances are over. */
@@ -142,7 +162,11 @@ export class World {
     if (plan === undefined) return;
     const leftMs = this.#quietLeftMs(plan);
     if (leftMs > 0) {
-      this.schedule.in(leftMs, () => this.start(slot, changes));
+      this.#dueStarts++;
+      this.schedule.in(leftMs, () => {
+        this.#dueStarts--;
+        this.start(slot, changes);
+      });
       return;
     }
     this.programs[slot]?.process.crash();
@@ -166,6 +190,8 @@ export class World {
   #quietLeftMs(plan: ProgramPlan): number {
     const { run } = plan;
     if (run !== "migrate" && run !== "reencrypt" && run !== "controller") return 0;
+    const awayMs = run === "controller" ? this.#controllersFrom - this.schedule.now : 0;
+    if (awayMs > 0) return awayMs;
     if (restsOnFreeze(this.plan, plan) && this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
     return quietLeftMs(
       this.schedule.now,
