@@ -51,15 +51,10 @@ export class ForeignPrunes {
       return;
     }
     this.#missingAt = crd.metadata.resourceVersion;
-    if (this.#listing !== undefined) {
-      return;
+    if (this.#listing === undefined) {
+      this.#listing = this.#list();
+      this.#listing.catch(() => undefined);
     }
-    const listing = this.#list();
-    this.#listing = listing;
-    listing.then(
-      () => (this.#listing = undefined),
-      () => undefined,
-    );
   }
 
   /**
@@ -112,6 +107,8 @@ export class ForeignPrunes {
       const { metadata } = await this.#listOnce();
       if (!isNewer(this.#missingAt, metadata.resourceVersion)) {
         this.#waitedMs += clock.monotonic() - since;
+        // At once: what is seen to be missing from here on is listed by another turn.
+        this.#listing = undefined;
         return;
       }
       // Nothing is written until then: that counts as any other wait.

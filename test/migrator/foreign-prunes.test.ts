@@ -105,6 +105,27 @@ await tap.test("ForeignPrunes sees a prune that comes while a write waits for th
   t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
 });
 
+await tap.test("ForeignPrunes sees a prune at each moment after the answer to its own write", async (t) => {
+  for (let turns = 0; turns < 40; turns++) {
+    const watched = new Watched();
+    const pruneLater = async (): Promise<void> => {
+      for (let turn = 0; turn < turns; turn++) {
+        await Promise.resolve();
+      }
+      watched.prune();
+    };
+    watched.answer = async () => {
+      watched.answer = async () => undefined;
+      void pruneLater();
+    };
+    watched.prune();
+    const written = watched.mayWrite().then(() => watched.mayWrite());
+    await watched.clock.advance(60_000);
+    await written;
+    t.same(watched.crd.status, { storedVersions: ["v1", "v2"] }, `${turns} turns of the event loop later`);
+  }
+});
+
 await tap.test("ForeignPrunes holds no freeze for a client that prunes before each answer", async (t) => {
   const watched = new Watched();
   watched.answer = async () => watched.prune();
