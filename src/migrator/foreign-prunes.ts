@@ -35,7 +35,7 @@ export class ForeignPrunes {
   #listing: Promise<void> | undefined;
   /** How long objects have waited for that in all: a few of them written in between are no reason to hold the freeze for ever. */
   #waitedMs = 0;
-  /** The resourceVersion of the CRD at which it was last seen to be missing. */
+  /** The newest resourceVersion of the CRD at which it was seen to be missing, since the CRD was last about to be read. */
   #missingAt = "";
 
   /** @param context fenced by the Lease of the run, and not by {@link passed} */
@@ -50,7 +50,11 @@ export class ForeignPrunes {
     if (isStorageVersionListed(crd)) {
       return;
     }
-    this.#missingAt = crd.metadata.resourceVersion;
+    const { resourceVersion } = crd.metadata;
+    // A watch may be late.
+    if (!isNewer(this.#missingAt, resourceVersion)) {
+      this.#missingAt = resourceVersion;
+    }
     if (this.#listing === undefined) {
       this.#listing = this.#list();
       this.#listing.catch(() => undefined);
@@ -104,6 +108,8 @@ export class ForeignPrunes {
     const since = clock.monotonic();
     for (let attempt = 0; ; attempt++) {
       await this.#pace.turn(signal);
+      // A read that begins now shows what became of all that was seen before, also after a restore of etcd.
+      this.#missingAt = "";
       const { metadata } = await this.#listOnce();
       if (!isNewer(this.#missingAt, metadata.resourceVersion)) {
         this.#waitedMs += clock.monotonic() - since;

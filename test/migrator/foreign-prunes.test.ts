@@ -126,6 +126,35 @@ await tap.test("ForeignPrunes sees a prune at each moment after the answer to it
   }
 });
 
+await tap.test("ForeignPrunes believes what it reads where a restore of etcd takes the CRD back", async (t) => {
+  const watched = new Watched();
+  const { crd } = watched;
+  watched.prune();
+  await watched.mayWrite();
+  watched.prune();
+  // The prune is gone.
+  watched.crd = crd;
+  const written = watched.mayWrite();
+  await watched.clock.advance(2_000);
+  await written;
+  t.equal(watched.writes, 1);
+});
+
+await tap.test("ForeignPrunes is not misled by a watch that is late", async (t) => {
+  const watched = new Watched();
+  watched.prune();
+  const late = watched.crd;
+  watched.answer = async () => {
+    watched.answer = async () => undefined;
+    watched.prune();
+    watched.prunes.saw(late);
+  };
+  const written = watched.mayWrite();
+  await watched.clock.advance(60_000);
+  await written;
+  t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
+});
+
 await tap.test("ForeignPrunes holds no freeze for a client that prunes before each answer", async (t) => {
   const watched = new Watched();
   watched.answer = async () => watched.prune();
