@@ -112,7 +112,10 @@ export const MIGRATE_COMMAND = defineCommand({
           );
       await seen.arrivals.throughout(async () => {
         for (const name of chosen.names) {
-          codes.set(name, io.signal.aborted ? EXIT.interrupted : await migrateInTurn(session, name));
+          const code = io.signal.aborted ? EXIT.interrupted : await migrateInTurn(session, name);
+          if (code !== undefined) {
+            codes.set(name, code);
+          }
         }
       });
       summarize(session, codes);
@@ -207,14 +210,17 @@ async function isFollowing(
   return isRunning;
 }
 
-/** One that `--all-stale` found may be deleted before its turn comes. */
-async function migrateInTurn(session: MigrateSession, name: string): Promise<ExitCode> {
+/** `undefined` for one that `--all-stale` found and that was deleted before its turn came. */
+async function migrateInTurn(session: MigrateSession, name: string): Promise<ExitCode | undefined> {
   const { flags, format, io } = session;
   if (!flags.allStale) {
     return migrateOne(session, name);
   }
   const found = await fullNames(io, { ...lookupOf(session), format, ignoreNotFound: true }, [name]);
-  return found.names.length === 0 ? found.code : migrateOne(session, name);
+  if (found.names.length > 0) {
+    return migrateOne(session, name);
+  }
+  return found.code === EXIT.done ? undefined : found.code;
 }
 
 function migrateOne(session: MigrateSession, name: string): Promise<ExitCode> {
