@@ -42,6 +42,7 @@ export interface ApiServerFinderOptions {
 
 /** For reads: they wait for no admission webhook. */
 const REQUEST_TIMEOUT_MS = 15_000;
+
 /** Finds the API servers of a cluster, and keeps a connection to each. */
 export class ApiServerFinder {
   readonly #options: ApiServerFinderOptions;

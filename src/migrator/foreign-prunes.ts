@@ -31,9 +31,9 @@ export class ForeignPrunes {
   readonly #crdName: string;
   readonly #pace: LoopPace;
   readonly #abort = new AbortController();
-  /** While the storage version is not listed; a failure stays. */
+  /** Resolves once the storage version is listed again; `undefined` while it is listed. After a failure no object is written any more. */
   #listing: Promise<void> | undefined;
-  /** How long objects have waited for that in all: a few of them written in between are no reason to hold the freeze for ever. */
+  /** How long objects have waited for that in all, in milliseconds: a few that are written in between do not make up for it. */
   #waitedMs = 0;
   /** The newest resourceVersion of the CRD at which it was seen to be missing, since the CRD was last about to be read. */
   #missingAt = "";
@@ -99,7 +99,10 @@ export class ForeignPrunes {
     }
   }
 
-  /** Until no state of the CRD in which it is missing was seen that is newer than the one in which it is listed. */
+  /**
+   * Lists the storage version, and again where a newer state of the CRD was seen in which it is missing.
+   * @throws {KsvmError} Conflict after `--max-freeze-idle` in all; as {@link passed}.
+   */
   async #list(): Promise<void> {
     const { clock, options, retrier, signal } = this.#context;
     if (this.#waitedMs > options.maxFreezeIdleMs) {

@@ -208,7 +208,8 @@ export class FreezeEvidence {
    */
   #withOwn(apiServers: ApiServers): ApiServers {
     const { client } = this.#context;
-    if (apiServers.mode !== "each" || apiServers.clients.some(({ transport }) => isSameServer(transport, client))) {
+    const isOwn = ({ transport }: ApiClient): boolean => transport.server === client.transport.server;
+    if (apiServers.mode !== "each" || apiServers.clients.some(isOwn)) {
       return apiServers;
     }
     return { ...apiServers, clients: [...apiServers.clients, client] };
@@ -251,10 +252,6 @@ export class FreezeEvidence {
     });
     return told === undefined ? result : { lagged: true, silent: result.silent };
   }
-}
-
-function isSameServer({ server }: Pick<ApiClient["transport"], "server">, { transport }: ApiClient): boolean {
-  return server === transport.server;
 }
 
 function targetOf(crd: CustomResourceDefinition, resourceVersion: string): ConvergenceTarget {
