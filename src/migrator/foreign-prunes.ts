@@ -33,8 +33,10 @@ export class ForeignPrunes {
   readonly #abort = new AbortController();
   /** Resolves once the storage version is listed again; `undefined` while it is listed. After a failure no object is written any more. */
   #listing: Promise<void> | undefined;
-  /** How long objects have waited for that in all, in milliseconds: a few that are written in between do not make up for it. */
+  /** How much longer objects have waited for that in all than they could be written in between, in milliseconds. */
   #waitedMs = 0;
+  /** When it was listed last, on the monotonic clock. */
+  #listedAt = Number.NEGATIVE_INFINITY;
   /** The newest resourceVersion of the CRD at which it was seen to be missing, since the CRD was last about to be read. */
   #missingAt = "";
 
@@ -101,21 +103,23 @@ export class ForeignPrunes {
 
   /**
    * Lists the storage version, and again where a newer state of the CRD was seen in which it is missing.
-   * @throws {KsvmError} Conflict after `--max-freeze-idle` in all; as {@link passed}.
+   * @throws {KsvmError} Conflict where objects waited longer than they could be written, by more than `--max-freeze-idle`; as {@link passed}.
    */
   async #list(): Promise<void> {
     const { clock, options, retrier, signal } = this.#context;
+    const since = clock.monotonic();
+    this.#waitedMs = Math.max(0, this.#waitedMs - (since - this.#listedAt));
     if (this.#waitedMs > options.maxFreezeIdleMs) {
       throw takenOutAgain(this.#crdName);
     }
-    const since = clock.monotonic();
     for (let attempt = 0; ; attempt++) {
       await this.#pace.turn(signal);
       // A read that begins now shows what became of all that was seen before, also after a restore of etcd.
       this.#missingAt = "";
       const { metadata } = await this.#listOnce();
       if (!isNewer(this.#missingAt, metadata.resourceVersion)) {
-        this.#waitedMs += clock.monotonic() - since;
+        this.#listedAt = clock.monotonic();
+        this.#waitedMs += this.#listedAt - since;
         // At once: what is seen to be missing from here on is listed by another turn.
         this.#listing = undefined;
         return;

@@ -195,6 +195,19 @@ await tap.test("ForeignPrunes goes on for as long as a client prunes now and the
   t.equal(watched.writes, 200);
 });
 
+await tap.test("ForeignPrunes goes on also where each listing takes a while", async (t) => {
+  const watched = new Watched();
+  const { clock } = watched;
+  watched.answer = () => clock.sleep(3_000);
+  for (let times = 0; times < 200; times++) {
+    watched.prune();
+    const written = watched.mayWrite();
+    await clock.advance(15_000);
+    await written;
+  }
+  t.equal(watched.writes, 200);
+});
+
 await tap.test("ForeignPrunes sends nothing after its end", async (t) => {
   const watched = new Watched();
   watched.prune();
