@@ -17,6 +17,8 @@ import type { RunContext } from "./run-context.ts";
 
 /** Between two times that the storage version is put back, in milliseconds, where another client takes it out again and again. */
 const PACE = { minMs: 1_000, maxMs: 10_000, freeTurns: 3 };
+/** Between two looks at the CRD while objects are written, in milliseconds. */
+const LOOK_EVERY_MS = 5_000;
 
 /**
  * What other clients take out of the `status.storedVersions` of a frozen CRD while a run rewrites its objects.
@@ -39,6 +41,8 @@ export class ForeignPrunes {
   #listedAt = Number.NEGATIVE_INFINITY;
   /** The newest resourceVersion of the CRD at which it was seen to be missing, since the CRD was last about to be read. */
   #missingAt = "";
+  /** When the CRD was looked at last, on the monotonic clock; `Infinity` before {@link look}, and while a look is under way. */
+  #lookedAt = Number.POSITIVE_INFINITY;
 
   /** @param context fenced by the Lease of the run, and not by {@link passed} */
   constructor(context: RunContext, crdName: string) {
@@ -69,6 +73,7 @@ export class ForeignPrunes {
    * @throws what `confirm` throws.
    */
   async passed(confirm: Fence): Promise<void> {
+    this.#lookAgain();
     do {
       await this.#listing;
       await confirm();
@@ -81,8 +86,29 @@ export class ForeignPrunes {
    * @throws as {@link passed}.
    */
   async look(): Promise<void> {
+    this.#lookedAt = this.#context.clock.monotonic();
     this.saw(await readCrd(this.#context, this.#crdName));
     await this.#listing;
+  }
+
+  /** The API server that answers the watch may lag. No write waits for the look; where it fails, the next one follows. */
+  #lookAgain(): void {
+    const { client, clock, signal } = this.#context;
+    if (clock.monotonic() - this.#lookedAt < LOOK_EVERY_MS) {
+      return;
+    }
+    this.#lookedAt = Number.POSITIVE_INFINITY;
+    const look = async (): Promise<void> => {
+      try {
+        const crd = await findCrd(client, this.#crdName, { signal });
+        if (crd !== undefined) {
+          this.saw(crd);
+        }
+      } finally {
+        this.#lookedAt = clock.monotonic();
+      }
+    };
+    look().catch(() => undefined);
   }
 
   /** Waits for a write that is under way. Nothing is sent after that. */

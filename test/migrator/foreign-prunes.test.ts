@@ -22,6 +22,8 @@ class Watched {
   /** What the API server answers to a write, once it has done it. */
   answer: () => Promise<unknown> = async () => undefined;
   reads = 0;
+  /** Reads by which nothing is decided that is sent. */
+  finds = 0;
   writes = 0;
   crd = crdWith();
   readonly #abort = new AbortController();
@@ -34,7 +36,10 @@ class Watched {
         this.reads++;
         return this.crd;
       },
-      find: async () => this.crd,
+      find: async () => {
+        this.finds++;
+        return this.crd;
+      },
       patch: async () => {
         this.writes++;
         const written = this.#write(["v1", "v2"]);
@@ -52,7 +57,12 @@ class Watched {
 
   /** Another client takes the storage version out, and the watch shows it. */
   prune(): void {
-    this.prunes.saw(this.#write(["v1"]));
+    this.prunes.saw(this.pruneUnseen());
+  }
+
+  /** The watch does not show it. */
+  pruneUnseen(): CustomResourceDefinition {
+    return this.#write(["v1"]);
   }
 
   /** Resolves where an object may be written. */
@@ -154,6 +164,26 @@ await tap.test("ForeignPrunes is not misled by a watch that is late", async (t) 
   await written;
   t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
 });
+
+await tap.test(
+  "ForeignPrunes looks by itself every five seconds while objects are written: a watch may be late",
+  async (t) => {
+    const watched = new Watched();
+    await watched.prunes.look();
+    const { finds } = watched;
+    await watched.clock.advance(4_999);
+    await watched.mayWrite();
+    t.equal(watched.finds, finds);
+    await watched.clock.advance(1);
+    watched.pruneUnseen();
+    await watched.mayWrite();
+    await watched.mayWrite();
+    await watched.clock.advance(10);
+    await watched.mayWrite();
+    t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
+    t.equal(watched.finds, finds + 1);
+  },
+);
 
 await tap.test("ForeignPrunes holds no freeze for a client that prunes before each answer", async (t) => {
   const watched = new Watched();
