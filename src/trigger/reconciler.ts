@@ -46,7 +46,7 @@ interface Seen {
 }
 
 /** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
-const CRD_LOOKS = 15;
+const CRD_PATIENCE_MS = 3_000;
 const CRD_LOOK_MS = 200;
 const CREATED_OFTEN =
   "many migrations of it were created of late, so the next one comes later; another client may delete them";
@@ -62,8 +62,8 @@ export class Reconciler {
   /** What the last poll saw and has not been looked at since. */
   readonly #polled = new Map<string, Seen>();
   readonly #failures = new Map<string, number>();
-  /** How often API servers were seen not to have followed a CRD, in a row. */
-  readonly #crdLooks = new Map<string, number>();
+  /** Since when each look sees that API servers have not followed a CRD, on the monotonic clock: a look may take seconds. */
+  readonly #crdBehind = new Map<string, number>();
   readonly #waiting = new Map<string, string>();
   readonly #creations: CreationPace;
   #shared: ReadonlySet<string> = new Set();
@@ -205,7 +205,7 @@ export class Reconciler {
     if (decision.cause === "disagreement") {
       watch.disagreed(name);
     } else {
-      this.#crdLooks.delete(name);
+      this.#crdBehind.delete(name);
     }
     await apply(this.#context(signal), situation, decision);
     logDecision(logger, name, decision, this.#waiting.get(name));
@@ -247,12 +247,13 @@ export class Reconciler {
 
   /** Whether API servers may be given another moment to follow a CRD; they are looked at again then. */
   #hasPatience(name: string): boolean {
-    const looks = (this.#crdLooks.get(name) ?? 0) + 1;
-    if (looks > CRD_LOOKS) {
+    const { clock, queue } = this.#options;
+    const since = this.#crdBehind.get(name) ?? clock.monotonic();
+    this.#crdBehind.set(name, since);
+    if (clock.monotonic() - since > CRD_PATIENCE_MS) {
       return false;
     }
-    this.#crdLooks.set(name, looks);
-    this.#options.queue.add(name, CRD_LOOK_MS);
+    queue.add(name, CRD_LOOK_MS);
     return true;
   }
 

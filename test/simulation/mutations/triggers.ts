@@ -14,6 +14,17 @@ const CREATE_FIRST = {
 /** What is wrong about what the trigger believes and does. */
 export const TRIGGERS: readonly Mutation[] = [
   {
+    name: "an API server that is behind with a CRD is given fifteen looks, however long they take",
+    withinSeeds: 143_400,
+    edits: [
+      {
+        file: "trigger/reconciler.ts",
+        from: "clock.monotonic() - since > CRD_PATIENCE_MS",
+        to: "clock.monotonic() - since > 15 * 5_000",
+      },
+    ],
+  },
+  {
     name: "count NothingToDo as proof",
     edits: [
       {
