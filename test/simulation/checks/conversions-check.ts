@@ -8,7 +8,7 @@ import { isFields } from "../model/model-object.ts";
 import { resourcePathOf } from "../model/paths.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { ModelRequest } from "../model/types.ts";
-import { currentWriter, REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
+import { currentRequest, currentWriter, REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
@@ -32,8 +32,8 @@ interface Run {
 
 /**
  * A run that begins after a change of the conversion stores no object as it was converted before; and none prunes where the conversion
- * changed after it began to rest on it. A run that begins again counts as one that begins once API servers have converged, as writes of
- * the attempt before are over by then. A run of a controller tells nothing: it begins where it puts its freeze on, and rests on what it
+ * changed after it began to rest on it. A run that begins again counts as one that begins once API servers have converged; a write counts for
+ * the attempt that sent it. A run of a controller tells nothing: it begins where it puts its freeze on, and rests on what it
  * saw from its first write of an object. What was under way at the change is not judged, nor as long as an API server is late.
  */
 export class ConversionsCheck implements Check {
@@ -44,6 +44,8 @@ export class ConversionsCheck implements Check {
   readonly #converted = new Map<string, Converted>();
   /** Those of commands by the names of processes, those of controllers by these and the names of CRDs. */
   readonly #runs = new Map<string, Run>();
+  /** When the attempt began that sent a write of an object: one that an API server holds may land in the next one. */
+  readonly #attemptOf = new WeakMap<ModelRequest, number>();
 
   constructor(world: World, writer: () => string | undefined = currentWriter) {
     this.#world = world;
@@ -113,11 +115,14 @@ export class ConversionsCheck implements Check {
     this.#runs.set(`${writer} ${name}`, { begunAt: 0, attemptAt: this.#world.schedule.now });
   }
 
-  #sent({ method, path, query, user }: ModelRequest): void {
+  #sent(request: ModelRequest): void {
+    const { method, path, query, user } = request;
     if (method !== "PATCH" || query.has("dryRun")) return;
     const { group, resource } = resourcePathOf(path) ?? {};
     const run = this.#runOn(user, `${resource}.${group}`);
-    if (run === undefined || run.convergedAt !== undefined) return;
+    if (run === undefined) return;
+    this.#attemptOf.set(request, run.attemptAt);
+    if (run.convergedAt !== undefined) return;
     run.convergedAt = this.#world.schedule.now;
     run.begunAt = run.attemptAt;
   }
@@ -139,7 +144,9 @@ export class ConversionsCheck implements Check {
 
   #judgeObject(name: string, { before, isDeleted, key, object }: EtcdEntry): void {
     const state = this.#converted.get(name);
-    const { begunAt = 0 } = this.#runOn(this.#writer(), name) ?? {};
+    const request = currentRequest();
+    const sentIn = request && this.#attemptOf.get(request);
+    const begunAt = sentIn ?? this.#runOn(this.#writer(), name)?.begunAt ?? 0;
     const isRewritten = !isDeleted && before?.isDeleted === false && before.object.apiVersion !== object.apiVersion;
     if (state?.conversion["strategy"] !== "Webhook" || !isRewritten) return;
     if (begunAt <= state.since && this.#mayBeLate(state.since)) return;
