@@ -144,7 +144,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     ],
   },
   {
-    name: "wait for ever for the only API server at its own address",
+    name: "wait without end for the only API server at its own address",
     withinSeeds: 125_600,
     edits: [
       {
