@@ -75,6 +75,13 @@ function stamp(value: string): object {
   return { metadata: { annotations: { [GENERATION_ANNOTATION]: value } } };
 }
 
+/** A watch tells of a change some time after a read shows it. */
+function untilShown(watched: readonly { readonly states: readonly Kept[] }[], word: number): Promise<void> {
+  const isShown = async (): Promise<boolean> =>
+    watched.every(({ states }) => states.some((one) => wordOf(one) === word));
+  return eventually(isShown, "each watch shows the rules");
+}
+
 async function isEmpty(): Promise<boolean> {
   return ((await live(CONFIGURATION)).webhooks ?? []).length === 0;
 }
@@ -130,6 +137,7 @@ await t.test("manifests of a newer version are applied over running older replic
   const upgrade = await applyManifestsOf(shippedBy(2, 7));
   t.equal(upgrade.code, 0, `replicas own nothing that they did not restore: ${upgrade.stderr}`);
   await eventually(async () => older.every(hasLeft), "the older ones leave all three");
+  await untilShown(watched, 7);
   for (const states of await Promise.all(watched.map(({ end }) => end()))) {
     t.same(states.map(wordOf), [7], "one write, that of kubectl");
   }
@@ -153,6 +161,7 @@ await t.test("when the newer keeper has ended the older one takes the rules back
   }
   await newer.end();
   await eventually(() => isOf(5, 1), "the rules are those of the one that runs");
+  await untilShown(watched, 5);
   for (const states of await Promise.all(watched.map(({ end }) => end()))) t.equal(flipsIn(states), 1);
   t.notOk((await live(CONFIGURATION)).metadata.annotations?.[ASKED_BY_ANNOTATION], "nothing is asked any more");
   const taken = (): number => older.lines.filter(({ msg }) => msg?.startsWith("Took an object over")).length;
