@@ -1,5 +1,6 @@
 import { type Random, randomFrom } from "../../chaos/random.ts";
 import type { Lags } from "../world/api-server-node.ts";
+import { jumpClock, seemsEnded } from "../world/false-expiry.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { type Limits, type Names, sort } from "./action-sort.ts";
 import { jumpOf, lastingOf, serverOf } from "./choices.ts";
@@ -26,12 +27,11 @@ export const stopServer = sort<{
     how === "crash"
       ? `${names.server(server)} crashes, and starts again`
       : `${names.server(server)} ${how === "suspend" ? "stands still with its machine" : "stands still"}`,
-  play({ cluster }, { server, how, ms }) {
-    if (how === "crash") {
-      cluster.crash(server, ms);
-    } else {
-      cluster.standStill(server, ms, how);
-    }
+  play(world, { server, how, ms }) {
+    const { cluster } = world;
+    const node = cluster.nodeAt(server);
+    if (how === "crash") cluster.crash(server, ms);
+    else if (node !== undefined && !seemsEnded(world, node)) cluster.standStill(server, ms, how);
   },
 });
 
@@ -41,7 +41,7 @@ export const jumpServer = sort<{ readonly server: number; readonly byMs: number 
   choose: (random, limits) => ({ server: serverOf(random, limits), byMs: jumpOf(random) }),
   text: ({ server, byMs }, names) =>
     `the clock of ${names.server(server)} jumps ${byMs < 0 ? "back" : "forward"} by ${names.time(Math.abs(byMs))}`,
-  play: ({ cluster }, { server, byMs }) => cluster.nodeAt(server)?.process.jump(byMs),
+  play: (world, { server, byMs }) => jumpClock(world, world.cluster.nodeAt(server)?.process, byMs),
 });
 
 /** What an API server follows late, and by how much. */

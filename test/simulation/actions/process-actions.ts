@@ -1,3 +1,4 @@
+import { jumpClock } from "../world/false-expiry.ts";
 import { oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
 import { jumpOf, lastingOf, programOf } from "./choices.ts";
@@ -40,7 +41,7 @@ export const jump = sort<{ readonly program: number; readonly byMs: number }>({
   choose: (random, limits) => ({ program: programOf(random, limits), byMs: jumpOf(random) }),
   text: ({ program, byMs }, names) =>
     `the clock of ${names.program(program)} jumps ${byMs < 0 ? "back" : "forward"} by ${names.time(Math.abs(byMs))}`,
-  play: (world, { program, byMs }) => world.programs[program]?.process.jump(byMs),
+  play: (world, { program, byMs }) => jumpClock(world, world.programs[program]?.process, byMs),
 });
 
 /** All machines are suspended, as those of a laptop are: their monotonic clocks stand still, and their clocks of the day jump. */

@@ -79,9 +79,12 @@ export const BOUNDS: LoadBounds = {
   timers: 300,
 };
 
-/** Who does not migrate asks less in a minute, and keeps to it however disturbed it is. */
+/**
+ * Who does not migrate asks less in a minute, and keeps to it however disturbed it is. Where the Secret is missing, two replicas of the webhook may
+ * each hold a CA of their own, and restore two configurations 20 times, with five requests each time (src/webhook/object-repair.ts).
+ */
 const OTHERS: Partial<Record<ProgramPlan["run"], number>> = {
-  webhook: 200,
+  webhook: 300,
   ensureCertificates: 400,
   rotateCertificates: 400,
   init: 600,

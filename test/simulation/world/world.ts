@@ -227,6 +227,14 @@ export class World {
     if (this.plan.programs.some(isServing)) this.#correctClocks();
     this.cluster.wakeAll();
     this.wakePrograms();
+    this.#startReplicas();
+  }
+
+  /** What the plan starts later than that is not played any more. */
+  #startReplicas(): void {
+    for (const [slot, program] of this.plan.programs.entries()) {
+      if (isServing(program) && this.programs[slot]?.process.isAlive === false) this.start(slot);
+    }
   }
 
   /** No certificate is replaced as long as clocks disagree. */
