@@ -230,10 +230,11 @@ export class World {
     this.#startReplicas();
   }
 
-  /** What the plan starts later than that is not played any more. */
+  /** Starts each replica that crashed, as kubelet does: what the plan starts later than that is not played any more. */
   #startReplicas(): void {
     for (const [slot, program] of this.plan.programs.entries()) {
-      if (isServing(program) && this.programs[slot]?.process.isAlive === false) this.start(slot);
+      const isReplica = isServing(program) || program.run === "controller";
+      if (isReplica && this.programs[slot]?.process.isAlive === false) this.start(slot);
     }
   }
 
