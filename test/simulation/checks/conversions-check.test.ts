@@ -18,6 +18,8 @@ const OWNER = "ksvm.sigs.k8s.io/migration-owner";
 
 interface CrdState {
   readonly freezer?: string;
+  /** When the attempt of the freezer began. */
+  readonly since?: string;
   readonly isWebhook?: boolean;
   readonly storedVersions?: readonly string[];
 }
@@ -42,8 +44,9 @@ function checked() {
     schedule.now += 1_000;
     etcd.put(key, { object: object as ModelObject }, etcd.get(key)?.modRevision ?? 0);
   };
-  const crd = (by: string, { freezer, isWebhook = false, storedVersions = KIND.versions }: CrdState): void => {
-    const owner = { lease: "kube-storage-migration/ksvm-migrate.widgets", identity: `${freezer}_1/uid/1`, since: "" };
+  const crd = (by: string, state: CrdState): void => {
+    const { freezer, isWebhook = false, since = "", storedVersions = KIND.versions } = state;
+    const owner = { lease: "kube-storage-migration/ksvm-migrate.widgets", identity: `${freezer}_1/uid/1`, since };
     const annotations = freezer === undefined ? {} : { [MIGRATING]: "true", [OWNER]: formatOwner(owner) };
     const spec = { conversion: { strategy: isWebhook ? "Webhook" : "None" } };
     put(by, CRD_KEY, { metadata: { name: crdNameOf(KIND), uid: "1", annotations }, spec, status: { storedVersions } });
@@ -134,3 +137,21 @@ await tap.test("no run prunes where the conversion changed after it began to res
   t.match(violations.slice(1), [/ksvm-1-0 pruned widgets/], "a controller rests on it once it writes objects");
   t.end();
 });
+
+await tap.test(
+  "an attempt of a controller that takes over the freeze of the one before it rests on what it saw itself",
+  (t) => {
+    for (const since of ["", "later"]) {
+      const { crd, object, violations } = checked();
+      crd("ksvm-1-0", { freezer: "ksvm-1-0" });
+      object("ksvm-1-0", "v1");
+      crd("user", { freezer: "ksvm-1-0", isWebhook: true });
+      crd("ksvm-1-0", { freezer: "ksvm-1-0", isWebhook: true, since });
+      object("user", "v1alpha1");
+      object("ksvm-1-0", "v1", true);
+      crd("ksvm-1-0", { freezer: "ksvm-1-0", isWebhook: true, since, storedVersions: ["v1"] });
+      t.equal(violations.length, since === "" ? 1 : 0, since);
+    }
+    t.end();
+  },
+);

@@ -111,7 +111,8 @@ export class ConversionsCheck implements Check {
     const writer = this.#writer() ?? "";
     const [earlier, after] = [before?.object, object].map((one) => one && freezerOf(one.metadata as ObjectMeta));
     const isOwn = after?.kind === "run" && after.owner.identity.startsWith(`${writer}_`);
-    if (earlier !== undefined || !isOwn || this.#runs.has(writer)) return;
+    // An attempt that could not lift its freeze leaves it to the next one, which writes when it began.
+    if (isDeepStrictEqual(earlier, after) || !isOwn || this.#runs.has(writer)) return;
     this.#runs.set(`${writer} ${name}`, { begunAt: 0, attemptAt: this.#world.schedule.now });
   }
 
