@@ -44,6 +44,8 @@ export interface NextStatus {
 export interface Situation {
   readonly observed: Observed;
   readonly state: StateFacts | undefined;
+  /** What this process saw first of the CRD since it last wrote the StorageState. @default what is observed */
+  readonly firstSeen?: CrdRecord;
   /** Those of this resource. */
   readonly migrations: readonly MigrationFacts[];
   /** Milliseconds since the Unix epoch. */
@@ -156,7 +158,7 @@ function unseenHashesOf(state: StateFacts | undefined, situation: Situation): re
     return [];
   }
   if (crd.isClean) {
-    const isBelieved = state === undefined ? isFirstSight(situation.state?.crd, crd) : isKnown(state, crd, situation);
+    const isBelieved = state === undefined ? isFirstSight(situation, crd) : isKnown(state, crd, situation);
     return isBelieved ? [] : [UNKNOWN_HASH, crd.hash];
   }
   return isSeen(state?.crd, crd) ? [] : crd.storedHashes;
@@ -164,10 +166,11 @@ function unseenHashesOf(state: StateFacts | undefined, situation: Situation): re
 
 /**
  * Whether no look has seen a clean CRD otherwise. One that ended between the creation of the StorageState and its status left what it saw: a version
- * that another client has pruned since, or a storage version that may have gone there and back.
+ * that another client has pruned since, or a storage version that may have gone there and back. So does one that waited for API servers, or failed.
  */
-function isFirstSight(record: CrdRecord | undefined, crd: CrdFacts): boolean {
-  return record?.uid !== crd.uid || formatCrdRecord(record) === formatCrdRecord(crd);
+function isFirstSight({ firstSeen, state }: Situation, crd: CrdFacts): boolean {
+  const now = formatCrdRecord(crd);
+  return [firstSeen, state?.crd].every((record) => record?.uid !== crd.uid || formatCrdRecord(record) === now);
 }
 
 /** Whether the last look saw this spec, and all these storedVersions. */

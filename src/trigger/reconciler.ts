@@ -6,6 +6,7 @@ import { type ApiClient, isConflict } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { CreationPace } from "./creation-pace.ts";
+import { CrdSights } from "./crd-sights.ts";
 import { type Decision, decide } from "./decide.ts";
 import { removeAllowance } from "./remove-allowance.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -45,8 +46,7 @@ interface Seen {
   readonly state: StateFacts | undefined;
 }
 
-/** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
-const CRD_PATIENCE_MS = 3_000;
+/** Between two looks at API servers that have not followed a CRD. */
 const CRD_LOOK_MS = 200;
 const CREATED_OFTEN =
   "many migrations of it were created of late, so the next one comes later; another client may delete them";
@@ -62,8 +62,7 @@ export class Reconciler {
   /** What the last poll saw and has not been looked at since. */
   readonly #polled = new Map<string, Seen>();
   readonly #failures = new Map<string, number>();
-  /** Since when each look sees that API servers have not followed a CRD, on the monotonic clock: a look may take seconds. */
-  readonly #crdBehind = new Map<string, number>();
+  readonly #sights: CrdSights;
   readonly #waiting = new Map<string, string>();
   readonly #creations: CreationPace;
   #shared: ReadonlySet<string> = new Set();
@@ -74,6 +73,7 @@ export class Reconciler {
   constructor(options: ReconcilerOptions) {
     this.#options = options;
     this.#creations = new CreationPace(options.clock);
+    this.#sights = new CrdSights(options.clock);
     this.#states = new StateReader(options);
     this.#surveyLog = new SurveyLog(options.logger);
   }
@@ -98,6 +98,7 @@ export class Reconciler {
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
+    this.#sights.keepOnly((name) => this.#known.has(name));
     watch.polled(clock.now(), names);
     this.#options.onPoll?.(goneBy(observation));
     // What was not looked at since the last poll keeps its place before the others.
@@ -189,6 +190,7 @@ export class Reconciler {
     const situation: Situation = {
       observed,
       state,
+      ...(observed.crd === undefined ? {} : { firstSeen: this.#sights.saw(observed.crd) }),
       migrations,
       now: sharedClock.now(),
       staleAfterMs: HEARTBEAT_LIMIT_MS,
@@ -205,9 +207,10 @@ export class Reconciler {
     if (decision.cause === "disagreement") {
       watch.disagreed(name);
     } else {
-      this.#crdBehind.delete(name);
+      this.#sights.followed(name);
     }
     await apply(this.#context(signal), situation, decision);
+    this.#sights.written(name);
     logDecision(logger, name, decision, this.#waiting.get(name));
     this.#remember(situation, decision);
     if (observed.crd?.spentAllowanceAt !== undefined) {
@@ -247,14 +250,11 @@ export class Reconciler {
 
   /** Whether API servers may be given another moment to follow a CRD; they are looked at again then. */
   #hasPatience(name: string): boolean {
-    const { clock, queue } = this.#options;
-    const since = this.#crdBehind.get(name) ?? clock.monotonic();
-    this.#crdBehind.set(name, since);
-    if (clock.monotonic() - since > CRD_PATIENCE_MS) {
-      return false;
+    const isPatient = this.#sights.isPatientWith(name);
+    if (isPatient) {
+      this.#options.queue.add(name, CRD_LOOK_MS);
     }
-    queue.add(name, CRD_LOOK_MS);
-    return true;
+    return isPatient;
   }
 
   #context(signal: AbortSignal): ApplyContext {

@@ -130,3 +130,18 @@ await tap.test(
     t.match(settled.create, { isForced: false });
   },
 );
+
+await tap.test(
+  "decide() believes a clean CRD that has no StorageState yet unless a look has seen it otherwise",
+  async (t) => {
+    const pruned = custom(crd(["v2"]));
+    const decided = (firstSeen: CrdRecord) => decide({ ...situation(pruned, undefined), firstSeen });
+    t.match(decided(recordOf(["v2"])), { status: { persisted: ["Unknown"] }, create: { isForced: false } });
+    t.match(decided({ ...recordOf(["v1", "v2"]), uid: "of-an-earlier-crd" }), { create: { isForced: false } });
+    for (const firstSeen of [recordOf(["v1", "v2"]), recordOf(["v2"], 2)]) {
+      const { create, status } = decided(firstSeen);
+      t.same(status?.persisted, ["Unknown", "#v2"], "objects may still be stored in what another client pruned");
+      t.match(create, { isForced: true });
+    }
+  },
+);

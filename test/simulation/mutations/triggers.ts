@@ -11,6 +11,12 @@ const CREATE_FIRST = {
   to: "  if (decision.create === undefined) await writeState(context, situation, decision);\n  for (",
 };
 
+const FORGETS_SIGHTS = {
+  file: NEXT,
+  from: "return [firstSeen, state?.crd].every(",
+  to: "void firstSeen;\n  return [state?.crd].every(",
+};
+
 /** What is wrong about what the trigger believes and does. */
 export const TRIGGERS: readonly Mutation[] = [
   {
@@ -18,11 +24,18 @@ export const TRIGGERS: readonly Mutation[] = [
     withinSeeds: 143_400,
     edits: [
       {
-        file: "trigger/reconciler.ts",
-        from: "clock.monotonic() - since > CRD_PATIENCE_MS",
-        to: "clock.monotonic() - since > 15 * 5_000",
+        file: "trigger/crd-sights.ts",
+        from: "now - since <= CRD_PATIENCE_MS",
+        to: "now - since <= 15 * 5_000",
       },
+      FORGETS_SIGHTS,
     ],
+  },
+  {
+    name: "what a look saw of a CRD and did not write counts for nothing",
+    survives:
+      "no seed has been found in which another client prunes between the first look at a CRD and the first write of its StorageState, and late writes come more than a minute after that",
+    edits: [FORGETS_SIGHTS],
   },
   {
     name: "count NothingToDo as proof",
@@ -61,7 +74,7 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [
       {
         file: NEXT,
-        from: "state === undefined ? isFirstSight(situation.state?.crd, crd) :",
+        from: "state === undefined ? isFirstSight(situation, crd) :",
         to: "state === undefined ? (void isFirstSight, true) :",
       },
     ],
