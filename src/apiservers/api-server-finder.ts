@@ -6,7 +6,7 @@ import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
-import { describeMissing, endingApiServer, MissingApiServer } from "./missing-api-server.ts";
+import { describeMissing, endingApiServer, MissingApiServer, unseenEnding } from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import type { SeenServers } from "./seen-servers.ts";
 import { ServerAddresses } from "./server-addresses.ts";
@@ -187,6 +187,9 @@ export class ApiServerFinder {
     const ending = shutdownDelayMs === 0 ? undefined : seen.departures.lastWithin(shutdownDelayMs, now);
     if (ending !== undefined) {
       throw endingApiServer({ name: ending.name, leftMsAgo: now - ending.at, shutdownDelayMs });
+    }
+    if (shutdownDelayMs > 0 && seen.departures.mayHaveMissedWithin(shutdownDelayMs, now)) {
+      throw unseenEnding(shutdownDelayMs);
     }
   }
 

@@ -24,8 +24,11 @@ export class Departures {
   #gone = new Set<string>();
   #last: Departure | undefined;
   #firstLookAt: number | undefined;
+  #missedAt: number | undefined;
 
-  /** When the process looked first, on the monotonic clock, in milliseconds: it cannot know of those that left before. */
+  /**
+   * When the process looked first, or first after {@link missed}, on the monotonic clock, in milliseconds: it cannot know of those that left before.
+   */
   get firstLookAt(): number | undefined {
     return this.#firstLookAt;
   }
@@ -64,6 +67,17 @@ export class Departures {
   /** Notes that one renewed its Lease: it is not gone, whatever the last look said. */
   renewed(lease: NamedLease): void {
     this.#gone.delete(keyOf(lease));
+  }
+
+  /** Notes that another process looked until that time: one that it saw leave, this process may never see. */
+  missed(at: number): void {
+    this.#missedAt = at;
+    this.#firstLookAt = undefined;
+  }
+
+  /** Whether one that the other process saw may have left so many milliseconds before `now`, or later. */
+  mayHaveMissedWithin(ms: number, now: number): boolean {
+    return this.#missedAt !== undefined && now - (this.#firstLookAt ?? this.#missedAt) <= ms;
   }
 
   /** The last one, if it was within so many milliseconds before `now`. */

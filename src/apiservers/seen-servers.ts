@@ -109,6 +109,12 @@ export class SeenServers {
     this.#isSilenceOver = false;
   }
 
+  /** Notes that this process goes on where another one was: what that one saw of API servers is lost, those that left included. */
+  tookOver(): void {
+    this.silent();
+    this.departures.missed(this.#clock.monotonic());
+  }
+
   /** Whether all of them were found since the last silence. */
   get isSilenceOver(): boolean {
     return this.#isSilenceOver;
@@ -187,7 +193,9 @@ export class SeenServers {
   wereSilentWithin(ms: number, shutdownDelayMs = 0): boolean {
     const now = this.#clock.monotonic();
     const wasBehind = this.#behind.size > 0 || now - this.#followedAt <= ms;
-    const hasLeft = this.departures.lastWithin(ms + shutdownDelayMs, now) !== undefined;
+    const leftMs = ms + shutdownDelayMs;
+    const hasLeft =
+      this.departures.lastWithin(leftMs, now) !== undefined || this.departures.mayHaveMissedWithin(leftMs, now);
     return wasBehind || hasLeft || now - this.#silentAt <= ms;
   }
 }

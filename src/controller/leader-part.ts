@@ -68,7 +68,7 @@ export class LeaderPart {
     });
     const inTree = this.#inTreeService();
     // What the leader before saw, or a controller before a restart, this one does not know, and goes on with its runs at once.
-    seen.silent();
+    seen.tookOver();
     // A migration that is suspended, or waits for Kubernetes' own migrator, has no run that would look.
     const endLookout = keepLooking({ clock, look: (within) => finder.glance(within) });
     try {

@@ -565,6 +565,36 @@ await tap.test("findAll() asks none of the others until one that left takes no r
   t.match(await finder.findAll(60_000, signal), { silent: false });
 });
 
+await tap.test("findAll() waits for one that left while another replica led", async (t) => {
+  const seen: Seen = { addresses: ["localhost"], leases: ["a"], broken: [], shutdownDelayMs: 20_000 };
+  const { clock, finder, servers } = await finderFor(t, seen);
+  await finder.findAll(60_000, signal);
+  clock.advance(3_600_000);
+  servers.tookOver();
+  clock.advance(5_000);
+  const missing = {
+    name: "MissingApiServer",
+    reason: /^an API server that left unseen before this replica began to lead/,
+  };
+  await t.rejects(finder.findAll(60_000, signal), missing, "no look came since");
+  clock.advance(20_000);
+  await t.rejects(finder.findAll(60_000, signal), missing, "the first look does not tell when one left before it");
+  seen.broken?.push("localhost");
+  const urls = serversOf(await finder.find(signal)).map((url) => new URL(url).hostname);
+  t.same(urls, ["localhost"], "it may still answer in the place of the only one");
+  seen.broken?.pop();
+  clock.advance(1);
+  t.match(await finder.findAll(60_000, signal), { silent: true });
+  clock.advance(60_001);
+  t.match(await finder.findAll(60_000, signal), { silent: false });
+
+  const named = await finderFor(t, { ...seen, endpoints: [ITSELF], areLeasesHidden: true });
+  named.servers.tookOver();
+  await t.rejects(named.finder.findAll(60_000, signal), missing);
+  named.clock.advance(20_001);
+  t.match(await named.finder.findAll(60_000, signal), { silent: true }, "also where no look tells anything");
+});
+
 await tap.test(
   "the only API server is asked at its own address where another one may answer in its place",
   async (t) => {

@@ -33,3 +33,22 @@ await tap.test(
     t.end();
   },
 );
+
+await tap.test(
+  "Departures may have missed one that another process saw leave, until long enough after the first look",
+  (t) => {
+    const departures = new Departures();
+    departures.looked([lease("a")], [lease("a")], 10);
+    t.notOk(departures.mayHaveMissedWithin(5, 10), "of what came before a process looks at all it knows nothing");
+    departures.missed(100);
+    t.equal(departures.firstLookAt, undefined);
+    t.ok(departures.mayHaveMissedWithin(5, 105));
+    t.notOk(departures.mayHaveMissedWithin(5, 106), "where nothing can be looked at");
+    departures.looked([lease("a")], [lease("a")], 110);
+    departures.looked([lease("a")], [lease("a")], 114);
+    t.equal(departures.firstLookAt, 110);
+    t.ok(departures.mayHaveMissedWithin(5, 115));
+    t.notOk(departures.mayHaveMissedWithin(5, 116));
+    t.end();
+  },
+);
