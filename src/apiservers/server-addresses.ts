@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { ApiClient } from "../kube/client.ts";
+import { versionIn } from "../kube/discovery.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import type { SeenServers } from "./seen-servers.ts";
 
@@ -64,7 +65,11 @@ export class ServerAddresses {
     const { clock, retrier, seen } = this.#options;
     const { transport } = this.clientAt(url);
     const timeout = AbortSignal.any([signal, clock.timeout(ANSWER_TIMEOUT_MS)]);
-    const ask = (): Promise<unknown> => transport.request({ method: "GET", path: "/version", signal: timeout });
+    const ask = async (): Promise<void> => {
+      // What stands before it may answer anything in its place.
+      const { body } = await transport.request({ method: "GET", path: "/version", signal: timeout });
+      versionIn(body);
+    };
     try {
       await retrier.with({ onRetry: () => {} }).run(ask, timeout);
       this.#answered.add(url);

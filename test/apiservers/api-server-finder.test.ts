@@ -45,6 +45,8 @@ interface Seen {
   readonly timeoutMs?: number;
   /** Called before an API server answers whether it is there. */
   onVersion?: () => void;
+  /** Host names at which a proxy answers in the place of an API server. */
+  readonly proxies?: readonly string[];
 }
 
 /** As the authorizer says it. */
@@ -88,6 +90,10 @@ async function startApiServers(t: Test, seen: Seen, renewedAt: (name: string) =>
     }
     if (request.url === "/version") {
       seen.onVersion?.();
+      if (seen.proxies?.some((name) => request.headers.host?.startsWith(name))) {
+        response.setHeader("content-type", "application/json").end(JSON.stringify({ status: "up" }));
+        return;
+      }
     }
     if (request.url === "/metrics") {
       // Behind one address: each connection stays with one of them.
@@ -610,6 +616,8 @@ await tap.test(
     const unreachable = await finderFor(t, { ...delayed, broken: ["localhost"] });
     t.same(await servers(unreachable), ["127.0.0.1"], "where it cannot be, the address of the kubeconfig is asked");
     t.notOk(unreachable.servers.wereSilentWithin(60_000));
+    const besides = await finderFor(t, { ...delayed, broken: [], proxies: ["localhost"] });
+    t.same(await servers(besides), ["127.0.0.1"], "the answer of a proxy is none of the API server");
     t.same(await servers(await finderFor(t, sole)), ["127.0.0.1"], "none takes requests once it has begun to end");
   },
 );

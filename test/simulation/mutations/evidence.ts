@@ -152,6 +152,11 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
         from: "const mayOtherAnswer = clock.monotonic() - firstLookAt <= shutdownDelayMs;",
         to: "const mayOtherAnswer = clock.monotonic() - firstLookAt >= 0;",
       },
+      {
+        file: "apiservers/server-addresses.ts",
+        from: "      versionIn(body);\n",
+        to: "      void [body, versionIn];\n",
+      },
     ],
   },
   {
