@@ -17,7 +17,7 @@ export interface WaitForOthersOptions {
 const POLL_MS = 2_000;
 
 /**
- * Waits, without a freeze, until what an attempt got stuck on works again, and looks no sooner than an overloaded API server asks for. The time counts against the budget of the run.
+ * Waits, without a freeze, until what an attempt got stuck on works again, and looks no sooner than an overloaded API server asks for, but for the last look. The time counts against the budget of the run.
  * @throws {KsvmError} RetryBudgetExceeded after the time that is left, with the last error.
  */
 export async function waitForOthers(context: RunContext, options: WaitForOthersOptions): Promise<void> {
@@ -26,16 +26,22 @@ export async function waitForOthers(context: RunContext, options: WaitForOthersO
   const { budgetMs, webhook } = waiting;
   const since = clock.monotonic();
   emit({ type: "waiting", reason: waiting.message, budgetMs, ...(webhook === undefined ? {} : { webhook }) });
-  await clock.sleep(Math.max(atLeastMs, askedPauseMs(waiting.cause)), signal);
+  await clock.sleep(atLeastMs, signal);
   // What an attempt gets stuck on again and again although the probe passes is not got past by more attempts.
   throwIfSpent(waiting.cause);
+  await clock.sleep(Math.max(0, askedMs(waiting.cause, atLeastMs)), signal);
   for (;;) {
     const failure = await probe(waiting, signal);
     if (failure === undefined) {
       return;
     }
     throwIfSpent(failure);
-    await clock.sleep(Math.max(POLL_MS, askedPauseMs(failure)), signal);
+    await clock.sleep(Math.max(POLL_MS, askedMs(failure)), signal);
+  }
+
+  /** Up to the last look: an API server may be there again, and a run that has not looked cannot say that it is not. */
+  function askedMs(failure: unknown, waitedMs = 0): number {
+    return Math.min(askedPauseMs(failure) - waitedMs, retrier.remainingMs(failure, since));
   }
 
   function throwIfSpent(failure: unknown): void {
