@@ -8,7 +8,9 @@ import { ManualClock } from "../manual-clock.ts";
 const SETTLE_MS = 65_000;
 const { signal } = new AbortController();
 /** It has no identity Leases. */
-const server = await startServer(tap, (_, response) => sendJson(response, 200, { items: [] }));
+const server = await startServer(tap, ({ path }, response) =>
+  sendJson(response, 200, path === "/version" ? { gitVersion: "v1.36.3" } : { items: [] }),
+);
 
 /** What makes the runs of one leadership: the API server is named, so no run looks for others. */
 function factory(clock: ManualClock, seen: SeenServers) {
