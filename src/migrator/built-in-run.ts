@@ -1,7 +1,6 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInEvidence } from "./built-in-evidence.ts";
-import { assertStorageVersionListed } from "./foreign-prunes.ts";
 import { changeBetween, type Foundation } from "./foundation.ts";
 import { KeptProgress } from "./kept-progress.ts";
 import type { Fence } from "../kube/transport-options.ts";
@@ -9,6 +8,7 @@ import type { RunLease } from "../lease/run-lease.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
+import { ListedStorage } from "./listed-storage.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { Settled } from "./rewrite/rewrite-pass.ts";
@@ -30,9 +30,6 @@ interface Start {
   readonly isEarlier?: true;
 }
 
-/** Between two looks at storedVersions while objects are written, in milliseconds. */
-const LOOK_EVERY_MS = 5_000;
-
 /**
  * The migration of a resource that is not frozen: steps 3 to 6 of DESIGN.md, and 3 again. Where it stands is kept in memory
  * for the next attempt of the same run, and in the Lease for another process whose user asks for that and which can prove that no
@@ -47,8 +44,6 @@ export class BuiltInRun {
   /** `undefined` until the first attempt, and where nothing is kept. */
   #kept: KeptProgress | undefined;
   #keepsNothing = false;
-  /** When it last looked at storedVersions, on the monotonic clock. */
-  #lookedAt = Number.NEGATIVE_INFINITY;
 
   /** @param crdName the CRD of a custom resource that is only rewritten */
   constructor(resource: ServedResource, crdName: string | undefined) {
@@ -59,9 +54,24 @@ export class BuiltInRun {
   /**
    * One attempt.
    * @throws {KsvmError} NotConverged where the API servers disagree on the storage version.
+   * @throws {KsvmError} ResourceNotMigratable where storedVersions lacks the storage version of the CRD.
    * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
    */
-  async attempt(context: RunContext, _fence: Fence, lease: RunLease): Promise<MigrationResult> {
+  async attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<MigrationResult> {
+    if (this.#crdName === undefined) {
+      return this.#attempt(context, lease);
+    }
+    const listed = new ListedStorage(context, this.#crdName);
+    const client = context.client.fencedBy(() => listed.passed(fence));
+    try {
+      return await this.#attempt({ ...context, client }, lease, listed);
+    } finally {
+      await listed.end();
+    }
+  }
+
+  /** @param listed of a custom resource */
+  async #attempt(context: RunContext, lease: RunLease, listed?: ListedStorage): Promise<MigrationResult> {
     const resource = this.#resource;
     await this.#begin(context, lease);
     const evidence = new BuiltInEvidence(context, {
@@ -70,7 +80,7 @@ export class BuiltInRun {
       restarts: this.#restarts,
     });
     const foundation = await evidence.prove();
-    await this.#assertListed(context);
+    await listed?.look();
     if ((evidence.apiServers?.ignored ?? []).length > 0) {
       // That an API server is gone is what the user of this process says, and nothing that another one could prove.
       [this.#kept, this.#keepsNothing] = [undefined, true];
@@ -78,7 +88,7 @@ export class BuiltInRun {
     const start = await this.#startOf(context, foundation);
     const isResumed = await this.#rewrite(context, foundation, start);
     await evidence.repeat();
-    await this.#assertListed(context);
+    await listed?.look();
     // Where objects were rejected, it is not called re-encrypted anyway, and they are named.
     const { failed, migrated, newer } = start.tally.counts;
     context.encryption?.assertKeyIsShown(resourceNameOf(resource), failed + migrated + newer);
@@ -141,18 +151,8 @@ export class BuiltInRun {
         this.#left = { foundation, ...settled };
         await this.#kept?.save(context, foundation, settled);
         await context.onPageDone?.(settled.point);
-        await this.#assertListed(context, LOOK_EVERY_MS);
       },
     });
     return isResumed && isEarlier;
-  }
-
-  /** Another client may prune at any time; a look costs as much as the CRD is large. */
-  async #assertListed(context: RunContext, sinceMs = 0): Promise<void> {
-    const now = context.clock.monotonic();
-    if (this.#crdName !== undefined && now - this.#lookedAt >= sinceMs) {
-      this.#lookedAt = now;
-      await assertStorageVersionListed(context, this.#crdName);
-    }
   }
 }

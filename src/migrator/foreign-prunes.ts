@@ -164,7 +164,9 @@ export class ForeignPrunes {
       // As it is: that it is written counts, and not what.
       return found === undefined || owner === undefined ? undefined : { [OWNER_ANNOTATION]: owner };
     }).catch((error: unknown) => {
-      throw notListed(this.#crdName, error);
+      const what =
+        "another client took the storage version out of storedVersions, and the API server does not list it again";
+      throw besidesObjects(this.#crdName, what, error);
     });
     assertListed(listed);
     if (found !== undefined) {
@@ -181,13 +183,11 @@ function takenOutAgain(crdName: string): KsvmError {
   return new KsvmError("Conflict", `Cannot continue with "${crdName}": ${what}`);
 }
 
-/** The error of a request for the CRD must not be taken for one of the object that waits for it. */
-function notListed(crdName: string, error: unknown): unknown {
+/** The error of a request for the CRD, which must not be taken for one of the object that waits for it. */
+export function besidesObjects(crdName: string, what: string, error: unknown): unknown {
   if (!(error instanceof KsvmError) || failureKindOf(error) === undefined) {
     return error;
   }
-  const what =
-    "another client took the storage version out of storedVersions, and the API server does not list it again";
   return new KsvmError(error.code, `Cannot continue with "${crdName}": ${what}: ${messageOf(error)}`, { cause: error });
 }
 

@@ -1,0 +1,142 @@
+import tap from "tap";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { failureKindOf } from "../../src/kube/failure.ts";
+import { ListedStorage } from "../../src/migrator/listed-storage.ts";
+import type { RunContext } from "../../src/migrator/run-context.ts";
+import { Retrier } from "../../src/retry/retrier.ts";
+import { crdWith } from "../api/crd-with.ts";
+import { ManualClock } from "../manual-clock.ts";
+
+/** A CRD whose objects a run without a freeze writes. A stand-in for an API server: of a real one it cannot be chosen when it answers. */
+class Rewritten {
+  readonly clock = new ManualClock();
+  readonly listed: ListedStorage;
+  crd = crdWith({ storedVersions: ["v1", "v2"] });
+  looks = 0;
+  /** Before it answers. */
+  answer: () => Promise<unknown> = async () => undefined;
+
+  constructor() {
+    const { clock } = this;
+    const find = async (): Promise<unknown> => {
+      this.looks++;
+      await this.answer();
+      return this.crd;
+    };
+    const client = { find } as unknown as ApiClient;
+    const retrier = new Retrier({ clock, random: () => 0.5 });
+    const context = { client, clock, retrier, signal: new AbortController().signal } as unknown as RunContext;
+    this.listed = new ListedStorage(context, this.crd.metadata.name);
+  }
+
+  /** Another client takes the storage version out. */
+  prune(): void {
+    this.crd = crdWith({ storedVersions: ["v1"] });
+  }
+
+  /** Resolves where an object may be written. */
+  mayWrite(confirm: () => Promise<void> = async () => undefined): Promise<void> {
+    return this.listed.passed(confirm);
+  }
+}
+
+const UNLISTED = {
+  code: "ResourceNotMigratable",
+  message: /storedVersions is \[v1\], without the storage version "v2"/,
+};
+
+await tap.test("ListedStorage has the CRD looked at every five seconds while objects are written", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  await run.clock.advance(4_999);
+  await run.mayWrite();
+  t.equal(run.looks, 1);
+  await run.clock.advance(1);
+  await Promise.all([run.mayWrite(), run.mayWrite()]);
+  await run.clock.advance(10);
+  await run.mayWrite();
+  t.equal(run.looks, 2, "once for all writes");
+});
+
+await tap.test(
+  "ListedStorage lets no object be written once a look shows that storedVersions lacks the version",
+  async (t) => {
+    const run = new Rewritten();
+    await run.listed.look();
+    run.prune();
+    await run.clock.advance(5_000);
+    await run.mayWrite().catch(() => undefined);
+    await run.clock.advance(10);
+    await t.rejects(run.mayWrite(), UNLISTED);
+    // The run is over, also where the API server lists it again.
+    run.crd = crdWith({ storedVersions: ["v1", "v2"] });
+    await run.clock.advance(60_000);
+    await t.rejects(run.mayWrite(), UNLISTED);
+  },
+);
+
+await tap.test("ListedStorage has a write that comes after a long wait look before it is sent", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  run.prune();
+  await run.clock.advance(30_000);
+  run.answer = () => run.clock.sleep(3_000);
+  let confirmed = 0;
+  const refused = t.rejects(
+    run.mayWrite(async () => void confirmed++),
+    UNLISTED,
+  );
+  await run.clock.advance(3_000);
+  await refused;
+  t.equal(confirmed, 0);
+});
+
+await tap.test("ListedStorage has no write wait for a look while the last one is fresh", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  run.answer = () => run.clock.sleep(4_000);
+  await run.clock.advance(5_000);
+  await run.mayWrite();
+  await run.clock.advance(4_000);
+  await run.mayWrite();
+  t.equal(run.looks, 2);
+});
+
+await tap.test("ListedStorage sees what a look shows while a write waits for the Lease of the run", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  run.prune();
+  await run.clock.advance(5_000);
+  const lease = Promise.withResolvers<void>();
+  const refused = t.rejects(
+    run.mayWrite(() => lease.promise),
+    UNLISTED,
+  );
+  await run.clock.advance(10);
+  lease.resolve();
+  await refused;
+});
+
+await tap.test("ListedStorage: a refusal to show the CRD is no failure of an object", async (t) => {
+  const run = new Rewritten();
+  const answer = { kind: "Status", message: "no", reason: "Invalid" } as const;
+  const refusal = new ApiError("GET the CRD", 422, { answer });
+  t.equal(failureKindOf(refusal), "rejected");
+  run.answer = () => Promise.reject(refusal);
+  const error: unknown = await run.mayWrite().catch((thrown: unknown) => thrown);
+  t.equal(failureKindOf(error), undefined);
+  t.match(error, { message: /^Cannot continue with "widgets.example.com": it cannot be seen/, cause: refusal });
+});
+
+await tap.test("ListedStorage sends nothing after its end", async (t) => {
+  const run = new Rewritten();
+  run.answer = () => Promise.reject(new ApiError("GET the CRD", 503, { text: "down" }));
+  const ended = t.rejects(run.mayWrite());
+  await run.clock.advance(1_000);
+  await run.listed.end();
+  await ended;
+  const { looks } = run;
+  await run.clock.advance(60_000);
+  t.equal(run.looks, looks);
+});
