@@ -11,6 +11,10 @@ import { CRDS } from "../world/user-actions.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
+/** No process writes objects that has not read their CRD within this time, in milliseconds by its own clock. */
+const LOOKED_WITHIN_MS = 15_000;
+const NEVER = [0, Number.NEGATIVE_INFINITY] as const;
+
 /** What is known of the objects of one CRD. */
 interface Stored {
   crd: CustomResourceDefinition | undefined;
@@ -26,7 +30,8 @@ interface Stored {
  * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD, as far as ksvm
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
  * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before, where the process has read the
- * CRD since another client took that version out. And no prune of ksvm stands beside the condition by which every reader of the CRD doubts it.
+ * CRD since another client took that version out, or has not read it for longer than {@link LOOKED_WITHIN_MS}. And no prune of ksvm stands beside the
+ * condition by which every reader of the CRD doubts it.
  */
 export class StoredVersionsCheck implements Check {
   readonly name = "stored versions";
@@ -36,9 +41,9 @@ export class StoredVersionsCheck implements Check {
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
   readonly #world: World;
-  /** When a process last asked for a CRD as it is and got it, by its name and the prefix of its objects. */
-  readonly #readAt = new Map<string, number>();
-  /** Writes of objects by a process that had read that the storage version is missing. */
+  /** When a process last asked for a CRD as it is and got it, by its name and the prefix of its objects; the second time is by its own clock. */
+  readonly #readAt = new Map<string, readonly [at: number, monotonic: number]>();
+  /** Writes of objects by a process that had read that the storage version is missing, or should have. */
   readonly #sentKnowing = new WeakSet<ModelRequest>();
 
   constructor(world: World) {
@@ -66,13 +71,15 @@ export class StoredVersionsCheck implements Check {
       if (kind === undefined) return ended;
       const reader = `${process.name} ${kind.prefix}`;
       const unlistedSince = this.#stored.get(kind.prefix)?.unlistedSince;
-      if (method === "PATCH" && unlistedSince !== undefined && (this.#readAt.get(reader) ?? 0) > unlistedSince) {
-        this.#sentKnowing.add(request);
+      const monotonic = process.clock.monotonic();
+      if (method === "PATCH" && unlistedSince !== undefined) {
+        const [readAt, readMonotonic] = this.#readAt.get(reader) ?? NEVER;
+        if (readAt > unlistedSince || monotonic - readMonotonic > LOOKED_WITHIN_MS) this.#sentKnowing.add(request);
       }
       if (method !== "GET" || path !== kind.crd || query.size > 0) return ended;
       const at = schedule.now;
       return (answer) => {
-        if (answer?.status === 200) this.#readAt.set(reader, at);
+        if (answer?.status === 200) this.#readAt.set(reader, [at, monotonic]);
         ended(answer);
       };
     };

@@ -209,6 +209,18 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a run without a freeze does not look at storedVersions while it writes",
+    survives:
+      "another client has to prune in a storage version of before, while requests are refused for minutes; regressions/storage-version-that-another-client-prunes-during-a-page.json does",
+    edits: [
+      {
+        file: "migrator/listed-storage.ts",
+        from: "if (ageMs >= LOOK_EVERY_MS) {",
+        to: "if (ageMs < 0 * LOOK_EVERY_MS) {",
+      },
+    ],
+  },
+  {
     name: "prune without a renewal of the Lease",
     withinSeeds: 2_900,
     edits: [
