@@ -54,6 +54,7 @@ export class LeaderPart {
     const signal = AbortSignal.any([leading, failed.signal]);
     const { clock, logger, metrics, seen, settings } = this.#options;
     const { maxIdleMs, webhookWaitMs } = settings.runs;
+    const { convergenceTimeoutMs, shutdownDelayMs = 0 } = settings.runs.options;
     const onRetry = (error: unknown, delayMs: number): void =>
       logger.debug({ reason: messageOf(error), delayMs }, "Trying again");
     const retrier = new Retrier({ clock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
@@ -63,7 +64,8 @@ export class LeaderPart {
       endpoints: settings.runs.apiserverEndpoints,
       ignored: settings.runs.ignoredApiservers,
       strict: settings.runs.strict ?? false,
-      timeoutMs: settings.runs.options.convergenceTimeoutMs,
+      shutdownDelayMs,
+      timeoutMs: convergenceTimeoutMs,
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
     });
     const inTree = this.#inTreeService();
