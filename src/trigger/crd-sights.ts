@@ -1,5 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { type CrdFacts, type CrdRecord, formatCrdRecord, parseCrdRecord } from "./crd-facts.ts";
+import type { Observation } from "./observer.ts";
 
 /** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
 const CRD_PATIENCE_MS = 3_000;
@@ -26,6 +27,16 @@ export class CrdSights {
     const first = parseCrdRecord(formatCrdRecord(crd)) ?? crd;
     this.#first.set(crd.name, first);
     return first;
+  }
+
+  /**
+   * Takes note of the CRDs that a look found and discovery does not show just now, as while an API server does not answer for their group: another
+   * client may prune one before it does. @returns the look
+   */
+  withHidden(look: Observation): Observation {
+    const shown = new Set([...look.observed, ...look.leftOut].map(({ name }) => name));
+    [...look.crds.values()].filter(({ name }) => !shown.has(name)).forEach((crd) => this.saw(crd));
+    return look;
   }
 
   /** Notes that the StorageState tells by now what was seen. */

@@ -1,0 +1,88 @@
+import { Readable } from "node:stream";
+import { pino } from "pino";
+import tap from "tap";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
+import type { CrdFacts } from "../../src/trigger/crd-facts.ts";
+import { MigrationIndex } from "../../src/trigger/migration-index.ts";
+import type { Observation, Observer } from "../../src/trigger/observer.ts";
+import { Reconciler } from "../../src/trigger/reconciler.ts";
+import { NO_WATCH } from "../../src/trigger/trigger-watch.ts";
+import { WorkQueue } from "../../src/trigger/work-queue.ts";
+import { FakeClock } from "../fake-clock.ts";
+import { crd, custom } from "./situation.ts";
+
+const NAME = "widgets.example.com";
+const { signal } = new AbortController();
+
+/** What a look sees of a CRD: discovery shows its group or does not. */
+function observationOf(facts: CrdFacts, isHidden: boolean): Observation {
+  const hidden = { group: "example.com", version: "v1", reason: "503", isMissing: false, server: "https://a" };
+  const crds = new Map([[NAME, facts]]);
+  return { observed: isHidden ? [] : [custom(facts)], leftOut: [], unavailable: isHidden ? [hidden] : [], crds };
+}
+
+/** A trigger in a cluster without StorageStates, and what it writes into the status of one. */
+function reconcilerOf(observation: Observation) {
+  const clock = new FakeClock();
+  const persisted: (readonly string[])[] = [];
+  const seen = { observation };
+  const request = async ({ method, path, body }: ApiRequest): Promise<unknown> => {
+    const name = path.split("/").at(-1) ?? "";
+    if (method === "GET" && name !== "storagestates") {
+      throw new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
+    }
+    const { status } = (body ?? {}) as { status?: { persistedStorageVersionHashes: readonly string[] } };
+    if (path.endsWith("/status") && status !== undefined) persisted.push(status.persistedStorageVersionHashes);
+    const list = { kind: "List", items: [], metadata: { resourceVersion: "1" } };
+    const written = { ...(body as object), metadata: { name: NAME, uid: "u", resourceVersion: "2" } };
+    return { status: 200, body: method === "GET" ? list : written, serverTime: 0 };
+  };
+  const read = async (asked: ApiRequest, parse: (body: Readable) => Promise<unknown>): Promise<unknown> => {
+    const answer = (await request(asked)) as { readonly body: unknown };
+    return { ...answer, body: await parse(Readable.from([Buffer.from(JSON.stringify(answer.body))])) };
+  };
+  const look = () => Promise.resolve(seen.observation);
+  const reconciler = new Reconciler({
+    client: new ApiClient({ server: "https://stand-in", request, read } as unknown as Transport),
+    clock,
+    logger: pino({ level: "silent" }),
+    intervalMs: 240_000,
+    crdMode: "manage",
+    sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
+    observer: { everything: look, resource: look } as unknown as Observer,
+    queue: new WorkQueue(clock),
+    watch: NO_WATCH,
+    index: new MigrationIndex(() => undefined),
+  });
+  return { persisted, reconciler, seen };
+}
+
+const UNPRUNED = crd(["v1", "v2"]);
+const PRUNED = crd(["v2"], { generation: 3 });
+
+await tap.test(
+  "Reconciler believes no prune of a CRD that it saw while discovery did not show its group",
+  async (t) => {
+    for (const look of ["poll", "lookAt"] as const) {
+      const { persisted, reconciler, seen } = reconcilerOf(observationOf(UNPRUNED, true));
+      await (look === "poll" ? reconciler.poll(signal) : reconciler.lookAt(NAME, signal));
+      seen.observation = observationOf(PRUNED, false);
+      await reconciler.lookAt(NAME, signal);
+      t.same(persisted, [["Unknown", "#v2"]], `${look}: an API server that is behind may have stored objects in v1`);
+    }
+  },
+);
+
+await tap.test(
+  "Reconciler believes storedVersions of a CRD that was the same while discovery did not show it",
+  async (t) => {
+    const { persisted, reconciler, seen } = reconcilerOf(observationOf(PRUNED, true));
+    await reconciler.poll(signal);
+    seen.observation = observationOf(PRUNED, false);
+    await reconciler.lookAt(NAME, signal);
+    t.same(persisted, [["Unknown"]]);
+  },
+);
