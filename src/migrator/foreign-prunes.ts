@@ -6,8 +6,10 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
+import { hasFreezeAnnotation } from "../api/owner.ts";
 import { isNewer } from "../api/resource-version.ts";
 import { KsvmError, messageOf } from "../errors.ts";
+import { freezeLifted } from "../freeze/crd-expectation.ts";
 import { updateCrd } from "../freeze/freeze.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import type { Fence } from "../kube/transport-options.ts";
@@ -69,7 +71,8 @@ export class ForeignPrunes {
 
   /**
    * To be awaited before an object is written: resolves once the storage version is listed, and what confirms the Lease of the run has passed.
-   * @throws {KsvmError} where it cannot be listed again; {WaitingForOthers} where an attempt must not hold its freeze any longer.
+   * @throws {KsvmError} FreezeLifted where a user lifted the freeze; another where it cannot be listed again.
+   * @throws {WaitingForOthers} where an attempt must not hold its freeze any longer.
    * @throws what `confirm` throws.
    */
   async passed(confirm: Fence): Promise<void> {
@@ -160,6 +163,9 @@ export class ForeignPrunes {
     let found: CustomResourceDefinition | undefined;
     const listed = await updateCrd(this.#context, this.#crdName, (crd) => {
       found = isStorageVersionListed(crd) ? undefined : crd;
+      if (found !== undefined && !hasFreezeAnnotation(crd)) {
+        throw freezeLifted(this.#crdName);
+      }
       const owner = crd.metadata.annotations?.[OWNER_ANNOTATION];
       // As it is: that it is written counts, and not what.
       return found === undefined || owner === undefined ? undefined : { [OWNER_ANNOTATION]: owner };

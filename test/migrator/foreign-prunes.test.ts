@@ -70,9 +70,16 @@ class Watched {
     return this.prunes.passed(confirm);
   }
 
-  #write(storedVersions: readonly string[]): CustomResourceDefinition {
+  /** A user lifts the freeze as well, before the watch shows anything. */
+  pruneAndLift(left: Readonly<Record<string, string>>): void {
+    this.prunes.saw(this.#write(["v1"], left));
+  }
+
+  #write(
+    storedVersions: readonly string[],
+    annotations: Readonly<Record<string, string>> = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" },
+  ): CustomResourceDefinition {
     const resourceVersion = String(Number(this.crd.metadata.resourceVersion) + 1);
-    const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" };
     this.crd = crdWith({ storedVersions, metadata: { annotations, resourceVersion } });
     return this.crd;
   }
@@ -250,6 +257,15 @@ await tap.test("ForeignPrunes sends nothing after its end", async (t) => {
   watched.prune();
   await watched.clock.advance(60_000);
   t.same([watched.reads, watched.writes], [reads, writes]);
+});
+
+await tap.test("ForeignPrunes names it where a user lifts the freeze and the storage version is missing", async (t) => {
+  for (const left of [{}, { [OWNER_ANNOTATION]: "{}" }]) {
+    const watched = new Watched();
+    watched.pruneAndLift(left);
+    await t.rejects(watched.mayWrite(), { code: "FreezeLifted" });
+    t.equal(watched.writes, 0, "the CRD is the user's");
+  }
 });
 
 const REFUSALS: readonly (readonly [string, number, object])[] = [
