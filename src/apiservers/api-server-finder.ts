@@ -227,7 +227,7 @@ export class ApiServerFinder {
     const allReachable = urls.length >= 2 && (await this.#addresses.areReachable(urls, signal));
     switch (apiServerModeOf({ addresses: urls.length, allReachable, liveLeases: leases?.length })) {
       case "sole":
-        return { mode: "each", clients: [await this.#sole(urls, signal)] };
+        return this.#sole(urls, signal);
       case "each":
         return { mode: "each", clients: urls.map((url) => this.#addresses.clientAt(url)) };
       case "missing":
@@ -241,17 +241,17 @@ export class ApiServerFinder {
    * Behind the address of the kubeconfig one that has begun to end may answer in its place: where that can be, it is asked by itself. One
    * that does not answer there any more is waited for, until none that left before the first look takes requests.
    */
-  async #sole(urls: readonly string[], signal: AbortSignal): Promise<ApiClient> {
+  async #sole(urls: readonly string[], signal: AbortSignal): Promise<ApiServers> {
     const { client, clock, seen, shutdownDelayMs = 0 } = this.#options;
     const [url] = shutdownDelayMs > 0 ? urls : [];
     if (url === undefined) {
-      return client;
+      return { mode: "each", clients: [client] };
     }
     const { firstLookAt = clock.monotonic() } = seen.departures;
     const mayOtherAnswer = clock.monotonic() - firstLookAt <= shutdownDelayMs;
     const isAsked =
       (await this.#addresses.areReachable(urls, signal)) || (mayOtherAnswer && this.#addresses.hasAnswered(url));
-    return isAsked ? this.#addresses.clientAt(url) : client;
+    return { mode: "each", clients: [isAsked ? this.#addresses.clientAt(url) : client], soleAt: url };
   }
 
   #sampled(leases: readonly LiveLease[] | undefined): ApiServers {

@@ -12,7 +12,12 @@ export type ApiServers = {
   /** Whether one of them was silent, or not to be found, so short a time ago that a late write may still land. */
   readonly silent?: boolean;
 } & (
-  | { readonly mode: "each"; readonly clients: readonly ApiClient[] }
+  | {
+      readonly mode: "each";
+      readonly clients: readonly ApiClient[];
+      /** The address of the only API server, where that of its client may be the one of the kubeconfig. @default that of its client */
+      readonly soleAt?: string;
+    }
   /**
    * Asked on new connections, each of which may end at another API server; the caller closes what it opens. `clients` has
    * one for each API server that was told apart, where that was asked for.
@@ -44,7 +49,14 @@ export function serversOf(apiServers: ApiServers): readonly string[] {
 export function fingerprintOf(apiServers: ApiServers): string {
   const { mode, identities = [], ignored = [], newestJoin = 0 } = apiServers;
   const without = ignored.map((name) => `without=${name}`).toSorted();
-  return [mode, ...serversOf(apiServers), ...identities, newestJoin, ...without].join(" ");
+  const soleAt = soleAddressOf(apiServers);
+  const servers = soleAt === undefined ? serversOf(apiServers) : [soleAt];
+  return [mode, ...servers, ...identities, newestJoin, ...without].join(" ");
+}
+
+/** The address by which the only API server is known, through whichever it is asked; `undefined` where that does not differ, or it is not the only one. */
+export function soleAddressOf(apiServers: ApiServers): string | undefined {
+  return apiServers.mode === "each" ? apiServers.soleAt : undefined;
 }
 
 /** Which API servers the Leases stand for, and when the newest of them joined. */

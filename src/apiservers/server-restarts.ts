@@ -1,6 +1,6 @@
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import type { ApiServers } from "./api-servers.ts";
+import { type ApiServers, soleAddressOf } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { PinnedTransport } from "./pinned-transport.ts";
 import type { Clock } from "../clock.ts";
@@ -103,15 +103,16 @@ async function instancesOf(context: LookContext, apiServers: ApiServers): Promis
   if (apiServers.mode === "sampled" && apiServers.clients === undefined) {
     return await sampledInstances(context, apiServers.server, apiServers.open);
   }
-  return await Promise.all((apiServers.clients ?? []).map((client) => seenOn(context, client)));
+  const soleAt = soleAddressOf(apiServers);
+  return await Promise.all((apiServers.clients ?? []).map((client) => seenOn(context, client, soleAt)));
 }
 
-async function seenOn(context: LookContext, client: ApiClient): Promise<Seen> {
+async function seenOn(context: LookContext, client: ApiClient, soleAt?: string): Promise<Seen> {
   const { transport } = client;
   // Behind one address they are told apart by nothing else.
   return transport instanceof PinnedTransport
     ? { server: transport.server, instance: transport.instance, key: transport.instance }
-    : { server: transport.server, ...(await instanceOf(context, client)) };
+    : { server: soleAt ?? transport.server, ...(await instanceOf(context, client)) };
 }
 
 /** No identity Lease says how many there are: so many new connections are asked that each of a few answers one. */

@@ -5,7 +5,8 @@ import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { ApiServerFinder } from "../../src/apiservers/api-server-finder.ts";
-import { serversOf } from "../../src/apiservers/api-servers.ts";
+import { fingerprintOf, serversOf } from "../../src/apiservers/api-servers.ts";
+import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { messageOf } from "../../src/errors.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
@@ -619,6 +620,27 @@ await tap.test(
     const besides = await finderFor(t, { ...delayed, broken: [], proxies: ["localhost"] });
     t.same(await servers(besides), ["127.0.0.1"], "the answer of a proxy is none of the API server");
     t.same(await servers(await finderFor(t, sole)), ["127.0.0.1"], "none takes requests once it has begun to end");
+  },
+);
+
+await tap.test(
+  "the only API server is the same one where it can no longer be reached at its own address",
+  async (t) => {
+    const seen: Seen = { addresses: ["localhost"], leases: ["a"], shutdownDelayMs: 20_000, broken: [] };
+    const { clock, finder } = await finderFor(t, seen);
+    const restarts = new ServerRestarts();
+    const context = { clock, emit: () => undefined, signal };
+    const before = await finder.findAll(0, signal);
+    t.equal(await restarts.look(context, before), 0);
+    clock.advance(20_001);
+    seen.broken?.push("localhost");
+    const after = await finder.findAll(0, signal);
+    t.not(serversOf(after)[0], serversOf(before)[0]);
+    t.equal(fingerprintOf(after), fingerprintOf(before));
+    t.equal(await restarts.look(context, after), 0);
+    seen.instances = [2];
+    seen.broken?.pop();
+    t.equal(await restarts.look(context, await finder.findAll(0, signal)), 1, "it has restarted since");
   },
 );
 
