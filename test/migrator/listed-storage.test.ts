@@ -118,6 +118,34 @@ await tap.test("ListedStorage sees what a look shows while a write waits for the
   await refused;
 });
 
+await tap.test("ListedStorage looks again where a write waits long for the Lease of the run", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  let confirmed = 0;
+  const refused = t.rejects(
+    run.mayWrite(() => (confirmed++ === 0 ? run.clock.sleep(60_000) : Promise.resolve())),
+    UNLISTED,
+  );
+  await run.clock.advance(1_000);
+  run.prune();
+  await run.clock.advance(59_000);
+  await refused;
+  t.equal(confirmed, 1);
+});
+
+await tap.test("ListedStorage lets objects be written also where each look takes long", async (t) => {
+  const run = new Rewritten();
+  run.answer = () => run.clock.sleep(20_000);
+  let written = 0;
+  const writing = (async (): Promise<void> => {
+    for (; written < 10; written++) await run.mayWrite(() => run.clock.sleep(1_000));
+  })();
+  await run.clock.advance(120_000);
+  await writing;
+  t.equal(written, 10);
+  t.ok(run.looks < 8, `${run.looks} looks`);
+});
+
 await tap.test("ListedStorage: a refusal to show the CRD is no failure of an object", async (t) => {
   const run = new Rewritten();
   const answer = { kind: "Status", message: "no", reason: "Invalid" } as const;
