@@ -41,8 +41,8 @@ export class StoredVersionsCheck implements Check {
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
   readonly #world: World;
-  /** When a process last asked for a CRD as it is and got it, by its name and the prefix of its objects; the second time is by its own clock. */
-  readonly #readAt = new Map<string, readonly [at: number, monotonic: number]>();
+  /** When a process last asked for a CRD as it is and got it, and when it had it by its own clock; by its name and the prefix of its objects. */
+  readonly #readAt = new Map<string, readonly [askedAt: number, gotAt: number]>();
   /** Writes of objects by a process that had read that the storage version is missing, or should have. */
   readonly #sentKnowing = new WeakSet<ModelRequest>();
 
@@ -71,15 +71,15 @@ export class StoredVersionsCheck implements Check {
       if (kind === undefined) return ended;
       const reader = `${process.name} ${kind.prefix}`;
       const unlistedSince = this.#stored.get(kind.prefix)?.unlistedSince;
-      const monotonic = process.clock.monotonic();
       if (method === "PATCH" && unlistedSince !== undefined) {
-        const [readAt, readMonotonic] = this.#readAt.get(reader) ?? NEVER;
-        if (readAt > unlistedSince || monotonic - readMonotonic > LOOKED_WITHIN_MS) this.#sentKnowing.add(request);
+        const [askedAt, gotAt] = this.#readAt.get(reader) ?? NEVER;
+        const sinceMs = process.clock.monotonic() - gotAt;
+        if (askedAt > unlistedSince || sinceMs > LOOKED_WITHIN_MS) this.#sentKnowing.add(request);
       }
       if (method !== "GET" || path !== kind.crd || query.size > 0) return ended;
       const at = schedule.now;
       return (answer) => {
-        if (answer?.status === 200) this.#readAt.set(reader, [at, monotonic]);
+        if (answer?.status === 200) this.#readAt.set(reader, [at, process.clock.monotonic()]);
         ended(answer);
       };
     };

@@ -215,9 +215,10 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/listed-storage.ts",
-        from: "if (ageMs >= LOOK_EVERY_MS) {",
-        to: "if (ageMs < 0 * LOOK_EVERY_MS) {",
+        from: "if (this.#ageMs >= LOOK_EVERY_MS) {",
+        to: "if (this.#ageMs < 0 * LOOK_EVERY_MS) {",
       },
+      { file: "migrator/listed-storage.ts", from: "while (this.#ageMs >= MAX_AGE_MS)", to: "while (this.#ageMs < 0)" },
     ],
   },
   {
