@@ -66,7 +66,7 @@ export class BuiltInRun {
     try {
       return await this.#attempt({ ...context, client }, lease, listed);
     } finally {
-      await listed.end();
+      listed.end();
     }
   }
 

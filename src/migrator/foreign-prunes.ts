@@ -8,19 +8,17 @@ import {
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { hasFreezeAnnotation } from "../api/owner.ts";
 import { isNewer } from "../api/resource-version.ts";
-import { KsvmError, messageOf } from "../errors.ts";
+import { KsvmError } from "../errors.ts";
 import { freezeLifted } from "../freeze/crd-expectation.ts";
 import { updateCrd } from "../freeze/freeze.ts";
-import { failureKindOf } from "../kube/failure.ts";
 import type { Fence } from "../kube/transport-options.ts";
-import { findCrd, readCrd } from "../resources/read-crd.ts";
+import { findCrd } from "../resources/read-crd.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
+import { besidesObjects, CrdLooks } from "./crd-looks.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** Between two times that the storage version is put back, in milliseconds, where another client takes it out again and again. */
 const PACE = { minMs: 1_000, maxMs: 10_000, freeTurns: 3 };
-/** Between two looks at the CRD while objects are written, in milliseconds. */
-const LOOK_EVERY_MS = 5_000;
 
 /**
  * What other clients take out of the `status.storedVersions` of a frozen CRD while a run rewrites its objects.
@@ -34,6 +32,8 @@ export class ForeignPrunes {
   readonly #context: RunContext;
   readonly #crdName: string;
   readonly #pace: LoopPace;
+  /** The API server that answers the watch may lag. */
+  readonly #looks: CrdLooks;
   readonly #abort = new AbortController();
   /** Resolves once the storage version is listed again; `undefined` while it is listed. After a failure no object is written any more. */
   #listing: Promise<void> | undefined;
@@ -43,14 +43,13 @@ export class ForeignPrunes {
   #listedAt = Number.NEGATIVE_INFINITY;
   /** The newest resourceVersion of the CRD at which it was seen to be missing, since the CRD was last about to be read. */
   #missingAt = "";
-  /** When the CRD was looked at last, on the monotonic clock; `Infinity` before {@link look}, and while a look is under way. */
-  #lookedAt = Number.POSITIVE_INFINITY;
 
   /** @param context fenced by the Lease of the run, and not by {@link passed} */
   constructor(context: RunContext, crdName: string) {
     this.#context = { ...context, signal: AbortSignal.any([context.signal, this.#abort.signal]) };
     this.#crdName = crdName;
     this.#pace = new LoopPace({ ...PACE, clock: context.clock });
+    this.#looks = new CrdLooks(this.#context, crdName, (crd) => this.saw(crd));
   }
 
   /** Takes note of the CRD as the run sees it. Where the storage version is missing, objects wait until it is listed again. */
@@ -76,12 +75,12 @@ export class ForeignPrunes {
    * @throws what `confirm` throws.
    */
   async passed(confirm: Fence): Promise<void> {
-    this.#lookAgain();
     do {
+      await this.#looks.recent();
       await this.#listing;
       await confirm();
       // That may have taken long.
-    } while (this.#listing !== undefined);
+    } while (this.#listing !== undefined || this.#looks.areOld);
   }
 
   /**
@@ -89,29 +88,8 @@ export class ForeignPrunes {
    * @throws as {@link passed}.
    */
   async look(): Promise<void> {
-    this.#lookedAt = this.#context.clock.monotonic();
-    this.saw(await readCrd(this.#context, this.#crdName));
+    await this.#looks.now();
     await this.#listing;
-  }
-
-  /** The API server that answers the watch may lag. No write waits for the look; where it fails, the next one follows. */
-  #lookAgain(): void {
-    const { client, clock, signal } = this.#context;
-    if (clock.monotonic() - this.#lookedAt < LOOK_EVERY_MS) {
-      return;
-    }
-    this.#lookedAt = Number.POSITIVE_INFINITY;
-    const look = async (): Promise<void> => {
-      try {
-        const crd = await findCrd(client, this.#crdName, { signal });
-        if (crd !== undefined) {
-          this.saw(crd);
-        }
-      } finally {
-        this.#lookedAt = clock.monotonic();
-      }
-    };
-    look().catch(() => undefined);
   }
 
   /** Waits for a write that is under way. Nothing is sent after that. */
@@ -174,7 +152,10 @@ export class ForeignPrunes {
         "another client took the storage version out of storedVersions, and the API server does not list it again";
       throw besidesObjects(this.#crdName, what, error);
     });
-    assertListed(listed);
+    const unlisted = unlistedStorage(listed);
+    if (unlisted !== undefined) {
+      throw unlisted;
+    }
     if (found !== undefined) {
       const [storage, left] = [storageVersionOf(found), storedVersionsOf(found).join(",")];
       const what = `another client set storedVersions of "${this.#crdName}" to [${left}], without the storage version "${storage}"`;
@@ -189,32 +170,13 @@ function takenOutAgain(crdName: string): KsvmError {
   return new KsvmError("Conflict", `Cannot continue with "${crdName}": ${what}`);
 }
 
-/** The error of a request for the CRD, which must not be taken for one of the object that waits for it. */
-export function besidesObjects(crdName: string, what: string, error: unknown): unknown {
-  if (!(error instanceof KsvmError) || failureKindOf(error) === undefined) {
-    return error;
+/** The error where storedVersions lacks the storage version of a CRD, so that no object may be written; `undefined` where it does not. */
+export function unlistedStorage(crd: CustomResourceDefinition): KsvmError | undefined {
+  const isListed = isStorageVersionListed(crd);
+  if (isListed) {
+    return undefined;
   }
-  return new KsvmError(error.code, `Cannot continue with "${crdName}": ${what}: ${messageOf(error)}`, { cause: error });
-}
-
-/**
- * Of a CRD that is only rewritten, others write storedVersions, and may have taken too much out.
- * @throws {KsvmError} ResourceNotMigratable where objects would be written in a version that storedVersions lacks.
- */
-export async function assertStorageVersionListed(
-  { client, retrier, signal }: RunContext,
-  crdName: string,
-): Promise<void> {
-  const crd = await retrier.run(() => findCrd(client, crdName, { signal }), signal);
-  if (crd !== undefined) {
-    assertListed(crd);
-  }
-}
-
-function assertListed(crd: CustomResourceDefinition): void {
-  if (!isStorageVersionListed(crd)) {
-    const what = `storedVersions is [${storedVersionsOf(crd).join(",")}], without the storage version "${storageVersionOf(crd)}"`;
-    const advice = "an update of the CRD, such as a new label, has the API server list it; then run again";
-    throw new KsvmError("ResourceNotMigratable", `Cannot rewrite "${crd.metadata.name}": ${what}; ${advice}`);
-  }
+  const what = `storedVersions is [${storedVersionsOf(crd).join(",")}], without the storage version "${storageVersionOf(crd)}"`;
+  const advice = "an update of the CRD, such as a new label, has the API server list it; then run again";
+  return new KsvmError("ResourceNotMigratable", `Cannot rewrite "${crd.metadata.name}": ${what}; ${advice}`);
 }

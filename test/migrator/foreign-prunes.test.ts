@@ -192,6 +192,15 @@ await tap.test(
   },
 );
 
+await tap.test("ForeignPrunes has a write that comes after a long wait look first", async (t) => {
+  const watched = new Watched();
+  await watched.prunes.look();
+  watched.pruneUnseen();
+  await watched.clock.advance(30_000);
+  await watched.mayWrite();
+  t.same(watched.crd.status, { storedVersions: ["v1", "v2"] });
+});
+
 await tap.test("ForeignPrunes holds no freeze for a client that prunes before each answer", async (t) => {
   const watched = new Watched();
   watched.answer = async () => watched.prune();

@@ -82,14 +82,9 @@ await tap.test("ListedStorage has a write that comes after a long wait look befo
   run.prune();
   await run.clock.advance(30_000);
   run.answer = () => run.clock.sleep(3_000);
-  let confirmed = 0;
-  const refused = t.rejects(
-    run.mayWrite(async () => void confirmed++),
-    UNLISTED,
-  );
+  const refused = t.rejects(run.mayWrite(), UNLISTED);
   await run.clock.advance(3_000);
   await refused;
-  t.equal(confirmed, 0);
 });
 
 await tap.test("ListedStorage has no write wait for a look while the last one is fresh", async (t) => {
@@ -130,11 +125,11 @@ await tap.test("ListedStorage looks again where a write waits long for the Lease
   run.prune();
   await run.clock.advance(59_000);
   await refused;
-  t.equal(confirmed, 1);
 });
 
 await tap.test("ListedStorage lets objects be written also where each look takes long", async (t) => {
   const run = new Rewritten();
+  await run.listed.look();
   run.answer = () => run.clock.sleep(20_000);
   let written = 0;
   const writing = (async (): Promise<void> => {
@@ -151,6 +146,8 @@ await tap.test("ListedStorage: a refusal to show the CRD is no failure of an obj
   const answer = { kind: "Status", message: "no", reason: "Invalid" } as const;
   const refusal = new ApiError("GET the CRD", 422, { answer });
   t.equal(failureKindOf(refusal), "rejected");
+  await run.listed.look();
+  await run.clock.advance(10_000);
   run.answer = () => Promise.reject(refusal);
   const error: unknown = await run.mayWrite().catch((thrown: unknown) => thrown);
   t.equal(failureKindOf(error), undefined);
@@ -159,10 +156,12 @@ await tap.test("ListedStorage: a refusal to show the CRD is no failure of an obj
 
 await tap.test("ListedStorage sends nothing after its end", async (t) => {
   const run = new Rewritten();
+  await run.listed.look();
+  await run.clock.advance(10_000);
   run.answer = () => Promise.reject(new ApiError("GET the CRD", 503, { text: "down" }));
   const ended = t.rejects(run.mayWrite());
   await run.clock.advance(1_000);
-  await run.listed.end();
+  run.listed.end();
   await ended;
   const { looks } = run;
   await run.clock.advance(60_000);

@@ -215,10 +215,10 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/listed-storage.ts",
-        from: "if (this.#ageMs >= LOOK_EVERY_MS) {",
-        to: "if (this.#ageMs < 0 * LOOK_EVERY_MS) {",
+        from: "      await this.#looks.recent();\n",
+        to: "",
       },
-      { file: "migrator/listed-storage.ts", from: "while (this.#ageMs >= MAX_AGE_MS)", to: "while (this.#ageMs < 0)" },
+      { file: "migrator/listed-storage.ts", from: "while (this.#looks.areOld)", to: "while (false)" },
     ],
   },
   {

@@ -1,0 +1,82 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import { failureKindOf } from "../kube/failure.ts";
+import { findCrd } from "../resources/read-crd.ts";
+import type { RunContext } from "./run-context.ts";
+
+/** Between two looks at a CRD while objects are written, in milliseconds. */
+const LOOK_EVERY_MS = 5_000;
+/** Where the last look was answered longer ago than this, in milliseconds, a write waits for the next one. */
+const MAX_AGE_MS = 10_000;
+
+/**
+ * Looks at a CRD again and again while its objects are written. A page may take minutes, so it is the writes that begin a look. No write
+ * waits for one that takes no longer than usual. A look costs as much as the CRD is large.
+ */
+export class CrdLooks {
+  readonly #context: RunContext;
+  readonly #crdName: string;
+  readonly #saw: (crd: CustomResourceDefinition) => void;
+  /** When a look was answered last, on the monotonic clock; `Infinity` before the first {@link now}: until then there are no others. */
+  #answeredAt = Number.POSITIVE_INFINITY;
+  #underWay: Promise<void> | undefined;
+
+  /** @param saw told of the CRD as each look shows it, where it is there */
+  constructor(context: RunContext, crdName: string, saw: (crd: CustomResourceDefinition) => void) {
+    this.#context = context;
+    this.#crdName = crdName;
+    this.#saw = saw;
+  }
+
+  /** Whether the last look is so long ago that nothing may be written by it. */
+  get areOld(): boolean {
+    return this.#ageMs >= MAX_AGE_MS;
+  }
+
+  /**
+   * To be awaited before an object is written: resolves where there was a look a moment ago.
+   * @throws {KsvmError} where the CRD cannot be read; {WaitingForOthers} where that may pass.
+   */
+  async recent(): Promise<void> {
+    if (this.#ageMs >= LOOK_EVERY_MS) {
+      this.#underWay ??= this.#again();
+      await (this.areOld ? this.#underWay : undefined);
+    }
+  }
+
+  /**
+   * Looks at the CRD as it is now.
+   * @throws {ApiError | KsvmError}
+   */
+  async now(): Promise<void> {
+    const { client, clock, retrier, signal } = this.#context;
+    const crd = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
+    this.#answeredAt = clock.monotonic();
+    if (crd !== undefined) {
+      this.#saw(crd);
+    }
+  }
+
+  get #ageMs(): number {
+    return this.#context.clock.monotonic() - this.#answeredAt;
+  }
+
+  /** Where nobody waits for it and it fails, the next one follows. */
+  #again(): Promise<void> {
+    const look = this.now()
+      .catch((error: unknown) => {
+        throw besidesObjects(this.#crdName, "it cannot be seen what storedVersions lists", error);
+      })
+      .finally(() => (this.#underWay = undefined));
+    look.catch(() => undefined);
+    return look;
+  }
+}
+
+/** The error of a request for a CRD, which must not be taken for one of the object that waits for it. */
+export function besidesObjects(crdName: string, what: string, error: unknown): unknown {
+  if (!(error instanceof KsvmError) || failureKindOf(error) === undefined) {
+    return error;
+  }
+  return new KsvmError(error.code, `Cannot continue with "${crdName}": ${what}: ${messageOf(error)}`, { cause: error });
+}
