@@ -222,6 +222,15 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a run with a freeze believes its watch of the CRD alone",
+    survives:
+      "no seed has a late watch while another client prunes; regressions/storage-version-that-another-client-prunes-unseen-by-a-late-watch.json does",
+    edits: [
+      { file: "migrator/foreign-prunes.ts", from: "      await this.#looks.recent();\n", to: "" },
+      { file: "migrator/foreign-prunes.ts", from: " || this.#looks.areOld", to: "" },
+    ],
+  },
+  {
     name: "prune without a renewal of the Lease",
     withinSeeds: 2_900,
     edits: [
