@@ -72,7 +72,11 @@ export class LeaderPart {
     // What the leader before saw, or a controller before a restart, this one does not know, and goes on with its runs at once.
     seen.tookOver();
     // A migration that is suspended, or waits for Kubernetes' own migrator, has no run that would look.
-    const endLookout = keepLooking({ clock, look: (within) => finder.glance(within) });
+    const endLookout = keepLooking({
+      clock,
+      look: (within) => finder.glance(within),
+      onStoodStill: () => seen.silent(),
+    });
     try {
       const parts = [
         this.#migrate(inTree, signal),
