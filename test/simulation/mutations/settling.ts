@@ -119,6 +119,18 @@ export const SETTLING: readonly Mutation[] = [
     ],
   },
   {
+    name: "a run does not notice that it stood still itself",
+    survives:
+      "a run has to wait for a Lease, and to stand still beside an API server, for 15 minutes: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "migrator/assemble-run.ts",
+        from: "onStoodStill: () => seen.silent()",
+        to: "onStoodStill: () => undefined",
+      },
+    ],
+  },
+  {
     name: "what the trigger saw of API servers that disagree needs no settling",
     survives:
       "an API server has to be behind for 16 minutes, and to follow when nothing else happens: a plan in regressions/ finds it",
@@ -199,8 +211,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "controller/leader-part.ts",
-        from: "keepLooking({ clock, look: (within) => finder.glance(within) })",
-        to: "keepLooking({ clock, look: () => Promise.resolve() })",
+        from: "look: (within) => finder.glance(within),",
+        to: "look: () => Promise.resolve(),",
       },
     ],
   },
