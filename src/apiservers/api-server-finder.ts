@@ -92,13 +92,16 @@ export class ApiServerFinder {
 
   /**
    * Looks at the identity Leases once: which API servers leave, or stand still, shows in the looks after it. Where there are none, or this user may not
-   * list them, those that a user names are asked.
+   * list them, those that a user names are asked. Where no user names any, such a look shows nothing: an API server that has just started denies what it
+   * allows a moment later, and one may stand still until then.
    * @throws {ApiError | TransportError}
    */
   async glance(signal: AbortSignal): Promise<void> {
     const { endpoints, seen } = this.#options;
     const leases = (await this.#leases.glance(signal)) ?? [];
-    if (endpoints !== undefined && leases.length === 0 && !(await this.#addresses.areReachable(endpoints, signal))) {
+    const isShown =
+      leases.length > 0 || (endpoints !== undefined && (await this.#addresses.areReachable(endpoints, signal)));
+    if (!isShown) {
       seen.silent();
     }
   }

@@ -5,8 +5,8 @@ interface Lookout {
   readonly clock: Clock;
   /** One look at the identity Leases. */
   readonly look: (signal: AbortSignal) => Promise<unknown>;
-  /** Told where this process itself stood still between two looks. */
-  readonly onStoodStill: () => void;
+  /** Told where one may have stood still unseen: a look failed, or came late since this process itself stood still. */
+  readonly onUnseen: () => void;
 }
 
 const LOOK_EVERY_MS = 15_000;
@@ -30,17 +30,20 @@ export function keepLooking(lookout: Lookout): () => Promise<void> {
   };
 }
 
-async function lookUntil(ended: AbortSignal, { clock, look, onStoodStill }: Lookout): Promise<void> {
+async function lookUntil(ended: AbortSignal, { clock, look, onUnseen }: Lookout): Promise<void> {
   while (!ended.aborted) {
     try {
       await look(AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]));
     } catch {
       // The run has the same failures, and says so.
+      if (!ended.aborted) {
+        onUnseen();
+      }
     }
     const sleptAt = clock.monotonic();
     await clock.sleep(LOOK_EVERY_MS, ended).catch(() => undefined);
     if (clock.monotonic() - sleptAt > LOOK_EVERY_MS + SLOW_ANSWER_MS) {
-      onStoodStill();
+      onUnseen();
     }
   }
 }

@@ -75,7 +75,7 @@ export class LeaderPart {
     const endLookout = keepLooking({
       clock,
       look: (within) => finder.glance(within),
-      onStoodStill: () => seen.silent(),
+      onUnseen: () => seen.silent(),
     });
     try {
       const parts = [

@@ -133,7 +133,7 @@ export function assembleRun(
     isUrgent: shared.priority === "fast",
     options: { ...options, dryRun, force },
   };
-  const endLookout = keepLooking({ clock, look: (signal) => finder.glance(signal), onStoodStill: () => seen.silent() });
+  const endLookout = keepLooking({ clock, look: (signal) => finder.glance(signal), onUnseen: () => seen.silent() });
   const close = async (): Promise<void> => {
     await endLookout();
     await finder.close();

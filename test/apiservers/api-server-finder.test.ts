@@ -416,6 +416,20 @@ await tap.test("glance() asks those that are named where identity Leases tell no
   }
 });
 
+await tap.test(
+  "glance() that is shown no identity Lease, where no user names API servers, may hide one that stands still",
+  async (t) => {
+    for (const areLeasesHidden of [true, false]) {
+      const { finder, servers } = await finderFor(t, { addresses: [], leases: [], areLeasesHidden });
+      await finder.glance(signal);
+      t.notOk(servers.isSilenceOver);
+    }
+    const { finder, servers } = await finderFor(t, { addresses: [], leases: ["a"] });
+    await finder.glance(signal);
+    t.ok(servers.isSilenceOver);
+  },
+);
+
 await tap.test("glance() that ends with its run takes no API server for silent", async (t) => {
   const seen: Seen = { addresses: [], leases: [], areLeasesHidden: true, endpoints: [ITSELF] };
   const { finder, servers } = await finderFor(t, seen);

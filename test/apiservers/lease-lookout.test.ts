@@ -23,11 +23,7 @@ class StoppedClock extends ManualClock {
 await tap.test("keepLooking tells where the process itself stood still between two looks", async (t) => {
   const clock = new StoppedClock();
   let [looks, stands] = [0, 0];
-  const look = async (): Promise<void> => {
-    looks++;
-    if (looks === 2) throw new Error("no answer");
-  };
-  const end = keepLooking({ clock, look, onStoodStill: () => stands++ });
+  const end = keepLooking({ clock, look: async () => looks++, onUnseen: () => stands++ });
   await clock.advance(15_000);
   t.same([looks, stands], [2, 0], "on time");
   clock.stoppedMs = 4_000;
@@ -39,4 +35,25 @@ await tap.test("keepLooking tells where the process itself stood still between t
   await clock.advance(15_000);
   t.same([looks, stands], [5, 1], "told once");
   await end();
+});
+
+await tap.test("keepLooking tells of each look that fails, and of none that its end breaks off", async (t) => {
+  const clock = new ManualClock();
+  const fails = [true, false, true];
+  let unseen = 0;
+  const look = async (signal: AbortSignal): Promise<void> => {
+    const isFailing = fails.shift();
+    if (isFailing === true) throw new Error("429");
+    if (isFailing === undefined) await clock.sleep(60_000, signal);
+  };
+  const end = keepLooking({ clock, look, onUnseen: () => unseen++ });
+  await clock.advance(1_000);
+  t.equal(unseen, 1);
+  await clock.advance(15_000);
+  t.equal(unseen, 1);
+  await clock.advance(15_000);
+  t.equal(unseen, 2);
+  await clock.advance(15_000);
+  await end();
+  t.equal(unseen, 2);
 });
