@@ -125,8 +125,26 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/assemble-run.ts",
-        from: "onStoodStill: () => seen.silent()",
-        to: "onStoodStill: () => undefined",
+        from: "onUnseen: () => seen.silent()",
+        to: "onUnseen: () => undefined",
+      },
+    ],
+  },
+  {
+    name: "a look at the identity Leases that fails counts for nothing",
+    survives:
+      "looks have to fail until an API server goes on that stood still for 15 minutes: a plan in regressions/ finds it",
+    edits: [{ file: "apiservers/lease-lookout.ts", from: "if (!ended.aborted) {", to: "if (ended.aborted) {" }],
+  },
+  {
+    name: "a look that shows no identity Lease counts for nothing",
+    survives:
+      "looks have to be denied until an API server goes on that stood still for 15 minutes: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "apiservers/api-server-finder.ts",
+        from: "if (!isShown) {",
+        to: "if (!isShown && endpoints !== undefined) {",
       },
     ],
   },
