@@ -77,6 +77,7 @@ await tap.test("it may look at them, and clean up after a run of its own", (t) =
   t.same(checked("GET", CRD), []);
   t.same(checked("PATCH", CRD, { query: "dryRun=All" }), []);
   t.same(checked("PATCH", CRD, { body: '{"metadata":{"annotations":{"ksvm.sigs.k8s.io/migrating":null}}}' }), []);
+  t.same(checked("PATCH", CRD, { body: '{"metadata":{"annotations":{"ksvm.sigs.k8s.io/migration-owner":null}}}' }), []);
   t.same(checked("DELETE", POLICY), []);
   t.same(checked("PATCH", POLICY.replace(/ksvm-freeze.*/, "ksvm-unfreeze-warning")), [], "each replica keeps it");
   t.same(checked("PATCH", "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases/other"), []);

@@ -1,6 +1,6 @@
 import { holderOf, type Lease } from "../../../src/api/lease.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import type { ModelRequest } from "../model/types.ts";
 import { ControllerProgram } from "../programs/controller-program.ts";
 import { collectionOf } from "../world/kinds.ts";
@@ -61,8 +61,8 @@ export class LeaderFenceCheck implements Check {
   }
 }
 
-/** A dry-run, or a freeze that is lifted. */
+/** A dry-run, or a freeze that is lifted; of one that a user has lifted, its owner is taken off. */
 function isHarmless({ body, method, query }: ModelRequest): boolean {
   if (query.has("dryRun")) return true;
-  return method === "PATCH" && body.includes(`"${MIGRATING_ANNOTATION}":null`);
+  return method === "PATCH" && [MIGRATING_ANNOTATION, OWNER_ANNOTATION].some((name) => body.includes(`"${name}":null`));
 }
