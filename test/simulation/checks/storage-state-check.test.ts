@@ -55,8 +55,9 @@ interface Said {
  * What the check says where a StorageState is there when a CRD is created again. Its storage version changes, an object is left in the old one,
  * another client prunes storedVersions, and then ksvm writes that every object is in the new one.
  * @param lateMs after the prune an object is written in the old version, where that is given
+ * @param editor who writes `Unknown` into the StorageState after that
  */
-function judged(before: Said, lateMs?: number): readonly string[] {
+function judged(before: Said, lateMs?: number, editor: "user" | "ksvm" = "ksvm"): readonly string[] {
   const etcd = new SimEtcd();
   const violations: string[] = [];
   const schedule = { now: 0 };
@@ -77,8 +78,8 @@ function judged(before: Said, lateMs?: number): readonly string[] {
       },
       status: { storedVersions },
     });
-  const state = ({ record, hashes }: Said): void => {
-    isKsvm = true;
+  const state = ({ record, hashes }: Said, by: "user" | "ksvm" = "ksvm"): void => {
+    isKsvm = by === "ksvm";
     put(`${STATES_PREFIX}${NAME}`, {
       metadata: { name: NAME, annotations: record === undefined ? {} : { [CRD_ANNOTATION]: record } },
       spec: { resource: { group: "sim.example.com", resource: "widgets" } },
@@ -99,7 +100,7 @@ function judged(before: Said, lateMs?: number): readonly string[] {
     schedule.now += lateMs;
     object();
   }
-  state({ record: "again/2/v1", hashes: [UNKNOWN_HASH] });
+  state({ ...(editor === "user" ? before : { record: "again/2/v1" }), hashes: [UNKNOWN_HASH] }, editor);
   state({ record: "again/2/v1", hashes: [CURRENT] });
   return violations;
 }
@@ -125,6 +126,14 @@ await tap.test(
     const begun = [UNKNOWN_HASH, OLD, CURRENT];
     t.match(judged({ ...OF_EARLIER, hashes: begun }), isMissing, "a leader has begun to write it of this CRD");
     t.match(judged(OF_EARLIER, 70 * SECOND_MS), isMissing, "no write that was under way lands so late");
+    t.end();
+  },
+);
+
+await tap.test(
+  "StorageStateCheck holds nobody to what a user has written Unknown over, which another client had pruned",
+  (t) => {
+    t.same(judged({ record: "again/2/v1alpha1,v1", hashes: [OLD, CURRENT] }, undefined, "user"), []);
     t.end();
   },
 );

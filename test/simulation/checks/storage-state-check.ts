@@ -39,7 +39,7 @@ export class StorageStateCheck implements Check {
       if (entry.key.startsWith(CRD_PREFIX) && !isByKsvm()) this.#notePrune(etcd, entry);
       if (!entry.key.startsWith(STATES_PREFIX)) return;
       if (!entry.isDeleted && isByKsvm()) this.#written(etcd, entry);
-      if (entry.isDeleted && !isByKsvm()) this.#noteForgotten(etcd, entry);
+      if (!isByKsvm() && (entry.isDeleted || isForgotten(entry))) this.#noteForgotten(etcd, entry);
     });
   }
 
@@ -60,7 +60,7 @@ export class StorageStateCheck implements Check {
     this.#hidden.set(`${uid}/${version}`, this.#world.schedule.now + LATE_MS);
   }
 
-  /** What another client pruned the StorageState alone remembers: a user who deletes it has ksvm believe the CRD. */
+  /** What another client pruned the StorageState alone remembers: a user who deletes it, or writes `Unknown` in its place, has ksvm believe the CRD. */
   #noteForgotten(etcd: SimEtcd, { key }: EtcdEntry): void {
     const past = pastOf(etcd, key.slice(STATES_PREFIX.length));
     if (past === undefined) return;
@@ -119,6 +119,12 @@ function recordedUidIn(state: StorageState | undefined): string | undefined {
 function isOfEarlierCrd(state: StorageState | undefined, { uid }: CrdPast): boolean {
   const recorded = recordedUidIn(state);
   return recorded !== undefined && recorded !== uid && !persistedIn(state).includes(UNKNOWN_HASH);
+}
+
+/** Whether a StorageState names no version any more, and says so. */
+function isForgotten({ object }: EtcdEntry): boolean {
+  const persisted = persistedIn(object as unknown as StorageState);
+  return persisted.length === 1 && persisted[0] === UNKNOWN_HASH;
 }
 
 function persistedIn(state: StorageState | undefined): readonly string[] {
