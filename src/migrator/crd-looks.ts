@@ -2,12 +2,15 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { findCrd } from "../resources/read-crd.ts";
+import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** Between two looks at a CRD while objects are written, in milliseconds. */
 const LOOK_EVERY_MS = 5_000;
 /** Where the last look was answered longer ago than this, in milliseconds, a write waits for the next one. */
 const MAX_AGE_MS = 10_000;
+/** Between two tries where the CRD may not be read, in milliseconds. */
+const RETRY_EVERY_MS = 1_000;
 
 /**
  * Looks at a CRD again and again while its objects are written. A page may take minutes, so it is the writes that begin a look. No write
@@ -63,13 +66,30 @@ export class CrdLooks {
 
   /** Where nobody waits for it and it fails, the next one follows. */
   #again(): Promise<void> {
-    const look = this.now()
+    const look = this.#patiently()
       .catch((error: unknown) => {
         throw besidesObjects(this.#crdName, "it cannot be seen what storedVersions lists", error);
       })
       .finally(() => (this.#underWay = undefined));
     look.catch(() => undefined);
     return look;
+  }
+
+  /** An API server that has just started knows no roles yet: a refusal counts once it has lasted. */
+  async #patiently(): Promise<void> {
+    const { clock, signal } = this.#context;
+    for (let since: number | undefined; ; ) {
+      try {
+        return await this.now();
+      } catch (error) {
+        const kind = failureKindOf(error);
+        since ??= clock.monotonic();
+        if ((kind !== "denied" && kind !== "unserved") || clock.monotonic() - since >= DENIAL_PATIENCE_MS) {
+          throw error;
+        }
+      }
+      await clock.sleep(RETRY_EVERY_MS, signal);
+    }
   }
 }
 

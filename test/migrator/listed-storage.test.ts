@@ -154,6 +154,32 @@ await tap.test("ListedStorage: a refusal to show the CRD is no failure of an obj
   t.match(error, { message: /^Cannot continue with "widgets.example.com": it cannot be seen/, cause: refusal });
 });
 
+await tap.test("ListedStorage waits for an API server that has just started and knows no roles yet", async (t) => {
+  const message = 'User "u" cannot get resource "customresourcedefinitions" in API group "apiextensions.k8s.io"';
+  const refusal = new ApiError("GET the CRD", 403, { answer: { kind: "Status", message, reason: "Forbidden" } });
+  t.equal(failureKindOf(refusal), "denied");
+  for (const [forMs, isWritten] of [
+    [10_000, true],
+    [60_000, false],
+  ] as const) {
+    const run = new Rewritten();
+    await run.listed.look();
+    await run.clock.advance(10_000);
+    const until = run.clock.monotonic() + forMs;
+    run.answer = async () => {
+      if (run.clock.monotonic() < until) throw refusal;
+    };
+    const written = run.mayWrite().then(
+      () => true,
+      (error: unknown) => error,
+    );
+    await run.clock.advance(30_000);
+    const end = await written;
+    t.match(end, isWritten ? true : { message: /cannot be seen/, cause: refusal }, `${forMs} ms`);
+    t.ok(run.looks < 25, `${run.looks} looks`);
+  }
+});
+
 await tap.test("ListedStorage sends nothing after its end", async (t) => {
   const run = new Rewritten();
   await run.listed.look();
