@@ -76,10 +76,14 @@ await tap.test(
     mock.method(performance, "now", () => monotonic() + stoodStillMs);
     const silent = mock.method(SeenServers.prototype, "silent");
     t.teardown(() => mock.restoreAll());
+    const lease = { metadata: { name: "apiserver-1", uid: "1" }, spec: { renewTime: new Date().toISOString() } };
     const { url } = await startServer(t, ({ path }, response) => {
       stoodStillMs += path === "/version" ? 6_000 : 0;
-      return path === "/version"
-        ? sendJson(response, 200, { major: "1", minor: "36", gitVersion: "v1.36.0" })
+      if (path === "/version") {
+        return sendJson(response, 200, { major: "1", minor: "36", gitVersion: "v1.36.0" });
+      }
+      return path.endsWith("/namespaces/kube-system/leases")
+        ? sendJson(response, 200, { metadata: { resourceVersion: "10" }, items: [lease] })
         : sendStatus(response, 404, { reason: "NotFound", message: "not found", details: { name: NAME } });
     });
     await t.rejects(migrateCrd(NAME, { kubeConfig: configFor(kubeconfigFor(url)) }), { code: "ResourceNotFound" });

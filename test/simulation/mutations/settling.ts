@@ -245,8 +245,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "apiservers/api-server-finder.ts",
-        from: "if (endpoints !== undefined && leases.length === 0 && ",
-        to: "if (endpoints !== undefined && leases.length < 0 && ",
+        from: "leases.length > 0 || (endpoints !== undefined && (await",
+        to: "endpoints !== undefined || (endpoints !== undefined && (await",
       },
     ],
   },
