@@ -3,15 +3,24 @@ import { RunLease } from "../lease/run-lease.ts";
 import type { RunContext } from "./run-context.ts";
 
 /**
- * Takes the Lease of a run on this resource.
+ * Takes the Lease of a run on this resource. Where that of a run which died is taken over, what that one saw of API servers is lost, as where its
+ * Pod is started again at once: one that it waited for may have gone on a moment ago. That counts as a silence.
  * @throws as {@link RunLease.acquire}
  */
-export function takeLease(context: RunContext, resource: string): Promise<RunLease> {
-  const { emit, options } = context;
-  return RunLease.acquire({
+export async function takeLease(context: RunContext, resource: string): Promise<RunLease> {
+  const { emit, options, seen } = context;
+  let isContended = false;
+  const lease = await RunLease.acquire({
     ...context,
     namespace: options.leaseNamespace,
     name: leaseNameOf(resource),
-    onContended: (holder) => emit({ type: "contended", holder }),
+    onContended: (holder) => {
+      isContended = true;
+      emit({ type: "contended", holder });
+    },
   });
+  if (isContended) {
+    seen?.silent();
+  }
+  return lease;
 }

@@ -87,7 +87,7 @@ export const SETTLING: readonly Mutation[] = [
   {
     name: "requests without an answer say nothing before API servers are looked for",
     survives:
-      "a program has to begin while an API server stands still for 15 minutes, and to wait for a Lease then: a plan in regressions/ finds it",
+      "a program has to begin while an API server stands still for 15 minutes, and to wait for another migrator then: a plan in regressions/ finds it",
     edits: [
       {
         file: "apiservers/seen-servers.ts",
@@ -100,6 +100,11 @@ export const SETTLING: readonly Mutation[] = [
         to: "if (error instanceof TransportError && object === null) {",
       },
       {
+        file: "migrator/assemble-run.ts",
+        from: "onUnseen: () => seen.silent()",
+        to: "onUnseen: () => undefined",
+      },
+      {
         file: "apiservers/lease-lookout.ts",
         from: "await look(AbortSignal.any([ended, clock.timeout(ANSWER_TIMEOUT_MS)]));",
         to: "",
@@ -109,7 +114,7 @@ export const SETTLING: readonly Mutation[] = [
   {
     name: "identity Leases are not looked at while a run waits",
     survives:
-      "a run has to wait for a Lease while an API server goes on that stood still for 15 minutes: a plan in regressions/ finds it",
+      "a run has to wait for another migrator while an API server goes on that stood still for 15 minutes: a plan in regressions/ finds it",
     edits: [
       {
         file: "apiservers/lease-lookout.ts",
@@ -121,7 +126,7 @@ export const SETTLING: readonly Mutation[] = [
   {
     name: "a run does not notice that it stood still itself",
     survives:
-      "a run has to wait for a Lease, and to stand still beside an API server, for 15 minutes: a plan in regressions/ finds it",
+      "a run has to wait for another migrator, and to stand still beside an API server, for 15 minutes: a plan in regressions/ finds it",
     edits: [
       {
         file: "migrator/assemble-run.ts",
@@ -245,8 +250,8 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       {
         file: "apiservers/api-server-finder.ts",
-        from: "leases.length > 0 || (endpoints !== undefined && (await",
-        to: "endpoints !== undefined || (endpoints !== undefined && (await",
+        from: "if (!isShown) {",
+        to: "if (!isShown && endpoints === undefined) {",
       },
     ],
   },
