@@ -154,8 +154,8 @@ export class World {
   }
 
   /**
-   * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long it is started later, see
-   * `quietLeftMs()`, and where one that is late ends, see `isUnseen()`.
+   * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long a command that migrates is started
+   * later, see `quietLeftMs()`, and where one that is late ends, see `isUnseen()`.
    */
   start(slot: number, changes: Partial<ProgramPlan> = {}): void {
     const plan = this.plan.programs[slot];
@@ -174,24 +174,18 @@ export class World {
   }
 
   /**
-   * Has the programs of all slots go on that stand still. A controller begins runs then: the same holds for it as for `start()`.
+   * Has the programs of all slots go on that stand still.
    * @param wake what has a process go on
    */
   wakePrograms(wake = (process: SimProcess): void => process.wake()): void {
-    for (const [slot, program] of this.programs.entries()) {
-      const plan = this.plan.programs[slot];
-      const leftMs = plan?.run === "controller" ? this.#quietLeftMs(plan) : 0;
-      if (program?.process.isPaused !== true) continue;
-      if (leftMs > 0) this.schedule.in(leftMs, () => wake(program.process));
-      else wake(program.process);
-    }
+    for (const program of this.programs) if (program?.process.isPaused === true) wake(program.process);
   }
 
   #quietLeftMs(plan: ProgramPlan): number {
     const { run } = plan;
-    if (run !== "migrate" && run !== "reencrypt" && run !== "controller") return 0;
-    const awayMs = run === "controller" ? this.#controllersFrom - this.schedule.now : 0;
-    if (awayMs > 0) return awayMs;
+    // A replica that begins to lead takes whatever it cannot know for a silence, and for a departure.
+    if (run === "controller") return Math.max(0, this.#controllersFrom - this.schedule.now);
+    if (run !== "migrate" && run !== "reencrypt") return 0;
     if (restsOnFreeze(this.plan, plan) && this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
     return quietLeftMs(
       this.schedule.now,
