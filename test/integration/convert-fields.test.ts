@@ -208,7 +208,7 @@ parallel(
     const patch = { type: MERGE_PATCH, body: { metadata: { managedFields } } };
     const object = await api.patch<WholeObject>(kind.resource("v1"), refOf("w0"), patch, { dryRun: true });
     const owned = JSON.stringify(ownedBy(object));
-    t.notOk(owned.includes("f:second") && owned.includes("f:a"), owned);
+    t.notOk(owned.includes("f:second") && owned.includes("f:first/f:a"), owned);
   },
 );
 
