@@ -9,7 +9,7 @@ import { LEASES } from "../kube/resources.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { acquireLease, type AnnotationsFor, type RunLeaseOptions } from "./lease-acquire.ts";
-import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
+import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf, msSince } from "./lease-write.ts";
 
 /** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
 const RENEW_DEADLINE_MS = 10_000;
@@ -77,10 +77,7 @@ export class HeldLease {
    */
   get isConfirmed(): boolean {
     this.assertNotLost();
-    const { clock } = this.#options;
-    const { monotonic, now } = this.#confirmed;
-    // A monotonic clock may stand still while the machine sleeps, and a wall clock may be set back: the later one counts.
-    return Math.max(clock.monotonic() - monotonic, clock.now() - now) <= RENEW_DEADLINE_MS;
+    return msSince(this.#confirmed, this.#options.clock) <= RENEW_DEADLINE_MS;
   }
 
   /**

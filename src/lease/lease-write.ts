@@ -15,6 +15,11 @@ export function momentOf(clock: Clock): Moment {
   return { monotonic: clock.monotonic(), now: clock.now() };
 }
 
+/** Milliseconds since that moment. A monotonic clock may stand still while the machine sleeps, and a wall clock may be set back: the later one counts. */
+export function msSince({ monotonic, now }: Moment, clock: Clock): number {
+  return Math.max(clock.monotonic() - monotonic, clock.now() - now);
+}
+
 /** The time as a `metav1.MicroTime`. */
 export function microTime(clock: Clock): string {
   return new Date(clock.now()).toISOString().replace("Z", "000Z");

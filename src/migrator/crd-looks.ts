@@ -1,6 +1,8 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import { wallOffsetOf } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
+import { type Moment, msSince } from "../lease/lease-write.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { RunContext } from "./run-context.ts";
@@ -14,14 +16,14 @@ const RETRY_EVERY_MS = 1_000;
 
 /**
  * Looks at a CRD again and again while its objects are written. A page may take minutes, so it is the writes that begin a look. No write
- * waits for one that takes no longer than usual. A look costs as much as the CRD is large.
+ * waits for one that takes no longer than usual. A look costs as much as the CRD is large. The time of a suspension counts: other clients go on.
  */
 export class CrdLooks {
   readonly #context: RunContext;
   readonly #crdName: string;
   readonly #saw: (crd: CustomResourceDefinition) => void;
-  /** When a look was answered last, on the monotonic clock; `Infinity` before the first {@link now}: until then there are no others. */
-  #answeredAt = Number.POSITIVE_INFINITY;
+  /** When a look was answered last; `undefined` before the first {@link now}: until then there are no others. */
+  #answered: Moment | undefined;
   #underWay: Promise<void> | undefined;
 
   /** @param saw told of the CRD as each look shows it, where it is there */
@@ -53,15 +55,18 @@ export class CrdLooks {
    */
   async now(): Promise<void> {
     const { client, clock, retrier, signal } = this.#context;
+    const wallOffset = wallOffsetOf(clock);
     const crd = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
-    this.#answeredAt = clock.monotonic();
+    // Where the machine was suspended meanwhile, the answer may be as old.
+    const monotonic = clock.monotonic();
+    this.#answered = { monotonic, now: monotonic + wallOffset };
     if (crd !== undefined) {
       this.#saw(crd);
     }
   }
 
   get #ageMs(): number {
-    return this.#context.clock.monotonic() - this.#answeredAt;
+    return this.#answered === undefined ? 0 : msSince(this.#answered, this.#context.clock);
   }
 
   /** Where nobody waits for it and it fails, the next one follows. */

@@ -87,6 +87,28 @@ await tap.test("ListedStorage has a write that comes after a long wait look befo
   await refused;
 });
 
+await tap.test("ListedStorage looks again where the machine was suspended since it looked", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  run.prune();
+  run.clock.sleepMachine(3_600_000);
+  await t.rejects(run.mayWrite(), UNLISTED);
+});
+
+await tap.test("ListedStorage looks again where the machine was suspended before a look was answered", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  await run.clock.advance(10_000);
+  const { crd } = run;
+  run.answer = async () => {
+    run.answer = async () => run.prune();
+    run.crd = crd;
+    run.clock.sleepMachine(3_600_000);
+  };
+  await t.rejects(run.mayWrite(), UNLISTED);
+  t.equal(run.looks, 3);
+});
+
 await tap.test("ListedStorage has no write wait for a look while the last one is fresh", async (t) => {
   const run = new Rewritten();
   await run.listed.look();

@@ -22,8 +22,8 @@ export const LEASES: readonly Mutation[] = [
     edits: [
       {
         file: HELD,
-        from: "return Math.max(clock.monotonic() - monotonic, clock.now() - now) <= RENEW_DEADLINE_MS;",
-        to: "void monotonic; void now; void clock; return true;",
+        from: "return msSince(this.#confirmed, this.#options.clock) <= RENEW_DEADLINE_MS;",
+        to: "void msSince; return true;",
       },
     ],
   },
