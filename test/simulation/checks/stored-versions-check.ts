@@ -11,8 +11,8 @@ import { CRDS } from "../world/user-actions.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import type { Check } from "./check.ts";
 
-/** No process writes objects that has not read their CRD within this time, in milliseconds by its own clock. */
-const LOOKED_WITHIN_MS = 15_000;
+/** No process writes objects that has not read their CRD within this time, in milliseconds. */
+const LOOKED_WITHIN_MS = 10_000;
 const NEVER = [0, Number.NEGATIVE_INFINITY] as const;
 
 /** What is known of the objects of one CRD. */
@@ -41,7 +41,7 @@ export class StoredVersionsCheck implements Check {
   /** By `/registry/GROUP/PLURAL/`. */
   readonly #stored = new Map<string, Stored>();
   readonly #world: World;
-  /** When a process last asked for a CRD as it is and got it, and when it had it by its own clock; by its name and the prefix of its objects. */
+  /** When a process last asked for a CRD as it is and got it, and when it had it; by its name and the prefix of its objects. */
   readonly #readAt = new Map<string, readonly [askedAt: number, gotAt: number]>();
   /** Writes of objects by a process that had read that the storage version is missing, or should have. */
   readonly #sentKnowing = new WeakSet<ModelRequest>();
@@ -73,13 +73,13 @@ export class StoredVersionsCheck implements Check {
       const unlistedSince = this.#stored.get(kind.prefix)?.unlistedSince;
       if (method === "PATCH" && unlistedSince !== undefined) {
         const [askedAt, gotAt] = this.#readAt.get(reader) ?? NEVER;
-        const sinceMs = process.clock.monotonic() - gotAt;
-        if (askedAt > unlistedSince || sinceMs > LOOKED_WITHIN_MS) this.#sentKnowing.add(request);
+        const isOld = !process.missesTime && schedule.now - gotAt > LOOKED_WITHIN_MS;
+        if (askedAt > unlistedSince || isOld) this.#sentKnowing.add(request);
       }
       if (method !== "GET" || path !== kind.crd || query.size > 0) return ended;
       const at = schedule.now;
       return (answer) => {
-        if (answer?.status === 200) this.#readAt.set(reader, [at, process.clock.monotonic()]);
+        if (answer?.status === 200) this.#readAt.set(reader, [at, schedule.now]);
         ended(answer);
       };
     };

@@ -222,6 +222,18 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a look at storedVersions counts as new after a suspension",
+    survives:
+      "another client has to prune in a storage version of before, while the machine of a run is suspended between two writes; regressions/storage-version-that-another-client-prunes-during-a-suspension.json does",
+    edits: [
+      {
+        file: "migrator/crd-looks.ts",
+        from: "msSince(this.#answered, this.#context.clock)",
+        to: "this.#context.clock.monotonic() - this.#answered.monotonic",
+      },
+    ],
+  },
+  {
     name: "a run with a freeze believes its watch of the CRD alone",
     survives:
       "no seed has a late watch while another client prunes; regressions/storage-version-that-another-client-prunes-unseen-by-a-late-watch.json does",
