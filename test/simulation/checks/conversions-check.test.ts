@@ -1,7 +1,7 @@
 import tap from "tap";
 import { formatOwner } from "../../../src/api/owner.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
-import { SimEtcd } from "../model/etcd.ts";
+import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { ModelRequest } from "../model/types.ts";
 import type { KindPlan } from "../plan.ts";
@@ -68,7 +68,11 @@ function checked() {
   crd("user", {});
   object("user", "v1alpha1");
   const check = new ConversionsCheck(world, () => writer);
-  return { check, crd, object, start, violations };
+  const restore = (backup: EtcdSnapshot): void => {
+    schedule.now += 1_000;
+    etcd.restore(backup);
+  };
+  return { check, crd, etcd, object, restore, start, violations };
 }
 
 await tap.test(
@@ -135,6 +139,20 @@ await tap.test("no run prunes where the conversion changed after it began to res
   crd("user", { freezer: "ksvm-1-0" });
   crd("ksvm-1-0", { freezer: "ksvm-1-0", storedVersions: ["v1"] });
   t.match(violations.slice(1), [/ksvm-1-0 pruned widgets/], "a controller rests on it once it writes objects");
+  t.end();
+});
+
+await tap.test("a restore of etcd changes the conversion only where the backup has another one", (t) => {
+  for (const isOther of [false, true]) {
+    const { crd, etcd, restore, start, violations } = checked();
+    const first = etcd.snapshot();
+    crd("user", { isWebhook: true });
+    const second = etcd.snapshot();
+    start("ksvm-0-0")("converged");
+    restore(isOther ? first : second);
+    crd("ksvm-0-0", { isWebhook: !isOther, storedVersions: ["v1"] });
+    t.equal(violations.length, isOther ? 1 : 0, violations.join());
+  }
   t.end();
 });
 

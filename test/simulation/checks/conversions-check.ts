@@ -54,9 +54,11 @@ export class ConversionsCheck implements Check {
     const names = new Map(world.plan.kinds.map((kind) => [objectsPrefixOf(kind), crdNameOf(kind)]));
     this.#readAll();
     etcd.onRevision((entry) => this.#written(entry, names));
-    // What it takes back, API servers read as they start again.
+    // What it takes back, API servers read as they start again; what the backup has as well is no change.
     etcd.onRestore(() => {
-      this.#converted.clear();
+      for (const name of this.#converted.keys()) {
+        if (etcd.get(`${CRD_PREFIX}${name}`) === undefined) this.#converted.delete(name);
+      }
       this.#readAll();
     });
     world.cluster.onRequest((request) => this.#sent(request));
