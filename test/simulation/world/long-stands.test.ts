@@ -40,7 +40,7 @@ await tap.test("after an API server stood still for 15 minutes 75 s are left", a
 });
 
 /** All machines are suspended for so long, and programs start then. */
-function planWith(run: "migrate" | "controller", ms: number): Plan {
+function planWith(run: "migrate" | "reencrypt" | "controller", ms: number): Plan {
   const program = { run, kind: 0, force: false } as const;
   return {
     seed: 1,
@@ -67,7 +67,7 @@ async function beginnings(plan: Plan): Promise<readonly (number | undefined)[]> 
 }
 
 await tap.test(
-  "a program that migrates begins 75 s after such a stand, and one that lives through it goes on",
+  "a program that freezes CRDs begins 75 s after such a stand, and one that lives through it goes on",
   async (t) => {
     const soon = await beginnings(planWith("migrate", LONG_MS - 60_000));
     t.ok((soon[1] ?? Number.NaN) < 850, `${soon[1]} s`);
@@ -76,6 +76,11 @@ await tap.test(
     t.ok(second >= 977, `another one begins after ${second} s`);
   },
 );
+
+await tap.test("a program that freezes nothing begins right after such a stand", async (t) => {
+  const [, second = 0] = await beginnings(planWith("reencrypt", LONG_MS));
+  t.ok(second < 905, `${second} s`);
+});
 
 await tap.test("a controller begins, and goes on, right after such a stand", async (t) => {
   const [first = 0, second = 0] = await beginnings(planWith("controller", LONG_MS));

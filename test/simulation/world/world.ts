@@ -154,7 +154,7 @@ export class World {
   }
 
   /**
-   * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long a command that migrates is started
+   * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long a command that freezes CRDs is started
    * later, see `quietLeftMs()`, and where one that is late ends, see `isUnseen()`.
    */
   start(slot: number, changes: Partial<ProgramPlan> = {}): void {
@@ -185,8 +185,9 @@ export class World {
     const { run } = plan;
     // A replica that begins to lead takes whatever it cannot know for a silence, and for a departure.
     if (run === "controller") return Math.max(0, this.#controllersFrom - this.schedule.now);
-    if (run !== "migrate" && run !== "reencrypt") return 0;
-    if (restsOnFreeze(this.plan, plan) && this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
+    // Nor does a command that freezes nothing begin without a wait for late writes.
+    if (!restsOnFreeze(this.plan, plan)) return 0;
+    if (this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
     return quietLeftMs(
       this.schedule.now,
       this.cluster.nodes.map(({ process }) => process),
