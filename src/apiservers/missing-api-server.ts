@@ -42,7 +42,10 @@ export function endingApiServer(ending: {
 /** That one may have left while another process looked, which alone saw it. */
 export function unseenEnding(shutdownDelayMs: number): MissingApiServer {
   const takes = `may take requests for ${Math.round(shutdownDelayMs / 1_000)} s after that (--shutdown-delay)`;
-  return new MissingApiServer(`an API server that left unseen before this replica began to lead ${takes}`, "wait");
+  return new MissingApiServer(
+    `an API server that left while another process looked, before this one took over, ${takes}`,
+    "wait",
+  );
 }
 
 /**

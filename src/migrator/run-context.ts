@@ -49,7 +49,10 @@ export interface RunContext {
   /** The changes of CRDs whose late writes a run of this process has waited for. @default none is known */
   readonly settled?: SettledChanges;
   /** What this run sees of API servers that are silent or behind, for itself and the runs that follow. @default it is forgotten */
-  readonly seen?: Pick<SeenServers, "silent" | "noting" | "followed" | "lagOf" | "settledFor" | "wereSilentWithin">;
+  readonly seen?: Pick<
+    SeenServers,
+    "silent" | "tookOver" | "noting" | "followed" | "lagOf" | "settledFor" | "wereSilentWithin"
+  >;
   /** Whether a user named them: then they need not be found. @default false */
   readonly areServersNamed?: boolean;
   readonly clock: Clock;

@@ -4,7 +4,8 @@ import type { RunContext } from "./run-context.ts";
 
 /**
  * Takes the Lease of a run on this resource. Where that of a run which died is taken over, what that one saw of API servers is lost, as where its
- * Pod is started again at once: one that it waited for may have gone on a moment ago. That counts as a silence.
+ * Pod is started again at once: one that it waited for may have gone on a moment ago, or have begun to end. That counts as a silence, and as one
+ * that leaves.
  * @throws as {@link RunLease.acquire}
  */
 export async function takeLease(context: RunContext, resource: string): Promise<RunLease> {
@@ -20,7 +21,7 @@ export async function takeLease(context: RunContext, resource: string): Promise<
     },
   });
   if (isContended) {
-    seen?.silent();
+    seen?.tookOver();
   }
   return lease;
 }

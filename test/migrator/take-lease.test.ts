@@ -34,9 +34,12 @@ async function takenFrom(holderIdentity: string | undefined): Promise<SeenServer
 }
 
 await tap.test(
-  "a run that takes over from a dead one takes what that one saw of API servers for a silence",
+  "a run that takes over from a dead one takes what that one saw of API servers for a silence, and for one that leaves",
   async (t) => {
-    t.notOk((await takenFrom("dead")).isSilenceOver);
+    const dead = await takenFrom("dead");
+    t.notOk(dead.isSilenceOver);
+    t.ok(dead.departures.mayHaveMissedWithin(1_000, 16_000));
+    t.notOk((await takenFrom("")).departures.mayHaveMissedWithin(1_000, 16_000));
     t.ok((await takenFrom(undefined)).isSilenceOver, "there was none");
     t.ok((await takenFrom("")).isSilenceOver, "it ended, and said for how long to wait");
   },
