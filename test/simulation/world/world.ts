@@ -1,6 +1,8 @@
 import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
 import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
+import { holderOf, type Lease } from "../../../src/api/lease.ts";
+import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import { collectionPath, CRDS } from "../../../src/kube/resources.ts";
 import type { EtcdSnapshot } from "../model/etcd.ts";
 import { isServing, type KindPlan, type Plan, type ProgramPlan, restsOnFreeze } from "../plan.ts";
@@ -8,7 +10,7 @@ import type { Program } from "../programs/started-program.ts";
 import type { StartedMigration, Witness } from "../programs/witness.ts";
 import { currentWriter } from "./api-server-node.ts";
 import { buildOf } from "./builds.ts";
-import { converterUrl, groupOf } from "./kinds.ts";
+import { converterUrl, crdNameOf, groupOf } from "./kinds.ts";
 import { oneOf, spread } from "./random-choices.ts";
 import { quietLeftMs } from "./long-stands.ts";
 import { RequestTriggers } from "./request-triggers.ts";
@@ -155,12 +157,12 @@ export class World {
 
   /**
    * Starts the program of a slot; one that runs there already crashes. Where API servers stood still for long a command that freezes CRDs is started
-   * later, see `quietLeftMs()`, and where one that is late ends, see `isUnseen()`.
+   * later, see `quietLeftMs()`, and where one that is late ends, see `isUnseen()`; but not where it takes over the Lease of a run that died.
    */
   start(slot: number, changes: Partial<ProgramPlan> = {}): void {
     const plan = this.plan.programs[slot];
     if (plan === undefined) return;
-    const leftMs = this.#quietLeftMs(plan);
+    const leftMs = this.#quietLeftMs(plan, slot);
     if (leftMs > 0) {
       this.#dueStarts++;
       this.schedule.in(leftMs, () => {
@@ -181,17 +183,30 @@ export class World {
     for (const program of this.programs) if (program?.process.isPaused === true) wake(program.process);
   }
 
-  #quietLeftMs(plan: ProgramPlan): number {
+  #quietLeftMs(plan: ProgramPlan, slot: number): number {
     const { run } = plan;
     // A replica that begins to lead takes whatever it cannot know for a silence, and for a departure.
     if (run === "controller") return Math.max(0, this.#controllersFrom - this.schedule.now);
     // Nor does a command that freezes nothing begin without a wait for late writes.
-    if (!restsOnFreeze(this.plan, plan)) return 0;
+    if (!restsOnFreeze(this.plan, plan) || this.#takesOver(plan, slot)) return 0;
     if (this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
     return quietLeftMs(
       this.schedule.now,
       this.cluster.nodes.map(({ process }) => process),
     );
+  }
+
+  /** Whether a run died on this resource, and left its Lease: one that takes it over takes whatever it cannot know for a silence, and for a departure. */
+  #takesOver({ kind }: ProgramPlan, slot: number): boolean {
+    const resource = this.plan.kinds[kind];
+    if (resource === undefined) return false;
+    const lease = this.cluster.etcd.get(
+      `/registry/leases/${this.settings.options.leaseNamespace}/${leaseNameOf(crdNameOf(resource))}`,
+    );
+    const [holder = ""] = holderOf(lease?.object as unknown as Lease | undefined).split("_");
+    const isOther = (program: Program | undefined, at: number): boolean =>
+      at !== slot && program?.process.name === holder;
+    return holder !== "" && !this.programs.some((program, at) => isOther(program, at) && program?.process.isAlive);
   }
 
   /** Users write, as many times as `count` says, within `ms` milliseconds. */
