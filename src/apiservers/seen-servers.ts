@@ -198,6 +198,16 @@ export class SeenServers {
       this.departures.lastWithin(leftMs, now) !== undefined || this.departures.mayHaveMissedWithin(leftMs, now);
     return wasBehind || hasLeft || now - this.#silentAt <= ms;
   }
+
+  /**
+   * Whether one may still write an old version of a resource, as far as this process saw: also where a silence goes on, or an identity Lease is overdue
+   * by now. Another process, which begins once that one has gone on, sees nothing of it.
+   */
+  mayLateWriteCome(resource: string, ms: number, shutdownDelayMs?: number): boolean {
+    const isOneOverdue = [...this.#renewals.values()].some(({ isOverdue: isLate }) => isLate);
+    const maySilenceGoOn = isOneOverdue || !this.#isSilenceOver;
+    return maySilenceGoOn || this.#lagging.has(resource) || this.wereSilentWithin(ms, shutdownDelayMs);
+  }
 }
 
 function renewalOf(lease: LiveLease, before: Renewal | undefined, now: number): Renewal {

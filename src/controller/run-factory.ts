@@ -51,6 +51,7 @@ export function runFactory({ onLimit, ...shared }: RunFactoryOptions): OpenRun {
         ...parts,
         ...(reencryption === undefined ? {} : { encryption: evidence.for(reencryption), force: true }),
         dryRun: false,
+        isRemembered: true,
         emit: (event) => {
           stalls.event(event);
           parts.emit(event);

@@ -15,6 +15,17 @@ export const CHECKPOINT_ANNOTATION = "ksvm.sigs.k8s.io/checkpoint";
 /** For giving the Lease up, in milliseconds: it expires by itself. */
 const RELEASE_MS = 30_000;
 
+/** What becomes of a Lease that is given up. */
+export interface Release {
+  /** Whether there is something to resume. */
+  readonly keepCheckpoint: boolean;
+  /**
+   * Whether it is left as that of a run that died: the next run watches it until it has expired, and takes whatever it cannot know of API servers
+   * for a silence. @default false
+   */
+  readonly keepHolder?: boolean;
+}
+
 /** Who waits for a write of the Lease. */
 interface LeaseWaits {
   readonly retrier: Retrier;
@@ -38,11 +49,7 @@ function voidedIn({ clock }: Pick<RunLeaseOptions, "clock">): Set<string> {
  * Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself, but for one whose
  * void checkpoint stays.
  */
-export function deferRelease(
-  cleanup: Cleanup,
-  lease: RunLease,
-  options: () => { readonly keepCheckpoint: boolean },
-): void {
+export function deferRelease(cleanup: Cleanup, lease: RunLease, options: () => Release): void {
   const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
   const advice = (): string =>
     lease.isVoid ? "its checkpoint is void: delete the Lease before ksvm runs again" : "it expires by itself";
@@ -212,13 +219,17 @@ export class RunLease {
   }
 
   /**
-   * Gives the Lease up: deletes it where nothing is left to resume, else clears its holder and keeps the checkpoint.
+   * Gives the Lease up: deletes it where nothing is left to resume, else clears its holder and keeps the checkpoint. A void checkpoint does not
+   * stay, whatever is asked for.
    * @throws {KsvmError} ServerUnreachable after 30 seconds, unless a void checkpoint would stay; whatever the API server
    *   answers that does not pass.
    */
-  async release(options: { readonly keepCheckpoint: boolean }, signal: AbortSignal): Promise<void> {
+  async release(options: Release, signal: AbortSignal): Promise<void> {
     const { clock, retrier } = this.#options;
     await this.#held.stop();
+    if (options.keepHolder === true && !this.isVoid) {
+      return;
+    }
     const how = options.keepCheckpoint && !this.isVoid ? "clear" : "delete";
     const giveUp = (limit: AbortSignal): Promise<boolean> => retrier.run(() => this.#held.giveUp(how, limit), limit);
     if (this.isVoid) {

@@ -45,25 +45,37 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
     cleanup.after(async () => {
       const lease = await takeLease(context, crdName);
       let keepCheckpoint = true;
-      deferRelease(cleanup, lease, () => ({ keepCheckpoint }));
+      let isDone = false;
+      deferRelease(cleanup, lease, () => ({
+        keepCheckpoint,
+        keepHolder: !isDone && leavesLateWrites(context, crdName),
+      }));
       const client = context.client.fencedBy(() => lease.confirm(context.signal));
       const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
       // Kubernetes' own migrator may have pruned it since it was found.
       const run = await unlessPruneProven(context, current);
       if (!isDue(run.options, current)) {
-        keepCheckpoint = false;
+        [isDone, keepCheckpoint] = [true, false];
         await removeCheckpointKey({ ...context, client }, crdName);
         return nothingToDo(current);
       }
       assertNotForeign(current, lease.key);
       const memory = { known: knownCheckpoint(run, lease, current) };
       const result = await runForcedOrNot({ context: run, lease, guarded, memory });
-      keepCheckpoint = result.outcome === "incomplete";
+      [isDone, keepCheckpoint] = [true, result.outcome === "incomplete"];
       return result;
     });
   return work().catch((error: unknown) => {
     throw explainUnseenGuard(error, crdName, chosen.missing);
   });
+}
+
+/**
+ * Whether another process has to wait for late writes where this run ends: it may begin at once, as in the next Pod of a Job, and knows nothing of the
+ * API servers that this one saw stand still, be behind, or leave.
+ */
+function leavesLateWrites({ isRemembered = false, options, seen }: RunContext, crdName: string): boolean {
+  return !isRemembered && seen?.mayLateWriteCome(crdName, options.settleMs, options.shutdownDelayMs) === true;
 }
 
 /** A run believes the checkpoint of a Lease only if the run that froze the CRD last signed it: other clients may write Leases. */

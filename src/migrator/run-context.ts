@@ -51,8 +51,10 @@ export interface RunContext {
   /** What this run sees of API servers that are silent or behind, for itself and the runs that follow. @default it is forgotten */
   readonly seen?: Pick<
     SeenServers,
-    "silent" | "tookOver" | "noting" | "followed" | "lagOf" | "settledFor" | "wereSilentWithin"
+    "silent" | "tookOver" | "noting" | "followed" | "lagOf" | "settledFor" | "wereSilentWithin" | "mayLateWriteCome"
   >;
+  /** Whether runs follow that know what this one saw of API servers, or take for a silence whatever they do not, as those of a controller. @default false */
+  readonly isRemembered?: boolean;
   /** Whether a user named them: then they need not be found. @default false */
   readonly areServersNamed?: boolean;
   readonly clock: Clock;

@@ -1,4 +1,5 @@
 import tap from "tap";
+import type { LiveLease } from "../../src/apiservers/control-plane-objects.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -21,6 +22,30 @@ await tap.test("SeenServers has a silence last until all API servers were found"
   clock.advance(SETTLE_MS + 1);
   seen.found();
   t.notOk(isSilent(), "what was under way on it has ended");
+});
+
+await tap.test("SeenServers knows whether late writes may come, until that is settled", async (t) => {
+  const { clock, seen } = setting();
+  const mayCome = (resource = "widgets.example.com"): boolean => seen.mayLateWriteCome(resource, SETTLE_MS);
+  t.notOk(mayCome());
+  seen.silent();
+  clock.advance(3_600_000);
+  t.ok(mayCome(), "the silence goes on");
+  seen.found();
+  t.ok(mayCome());
+  clock.advance(SETTLE_MS + 1);
+  t.notOk(mayCome());
+  seen.noting("widgets.example.com").onLag();
+  clock.advance(SETTLE_MS + 1);
+  seen.followed("widgets.example.com");
+  clock.advance(SETTLE_MS + 1);
+  t.ok(mayCome(), "no run has waited for late writes");
+  t.notOk(mayCome("gadgets.example.com"));
+  seen.settledFor("widgets.example.com", seen.lagOf("widgets.example.com"));
+  t.notOk(mayCome());
+  const lease: LiveLease = { name: "a", uid: "1", createdAt: 0, renewTime: "then", renewedMsAgo: 31_000 };
+  seen.looked([lease]);
+  t.ok(mayCome(), "it stands still");
 });
 
 await tap.test(

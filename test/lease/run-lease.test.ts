@@ -310,6 +310,21 @@ await tap.test("RunLease.release() keeps the checkpoint where there is something
   });
 });
 
+await tap.test("RunLease.release() leaves a Lease as that of a dead run where that is asked for", async (t) => {
+  for (const isVoid of [false, true]) {
+    const { interrupt, lease, server } = await start(t);
+    await lease.saveCheckpoint("page 1");
+    if (isVoid) {
+      interrupt();
+      await t.rejects(lease.voidCheckpoint());
+    }
+    await lease.release({ keepCheckpoint: true, keepHolder: true }, never);
+    const annotations = { [CHECKPOINT_ANNOTATION]: "page 1" };
+    const left = { spec: { holderIdentity: "me" }, metadata: { annotations } };
+    t.match(server.lease, isVoid ? undefined : left, "no void checkpoint stays");
+  }
+});
+
 await tap.test(
   "RunLease.release() also gives up a Lease that a write of ours moved whose answer was lost",
   async (t) => {
