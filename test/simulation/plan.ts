@@ -45,6 +45,8 @@ export interface ProgramPlan {
   readonly resumes?: boolean;
   /** Whether `ksvm migrate` is told the addresses of all API servers (`--apiserver-endpoints`). No seed has that. @default false */
   readonly namesServers?: boolean;
+  /** Whether `ksvm migrate` starts also right after an API server stood still, as in the next Pod of a Job. No seed has that. @default false */
+  readonly startsAtOnce?: boolean;
 }
 
 /** Whether what a plan starts serves the webhook. */

@@ -234,6 +234,12 @@ export const SETTLING: readonly Mutation[] = [
     edits: [{ file: "migrator/take-lease.ts", from: "seen?.tookOver();", to: "seen?.silent();" }],
   },
   {
+    name: "a run that ends tells the next one nothing of API servers",
+    survives:
+      "no seed starts a run right after an API server stood still, where the one before it did not die: a plan in regressions/ finds it",
+    edits: [{ file: "migrator/migrate-crd.ts", from: "return !isRemembered && ", to: "return isRemembered && " }],
+  },
+  {
     name: "a leader without a run does not look at identity Leases",
     survives:
       "a migration has to be suspended for as long as an API server stands still, and the trigger be off: a plan in regressions/ finds it",

@@ -188,7 +188,7 @@ export class World {
     // A replica that begins to lead takes whatever it cannot know for a silence, and for a departure.
     if (run === "controller") return Math.max(0, this.#controllersFrom - this.schedule.now);
     // Nor does a command that freezes nothing begin without a wait for late writes.
-    if (!restsOnFreeze(this.plan, plan) || this.#takesOver(plan, slot)) return 0;
+    if (!restsOnFreeze(this.plan, plan) || plan.startsAtOnce === true || this.#takesOver(plan, slot)) return 0;
     if (this.cluster.leaving.some(({ isLate }) => isLate)) return LOOK_AGAIN_MS;
     return quietLeftMs(
       this.schedule.now,
