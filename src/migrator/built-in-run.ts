@@ -80,7 +80,7 @@ export class BuiltInRun {
       restarts: this.#restarts,
     });
     const foundation = await evidence.prove();
-    await listed?.look();
+    await listed?.look(foundation.crd);
     if ((evidence.apiServers?.ignored ?? []).length > 0) {
       // That an API server is gone is what the user of this process says, and nothing that another one could prove.
       [this.#kept, this.#keepsNothing] = [undefined, true];

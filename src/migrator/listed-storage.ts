@@ -1,20 +1,26 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
+import { type CustomResourceDefinition, specKeyOf, storageVersionOf } from "../api/crd.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
+import { StartAgain } from "../retry/start-again.ts";
 import type { RunContext } from "./run-context.ts";
 
 /**
  * Of a CRD that is only rewritten, other clients write storedVersions, and may take the storage version out at any time: then no object
- * may be written in it (S1).
+ * may be written in it (S1). Nor may one be written where the storage version changes: an API server that is behind goes on to store the one
+ * of before, which another client may have taken out by then. What the run rests on did not last anyway.
  */
 export class ListedStorage {
+  readonly #crdName: string;
   readonly #looks: CrdLooks;
   readonly #abort = new AbortController();
+  /** The CRD as a look showed it last. */
+  #seen: CustomResourceDefinition | undefined;
   /** Why no object is written any more. */
-  #unlisted: Error | undefined;
+  #stopped: Error | undefined;
 
   constructor(context: RunContext, crdName: string) {
+    this.#crdName = crdName;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#looks = new CrdLooks({ ...context, signal }, crdName, (crd) => this.#saw(crd));
   }
@@ -23,24 +29,30 @@ export class ListedStorage {
    * To be awaited before an object is written: resolves where a look saw the storage version listed a moment ago, and what confirms
    * the Lease of the run has passed.
    * @throws {KsvmError} ResourceNotMigratable where it is not listed; as `CrdLooks.recent()`.
+   * @throws {StartAgain} where it changed.
    * @throws what `confirm` throws.
    */
   async passed(confirm: Fence): Promise<void> {
     do {
       await this.#looks.recent();
       await confirm();
-      this.#assertListed();
+      this.#assertNotStopped();
       // That may have taken long.
     } while (this.#looks.areOld);
   }
 
   /**
    * Looks at the CRD as it is now.
+   * @param proven `uid/generation` of the CRD that the run has proven something of. @default as it is
    * @throws {KsvmError} ResourceNotMigratable where the storage version is not listed; as `CrdLooks.now()`.
+   * @throws {StartAgain} where it is another CRD, or its storage version changed.
    */
-  async look(): Promise<void> {
+  async look(proven?: string): Promise<void> {
     await this.#looks.now();
-    this.#assertListed();
+    this.#assertNotStopped();
+    if (proven !== undefined && this.#seen !== undefined && specKeyOf(this.#seen.metadata) !== proven) {
+      throw this.#startAgain("the CRD changed");
+    }
   }
 
   /** Nothing is sent after that. */
@@ -49,12 +61,23 @@ export class ListedStorage {
   }
 
   #saw(crd: CustomResourceDefinition): void {
-    this.#unlisted ??= unlistedStorage(crd);
+    this.#stopped ??= unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd);
+    this.#seen = crd;
   }
 
-  #assertListed(): void {
-    if (this.#unlisted !== undefined) {
-      throw this.#unlisted;
+  #changedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
+    const [from, to] = [storageVersionOf(before), storageVersionOf(crd)];
+    return from === to ? undefined : this.#startAgain(`its storage version changed from "${from}" to "${to}"`);
+  }
+
+  #startAgain(change: string): StartAgain {
+    const text = `Cannot call "${this.#crdName}" migrated: ${change} during the run; run again`;
+    return new StartAgain("NotConverged", text);
+  }
+
+  #assertNotStopped(): void {
+    if (this.#stopped !== undefined) {
+      throw this.#stopped;
     }
   }
 }
