@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
-import { isStorageVersionListed, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { hasFreezeAnnotation } from "../../../src/api/owner.ts";
 import { conditionsWithoutDoubt } from "../../../src/in-tree/prune-doubt.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
@@ -14,6 +15,7 @@ import type { Check } from "./check.ts";
 /** No process writes objects that has not read their CRD within this time, in milliseconds. */
 const LOOKED_WITHIN_MS = 10_000;
 const NEVER = [0, Number.NEGATIVE_INFINITY] as const;
+const NEVER_SENT = { at: 0, askedAt: 0, isOld: false };
 
 /** What is known of the objects of one CRD. */
 interface Stored {
@@ -22,16 +24,25 @@ interface Stored {
   readonly byVersion: Map<string, number>;
   /** The versions that ksvm took out of storedVersions of this CRD, and that were not added since. */
   readonly pruned: Set<string>;
-  /** Since when the storage version is missing in storedVersions, by the simulation's time; `undefined` while it is there. */
-  unlistedSince: number | undefined;
+  /** Since when each of its versions is missing in storedVersions, by the simulation's time. */
+  readonly unlistedSince: Map<string, number>;
+}
+
+/** A write of an object, when it was sent. All times are the simulation's. */
+interface Sent {
+  readonly at: number;
+  /** When the process last asked for the CRD, and got it. */
+  readonly askedAt: number;
+  /** Whether that is longer ago than {@link LOOKED_WITHIN_MS}. */
+  readonly isOld: boolean;
 }
 
 /**
  * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD, as far as ksvm
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
- * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before, where the process has read the
- * CRD since another client took that version out, or has not read it for longer than {@link LOOKED_WITHIN_MS}. And no prune of ksvm stands beside the
- * condition by which every reader of the CRD doubts it.
+ * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before, where the
+ * CRD is frozen in yet another one, or the process has read the CRD since another client took that version out, or has not read it for longer than
+ * {@link LOOKED_WITHIN_MS}. And no prune of ksvm stands beside the condition by which every reader of the CRD doubts it.
  */
 export class StoredVersionsCheck implements Check {
   readonly name = "stored versions";
@@ -43,8 +54,7 @@ export class StoredVersionsCheck implements Check {
   readonly #world: World;
   /** When a process last asked for a CRD as it is and got it, and when it had it; by its name and the prefix of its objects. */
   readonly #readAt = new Map<string, readonly [askedAt: number, gotAt: number]>();
-  /** Writes of objects by a process that had read that the storage version is missing, or should have. */
-  readonly #sentKnowing = new WeakSet<ModelRequest>();
+  readonly #sent = new WeakMap<ModelRequest, Sent>();
 
   constructor(world: World) {
     const { etcd } = world.cluster;
@@ -70,11 +80,10 @@ export class StoredVersionsCheck implements Check {
       const kind = kinds.find(({ crd, objects }) => path === crd || path.includes(objects));
       if (kind === undefined) return ended;
       const reader = `${process.name} ${kind.prefix}`;
-      const unlistedSince = this.#stored.get(kind.prefix)?.unlistedSince;
-      if (method === "PATCH" && unlistedSince !== undefined) {
+      if (method === "PATCH") {
         const [askedAt, gotAt] = this.#readAt.get(reader) ?? NEVER;
         const isOld = !process.missesTime && schedule.now - gotAt > LOOKED_WITHIN_MS;
-        if (askedAt > unlistedSince || isOld) this.#sentKnowing.add(request);
+        this.#sent.set(request, { at: schedule.now, askedAt, isOld });
       }
       if (method !== "GET" || path !== kind.crd || query.size > 0) return ended;
       const at = schedule.now;
@@ -112,6 +121,7 @@ export class StoredVersionsCheck implements Check {
     const before = entry.before?.object as CustomResourceDefinition | undefined;
     if (before?.metadata.uid !== crd.metadata.uid || entry.isDeleted) {
       pruned.clear();
+      this.#of(prefixOf(crd)).unlistedSince.clear();
       return;
     }
     const listed = storedVersionsOf(crd);
@@ -133,8 +143,7 @@ export class StoredVersionsCheck implements Check {
       const prefix = prefixOf(crd);
       const stored = this.#of(prefix);
       stored.crd = count === 1 ? crd : undefined;
-      if (count === 1 && isStorageVersionListed(crd)) stored.unlistedSince = undefined;
-      else if (count === 1) stored.unlistedSince ??= this.#world.schedule.now;
+      if (count === 1) this.#noteUnlisted(stored, crd);
       return prefix;
     }
     const prefix = objectPrefixOf(entry.key);
@@ -145,18 +154,30 @@ export class StoredVersionsCheck implements Check {
     return prefix;
   }
 
+  #noteUnlisted({ unlistedSince }: Stored, crd: CustomResourceDefinition): void {
+    const listed = storedVersionsOf(crd);
+    for (const version of listed) unlistedSince.delete(version);
+    const missing = crd.spec.versions.filter(({ name }) => !listed.includes(name) && !unlistedSince.has(name));
+    for (const { name } of missing) unlistedSince.set(name, this.#world.schedule.now);
+  }
+
   #dropped(entry: EtcdEntry): string | undefined {
     return entry.key.startsWith(CRD_PREFIX) ? undefined : objectPrefixOf(entry.key);
   }
 
   /** An object in a version that another client pruned may stay what it is, and a write that was sent before the process read of it lands. */
   #judgeWrite(prefix: string, { before, isDeleted, key, modRevision, object }: EtcdEntry): void {
-    const { crd } = this.#of(prefix);
+    const { crd, unlistedSince } = this.#of(prefix);
     const version = object.apiVersion.split("/")[1] ?? "";
     const isRewritten = objectPrefixOf(key) === prefix && !isDeleted && before?.object.apiVersion !== object.apiVersion;
     if (crd === undefined || !isRewritten || storedVersionsOf(crd).includes(version)) return;
     const request = currentRequest();
-    if (version === storageVersionOf(crd) && (request === undefined || !this.#sentKnowing.has(request))) return;
+    const since = unlistedSince.get(version) ?? Number.POSITIVE_INFINITY;
+    const { at, askedAt, isOld } = (request && this.#sent.get(request)) ?? NEVER_SENT;
+    const hadToKnow = at > since && (askedAt > since || isOld);
+    // While a CRD is frozen its storage version stays.
+    const mayNotKnow = version === storageVersionOf(crd) || !hasFreezeAnnotation(crd);
+    if (mayNotKnow && !hadToKnow) return;
     this.#report(`S1: ksvm stored ${key} as ${version} at revision ${modRevision}, which storedVersions lacks`);
   }
 
@@ -176,7 +197,7 @@ export class StoredVersionsCheck implements Check {
   #of(prefix: string): Stored {
     let stored = this.#stored.get(prefix);
     if (stored === undefined) {
-      stored = { crd: undefined, byVersion: new Map(), pruned: new Set(), unlistedSince: undefined };
+      stored = { crd: undefined, byVersion: new Map(), pruned: new Set(), unlistedSince: new Map() };
       this.#stored.set(prefix, stored);
     }
     return stored;

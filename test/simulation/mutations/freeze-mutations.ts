@@ -222,6 +222,14 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a run without a freeze goes on where the storage version changes",
+    survives:
+      "another client has to prune while the API server of a run is behind that change; regressions/storage-version-that-changes-during-a-page.json does",
+    edits: [
+      { file: "migrator/listed-storage.ts", from: "return from === to ?", to: "return from === to || from !== to ?" },
+    ],
+  },
+  {
     name: "a look at storedVersions counts as new after a suspension",
     survives:
       "another client has to prune in a storage version of before, while the machine of a run is suspended between two writes; regressions/storage-version-that-another-client-prunes-during-a-suspension.json does",
