@@ -71,7 +71,7 @@ export class CrdMonitor {
    * @throws the reason why the run must end; {StartAgain} where the watch does not catch up.
    */
   async verifyUpTo(crd: CustomResourceDefinition, signal: AbortSignal): Promise<void> {
-    this.#judge(crd);
+    this.judge(crd);
     const { clock, expected } = this.#options;
     const deadline = clock.monotonic() + CATCH_UP_TIMEOUT_MS;
     // Every change of the spec moves the generation, so an unmoved one needs no watch as proof.
@@ -85,6 +85,19 @@ export class CrdMonitor {
       await clock.sleep(CATCH_UP_POLL_MS, signal);
     }
     this.#throwIfBroken();
+  }
+
+  /**
+   * Takes note of the CRD as it was at some time of the run. An API server whose watch is late may be behind itself, and convert objects as before.
+   * @throws the reason why the run must end.
+   */
+  judge(crd: CustomResourceDefinition): void {
+    const reason = brokenExpectation(this.#options.expected, crd);
+    if (reason !== undefined) {
+      this.#break(reason);
+      throw reason;
+    }
+    this.#options.onSeen?.(crd);
   }
 
   async #watch(): Promise<void> {
@@ -106,7 +119,7 @@ export class CrdMonitor {
         } else if (event.type === "DELETED") {
           throw this.#deleted();
         } else if (event.type !== "BOOKMARK") {
-          this.#judge(event.object);
+          this.judge(event.object);
           // Every change up to this generation was seen, so a gap after it only matters where it moves again.
           this.#generation = event.object.metadata.generation;
           this.#seen = event.object.metadata.resourceVersion;
@@ -128,7 +141,7 @@ export class CrdMonitor {
     if (crd === undefined) {
       throw this.#deleted();
     }
-    this.#judge(crd);
+    this.judge(crd);
     if (crd.metadata.generation !== this.#generation) {
       throw new StartAgain(
         "WatchFailed",
@@ -140,15 +153,6 @@ export class CrdMonitor {
 
   #deleted(): KsvmError {
     return new KsvmError("CrdReplaced", `Cannot continue with "${this.#options.expected.name}": the CRD was deleted`);
-  }
-
-  #judge(crd: CustomResourceDefinition): void {
-    const reason = brokenExpectation(this.#options.expected, crd);
-    if (reason !== undefined) {
-      this.#break(reason);
-      throw reason;
-    }
-    this.#options.onSeen?.(crd);
   }
 
   #break(reason: unknown): void {

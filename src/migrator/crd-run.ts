@@ -119,8 +119,7 @@ export class CrdRun {
   }
 
   async #run(): Promise<MigrationResult> {
-    const { emit } = this.#context;
-    const { memory } = this.#parts;
+    const [{ emit }, { memory }] = [this.#context, this.#parts];
     const frozen = await this.#hold.take(this.#context);
     emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#hold.guard });
     await this.#signAgain();
@@ -168,9 +167,10 @@ export class CrdRun {
   }
 
   #monitor(expected: CrdExpectation, crd: CustomResourceDefinition): CrdMonitor {
+    const prunes = this.#foreignPrunes;
     const onBroken = (reason: unknown): void => this.#abort.abort(reason);
-    const onSeen = (seen: CustomResourceDefinition): void => this.#foreignPrunes.saw(seen);
-    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen });
+    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen: (seen) => prunes.saw(seen) });
+    prunes.judge = (seen) => monitor.judge(seen);
     this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
     monitor.start(crd);
     return monitor;

@@ -35,6 +35,8 @@ export class ForeignPrunes {
   /** The API server that answers the watch may lag. */
   readonly #looks: CrdLooks;
   readonly #abort = new AbortController();
+  /** Takes note of the CRD as a look shows it, and throws where no object may be written any more. @default {@link saw} */
+  judge = (crd: CustomResourceDefinition): void => this.saw(crd);
   /** Resolves once the storage version is listed again; `undefined` while it is listed. After a failure no object is written any more. */
   #listing: Promise<void> | undefined;
   /** How much longer objects have waited for that in all than they could be written in between, in milliseconds. */
@@ -49,7 +51,7 @@ export class ForeignPrunes {
     this.#context = { ...context, signal: AbortSignal.any([context.signal, this.#abort.signal]) };
     this.#crdName = crdName;
     this.#pace = new LoopPace({ ...PACE, clock: context.clock });
-    this.#looks = new CrdLooks(this.#context, crdName, (crd) => this.saw(crd));
+    this.#looks = new CrdLooks(this.#context, crdName, (crd) => this.judge(crd));
   }
 
   /** Takes note of the CRD as the run sees it. Where the storage version is missing, objects wait until it is listed again. */

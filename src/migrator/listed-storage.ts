@@ -1,4 +1,5 @@
-import { type CustomResourceDefinition, specKeyOf, storageVersionOf } from "../api/crd.ts";
+import { isDeepStrictEqual } from "node:util";
+import { conversionBesidesBundle, type CustomResourceDefinition, specKeyOf, storageVersionOf } from "../api/crd.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
@@ -8,7 +9,8 @@ import type { RunContext } from "./run-context.ts";
 /**
  * Of a CRD that is only rewritten, other clients write storedVersions, and may take the storage version out at any time: then no object
  * may be written in it (S1). Nor may one be written where the storage version changes: an API server that is behind goes on to store the one
- * of before, which another client may have taken out by then. What the run rests on did not last anyway.
+ * of before, which another client may have taken out by then, or where the conversion changes: that API server goes on to convert as before. What the
+ * run rests on did not last anyway.
  */
 export class ListedStorage {
   readonly #crdName: string;
@@ -29,7 +31,7 @@ export class ListedStorage {
    * To be awaited before an object is written: resolves where a look saw the storage version listed a moment ago, and what confirms
    * the Lease of the run has passed.
    * @throws {KsvmError} ResourceNotMigratable where it is not listed; as `CrdLooks.recent()`.
-   * @throws {StartAgain} where it changed.
+   * @throws {StartAgain} where it changed, or how objects are converted.
    * @throws what `confirm` throws.
    */
   async passed(confirm: Fence): Promise<void> {
@@ -45,7 +47,7 @@ export class ListedStorage {
    * Looks at the CRD as it is now.
    * @param proven `uid/generation` of the CRD that the run has proven something of. @default as it is
    * @throws {KsvmError} ResourceNotMigratable where the storage version is not listed; as `CrdLooks.now()`.
-   * @throws {StartAgain} where it is another CRD, or its storage version changed.
+   * @throws {StartAgain} where it is another CRD, or as {@link passed}.
    */
   async look(proven?: string): Promise<void> {
     await this.#looks.now();
@@ -67,7 +69,11 @@ export class ListedStorage {
 
   #changedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
     const [from, to] = [storageVersionOf(before), storageVersionOf(crd)];
-    return from === to ? undefined : this.#startAgain(`its storage version changed from "${from}" to "${to}"`);
+    if (from !== to) {
+      return this.#startAgain(`its storage version changed from "${from}" to "${to}"`);
+    }
+    const isSame = isDeepStrictEqual(conversionBesidesBundle(before), conversionBesidesBundle(crd));
+    return isSame ? undefined : this.#startAgain("its spec.conversion changed");
   }
 
   #startAgain(change: string): StartAgain {

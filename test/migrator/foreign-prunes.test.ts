@@ -111,6 +111,16 @@ await tap.test("ForeignPrunes sees a prune that comes before the answer to its o
   t.equal(watched.writes, 2);
 });
 
+await tap.test("ForeignPrunes has what a look shows judged before an object is written", async (t) => {
+  const watched = new Watched();
+  await watched.prunes.look();
+  watched.prunes.judge = () => {
+    throw new Error("its conversion changed");
+  };
+  await watched.clock.advance(10_000);
+  await t.rejects(watched.mayWrite(), { message: "its conversion changed" });
+});
+
 await tap.test("ForeignPrunes sees a prune that comes while a write waits for the Lease of the run", async (t) => {
   const watched = new Watched();
   const lease = Promise.withResolvers<void>();

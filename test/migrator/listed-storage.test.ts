@@ -46,18 +46,29 @@ const UNLISTED = {
   message: /storedVersions is \[v1\], without the storage version "v2"/,
 };
 
-await tap.test("ListedStorage has the run begin again where the storage version changes", async (t) => {
-  const run = new Rewritten();
-  await run.listed.look("uid-1/3");
-  await run.listed.look("uid-1/3");
-  run.crd = crdWith({ versions: ["v1+", "v2"], metadata: { generation: 4 } });
-  await run.clock.advance(10_000);
-  const change = /its storage version changed from "v2" to "v1" during the run/;
-  await t.rejects(run.mayWrite(), { name: "StartAgain", message: change });
-  await t.rejects(run.listed.look(), { name: "StartAgain", message: change });
-  const other = new Rewritten();
-  await t.rejects(other.listed.look("uid-1/2"), { name: "StartAgain", message: /the CRD changed during the run/ });
-});
+await tap.test(
+  "ListedStorage has the run begin again where the storage version or the conversion changes",
+  async (t) => {
+    const run = new Rewritten();
+    await run.listed.look("uid-1/3");
+    await run.listed.look("uid-1/3");
+    run.crd = crdWith({ versions: ["v1+", "v2"], metadata: { generation: 4 } });
+    await run.clock.advance(10_000);
+    const change = /its storage version changed from "v2" to "v1" during the run/;
+    await t.rejects(run.mayWrite(), { name: "StartAgain", message: change });
+    await t.rejects(run.listed.look(), { name: "StartAgain", message: change });
+    const converted = new Rewritten();
+    await converted.listed.look();
+    converted.crd = crdWith({ conversion: { strategy: "Webhook" } });
+    await converted.clock.advance(10_000);
+    await t.rejects(converted.mayWrite(), {
+      name: "StartAgain",
+      message: /its spec.conversion changed during the run/,
+    });
+    const other = new Rewritten();
+    await t.rejects(other.listed.look("uid-1/2"), { name: "StartAgain", message: /the CRD changed during the run/ });
+  },
+);
 
 await tap.test("ListedStorage has the CRD looked at every five seconds while objects are written", async (t) => {
   const run = new Rewritten();
