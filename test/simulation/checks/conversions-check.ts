@@ -8,7 +8,7 @@ import { isFields } from "../model/model-object.ts";
 import { resourcePathOf } from "../model/paths.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { ModelRequest } from "../model/types.ts";
-import { currentRequest, currentWriter, REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
+import { currentRequest, currentWriter } from "../world/api-server-node.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
@@ -18,6 +18,15 @@ interface Converted {
   readonly uid: string;
   readonly conversion: JsonObject;
   readonly since: number;
+}
+
+/** A run that writes objects looks at its CRD as often, in milliseconds. */
+const UNSEEN_MS = 10_000;
+
+/** A write of an object: when the attempt began that sent it, and when it was sent. */
+interface Sent {
+  readonly attemptAt: number;
+  readonly at: number;
 }
 
 /** What is known of a run. */
@@ -34,7 +43,8 @@ interface Run {
  * A run that begins after a change of the conversion stores no object as it was converted before; and none prunes where the conversion
  * changed after it began to rest on it. A run that begins again counts as one that begins once API servers have converged; a write counts for
  * the attempt that sent it. A run of a controller tells nothing: it begins where it puts its freeze on, and rests on what it
- * saw from its first write of an object. What was under way at the change is not judged, nor as long as an API server is late.
+ * saw from its first write of an object. What was under way at the change is not judged, nor what a run that goes on sends within ten seconds: by then
+ * it has looked at the CRD.
  */
 export class ConversionsCheck implements Check {
   readonly name = "conversions";
@@ -45,7 +55,7 @@ export class ConversionsCheck implements Check {
   /** Those of commands by the names of processes, those of controllers by these and the names of CRDs. */
   readonly #runs = new Map<string, Run>();
   /** When the attempt began that sent a write of an object: one that an API server holds may land in the next one. */
-  readonly #attemptOf = new WeakMap<ModelRequest, number>();
+  readonly #sentWrites = new WeakMap<ModelRequest, Sent>();
 
   constructor(world: World, writer: () => string | undefined = currentWriter) {
     this.#world = world;
@@ -124,7 +134,7 @@ export class ConversionsCheck implements Check {
     const { group, resource } = resourcePathOf(path) ?? {};
     const run = this.#runOn(user, `${resource}.${group}`);
     if (run === undefined) return;
-    this.#attemptOf.set(request, run.attemptAt);
+    this.#sentWrites.set(request, { attemptAt: run.attemptAt, at: this.#world.schedule.now });
     if (run.convergedAt !== undefined) return;
     run.convergedAt = this.#world.schedule.now;
     run.begunAt = run.attemptAt;
@@ -148,20 +158,14 @@ export class ConversionsCheck implements Check {
   #judgeObject(name: string, { before, isDeleted, key, object }: EtcdEntry): void {
     const state = this.#converted.get(name);
     const request = currentRequest();
-    const sentIn = request && this.#attemptOf.get(request);
-    const begunAt = sentIn ?? this.#runOn(this.#writer(), name)?.begunAt ?? 0;
+    const sent = request && this.#sentWrites.get(request);
+    const begunAt = sent?.attemptAt ?? this.#runOn(this.#writer(), name)?.begunAt ?? 0;
     const isRewritten = !isDeleted && before?.isDeleted === false && before.object.apiVersion !== object.apiVersion;
     if (state?.conversion["strategy"] !== "Webhook" || !isRewritten) return;
-    if (begunAt <= state.since && this.#mayBeLate(state.since)) return;
+    if (begunAt <= state.since && (sent?.at ?? 0) <= state.since + UNSEEN_MS) return;
     const spec = isFields(object["spec"]) ? object["spec"] : {};
     if (spec["converted"] === object.apiVersion || spec["lost"] === true) return;
     this.#violate(`${this.#writer()} stored ${key} as ${object.apiVersion}, not as the webhook converts it`);
-  }
-
-  /** Whether a run may not know of a change yet, or has writes of that moment under way. */
-  #mayBeLate(since: number): boolean {
-    const { cluster, schedule } = this.#world;
-    return schedule.now - since < REQUEST_TIMEOUT_MS || cluster.nodes.some(({ isLate }) => isLate);
   }
 
   get #isByKsvm(): boolean {

@@ -14,7 +14,7 @@ const FLIPPED: Edit = { file: EXPECTATION, from: "if (storage !== storageVersion
 const REPLACED: Edit = { file: EXPECTATION, from: "if (crd.metadata.uid !== expected.uid) {", to: "if (false) {" };
 const UNWATCHED: Edit = {
   file: MONITOR,
-  from: "          this.#judge(event.object);\n",
+  from: "          this.judge(event.object);\n",
   to: "",
 };
 
@@ -222,12 +222,22 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a run with a freeze judges the CRD by its watch alone",
+    survives:
+      "the watch of the CRD has to be late, while the conversion changes and writes take long; regressions/conversion-that-changes-unseen-by-a-late-watch.json does",
+    edits: [{ file: "migrator/foreign-prunes.ts", from: "(crd) => this.judge(crd));", to: "(crd) => this.saw(crd));" }],
+  },
+  {
+    name: "a run without a freeze goes on where the conversion changes",
+    survives:
+      "the API server of the run has to be behind that change while writes take long; regressions/conversion-that-changes-during-a-page.json does",
+    edits: [{ file: "migrator/listed-storage.ts", from: "return isSame ?", to: "return isSame || !isSame ?" }],
+  },
+  {
     name: "a run without a freeze goes on where the storage version changes",
     survives:
       "another client has to prune while the API server of a run is behind that change; regressions/storage-version-that-changes-during-a-page.json does",
-    edits: [
-      { file: "migrator/listed-storage.ts", from: "return from === to ?", to: "return from === to || from !== to ?" },
-    ],
+    edits: [{ file: "migrator/listed-storage.ts", from: "if (from !== to) {", to: "if (from !== from) {" }],
   },
   {
     name: "a look at storedVersions counts as new after a suspension",
