@@ -14,6 +14,7 @@ import { observePacing, observeRetries } from "./observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { InTreeService, SERVICE_STATES } from "../serve-in-tree/in-tree-service.ts";
 import { retireInTree } from "../serve-in-tree/retire.ts";
+import type { CrdSights } from "../trigger/crd-sights.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
@@ -31,6 +32,8 @@ export interface LeaderPartOptions extends ReplicaOptions {
   readonly freezes: FreezeSink;
   /** What this replica saw of the API servers, also before it led or while it did not. */
   readonly seen: SeenServers;
+  /** What this replica saw of CRDs, also when it led before. */
+  readonly sights: CrdSights;
   /** @default those of this machine */
   readonly machine?: Pick<MachineParts, "certificates">;
 }
@@ -187,7 +190,7 @@ export class LeaderPart {
   }
 
   async #trigger(finder: ApiServerFinder, signal: AbortSignal): Promise<void> {
-    const { clock, feed, leadership, logger, loops, metrics, seen, settings } = this.#options;
+    const { clock, feed, leadership, logger, loops, metrics, seen, settings, sights } = this.#options;
     const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
     if (settings.trigger === undefined) {
       await retireStorageStates({ client, clock, logger, signal });
@@ -198,7 +201,7 @@ export class LeaderPart {
       // The run that comes of it begins when the last one has followed, with a write under way perhaps.
       const disagreed = (name: string): void => seen.noting(name).onLag();
       const watch = { ...observeTrigger(metrics), disagreed };
-      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, watch };
+      const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, sights, watch };
       const options = { ...shared, ...settings.trigger };
       const run = (pulse: Loop): Promise<void> => new Trigger({ ...options, pulse }).run(signal).finally(watch.end);
       await loops.add("trigger").keep(run, signal);

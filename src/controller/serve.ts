@@ -5,6 +5,7 @@ import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { HealthServer } from "../observability/health.ts";
 import type { Loop } from "../observability/loops.ts";
+import { CrdSights } from "../trigger/crd-sights.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { HeldFreezes } from "./held-freezes.ts";
 import { LeaderPart } from "./leader-part.ts";
@@ -43,6 +44,8 @@ class Replica {
   readonly #freezes: HeldFreezes;
   /** Outlives a leadership: a suspension of this machine ends one. */
   readonly #seen: SeenServers;
+  /** Outlives a leadership: another client may prune a CRD between two of them. */
+  readonly #sights = new CrdSights();
   /** Missing where nothing is frozen, or another process serves it. */
   readonly #webhook: Pick<WebhookPart, "ready" | "run"> | undefined;
   readonly #machine: MachineParts;
@@ -133,6 +136,7 @@ class Replica {
       loops: this.#loops,
       freezes: this.#freezes,
       seen,
+      sights: this.#sights,
     });
     await elector.run(
       this.#signal,

@@ -1,21 +1,13 @@
-import type { Clock } from "../clock.ts";
 import { type CrdFacts, type CrdRecord, formatCrdRecord, parseCrdRecord } from "./crd-facts.ts";
 import type { Observation } from "./observer.ts";
 
-/** API servers follow a CRD within moments. Only when they do not in this time it is called a disagreement. */
-const CRD_PATIENCE_MS = 3_000;
-
-/** What looks saw of CRDs that no StorageState tells yet: a look may wait for API servers, or fail to write what it saw. */
+/**
+ * What looks saw of CRDs that no StorageState tells yet: a look may wait for API servers, or fail to write what it saw. It belongs to a process: one
+ * that loses its Lease for seconds leads again, and another client may prune a CRD in between.
+ */
 export class CrdSights {
-  readonly #clock: Clock;
-  /** Since when each look sees that API servers have not followed a CRD, on the monotonic clock: a look may take seconds. */
-  readonly #behind = new Map<string, number>();
   /** What a look saw first of each CRD of which no StorageState was written. */
   readonly #first = new Map<string, CrdRecord>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
 
   /** Takes note of a CRD. @returns what the first of these looks saw of it */
   saw(crd: CrdFacts): CrdRecord {
@@ -44,23 +36,8 @@ export class CrdSights {
     this.#first.delete(name);
   }
 
-  /** Whether API servers that have not followed a CRD may be given another moment. */
-  isPatientWith(name: string): boolean {
-    const now = this.#clock.monotonic();
-    const since = this.#behind.get(name) ?? now;
-    this.#behind.set(name, since);
-    return now - since <= CRD_PATIENCE_MS;
-  }
-
-  /** Notes that all API servers have followed a CRD. */
-  followed(name: string): void {
-    this.#behind.delete(name);
-  }
-
   /** Forgets what is no more. */
   keepOnly(isThere: (name: string) => boolean): void {
-    for (const sights of [this.#behind, this.#first]) {
-      [...sights.keys()].filter((name) => !isThere(name)).forEach((name) => sights.delete(name));
-    }
+    [...this.#first.keys()].filter((name) => !isThere(name)).forEach((name) => this.#first.delete(name));
   }
 }

@@ -2,13 +2,15 @@ import type { Logger } from "pino";
 import { HEARTBEAT_LIMIT_MS, type CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { type ApiClient, isConflict } from "../kube/client.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { CreationPace } from "./creation-pace.ts";
-import { CrdSights } from "./crd-sights.ts";
+import { CrdPatience } from "./crd-patience.ts";
+import type { CrdSights } from "./crd-sights.ts";
 import { type Decision, decide } from "./decide.ts";
 import { removeAllowance } from "./remove-allowance.ts";
+import { CONFLICT_RETRY_MS, lookRetryMs } from "./look-retry.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observer } from "./observer.ts";
@@ -35,6 +37,7 @@ export interface ReconcilerOptions {
   readonly observer: Observer;
   readonly index: MigrationIndex;
   readonly queue: WorkQueue;
+  readonly sights: CrdSights;
   /** Watches it, for metrics. */
   readonly watch: TriggerWatch;
   /** Told after each poll which resources are gone. @default none */
@@ -50,9 +53,6 @@ interface Seen {
 const CRD_LOOK_MS = 200;
 const CREATED_OFTEN =
   "many migrations of it were created of late, so the next one comes later; another client may delete them";
-const CONFLICT_RETRY_MS = 100;
-const FIRST_RETRY_MS = 1_000;
-const LAST_RETRY_MS = 60_000;
 
 /** Brings StorageStates and migrations in line with what the API servers show, one resource after the other. */
 export class Reconciler {
@@ -63,6 +63,7 @@ export class Reconciler {
   readonly #polled = new Map<string, Seen>();
   readonly #failures = new Map<string, number>();
   readonly #sights: CrdSights;
+  readonly #patience: CrdPatience;
   readonly #waiting = new Map<string, string>();
   readonly #creations: CreationPace;
   #shared: ReadonlySet<string> = new Set();
@@ -73,7 +74,8 @@ export class Reconciler {
   constructor(options: ReconcilerOptions) {
     this.#options = options;
     this.#creations = new CreationPace(options.clock);
-    this.#sights = new CrdSights(options.clock);
+    this.#sights = options.sights;
+    this.#patience = new CrdPatience(options.clock);
     this.#states = new StateReader(options);
     this.#surveyLog = new SurveyLog(options.logger);
   }
@@ -98,7 +100,7 @@ export class Reconciler {
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
-    this.#sights.keepOnly((name) => this.#known.has(name));
+    [this.#sights, this.#patience].forEach((one) => one.keepOnly((name) => this.#known.has(name)));
     watch.polled(clock.now(), names);
     this.#options.onPoll?.(goneBy(observation));
     // What was not looked at since the last poll keeps its place before the others.
@@ -207,7 +209,7 @@ export class Reconciler {
     if (decision.cause === "disagreement") {
       watch.disagreed(name);
     } else {
-      this.#sights.followed(name);
+      this.#patience.followed(name);
     }
     await apply(this.#context(signal), situation, decision);
     this.#sights.written(name);
@@ -250,7 +252,7 @@ export class Reconciler {
 
   /** Whether API servers may be given another moment to follow a CRD; they are looked at again then. */
   #hasPatience(name: string): boolean {
-    const isPatient = this.#sights.isPatientWith(name);
+    const isPatient = this.#patience.isPatientWith(name);
     if (isPatient) {
       this.#options.queue.add(name, CRD_LOOK_MS);
     }
@@ -274,7 +276,7 @@ export class Reconciler {
       }
       const failures = (this.#failures.get(name) ?? 0) + 1;
       this.#failures.set(name, failures);
-      const delayMs = isConflict(error) && failures === 1 ? CONFLICT_RETRY_MS : retryDelayMs(failures);
+      const delayMs = lookRetryMs(error, failures);
       if (delayMs !== CONFLICT_RETRY_MS) {
         const isNews = this.#waiting.get(name) !== messageOf(error);
         logger[isNews ? "warn" : "debug"]({ err: error, resource: name }, "Cannot look after a resource; trying again");
@@ -292,8 +294,4 @@ export class Reconciler {
  */
 function needsAnotherLook({ cause }: Decision, { crd }: Observed): boolean {
   return cause === "completed" || (crd !== undefined && (cause === "disagreement" || cause === "storedVersions"));
-}
-
-function retryDelayMs(failures: number): number {
-  return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (failures - 1));
 }

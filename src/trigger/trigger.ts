@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
+import { CrdSights } from "./crd-sights.ts";
 import { followNames } from "./follow.ts";
 import { DEFAULT_INTERVAL_MS } from "./heartbeat-limit.ts";
 import { MigrationIndex } from "./migration-index.ts";
@@ -29,6 +30,8 @@ export interface TriggerOptions extends ObserverOptions {
   readonly pulse?: Pulse;
   /** Watches it, for metrics. @default none */
   readonly watch?: TriggerWatch;
+  /** What this process saw of CRDs, also while it led before. @default nothing */
+  readonly sights?: CrdSights;
   /** What heartbeats are written and judged by. @default the API server's clock */
   readonly sharedClock?: SharedClock;
 }
@@ -82,6 +85,7 @@ export class Trigger {
       observer: new Observer(options),
       index: this.#index,
       queue: this.#queue,
+      sights: options.sights ?? new CrdSights(),
     });
   }
 

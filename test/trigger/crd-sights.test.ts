@@ -1,13 +1,12 @@
 import tap from "tap";
 import { MAX_RECORD_LENGTH } from "../../src/trigger/crd-facts.ts";
 import { CrdSights } from "../../src/trigger/crd-sights.ts";
-import { FakeClock } from "../fake-clock.ts";
 import { crd } from "./situation.ts";
 
 const NAME = "widgets.example.com";
 
 await tap.test("CrdSights remember what the first look saw of a CRD until the StorageState tells it", (t) => {
-  const sights = new CrdSights(new FakeClock());
+  const sights = new CrdSights();
   const first = { uid: "crd-uid", generation: 3, storedVersions: ["v1", "v2"] };
   t.same(sights.saw(crd(["v1", "v2"])), first);
   t.same(sights.saw(crd(["v2"], { generation: 4 })), first, "another client has pruned it since");
@@ -22,21 +21,3 @@ await tap.test("CrdSights remember what the first look saw of a CRD until the St
   t.equal(sights.saw(crd(many)).storedVersions.length, 1, "a digest of them");
   t.end();
 });
-
-await tap.test(
-  "CrdSights give API servers that are behind with a CRD three seconds, however long a look takes",
-  async (t) => {
-    const clock = new FakeClock();
-    const sights = new CrdSights(clock);
-    t.ok(sights.isPatientWith(NAME));
-    await clock.sleep(3_000);
-    t.ok(sights.isPatientWith(NAME));
-    await clock.sleep(1);
-    t.notOk(sights.isPatientWith(NAME));
-    sights.followed(NAME);
-    t.ok(sights.isPatientWith(NAME), "they had followed in between");
-    await clock.sleep(3_001);
-    sights.keepOnly(() => false);
-    t.ok(sights.isPatientWith(NAME), "the CRD was deleted, and there is another one of its name");
-  },
-);

@@ -1,11 +1,13 @@
 import { Readable } from "node:stream";
 import { pino } from "pino";
 import tap from "tap";
+import { CRD_ANNOTATION } from "../../src/api/names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
 import type { Transport } from "../../src/kube/transport.ts";
-import type { CrdFacts } from "../../src/trigger/crd-facts.ts";
+import { type CrdFacts, formatCrdRecord } from "../../src/trigger/crd-facts.ts";
+import { CrdSights } from "../../src/trigger/crd-sights.ts";
 import { MigrationIndex } from "../../src/trigger/migration-index.ts";
 import type { Observation, Observer } from "../../src/trigger/observer.ts";
 import { Reconciler } from "../../src/trigger/reconciler.ts";
@@ -24,13 +26,19 @@ function observationOf(facts: CrdFacts, isHidden: boolean): Observation {
   return { observed: isHidden ? [] : [custom(facts)], leftOut: [], unavailable: isHidden ? [hidden] : [], crds };
 }
 
-/** A trigger in a cluster without StorageStates, and what it writes into the status of one. */
-function reconcilerOf(observation: Observation) {
+/**
+ * A trigger in a cluster without StorageStates, or with one, and what it writes into the status of one.
+ * @param sights what the process saw when it led before
+ */
+function reconcilerOf(observation: Observation, sights = new CrdSights(), state?: object) {
   const clock = new FakeClock();
   const persisted: (readonly string[])[] = [];
   const seen = { observation };
   const request = async ({ method, path, body }: ApiRequest): Promise<unknown> => {
     const name = path.split("/").at(-1) ?? "";
+    if (method === "GET" && name === NAME && state !== undefined) {
+      return { status: 200, body: state, serverTime: 0 };
+    }
     if (method === "GET" && name !== "storagestates") {
       throw new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
     }
@@ -54,6 +62,7 @@ function reconcilerOf(observation: Observation) {
     sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
     observer: { everything: look, resource: look } as unknown as Observer,
     queue: new WorkQueue(clock),
+    sights,
     watch: NO_WATCH,
     index: new MigrationIndex(() => undefined),
   });
@@ -86,3 +95,31 @@ await tap.test(
     t.same(persisted, [["Unknown"]]);
   },
 );
+
+/** What a process saw of a CRD that lists two versions, when it led and could not write the StorageState. */
+async function sightsOfUnpruned(): Promise<CrdSights> {
+  const sights = new CrdSights();
+  await reconcilerOf(observationOf(UNPRUNED, true), sights).reconciler.poll(signal);
+  return sights;
+}
+
+await tap.test("Reconciler believes no prune of a CRD that its process saw when it led before", async (t) => {
+  const { persisted, reconciler } = reconcilerOf(observationOf(PRUNED, false), await sightsOfUnpruned());
+  await reconciler.lookAt(NAME, signal);
+  t.same(persisted, [["Unknown", "#v2"]], "another client pruned it while another replica led, or none");
+});
+
+await tap.test("Reconciler believes what another leader wrote of a CRD after its process led before", async (t) => {
+  const sights = await sightsOfUnpruned();
+  const annotations = { [CRD_ANNOTATION]: formatCrdRecord(PRUNED) };
+  const status = {
+    persistedStorageVersionHashes: ["#v2"],
+    currentStorageVersionHash: "#v2",
+    lastHeartbeatTime: new Date(new FakeClock().now()).toISOString(),
+  };
+  const state = { metadata: { name: NAME, uid: "u", resourceVersion: "1", annotations }, spec: {}, status };
+  const { persisted, reconciler } = reconcilerOf(observationOf(PRUNED, false), sights, state);
+  await reconciler.lookAt(NAME, signal);
+  t.same(persisted, [], "that one may have seen the same, and migrated it");
+  t.same(sights.saw(PRUNED).storedVersions, ["v2"], "what this process saw before that is forgotten");
+});

@@ -7,6 +7,7 @@ import type { ApiRequest } from "../../src/kube/api-request.ts";
 import type { Transport } from "../../src/kube/transport.ts";
 import { MigrationIndex } from "../../src/trigger/migration-index.ts";
 import type { Observer } from "../../src/trigger/observer.ts";
+import { CrdSights } from "../../src/trigger/crd-sights.ts";
 import { Reconciler } from "../../src/trigger/reconciler.ts";
 import { NO_WATCH } from "../../src/trigger/trigger-watch.ts";
 import { WorkQueue } from "../../src/trigger/work-queue.ts";
@@ -61,6 +62,7 @@ function reconcilerOf() {
     sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
     observer,
     queue,
+    sights: new CrdSights(),
     watch: NO_WATCH,
     index,
   });

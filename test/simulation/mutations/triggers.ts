@@ -24,7 +24,7 @@ export const TRIGGERS: readonly Mutation[] = [
     withinSeeds: 143_400,
     edits: [
       {
-        file: "trigger/crd-sights.ts",
+        file: "trigger/crd-patience.ts",
         from: "now - since <= CRD_PATIENCE_MS",
         to: "now - since <= 15 * 5_000",
       },
