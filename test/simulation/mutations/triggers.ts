@@ -38,6 +38,18 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [FORGETS_SIGHTS],
   },
   {
+    name: "a replica that leads again has forgotten what it saw of CRDs",
+    survives:
+      "a CRD has to be pruned while a replica leads that cannot write its StorageState, and loses its Lease: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "controller/leader-part.ts",
+        from: "crdMode, onPoll, sights, watch };",
+        to: "crdMode, onPoll, sights: (void sights, undefined), watch };",
+      },
+    ],
+  },
+  {
     name: "count NothingToDo as proof",
     edits: [
       {
