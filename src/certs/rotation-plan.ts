@@ -45,6 +45,11 @@ export interface RotationTiming {
   readonly renewBefore: number;
   /** Milliseconds between the moment when every API server has shown the new bundle and the use of the new CA. */
   readonly apiServerDwellMs: number;
+  /**
+   * For how long an API server that has begun to end takes requests, in milliseconds (`--shutdown-delay`): one that had before all of them were asked
+   * is not asked, and may be behind. @default 0
+   */
+  readonly shutdownDelayMs?: number;
   /** Milliseconds between the change of the serving certificate and the end of the trust in the old CA. */
   readonly replicaDwellMs: number;
 }
@@ -167,7 +172,7 @@ function stepTowardsNext({ seenAt }: StoredFacts, input: RotationInput): DueStep
   if (seenAt === undefined || isFromFuture(seenAt, input) || input.drifted) {
     return { type: "proveSeen" };
   }
-  const until = seenAt + input.apiServerDwellMs;
+  const until = seenAt + Math.max(input.apiServerDwellMs, input.shutdownDelayMs ?? 0);
   return input.waitNow < until ? { type: "wait", until, for: "API servers" } : { type: "switchCa" };
 }
 

@@ -4,6 +4,7 @@ import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
+import { DEFAULT_SHUTDOWN_DELAY_MS } from "../../apiservers/settle.ts";
 import { SeenServers } from "../../apiservers/seen-servers.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
@@ -25,6 +26,12 @@ export const KEEP_FLAGS = {
     help: "maximum time to wait for API servers and replicas, in addition to the two dwell times",
   }),
   ...ENDPOINT_FLAGS,
+  "shutdown-delay": duration({
+    default: DEFAULT_SHUTDOWN_DELAY_MS,
+    help:
+      "how long an API server goes on taking requests after it has begun to end: the --shutdown-delay-duration of the " +
+      "kube-apiserver; --apiserver-dwell is at least that long",
+  }),
 } satisfies FlagTable;
 
 type KeepFlags = FlagsOf<typeof KEEP_FLAGS> & FlagsOf<typeof GLOBAL_FLAGS>;
@@ -59,6 +66,7 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
     seen: new SeenServers(systemClock),
     retrier,
     endpoints: flags.apiserverEndpoints,
+    shutdownDelayMs: flags.shutdownDelayMs,
     strict: false,
     timeoutMs: flags.timeoutMs,
     onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),

@@ -167,7 +167,7 @@ export const WEBHOOKS: readonly Mutation[] = [
       },
       {
         file: ROTATION_PLAN,
-        from: "const until = seenAt + input.apiServerDwellMs;",
+        from: "const until = seenAt + Math.max(input.apiServerDwellMs, input.shutdownDelayMs ?? 0);",
         to: "const until = 0;",
       },
     ],

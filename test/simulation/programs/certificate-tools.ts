@@ -27,8 +27,9 @@ const HANDSHAKE_TIMEOUT_MS = 5_000;
 const LATENCY_MS = 1;
 
 /** Which certificates are kept in a world, and how. */
-export function certificateSettings({ plan: { lifetimes } }: World): CertificateSettings {
+export function certificateSettings({ plan: { lifetimes }, settings }: World): CertificateSettings {
   return {
+    shutdownDelayMs: settings.options.shutdownDelayMs ?? 0,
     caLifetimeMs: lifetimes?.caMs ?? DEFAULT_CA_LIFETIME_MS,
     servingLifetimeMs: lifetimes?.servingMs ?? DEFAULT_SERVING_LIFETIME_MS,
     namespace: NAMESPACE,
@@ -56,6 +57,7 @@ export function certificateTools(
     clock,
     retrier,
     seen: new SeenServers(clock),
+    shutdownDelayMs: options.shutdownDelayMs ?? 0,
     strict: false,
     timeoutMs: options.convergenceTimeoutMs,
     onLag: () => undefined,
