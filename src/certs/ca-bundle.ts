@@ -28,15 +28,33 @@ export function bundleOf(cas: readonly X509Certificate[]): string {
 }
 
 /** The `caBundle` of our webhook; `undefined` where the configuration has no webhook of our name. */
-export function publishedBundleOf(configuration: BundleHolder | undefined): string | undefined {
-  const webhook = configuration?.webhooks?.find(({ name }) => name === WEBHOOK_NAME);
+export function publishedBundleOf(
+  configuration: BundleHolder | undefined,
+  webhookName = WEBHOOK_NAME,
+): string | undefined {
+  const webhook = configuration?.webhooks?.find(({ name }) => name === webhookName);
   return webhook && (webhook.clientConfig?.caBundle ?? "");
 }
 
 /** Whether a `caBundle` trusts all of these CAs. */
 export function trustsAll(caBundle: string, cas: readonly X509Certificate[]): boolean {
-  const trusted = certificatesIn(Buffer.from(caBundle, "base64").toString("utf8"));
-  return cas.every((ca) => trusted.some(({ fingerprint256 }) => fingerprint256 === ca.fingerprint256));
+  const trusted = casOf(caBundle);
+  return cas.every((ca) => isAmong(trusted, ca));
+}
+
+/** A published `caBundle` with the CAs of our own that it does not trust; as it is where it trusts all of them. */
+export function withOwnCas(published: string, own: string): string {
+  const trusted = casOf(published);
+  const added = casOf(own).filter((ca) => !isAmong(trusted, ca));
+  return added.length === 0 ? published : bundleOf([...trusted, ...added]);
+}
+
+function casOf(caBundle: string): readonly X509Certificate[] {
+  return certificatesIn(Buffer.from(caBundle, "base64").toString("utf8"));
+}
+
+function isAmong(cas: readonly X509Certificate[], ca: X509Certificate): boolean {
+  return cas.some(({ fingerprint256 }) => fingerprint256 === ca.fingerprint256);
 }
 
 /** Reads the configuration, `undefined` where it is not installed. @throws {ApiError | TransportError} */

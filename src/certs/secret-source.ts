@@ -23,8 +23,8 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly resyncMs?: number;
   /** Told of the API server's clock with every answer. @default none */
   readonly serverClock?: Pick<ServerClock, "saw">;
-  /** Told of every Secret that was read, as to keep the caBundle. @default none */
-  readonly onSecret?: (secret: SecretObject) => void;
+  /** Told of every Secret that was read, as to keep the caBundle; of `undefined` where there is none. @default none */
+  readonly onSecret?: (secret: SecretObject | undefined) => void;
 }
 
 /**
@@ -103,6 +103,7 @@ export class SecretSource implements CertificateSource {
     const { secret, serverTime } = await readSecret(this.#options.client, this.#options.ref, signal);
     this.#options.serverClock?.saw(serverTime);
     if (secret === undefined) {
+      this.#options.onSecret?.(undefined);
       this.#tellMissing();
     } else {
       this.#take(secret, sentAfter);

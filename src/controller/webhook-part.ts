@@ -1,11 +1,12 @@
 import { join } from "node:path";
-import { caBundleOf } from "../certs/ca-bundle.ts";
+import { caBundleOf, publishedBundleOf, withOwnCas } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
 import type { SecretObject } from "../certs/secret-contents.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import { serverNameOf } from "../certs/service-names.ts";
+import type { KubeObject } from "../kube/client.ts";
 import { ServerClock } from "../kube/server-clock.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
 import { EARLY_PATH, VALIDATE_PATH } from "../webhook/app.ts";
@@ -46,8 +47,10 @@ export class WebhookPart {
   readonly #configuration: Loop;
   readonly #serving: Loop;
   #server: WebhookServer | undefined;
-  /** Base64, as the configuration has it. */
+  /** That of the Secret as it was read last with a CA; base64, as the configuration has it. */
   #caBundle: string | undefined;
+  /** Whether the Secret, as it was read last, has it. */
+  #isInSecret = false;
 
   constructor(options: WebhookPartOptions) {
     const { client, logger, loops, settings } = options;
@@ -71,8 +74,8 @@ export class WebhookPart {
       client,
       clock,
       logger,
-      wanted: () => this.#wanted(webhookConfigurationOf, VALIDATE_PATH),
-      wantedEarly: () => this.#wanted(earlyConfigurationOf, EARLY_PATH),
+      wanted: (live) => this.#wanted(webhookConfigurationOf, VALIDATE_PATH, live),
+      wantedEarly: (live) => this.#wanted(earlyConfigurationOf, EARLY_PATH, live),
       // A replica that is behind would put an old CA bundle in the place of a new one.
       freshen: async (signal) => this.#source.look?.(signal),
       observer: this.#trust,
@@ -137,28 +140,40 @@ export class WebhookPart {
       return new SecretSource(fromSecret);
     }
     const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
-    const onSecret = (secret: SecretObject): void => this.#publish(caBundleOf(secret));
+    const onSecret = (secret: SecretObject | undefined): void => this.#publish(caBundleOf(secret));
     return new SecretSource({ ...fromSecret, takeOverFrom, onSecret });
   }
 
   #publish(caBundle: string | undefined): void {
+    this.#isInSecret = caBundle !== undefined;
     if (caBundle !== undefined && caBundle !== this.#caBundle) {
       this.#caBundle = caBundle;
       this.#keeper.refresh();
     }
   }
 
-  /** The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. */
+  /**
+   * The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. While the
+   * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there.
+   */
   #wanted(
     configurationOf: (options: { clientConfig: WebhookClientConfig }) => WebhookConfiguration,
     path: string,
+    live: KubeObject | undefined,
   ): WebhookConfiguration | undefined {
     const clientConfig = this.#clientConfig(path);
     if (this.#options.settings.webhook.certificates !== "own") {
       return configurationOf({ clientConfig });
     }
-    const caBundle = this.#caBundle;
-    return caBundle === undefined ? undefined : configurationOf({ clientConfig: { ...clientConfig, caBundle } });
+    const own = this.#caBundle;
+    if (own === undefined) {
+      return undefined;
+    }
+    const wanted = configurationOf({ clientConfig: { ...clientConfig, caBundle: own } });
+    const published = publishedBundleOf(live, wanted.metadata.name);
+    return this.#isInSecret || published === undefined
+      ? wanted
+      : configurationOf({ clientConfig: { ...clientConfig, caBundle: withOwnCas(published, own) } });
   }
 
   #clientConfig(path: string): WebhookClientConfig {

@@ -19,12 +19,12 @@ export interface ConfigurationKeeperOptions {
   readonly clock: Clock;
   readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
   /**
-   * The configuration as it is to be, by `webhookConfigurationOf`; `undefined` as long as it is not known, such as
+   * The configuration as it is to be, by `webhookConfigurationOf`, for what is there; `undefined` as long as it is not known, such as
    * before there is a CA. Without a `caBundle` that field is left to its writer.
    */
-  readonly wanted: () => WebhookConfiguration | undefined;
+  readonly wanted: (live: KubeObject | undefined) => WebhookConfiguration | undefined;
   /** The same of the configuration that judges new migrations of Kubernetes' own migrator. @default none is kept */
-  readonly wantedEarly?: () => WebhookConfiguration | undefined;
+  readonly wantedEarly?: (live: KubeObject | undefined) => WebhookConfiguration | undefined;
   /** The policy that warns, and its binding, as they are to be. @default as this version ships them */
   readonly policy?: FreezePolicy;
   /** How long what a newer version keeps is left to it. @default as {@link DeferenceTimes} */

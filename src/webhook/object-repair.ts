@@ -23,8 +23,8 @@ export interface ObjectObserver {
 export interface ObjectRepairOptions extends ObjectWriterOptions {
   readonly clock: Clock;
   readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
-  /** Called whenever the object is looked at; `undefined` as long as it is not known how it is to be. */
-  readonly wanted: () => WantedObject | undefined;
+  /** Called with the object as it is whenever it is looked at; `undefined` as long as it is not known how it is to be. */
+  readonly wanted: (live: KubeObject | undefined) => WantedObject | undefined;
   /**
    * Brings what is wanted up to date before it is written over something else, which may be newer. Where it rejects, nothing is
    * written for now. @default what is wanted never changes
@@ -126,7 +126,7 @@ export class ObjectRepair {
   }
 
   #wantedFor(live: KubeObject | undefined): WantedObject | undefined {
-    const wanted = this.#options.wanted();
+    const wanted = this.#options.wanted(live);
     return wanted && besideHelm(wanted, live ?? { metadata: this.#ofHelm });
   }
 

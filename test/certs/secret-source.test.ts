@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { pino } from "pino";
 import tap from "tap";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { SecretSource } from "../../src/certs/secret-source.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
@@ -112,7 +113,7 @@ await tap.test(
     const certificate = new ServingCertificate();
     const client = new ApiClient(server.transport());
     const seen: (string | undefined)[] = [];
-    const onSecret = ({ metadata }: { metadata: { resourceVersion?: string } }) => seen.push(metadata.resourceVersion);
+    const onSecret = (secret: SecretObject | undefined) => seen.push(secret?.metadata.resourceVersion);
     const logger = pino({ level: "silent" });
     const abort = new AbortController();
     const source = new SecretSource({ certificate, logger, client, ref, resyncMs: 20, onSecret });

@@ -1,0 +1,164 @@
+import { Readable } from "node:stream";
+import { pino } from "pino";
+import tap from "tap";
+import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { systemClock } from "../../src/clock.ts";
+import { publishedBundleOf } from "../../src/certs/ca-bundle.ts";
+import { WebhookPart } from "../../src/controller/webhook-part.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { Transport } from "../../src/kube/transport.ts";
+import { Loop } from "../../src/observability/loops.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
+import { SETTINGS } from "../integration/certs-fixture.ts";
+import { type IssuedServing, issueServing } from "../webhook/issue-serving.ts";
+
+const BASE = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+
+interface Stored {
+  readonly metadata: { readonly name: string; readonly resourceVersion: string };
+  readonly webhooks?: readonly { readonly clientConfig?: object }[];
+}
+
+/** A stand-in for an API server: it merges what is applied, tells every watch, and gives each replica the Secret that the test says. */
+class Cluster {
+  /** The CA and the pair of the Secret as a replica finds it; `undefined` where there is no Secret, `"empty"` where nothing is in it. */
+  readonly secrets: (IssuedServing | "empty" | undefined)[] = [];
+  /** How often the configuration of the freeze was written. */
+  writes = 0;
+  #resourceVersion = 1;
+  readonly #objects = new Map<string, Stored>();
+  readonly #watches: Readable[] = [];
+  readonly #secretWatches = new Map<number, Readable>();
+
+  get caBundle(): string {
+    return publishedBundleOf(this.#objects.get(`${BASE}/${WEBHOOK_NAME}`) as never) ?? "";
+  }
+
+  client(replica: number): ApiClient {
+    const request = async (asked: ApiRequest): Promise<unknown> => {
+      await systemClock.sleep(1);
+      return { status: 200, body: this.#answer(replica, asked), serverTime: Date.now() };
+    };
+    const stream = async ({ path, signal }: ApiRequest): Promise<Readable> => {
+      const body = new Readable({ read: () => undefined });
+      signal?.addEventListener("abort", () => body.destroy());
+      if (path === BASE) this.#watches.push(body);
+      if (path.endsWith("/secrets")) this.#secretWatches.set(replica, body);
+      return body;
+    };
+    return new ApiClient({ server: "https://stand-in", request, stream } as unknown as Transport);
+  }
+
+  /** Writes the Secret, which the watch of each replica shows. */
+  putSecret(issued: IssuedServing): void {
+    this.secrets.fill(issued);
+    for (const [replica, watch] of this.#secretWatches) {
+      watch.push(`${JSON.stringify({ type: "MODIFIED", object: this.#secret(replica, SETTINGS.secret) })}\n`);
+    }
+  }
+
+  #answer(replica: number, { method, path, body }: ApiRequest): object {
+    if (path.includes("/secrets/")) return this.#secret(replica, path);
+    if (method === "PATCH") return this.#apply(path, body as Stored);
+    const found = this.#objects.get(path);
+    const name = path.split("/").at(-1) ?? "";
+    if (found === undefined && !/(configurations|policies|policybindings)$/.test(name)) throw missing(path, name);
+    return found ?? { metadata: { resourceVersion: `${this.#resourceVersion}` }, items: [] };
+  }
+
+  #secret(replica: number, path: string): object {
+    const name = path.split("/").at(-1) ?? "";
+    const issued = this.secrets[replica];
+    if (issued === undefined) throw missing(path, name);
+    const texts =
+      issued === "empty"
+        ? {}
+        : { "tls.crt": issued.pair.certPem, "tls.key": issued.pair.keyPem, "ca.crt": issued.caPem };
+    const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
+    return { type: "Opaque", metadata: { name, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } }, data };
+  }
+
+  #apply(path: string, change: Stored): object {
+    const before = this.#objects.get(path);
+    const { resourceVersion: expected } = change.metadata;
+    if (expected !== undefined && before !== undefined && expected !== before.metadata.resourceVersion) {
+      throw new ApiError(`PATCH ${path}`, 409, { answer: { kind: "Status", reason: "Conflict" } });
+    }
+    const [was = {}] = before?.webhooks ?? [];
+    const webhooks = change.webhooks?.map((one) => {
+      const clientConfig = { ...(was as { clientConfig?: object }).clientConfig, ...one.clientConfig };
+      return { ...was, ...one, clientConfig };
+    });
+    const metadata = { ...before?.metadata, ...change.metadata, resourceVersion: `${++this.#resourceVersion}` };
+    const object = { ...before, ...change, metadata, ...(webhooks === undefined ? {} : { webhooks }) };
+    this.#objects.set(path, object);
+    if (path === `${BASE}/${WEBHOOK_NAME}`) {
+      this.writes++;
+      for (const watch of this.#watches) watch.push(`${JSON.stringify({ type: "MODIFIED", object })}\n`);
+    }
+    return object;
+  }
+}
+
+function missing(path: string, name: string): ApiError {
+  return new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let turn = 0; !condition() && turn < 500; turn++) await systemClock.sleep(20);
+}
+
+/** The part of a replica. @returns what stops it */
+function startPart(cluster: Cluster, replica: number): () => Promise<void> {
+  const part = new WebhookPart({
+    client: cluster.client(replica),
+    clock: systemClock,
+    logger: pino({ level: "silent" }),
+    metrics: new Metrics(),
+    progressOf: () => undefined,
+    loops: { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) },
+    settings: {
+      certificates: SETTINGS,
+      webhook: { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 },
+    },
+    startServer: async () => ({ url: "https://a", port: 1, ready: () => undefined, close: async () => undefined }),
+  });
+  const stop = new AbortController();
+  const ended = part.run(stop.signal);
+  return async () => {
+    stop.abort();
+    await ended;
+  };
+}
+
+for (const left of [undefined, "empty"] as const) {
+  await tap.test(
+    `replicas that know different CAs agree on a caBundle while the Secret is ${left ?? "missing"}, and take that of the Secret once it is back`,
+    async (t) => {
+      const cluster = new Cluster();
+      const [first, second] = [await issueServing(), await issueServing()];
+      const stops: (() => Promise<void>)[] = [];
+      t.teardown(() => Promise.all(stops.map((stop) => stop())));
+      // One after the other, as where the first one missed a rotation.
+      for (const [replica, issued] of [first, second].entries()) {
+        cluster.secrets[replica] = issued;
+        stops.push(startPart(cluster, replica));
+        await until(() => cluster.caBundle === issued.caBundle);
+        t.equal(cluster.caBundle, issued.caBundle);
+        cluster.secrets.fill(left);
+      }
+      await systemClock.sleep(1_500);
+      const before = cluster.writes;
+      await systemClock.sleep(1_000);
+      t.equal(cluster.writes, before, "none of them writes it any more");
+      const both = [first, second].map(({ caPem }) => caPem);
+      const trusted = atob(cluster.caBundle);
+      for (const caPem of both) t.ok(trusted.includes(caPem), "API servers trust what each of them serves");
+      cluster.putSecret(second);
+      await until(() => cluster.caBundle === second.caBundle);
+      t.equal(cluster.caBundle, second.caBundle);
+    },
+  );
+}
