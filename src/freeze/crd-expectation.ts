@@ -46,13 +46,22 @@ export function freezeLifted(crdName: string): KsvmError {
   return new KsvmError("FreezeLifted", text);
 }
 
+/** The error for a freeze that is not, or no longer, that of the run. One without an owner stays: nothing says whose it is. */
+export function ownershipLost({ metadata: { annotations, name } }: CustomResourceDefinition): KsvmError {
+  const what =
+    annotations?.[OWNER_ANNOTATION] === undefined
+      ? `another client removed annotation ${OWNER_ANNOTATION}, and left the freeze; nothing was pruned`
+      : "another run took its migration over";
+  return new KsvmError("OwnershipLost", `Cannot continue with "${name}": ${what}`);
+}
+
 function brokenFreeze(expected: CrdExpectation, crd: CustomResourceDefinition): KsvmError | undefined {
   const { name } = expected;
   if (!hasFreezeAnnotation(crd)) {
     return freezeLifted(name);
   }
   if (crd.metadata.annotations?.[OWNER_ANNOTATION] !== expected.owner) {
-    return new KsvmError("OwnershipLost", `Cannot continue with "${name}": another run took its migration over`);
+    return ownershipLost(crd);
   }
   return undefined;
 }

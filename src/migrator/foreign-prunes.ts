@@ -9,7 +9,7 @@ import { OWNER_ANNOTATION } from "../api/names.ts";
 import { hasFreezeAnnotation } from "../api/owner.ts";
 import { isNewer } from "../api/resource-version.ts";
 import { KsvmError } from "../errors.ts";
-import { freezeLifted } from "../freeze/crd-expectation.ts";
+import { freezeLifted, ownershipLost } from "../freeze/crd-expectation.ts";
 import { updateCrd } from "../freeze/freeze.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import { findCrd } from "../resources/read-crd.ts";
@@ -72,7 +72,7 @@ export class ForeignPrunes {
 
   /**
    * To be awaited before an object is written: resolves once the storage version is listed, and what confirms the Lease of the run has passed.
-   * @throws {KsvmError} FreezeLifted where a user lifted the freeze; another where it cannot be listed again.
+   * @throws {KsvmError} FreezeLifted where a user lifted the freeze; OwnershipLost where its owner was removed; another where it cannot be listed again.
    * @throws {WaitingForOthers} where an attempt must not hold its freeze any longer.
    * @throws what `confirm` throws.
    */
@@ -147,6 +147,9 @@ export class ForeignPrunes {
         throw freezeLifted(this.#crdName);
       }
       const owner = crd.metadata.annotations?.[OWNER_ANNOTATION];
+      if (found !== undefined && owner === undefined) {
+        throw ownershipLost(crd);
+      }
       // As it is: that it is written counts, and not what.
       return found === undefined || owner === undefined ? undefined : { [OWNER_ANNOTATION]: owner };
     }).catch((error: unknown) => {

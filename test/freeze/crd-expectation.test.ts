@@ -52,7 +52,7 @@ const broken: readonly [name: string, crd: CustomResourceDefinition, code: strin
     "the owner is missing",
     frozen({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
     "OwnershipLost",
-    /another run/,
+    /another client removed annotation ksvm\.sigs\.k8s\.io\/migration-owner/,
   ],
   [
     "another run owns it",

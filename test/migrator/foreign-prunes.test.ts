@@ -287,6 +287,20 @@ await tap.test("ForeignPrunes names it where a user lifts the freeze and the sto
   }
 });
 
+await tap.test(
+  "ForeignPrunes names it where the owner of the freeze is gone and the storage version is missing",
+  async (t) => {
+    const watched = new Watched();
+    watched.pruneAndLift({ [MIGRATING_ANNOTATION]: "true" });
+    await t.rejects(
+      watched.mayWrite(),
+      { code: "OwnershipLost", message: /removed annotation/ },
+      "as the watch of the CRD says",
+    );
+    t.equal(watched.writes, 0, "the freeze is not that of the run any more");
+  },
+);
+
 const REFUSALS: readonly (readonly [string, number, object])[] = [
   ["rejected", 403, { message: 'admission webhook "w" denied the request: no', reason: "Forbidden" }],
   ["denied", 403, { message: 'User "u" cannot patch resource "customresourcedefinitions"', reason: "Forbidden" }],
