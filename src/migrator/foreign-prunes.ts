@@ -177,8 +177,7 @@ function takenOutAgain(crdName: string): KsvmError {
 
 /** The error where storedVersions lacks the storage version of a CRD, so that no object may be written; `undefined` where it does not. */
 export function unlistedStorage(crd: CustomResourceDefinition): KsvmError | undefined {
-  const isListed = isStorageVersionListed(crd);
-  if (isListed) {
+  if (isStorageVersionListed(crd)) {
     return undefined;
   }
   const what = `storedVersions is [${storedVersionsOf(crd).join(",")}], without the storage version "${storageVersionOf(crd)}"`;

@@ -203,8 +203,8 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/foreign-prunes.ts",
-        from: "if (isStorageVersionListed(crd)) {",
-        to: "if (isStorageVersionListed(crd) || !isStorageVersionListed(crd)) {",
+        from: "if (isStorageVersionListed(crd)) {\n      return;",
+        to: "if (isStorageVersionListed(crd) || !isStorageVersionListed(crd)) {\n      return;",
       },
     ],
   },
