@@ -115,7 +115,7 @@ export class Retrier {
   }
 
   /**
-   * Waits before another attempt.
+   * Waits before another attempt, and no longer than a freeze may be held.
    * @throws as {@link run} where the budget is used up.
    */
   async pause(error: unknown, state: RetryState, signal: AbortSignal | undefined): Promise<void> {
@@ -124,7 +124,19 @@ export class Retrier {
     const retryAfter = error instanceof ApiError ? error.retryAfterSeconds : undefined;
     const delay = backoffMs(state.attempt, random(), retryAfter);
     onRetry?.(error, delay, state.object);
-    await clock.sleep(delay, signal);
+    for (let leftMs = delay; ; ) {
+      const ms = Math.min(leftMs, Math.ceil(this.#freezeLeftMs(state.since)));
+      await clock.sleep(ms, signal);
+      leftMs -= ms;
+      // Asked in any case: the wait counts, also where the next attempt is answered.
+      const isFreezeOver = this.#freezeLeftMs(state.since) <= 0;
+      if (leftMs <= 0) {
+        return;
+      }
+      if (isFreezeOver) {
+        this.#throwIfSpent(error, state.since);
+      }
+    }
   }
 
   /**
@@ -151,7 +163,7 @@ export class Retrier {
    * @throws {WaitingForOthers} where an attempt must not hold its freeze any longer.
    */
   stuck(error: unknown, since: number): void {
-    if (this.#mustLiftFreeze(since)) {
+    if (this.#freezeLeftMs(since) <= 0) {
       throw new WaitingForOthers(error, this.remainingMs(error, since));
     }
   }
@@ -163,21 +175,23 @@ export class Retrier {
       const text = `Cannot continue: no progress for ${seconds} s, last error: ${messageOf(error)}`;
       throw new KsvmError("RetryBudgetExceeded", text, { cause: error });
     }
-    if (this.#mustLiftFreeze(since) || this.#mustYield(since)) {
+    if (this.#freezeLeftMs(since) <= 0 || this.#mustYield(since)) {
       throw new WaitingForOthers(error, remainingMs);
     }
   }
 
-  #mustLiftFreeze(since: number): boolean {
+  /** Milliseconds for which an attempt may still hold its freeze while what has failed since `since` is tried again. */
+  #freezeLeftMs(since: number): number {
     const { budget, clock, maxFreezeIdleMs } = this.#options;
     if (maxFreezeIdleMs === undefined) {
-      return false;
+      return Number.POSITIVE_INFINITY;
     }
     const from = Math.max(this.#progress.last, since);
     const now = clock.monotonic();
     budget?.heldFreeze(from, now);
-    const isBlip = now - from < Math.min(BLIP_MS, maxFreezeIdleMs);
-    return !isBlip && Math.max(now - from, budget?.frozenMs ?? 0) >= maxFreezeIdleMs;
+    const stuckMs = now - from;
+    const blipLeftMs = Math.min(BLIP_MS, maxFreezeIdleMs) - stuckMs;
+    return Math.max(blipLeftMs, maxFreezeIdleMs - Math.max(stuckMs, budget?.frozenMs ?? 0));
   }
 
   #mustYield(since: number): boolean {

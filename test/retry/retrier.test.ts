@@ -3,6 +3,7 @@ import tap from "tap";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
+import { RunBudget } from "../../src/retry/run-budget.ts";
 import { WaitingForOthers } from "../../src/retry/start-again.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -121,6 +122,60 @@ await tap.test(
     t.ok(error instanceof WaitingForOthers && error.budgetMs <= 540_000 && error.budgetMs > 480_000);
   },
 );
+
+const BUSY = new ApiError("GET /x", 429, { retryAfter: "120" });
+
+await tap.test(
+  "Retrier.run() breaks an attempt off when the time of its freeze is over, however long Retry-After is",
+  async (t) => {
+    const clock = new FakeClock();
+    const retrier = new Retrier({ clock, random: () => 0, maxFreezeIdleMs: 300_000, budget: new RunBudget() });
+    await t.rejects(
+      retrier.run(() => Promise.reject(BUSY), undefined),
+      WaitingForOthers,
+    );
+    t.equal(clock.monotonic(), 300_000);
+  },
+);
+
+await tap.test(
+  "Retrier.run() counts what requests waited for that were answered in the end, while a freeze is held",
+  async (t) => {
+    const clock = new FakeClock();
+    const retrier = new Retrier({ clock, random: () => 0, maxFreezeIdleMs: 300_000, budget: new RunBudget() });
+    t.equal(await retrier.run(failing(BUSY), undefined), "done");
+    clock.advance(1_000);
+    t.equal(await retrier.run(failing(BUSY), undefined), "done");
+    await t.rejects(retrier.run(failing(BUSY), undefined), WaitingForOthers);
+    t.equal(clock.monotonic(), 301_000, "each of them failed once");
+  },
+);
+
+await tap.test(
+  "Retrier.run() waits for as long as Retry-After asks where the run gets further in the meantime",
+  async (t) => {
+    const clock = new FakeClock();
+    const budget = new RunBudget();
+    const retrier = new Retrier({ clock, random: () => 0, maxFreezeIdleMs: 60_000, budget });
+    const sleep = clock.sleep.bind(clock);
+    clock.sleep = async (ms) => {
+      await sleep(ms);
+      retrier.progressed();
+      budget.advanced({ done: clock.monotonic(), watermark: "1" }, clock.monotonic());
+    };
+    t.equal(await retrier.run(failing(BUSY), undefined), "done");
+    t.equal(clock.monotonic(), 120_000);
+  },
+);
+
+await tap.test("Retrier.run() bears one lost connection right after its freeze was held for too long", async (t) => {
+  const clock = new FakeClock();
+  const budget = new RunBudget();
+  budget.heldFreeze(0, 300_000);
+  clock.advance(300_000);
+  const retrier = new Retrier({ clock, random, maxFreezeIdleMs: 300_000, budget });
+  t.equal(await retrier.run(failing(TRANSIENT), undefined), "done");
+});
 
 await tap.test("Retrier.with() shares the progress", async (t) => {
   const clock = new FakeClock();

@@ -103,8 +103,8 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: "retry/retrier.ts",
-        from: "return !isBlip && Math.max(now - from, budget?.frozenMs ?? 0) >= maxFreezeIdleMs;",
-        to: "void [isBlip, now]; return false;",
+        from: "return Math.max(blipLeftMs, maxFreezeIdleMs - Math.max(stuckMs, budget?.frozenMs ?? 0));",
+        to: "void blipLeftMs; return Number.POSITIVE_INFINITY;",
       },
     ],
     withinSeeds: 1_130,
