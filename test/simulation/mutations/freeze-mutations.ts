@@ -110,6 +110,23 @@ export const FREEZES: readonly Mutation[] = [
     withinSeeds: 1_130,
   },
   {
+    name: "what a run waits for a Retry-After is no time of its freeze",
+    survives:
+      "API servers have to refuse a third of the requests for ten minutes, with a Retry-After of two: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "retry/retrier.ts",
+        from: "const ms = Math.min(leftMs, Math.ceil(this.#freezeLeftMs(state.since)));",
+        to: "const ms = leftMs;",
+      },
+      {
+        file: "retry/retrier.ts",
+        from: "const isFreezeOver = this.#freezeLeftMs(state.since) <= 0;",
+        to: "const isFreezeOver = false;",
+      },
+    ],
+  },
+  {
     name: "a policy is left",
     withinSeeds: 1_000,
     edits: [
