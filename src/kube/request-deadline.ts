@@ -19,12 +19,13 @@ export class RequestDeadline {
   readonly #caller: AbortSignal | undefined;
   readonly #timeoutMs: number;
   readonly #clock: Clock;
-  readonly #over = Promise.withResolvers<never>();
   readonly #forward = (): void => this.#expire(this.#caller?.reason as Error);
   #isOver = false;
   #reason: Error | undefined;
   #controller: AbortController | undefined;
   #onOver: ((reason: Error) => void) | undefined;
+  /** Rejects what {@link race} waits for. */
+  #giveUp: ((reason: Error) => void) | undefined;
   #leftMs: number;
   #startedAt = 0;
   #cancelTimer: (() => void) | undefined;
@@ -35,8 +36,6 @@ export class RequestDeadline {
     this.#caller = caller;
     this.#timeoutMs = timeoutMs;
     this.#leftMs = timeoutMs;
-    // It is no error that nobody waits.
-    this.#over.promise.catch(() => {});
     if (caller?.aborted === true) {
       this.#forward();
     } else {
@@ -64,11 +63,16 @@ export class RequestDeadline {
   }
 
   /**
-   * Waits for `work` no longer than this allows. What it does after that is of no account.
+   * Waits for `work` no longer than this allows. What it does after that is of no account. The stages of a request follow one another, so
+   * only one is waited for at a time.
    * @throws the caller's reason, or {@link DeadlineExceeded}
    */
   async race<T>(work: Promise<T>): Promise<T> {
-    return Promise.race([this.#over.promise, work]);
+    return await new Promise((resolve, reject) => {
+      this.#giveUp = reject;
+      if (this.#isOver) reject(this.#reason);
+      work.then(resolve, reject);
+    });
   }
 
   /** Like {@link race}, and the time that `work` takes does not count: only the caller's signal ends the wait. */
@@ -91,6 +95,7 @@ export class RequestDeadline {
   end(): void {
     this.stopTimer();
     this.#onOver = undefined;
+    this.#giveUp = undefined;
     this.#caller?.removeEventListener("abort", this.#forward);
   }
 
@@ -105,6 +110,6 @@ export class RequestDeadline {
     this.#reason = reason;
     this.#controller?.abort(reason);
     this.#onOver?.(reason);
-    this.#over.reject(reason);
+    this.#giveUp?.(reason);
   }
 }
