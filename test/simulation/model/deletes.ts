@@ -5,7 +5,7 @@ import { CRD_FINALIZER, isCrdKind, withTerminating } from "./crd-strategy.ts";
 import type { ModelObject } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
 import { type ServerContext, timeText } from "./server-context.ts";
-import { decode, encode, isNoOp, keyFor, viewOf } from "./stored-objects.ts";
+import { decode, decodeNow, encode, isNoOp, keyFor, viewOf } from "./stored-objects.ts";
 import type { EtcdEntry } from "./timeline.ts";
 import { admittedOf, keyOf, type Write } from "./write-request.ts";
 
@@ -15,7 +15,7 @@ export async function remove(context: ServerContext, write: Write, preconditions
   for (;;) {
     const entry = context.etcd.get(keyOf(write));
     if (entry === undefined) throw notFound(kind, name);
-    const object = await decode(context, kind, entry);
+    const object = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry));
     assertPreconditions(write, object, preconditions);
     const attributes = admittedOf(write, "DELETE", { object: undefined, oldObject: object });
     if (isAnythingAsked(context, attributes)) await validate(context, attributes);

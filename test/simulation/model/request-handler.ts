@@ -21,7 +21,7 @@ import { isMetadataAsked, patchOf, preconditionsOf, replacementOf, writeOptionsO
 import type { Release } from "./resource-table.ts";
 import { kindKey, type ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
-import { decode, partialTextOf, textOf } from "./stored-objects.ts";
+import { decode, decodeNow, partialTextOf, textOf } from "./stored-objects.ts";
 import type { ModelAnswer, ModelRequest, WatchSink } from "./types.ts";
 import { update } from "./updates.ts";
 import { assertWatchable } from "./watches.ts";
@@ -121,7 +121,7 @@ async function read(server: RequestContext, query: URLSearchParams, { kind, path
   const isCached = query.has("resourceVersion");
   const entry = isCached ? await cachedEntry(server, query, { kind, key }) : server.etcd.get(key);
   if (entry === undefined) throw notFound(kind, name);
-  return await decode(server, kind, entry, isCached);
+  return decodeNow(server, kind, entry) ?? (await decode(server, kind, entry, isCached));
 }
 
 async function write(

@@ -42,13 +42,20 @@ export async function decode(
   return object;
 }
 
-/** What is to be written for an object in the version that is served. */
-export async function encode(context: ServerContext, kind: ServedKind, object: ModelObject): Promise<ModelObject> {
+/** What is to be written for an object in the version that is served. Only where a webhook has to be asked it takes its time. */
+export function encode(
+  context: ServerContext,
+  kind: ServedKind,
+  object: ModelObject,
+): ModelObject | Promise<ModelObject> {
   const { storedApiVersion } = kind;
   const isAsked = object.apiVersion !== storedApiVersion && isConvertedByWebhook(kind);
-  const converted = isAsked ? await convert(context, kind, object, storedApiVersion) : object;
-  const metadata = without(converted.metadata, "resourceVersion");
-  return { ...converted, apiVersion: storedApiVersion, metadata };
+  if (!isAsked) return storedAs(storedApiVersion, object);
+  return convert(context, kind, object, storedApiVersion).then((converted) => storedAs(storedApiVersion, converted));
+}
+
+function storedAs(apiVersion: string, object: ModelObject): ModelObject {
+  return { ...object, apiVersion, metadata: without(object.metadata, "resourceVersion") };
 }
 
 /** The encryption key that objects of a kind are written with. */

@@ -6,7 +6,7 @@ import { isInOtherVersions, managersProblem } from "./managers-problem.ts";
 import type { ModelObject } from "./model-object.ts";
 import { asUpdated, cleaned, placed, withOldTimes } from "./object-meta.ts";
 import type { ServerContext } from "./server-context.ts";
-import { decode, encode, isNoOp, keyFor } from "./stored-objects.ts";
+import { decode, decodeNow, encode, isNoOp, keyFor } from "./stored-objects.ts";
 import type { EtcdEntry } from "./timeline.ts";
 import { admittedOf, answered, type Change, keyOf, type Write, type Written } from "./write-request.ts";
 
@@ -44,7 +44,7 @@ async function updateOnce(
   { change, entry }: { readonly change: Change; readonly entry: EtcdEntry },
 ): Promise<ModelObject | undefined> {
   const { isDryRun, kind, name, subresource } = write;
-  const before = await decode(context, kind, entry);
+  const before = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry));
   const problem = isInOtherVersions(kind, before) ? await managersProblem(context, kind, before) : undefined;
   const changed = placed(cleaned(change(before, problem)), write.namespace, name);
   const attributes = admittedOf(write, "UPDATE", { object: changed, oldObject: before });

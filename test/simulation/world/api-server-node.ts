@@ -30,6 +30,9 @@ interface Work {
   readonly deadline: number;
 }
 
+/** Most requests are not held. */
+const NOT_HELD = Promise.resolve();
+
 const working = new AsyncLocalStorage<Work>();
 
 /** Who wrote the revision that etcd tells of at this moment; `undefined` for an API server itself. */
@@ -199,19 +202,23 @@ export class ApiServerNode implements Peer {
   }
 
   /** Answers, or gives up when the time for the request is over; what is held then never goes on. */
-  async handle(request: ModelRequest): Promise<ModelAnswer> {
+  handle(request: ModelRequest): Promise<ModelAnswer> {
     this.#underWay++;
-    const deadline = this.process.clock.monotonic() + REQUEST_TIMEOUT_MS;
-    const { promise, resolve } = Promise.withResolvers<ModelAnswer>();
-    const cancel = this.process.clock.timer(REQUEST_TIMEOUT_MS, () => resolve(timedOut(this.process.clock.now())));
-    void working.run({ request, server: this, deadline }, () => this.api.handle(request)).then(resolve);
-    try {
-      return await promise;
-    } finally {
-      cancel();
-      this.#underWay--;
-      this.#endOnceIdle();
-    }
+    const { clock } = this.process;
+    const deadline = clock.monotonic() + REQUEST_TIMEOUT_MS;
+    return new Promise((resolve) => {
+      let isOver = false;
+      const end = (answer: ModelAnswer): void => {
+        if (isOver) return;
+        isOver = true;
+        cancel();
+        this.#underWay--;
+        this.#endOnceIdle();
+        resolve(answer);
+      };
+      const cancel = clock.timer(REQUEST_TIMEOUT_MS, () => end(timedOut(clock.now())));
+      void working.run({ request, server: this, deadline }, () => this.api.handle(request)).then(end);
+    });
   }
 
   /** Has it hang, as by SIGSTOP, or by a suspension of its machine. */
@@ -238,7 +245,7 @@ export class ApiServerNode implements Peer {
   #hold(point: HoldPoint): Promise<void> {
     const { clock, isPaused } = this.process;
     const ms = Math.max(0, ...this.#slowness.values()) * this.#options.random() ** 2;
-    if (ms < 1 && !isPaused) return Promise.resolve();
+    if (ms < 1 && !isPaused) return NOT_HELD;
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
     const dueAt = clock.monotonic() + ms;
     return new Promise((resolve) => {
