@@ -1,5 +1,5 @@
 import type { InvalidField } from "./answers.ts";
-import { type Fields, isFields, isSame } from "./model-object.ts";
+import { type Fields, isFields, isSame, without } from "./model-object.ts";
 
 /** A part of a structural schema (`openAPIV3Schema`), as far as the model looks at it. */
 export interface Schema {
@@ -52,25 +52,37 @@ function prune(value: unknown, schema: Schema, isRoot = false): unknown {
   const { additionalProperties, properties = {} } = schema;
   if (!isFields(value) || typeof additionalProperties === "boolean") return value;
   const isKept = schema["x-kubernetes-preserve-unknown-fields"] === true;
-  const kept: Record<string, unknown> = {};
+  const dropped: string[] = [];
+  let changed: Record<string, unknown> | undefined;
   for (const field in value) {
+    if (isRoot && OF_EVERY_OBJECT.has(field)) continue;
     const ofField = properties[field] ?? additionalProperties;
-    if (isRoot && OF_EVERY_OBJECT.has(field)) kept[field] = value[field];
-    else if (ofField !== undefined) kept[field] = prune(value[field], ofField);
-    else if (isKept) kept[field] = value[field];
+    const kept = ofField === undefined ? value[field] : prune(value[field], ofField);
+    if (ofField === undefined && !isKept) dropped.push(field);
+    else if (kept !== value[field]) (changed ??= {})[field] = kept;
   }
-  const fields = Object.keys(value);
-  const isWhole = fields.length === Object.keys(kept).length && fields.every((field) => kept[field] === value[field]);
-  return isWhole ? value : kept;
+  return dropped.length === 0 && changed === undefined ? value : { ...without(value, ...dropped), ...changed };
 }
 
 /** An object with the fields that it lacks and that a schema has a default for: at its top, as no CRD of ksvm has another one. */
 export function defaulted<T extends Fields>(object: T, schema: Schema | undefined): T {
-  const lacking = Object.entries(schema?.properties ?? {}).filter(
-    ([name, ofField]) => ofField.default !== undefined && object[name] === undefined,
-  );
-  const added = Object.fromEntries(lacking.map(([name, ofField]) => [name, ofField.default]));
-  return lacking.length === 0 ? object : { ...object, ...added };
+  if (schema === undefined) return object;
+  const lacking = defaultsOf(schema).filter(([name]) => object[name] === undefined);
+  return lacking.length === 0 ? object : { ...object, ...Object.fromEntries(lacking) };
+}
+
+const defaults = new WeakMap<Schema, readonly (readonly [name: string, value: unknown])[]>();
+
+/** What the fields at the top of a schema have by default, read once. */
+function defaultsOf(schema: Schema): readonly (readonly [name: string, value: unknown])[] {
+  let found = defaults.get(schema);
+  if (found === undefined) {
+    found = Object.entries(schema.properties ?? {}).flatMap(([name, ofField]) =>
+      ofField.default === undefined ? [] : [[name, ofField.default] as const],
+    );
+    defaults.set(schema, found);
+  }
+  return found;
 }
 
 function isUnchanged(kept: readonly unknown[], value: readonly unknown[]): boolean {
