@@ -15,6 +15,8 @@ export class CrdRegistry {
   /** Which revision of a CRD was taken last: it never goes back to an earlier one. */
   readonly #followed = new Map<string, number>();
   #withWebhook: readonly CrdStorage[] = [];
+  /** What discovery answers about these CRDs, by path: it is as it was until one of them changes. */
+  readonly answers = new Map<string, string>();
 
   /** By `plural.group`. */
   get(name: string): CrdStorage | undefined {
@@ -35,7 +37,7 @@ export class CrdRegistry {
   clear(): void {
     this.#byName.clear();
     this.#followed.clear();
-    this.#findWebhooks();
+    this.#changed();
   }
 
   /** Whether it has yet to take a CRD as it was at a revision. */
@@ -58,7 +60,7 @@ export class CrdRegistry {
     const before = this.#byName.get(name);
     if (entry === undefined) {
       this.#byName.delete(name);
-      this.#findWebhooks();
+      this.#changed();
       return before;
     }
     const facts = crdFactsOf(entry);
@@ -70,11 +72,12 @@ export class CrdRegistry {
       converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>(),
     };
     this.#byName.set(name, isKept ? { ...before, facts } : { facts, ...fresh });
-    this.#findWebhooks();
+    this.#changed();
     return isKept ? undefined : before;
   }
 
-  #findWebhooks(): void {
+  #changed(): void {
+    this.answers.clear();
     this.#withWebhook = [...this.#byName.values()].filter(({ facts }) => facts.conversionUrl !== undefined);
   }
 }

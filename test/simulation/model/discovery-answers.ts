@@ -12,8 +12,16 @@ const STATUS_VERBS = ["get", "patch", "update"];
 /** Groups that have no object of their own here, and are asked for. */
 const AUTHORIZATION = { group: "authorization.k8s.io", version: "v1" };
 
+/** As {@link discoveryAnswer}, as JSON text. @throws {PathNotServed} */
+export function discoveryText(context: ServerContext, path: string): string {
+  const { answers } = context.discovery;
+  let text = answers.get(path);
+  if (text === undefined) answers.set(path, (text = JSON.stringify(discoveryAnswer(context, path))));
+  return text;
+}
+
 /** Answers `/api`, `/apis`, `/apis/GROUP`, `/api/v1` and `/apis/GROUP/VERSION`. @throws {PathNotServed} */
-export function discoveryAnswer(context: ServerContext, path: string): object {
+function discoveryAnswer(context: ServerContext, path: string): object {
   const [, root, ...rest] = path.split("/").filter((part, at, parts) => part !== "" || at < parts.length - 1);
   if (root === "api" && rest.length === 0)
     return { kind: "APIVersions", versions: ["v1"], serverAddressByClientCIDRs: [] };

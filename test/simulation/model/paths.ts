@@ -8,8 +8,21 @@ export interface ResourcePath {
   readonly subresource?: string | undefined;
 }
 
+/** What paths name that were asked for lately: checks and API servers ask for the same ones again and again. */
+const known = new Map<string, ResourcePath | undefined>();
+const MAX_KNOWN = 1_000;
+
 /** A path that names a resource or an object; `undefined` for any other one. */
 export function resourcePathOf(path: string): ResourcePath | undefined {
+  let found = known.get(path);
+  if (found === undefined && !known.has(path)) {
+    if (known.size >= MAX_KNOWN) known.clear();
+    known.set(path, (found = parsed(path)));
+  }
+  return found;
+}
+
+function parsed(path: string): ResourcePath | undefined {
   const [, root, ...rest] = path.split("/");
   if (root === "api") return partsOf("", rest);
   return root === "apis" ? partsOf(rest[0] ?? "", rest.slice(1)) : undefined;

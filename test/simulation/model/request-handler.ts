@@ -12,7 +12,7 @@ import { builtInKinds, isBuiltInGroup } from "./built-in-kinds.ts";
 import { cachedEntry } from "./cached-reads.ts";
 import { create } from "./creates.ts";
 import { remove } from "./deletes.ts";
-import { discoveryAnswer } from "./discovery-answers.ts";
+import { discoveryText } from "./discovery-answers.ts";
 import { encryptionMetricsOf } from "./encryption-metrics.ts";
 import { list, type ListRequest } from "./lists.ts";
 import type { ModelObject } from "./model-object.ts";
@@ -60,9 +60,9 @@ async function answerPath(server: RequestContext, { method, path, user }: ModelR
   assertPathAllowed(server.denied, user, path);
   await server.io.hold("bound");
   if (method !== "GET") throw new PathNotServed();
-  if (path === "/version") return json(server, 200, JSON.stringify(versionOf(server.release)));
+  if (path === "/version") return json(server, 200, versionText(server.release));
   if (path === "/metrics") return textAnswer(200, metricsOf(server), { now: server.clock.now(), version: "0.0.4" });
-  return json(server, 200, JSON.stringify(discoveryAnswer(server, path)));
+  return json(server, 200, discoveryText(server, path));
 }
 
 async function answerResource(server: RequestContext, request: ModelRequest, path: ResourcePath): Promise<ModelAnswer> {
@@ -195,7 +195,15 @@ function metricsOf(server: RequestContext): string {
   return `${encryptionMetricsOf(server)}# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${seconds}\n`;
 }
 
-function versionOf({ gitVersion }: Release): object {
-  const [, major, minor] = /^v(\d+)\.(\d+)/.exec(gitVersion) ?? [];
-  return { major, minor, gitVersion, platform: "linux/amd64" };
+const versions = new WeakMap<Release, string>();
+
+/** What `/version` answers: one request in six asks for it. */
+function versionText(release: Release): string {
+  let text = versions.get(release);
+  if (text === undefined) {
+    const { gitVersion } = release;
+    const [, major, minor] = /^v(\d+)\.(\d+)/.exec(gitVersion) ?? [];
+    versions.set(release, (text = JSON.stringify({ major, minor, gitVersion, platform: "linux/amd64" })));
+  }
+  return text;
 }

@@ -222,11 +222,11 @@ export class UserActions {
     const { nodes } = this.#cluster;
     const node = nodes[Math.floor(this.#random() * nodes.length)];
     if (node === undefined) return undefined;
-    const { pathname, searchParams } = new URL(path, node.url);
+    const [pathname = "", query = ""] = path.split("?");
     const answer = await node.handle({
       method,
       path: pathname,
-      query: searchParams,
+      query: new URLSearchParams(query),
       headers: { "content-type": type, accept: "application/json", "user-agent": this.#name },
       body: body === undefined ? "" : JSON.stringify(body),
       user: this.#name,
