@@ -5,7 +5,7 @@ interface Due {
   /** Orders events of the same millisecond: by chance, so that each order occurs. */
   readonly turn: number;
   readonly seq: number;
-  readonly run: () => void;
+  run: () => void;
   isCancelled: boolean;
 }
 
@@ -53,6 +53,8 @@ export class Schedule {
     if (!this.#isOver) this.#push(due);
     return () => {
       due.isCancelled = true;
+      // It stays in the queue until its time, and would keep a request and its answer until then.
+      due.run = nothing;
     };
   }
 
@@ -162,6 +164,8 @@ export class Schedule {
     heap[index] = last;
   }
 }
+
+function nothing(): void {}
 
 function isBefore(a: Due, b: Due): boolean {
   if (a.at !== b.at) return a.at < b.at;

@@ -4,6 +4,9 @@ import type { Schedule } from "./schedule.ts";
 /** 2026-01-01T00:00:00Z: when each simulated world begins. */
 const EPOCH_MS = Date.UTC(2026, 0, 1);
 
+/** One for all: most time limits end after what they were for, and to make one takes longer than all else that is done then. */
+const TIME_IS_UP = new DOMException("The operation was aborted due to timeout", "TimeoutError");
+
 /** What a clock shows that is right, in milliseconds since the Unix epoch. */
 export function timeOf({ now }: Pick<Schedule, "now">): number {
   return EPOCH_MS + now;
@@ -170,12 +173,12 @@ export class SimProcess {
   #timeout(ms: number): AbortSignal {
     const limit = new AbortController();
     if (this.#isOver) {
-      limit.abort();
+      limit.abort(TIME_IS_UP);
     } else {
       this.#limits.add(limit);
       this.#timer(ms, () => {
         this.#limits.delete(limit);
-        limit.abort(new DOMException("The operation was aborted due to timeout", "TimeoutError"));
+        limit.abort(TIME_IS_UP);
       });
     }
     return limit.signal;
@@ -183,7 +186,7 @@ export class SimProcess {
 
   #endLimits(): void {
     this.#isOver = true;
-    for (const limit of this.#limits) limit.abort();
+    for (const limit of this.#limits) limit.abort(TIME_IS_UP);
     this.#limits.clear();
   }
 
