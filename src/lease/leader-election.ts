@@ -4,6 +4,7 @@ import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { LEASES } from "../kube/resources.ts";
+import { DONE } from "../retry/deadline.ts";
 import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** Who competes for which Lease, and by which times. */
@@ -193,7 +194,7 @@ export class LeaderElector {
       }
       return false;
     } finally {
-      done.abort();
+      done.abort(DONE);
       await timer;
     }
   }
