@@ -81,9 +81,10 @@ export function leavesOf(field: string, value: unknown): FieldSet {
   return set;
 }
 
+/** Most writers own what they write already: then the set itself is what it makes with that. */
 export function union(a: FieldSet, b: FieldSet): FieldSet {
   if (a === undefined || a === b) return b;
-  if (b === undefined) return a;
+  if (b === undefined || contains(a, b)) return a;
   const set: Record<string, unknown> = {};
   for (const name of new Set([...Object.keys(a), ...Object.keys(b)])) {
     if (name !== SELF) set[name] = union(a[name] as FieldSet, b[name] as FieldSet);
@@ -91,8 +92,9 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
   return node(set, isMember(a) || isMember(b));
 }
 
+/** Most sets have nothing in common: then the first one stays what it is. */
 export function minus(a: FieldSet, b: FieldSet): FieldSet {
-  if (a === undefined || b === undefined) return a;
+  if (a === undefined || b === undefined || !meet(a, b)) return a;
   const set: Record<string, unknown> = {};
   for (const name in a) {
     if (name === SELF) continue;
@@ -103,7 +105,28 @@ export function minus(a: FieldSet, b: FieldSet): FieldSet {
 }
 
 export function intersection(a: FieldSet, b: FieldSet): FieldSet {
-  return a === undefined || b === undefined ? undefined : minus(a, minus(a, b));
+  return a === undefined || b === undefined || !meet(a, b) ? undefined : minus(a, minus(a, b));
+}
+
+/** Whether every member of `b` is one of `a`. */
+function contains(a: Fields, b: Fields): boolean {
+  if (isMember(b) && !isMember(a)) return false;
+  for (const name in b) {
+    if (name === SELF) continue;
+    const child = a[name] as FieldSet;
+    if (child === undefined || !contains(child, b[name] as Fields)) return false;
+  }
+  return true;
+}
+
+/** Whether two sets have a member in common. */
+function meet(a: Fields, b: Fields): boolean {
+  if (isMember(a) && isMember(b)) return true;
+  for (const name in b) {
+    const child = name === SELF ? undefined : (a[name] as FieldSet);
+    if (child !== undefined && meet(child, b[name] as Fields)) return true;
+  }
+  return false;
 }
 
 /** The value without the members of a set. */
