@@ -82,8 +82,9 @@ export class FrozenStorageCheck implements Check {
     this.#writer = writer;
     this.#server = server;
     const { etcd } = world.cluster;
-    const names = new Map(world.plan.kinds.map((kind) => [objectsPrefixOf(kind), crdNameOf(kind)]));
-    etcd.onRevision((entry) => this.#written(entry, names));
+    const crds = world.plan.kinds.map((kind) => ({ name: crdNameOf(kind), prefix: objectsPrefixOf(kind) }));
+    const guards = new Map([[WEBHOOK, WEBHOOK], ...crds.flatMap(({ name }) => policiesOf(name))]);
+    etcd.onRevision((entry) => this.#written(entry, crds, guards));
     etcd.onRestore(() => this.#freezes.clear());
     world.witnesses.push(({ name }) => ({
       told: (event) => this.#told(name, event),
@@ -147,18 +148,20 @@ export class FrozenStorageCheck implements Check {
     return isFurther;
   }
 
-  #written(entry: EtcdEntry, names: ReadonlyMap<string, string>): void {
+  /** @param guards what is guarded by the object at a key */
+  #written(
+    entry: EtcdEntry,
+    crds: readonly { readonly name: string; readonly prefix: string }[],
+    guards: ReadonlyMap<string, string>,
+  ): void {
     if (entry.key.startsWith(CRD_PREFIX)) {
       this.#crdWritten(entry.key.slice(CRD_PREFIX.length), entry);
       return;
     }
-    const name = [...names].find(([prefix]) => entry.key.startsWith(prefix))?.[1];
-    if (name !== undefined) {
-      this.#objectWritten(name, entry);
-    } else if (!this.#isByKsvm) {
-      const guarded = entry.key === WEBHOOK ? WEBHOOK : [...names.values()].find((crd) => isPolicyOf(crd, entry.key));
-      if (guarded !== undefined) this.#guardsWrittenAt.set(guarded, this.#world.schedule.now);
-    }
+    const name = crds.find(({ prefix }) => entry.key.startsWith(prefix))?.name;
+    const guarded = guards.get(entry.key);
+    if (name !== undefined) this.#objectWritten(name, entry);
+    else if (guarded !== undefined && !this.#isByKsvm) this.#guardsWrittenAt.set(guarded, this.#world.schedule.now);
   }
 
   #objectWritten(crd: string, { before }: EtcdEntry): void {
@@ -258,9 +261,10 @@ export class FrozenStorageCheck implements Check {
   }
 }
 
-function isPolicyOf(crd: string, key: string): boolean {
+/** The keys of the policies that guard a CRD, with its name. */
+function policiesOf(crd: string): readonly (readonly [key: string, crd: string])[] {
   const { name } = policyGuardOf(crd);
-  return POLICIES.some((prefix) => key === `${prefix}${name}`);
+  return POLICIES.map((prefix) => [`${prefix}${name}`, crd] as const);
 }
 
 function valueOf({ metadata: { annotations } }: CustomResourceDefinition): string | undefined {

@@ -9,7 +9,7 @@ import { CertsProgram } from "../programs/certs-program.ts";
 import { restartReplicas } from "../programs/controller-program.ts";
 import { installedIn, NAMESPACE } from "../programs/installed-webhook.ts";
 import { isByKsvm, type World } from "../world/world.ts";
-import { timeOf } from "../world/sim-process.ts";
+import { type SimProcess, timeOf } from "../world/sim-process.ts";
 import { certificatesOf, isTrusted } from "../world/tls-trust.ts";
 import type { Check } from "./check.ts";
 
@@ -159,8 +159,7 @@ export class TrustCheck implements Check {
 
   #isClockWrong(): boolean {
     const { cluster, programs } = this.#world;
-    const processes = [...cluster.nodes, ...programs].flatMap((owner) => owner?.process ?? []);
-    return processes.some(({ aheadMs }) => Math.abs(aheadMs) > RIGHT_MS);
+    return programs.some(hasWrongClock) || cluster.nodes.some(hasWrongClock);
   }
 
   /** Whether a certificate that is not valid at this moment is what wrong clocks may lead to. */
@@ -232,4 +231,8 @@ export class TrustCheck implements Check {
   #violate(text: string): void {
     this.#world.violate(`trust: ${text}`);
   }
+}
+
+function hasWrongClock(owner: { readonly process: SimProcess } | undefined): boolean {
+  return Math.abs(owner?.process.aheadMs ?? 0) > RIGHT_MS;
 }
