@@ -183,10 +183,16 @@ export function textAnswer(
   return { status, headers: { "content-type": type, date: httpDate(now) }, body };
 }
 
-let [lastSecond, lastText] = [Number.NaN, ""];
+/** By seconds: the clocks of API servers differ a little. */
+const dates = new Map<number, string>();
+const MAX_DATES = 100;
 
 function httpDate(now: number): string {
   const second = Math.floor(now / 1_000);
-  if (second !== lastSecond) [lastSecond, lastText] = [second, new Date(second * 1_000).toUTCString()];
-  return lastText;
+  let text = dates.get(second);
+  if (text === undefined) {
+    if (dates.size >= MAX_DATES) dates.clear();
+    dates.set(second, (text = new Date(second * 1_000).toUTCString()));
+  }
+  return text;
 }

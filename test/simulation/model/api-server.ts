@@ -244,7 +244,8 @@ export class SimApiServer implements RequestContext {
   }
 
   #advance(entry: EtcdEntry): void {
-    this.cache = { ...this.cache, revision: entry.modRevision };
+    const { since, timeline } = this.cache;
+    this.cache = { timeline, revision: entry.modRevision, since };
     for (const watch of this.#watches) watch.deliver(entry);
     const handler = this.handlers.ofKey(entry.key);
     if (handler !== undefined) convertAhead(this, handler, entry);

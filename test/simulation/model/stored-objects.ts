@@ -6,9 +6,6 @@ import { isDecodable, type ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import type { EtcdEntry } from "./timeline.ts";
 
-/** Objects as they were read, by version: every reader of an entry gets the same object. */
-const views = new WeakMap<EtcdEntry, Map<string, ModelObject>>();
-
 /** What an entry is in the version that is served, with its resourceVersion; `undefined` where a webhook has to convert it. */
 export function decodeNow(context: ServerContext, kind: ServedKind, entry: EtcdEntry): ModelObject | undefined {
   assertReadable(context, entry);
@@ -73,13 +70,12 @@ export function viewOf(
   entry: EtcdEntry,
   { apiVersion, schema }: Pick<ServedKind, "apiVersion" | "schema">,
 ): ModelObject {
-  let byVersion = views.get(entry);
-  if (byVersion === undefined) views.set(entry, (byVersion = new Map()));
-  let view = byVersion.get(apiVersion);
+  entry.views ??= new Map();
+  let view = entry.views.get(apiVersion);
   if (view === undefined) {
     const { object, modRevision } = entry;
     view = { ...object, apiVersion, metadata: { ...object.metadata, resourceVersion: String(modRevision) } };
-    byVersion.set(apiVersion, view);
+    entry.views.set(apiVersion, view);
   }
   return withDefaults(view, schema);
 }

@@ -12,6 +12,8 @@ export class EtcdEntry {
   readonly modRevision: number;
   /** What the transaction found. */
   readonly before: EtcdEntry | undefined;
+  /** The object as it was read, by version: every reader gets the same object. */
+  views: Map<string, ModelObject> | undefined;
   #text: string | undefined;
 
   constructor(

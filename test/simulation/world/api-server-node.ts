@@ -244,7 +244,8 @@ export class ApiServerNode implements Peer {
    */
   #hold(point: HoldPoint): Promise<void> {
     const { clock, isPaused } = this.process;
-    const ms = Math.max(0, ...this.#slowness.values()) * this.#options.random() ** 2;
+    const mostMs = this.#slowness.size === 0 ? 0 : Math.max(...this.#slowness.values());
+    const ms = mostMs * this.#options.random() ** 2;
     if (ms < 1 && !isPaused) return NOT_HELD;
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
     const dueAt = clock.monotonic() + ms;
