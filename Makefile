@@ -58,6 +58,10 @@ simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash f
 simulate-mutations: $(INSTALLED) ## Play each known mistake in the code until the simulation finds it, and print a table (MUTATION="do not freeze" SEEDS=1000)
 	@node test/simulation/mutations-main.ts $(call SIMULATE_FLAGS,FROM SEEDS WORKERS MUTATION)
 
+.PHONY: simulate-findings
+simulate-findings: $(INSTALLED) ## Write docs/simulation-findings.md: what the simulation found, and which commits fixed it
+	@node test/simulation/regressions/findings-main.ts
+
 .PHONY: simulate-coverage
 simulate-coverage: $(INSTALLED) ## Play simulated clusters and print how much of each folder of src/ that alone reaches (SEEDS=500)
 	@rm -rf $(SIMULATE_COVERAGE)
