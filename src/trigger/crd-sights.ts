@@ -27,8 +27,13 @@ export class CrdSights {
    */
   withHidden(look: Observation): Observation {
     const shown = new Set([...look.observed, ...look.leftOut].map(({ name }) => name));
-    [...look.crds.values()].filter(({ name }) => !shown.has(name)).forEach((crd) => this.saw(crd));
+    this.sawAll([...look.crds.values()].filter(({ name }) => !shown.has(name)));
     return look;
+  }
+
+  /** Takes note of CRDs while discovery shows nothing. */
+  sawAll(crds: Iterable<CrdFacts>): void {
+    [...crds].forEach((crd) => this.saw(crd));
   }
 
   /** Notes that the StorageState tells by now what was seen. */

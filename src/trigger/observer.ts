@@ -32,6 +32,8 @@ export interface ObserverOptions {
   readonly excludedGroups: readonly string[];
   /** As in SurveyContext. @default all of them */
   readonly onlyResources?: readonly string[] | undefined;
+  /** Told of the CRDs that there are while discovery cannot be read: another client may prune one before it can. @default nobody is told */
+  readonly sawCrds?: (crds: Iterable<CrdFacts>) => void;
 }
 
 /** What was seen, and the CRDs that there are. */
@@ -67,7 +69,10 @@ export class Observer {
    *   {KsvmError} NotConverged where an API server that lives cannot be found.
    */
   async everything(signal: AbortSignal): Promise<Observation> {
-    const { apiServers, servers } = await this.#discover(undefined, signal);
+    const { apiServers, servers } = await this.#discover(undefined, signal).catch(async (error: unknown) => {
+      await this.#tellOfCrds(signal);
+      throw error;
+    });
     // Read after discovery, so that no custom resource in it is taken for a built-in one.
     const crds = await this.#crds.all(signal);
     const storageVersions = await this.#allStorageVersions(signal);
@@ -112,6 +117,11 @@ export class Observer {
       }
     }
     return { apiServers, servers };
+  }
+
+  async #tellOfCrds(signal: AbortSignal): Promise<void> {
+    const crds = await this.#crds.all(signal).catch(() => new Map<string, CrdFacts>());
+    this.#options.sawCrds?.(crds.values());
   }
 
   async #find(signal: AbortSignal): Promise<ApiServers> {

@@ -65,6 +65,7 @@ export class Trigger {
   constructor(options: TriggerOptions) {
     this.#options = options;
     const { client, clock, logger, intervalMs = DEFAULT_INTERVAL_MS, crdMode = "manage" } = options;
+    const { sights = new CrdSights() } = options;
     this.#failures = new FailureLog({
       clock,
       logger,
@@ -82,10 +83,10 @@ export class Trigger {
       onPoll: options.onPoll,
       watch: options.watch ?? NO_WATCH,
       sharedClock: options.sharedClock ?? new ServerClock(client, clock),
-      observer: new Observer(options),
+      observer: new Observer({ ...options, sawCrds: (crds) => sights.sawAll(crds) }),
       index: this.#index,
       queue: this.#queue,
-      sights: options.sights ?? new CrdSights(),
+      sights,
     });
   }
 
