@@ -201,9 +201,10 @@ export class SeenServers {
 
   /**
    * Whether one may still write an old version of a resource, as far as this process saw: also where a silence goes on, or an identity Lease is overdue
-   * by now. Another process, which begins once that one has gone on, sees nothing of it.
+   * by now, or where machines were suspended since the last look. Another process, which begins once that one has gone on, sees nothing of it.
    */
   mayLateWriteCome(resource: string, ms: number, shutdownDelayMs?: number): boolean {
+    this.noticeSuspension();
     const isOneOverdue = [...this.#renewals.values()].some(({ isOverdue: isLate }) => isLate);
     const maySilenceGoOn = isOneOverdue || !this.#isSilenceOver;
     return maySilenceGoOn || this.#lagging.has(resource) || this.wereSilentWithin(ms, shutdownDelayMs);

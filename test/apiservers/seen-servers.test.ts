@@ -2,6 +2,7 @@ import tap from "tap";
 import type { LiveLease } from "../../src/apiservers/control-plane-objects.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { ManualClock } from "../manual-clock.ts";
 
 const SETTLE_MS = 65_000;
 
@@ -46,6 +47,13 @@ await tap.test("SeenServers knows whether late writes may come, until that is se
   const lease: LiveLease = { name: "a", uid: "1", createdAt: 0, renewTime: "then", renewedMsAgo: 31_000 };
   seen.looked([lease]);
   t.ok(mayCome(), "it stands still");
+});
+
+await tap.test("SeenServers sees a suspension also where a run ends before it has looked again", async (t) => {
+  const clock = new ManualClock();
+  const seen = new SeenServers(clock);
+  clock.sleepMachine(3_600_000);
+  t.ok(seen.mayLateWriteCome("widgets.example.com", SETTLE_MS));
 });
 
 await tap.test(

@@ -240,6 +240,12 @@ export const SETTLING: readonly Mutation[] = [
     edits: [{ file: "migrator/migrate-crd.ts", from: "return !isRemembered && ", to: "return isRemembered && " }],
   },
   {
+    name: "a run that ends does not ask whether machines were suspended",
+    survives:
+      "all machines have to be suspended, and the run to be told to end right after they go on: a plan in regressions/ finds it",
+    edits: [{ file: "apiservers/seen-servers.ts", from: "    this.noticeSuspension();\n", to: "" }],
+  },
+  {
     name: "a leader without a run does not look at identity Leases",
     survives:
       "a migration has to be suspended for as long as an API server stands still, and the trigger be off: a plan in regressions/ finds it",
