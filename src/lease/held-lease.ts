@@ -9,7 +9,7 @@ import { LEASES } from "../kube/resources.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { acquireLease, type AnnotationsFor, type RunLeaseOptions } from "./lease-acquire.ts";
-import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf, msSince } from "./lease-write.ts";
+import { heldLeaseIn, type LeaseChange, leasePatch, type Moment, microTime, momentOf, msSince } from "./lease-write.ts";
 
 /** client-go's default: well before the Lease can be taken over, its holder stops. One attempt gets no longer either. */
 const RENEW_DEADLINE_MS = 10_000;
@@ -114,11 +114,11 @@ export class HeldLease {
   }
 
   /**
-   * Clears the holder, or deletes the Lease. A Lease that is lost stays as it is.
+   * Writes the Lease a last time, or deletes it. A Lease that is lost stays as it is.
    * @returns whether it did
    * @throws {ApiError | TransportError}
    */
-  async giveUp(how: "clear" | "delete", signal: AbortSignal): Promise<boolean> {
+  async giveUp(how: LeaseChange | "delete", signal: AbortSignal): Promise<boolean> {
     const { client, namespace, name } = this.#options;
     const ref = { namespace, name };
     const pace = this.#pace();
@@ -126,9 +126,9 @@ export class HeldLease {
       await pace.turn(signal);
       const { resourceVersion, uid } = this.#lease.metadata;
       try {
-        await (how === "clear"
-          ? client.patch(LEASES, ref, leasePatch(this.#lease, { spec: { holderIdentity: null } }), { signal })
-          : client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal }));
+        await (how === "delete"
+          ? client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal })
+          : client.patch(LEASES, ref, leasePatch(this.#lease, how), { signal }));
         return true;
       } catch (error) {
         await this.#afterFailure(error, signal);

@@ -25,10 +25,16 @@ export function microTime(clock: Clock): string {
   return new Date(clock.now()).toISOString().replace("Z", "000Z");
 }
 
+/** What a write of a Lease changes. */
+export interface LeaseChange {
+  readonly spec: LeaseSpec;
+  readonly annotations?: ObjectMeta["annotations"] | undefined;
+}
+
 /** A write of a Lease that arrives only if no other client wrote it since it was read. */
 export function leasePatch(
   { metadata: { uid, resourceVersion } }: Lease,
-  change: { readonly spec: LeaseSpec; readonly annotations?: ObjectMeta["annotations"] | undefined },
+  change: LeaseChange,
 ): { readonly type: string; readonly body: object } {
   const { annotations, spec } = change;
   return { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations }, spec } };

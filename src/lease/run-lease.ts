@@ -8,6 +8,7 @@ import type { Retrier } from "../retry/retrier.ts";
 import { WaitingForOthers } from "../retry/start-again.ts";
 import { type Annotations, HeldLease, RETRY_EVERY_MS } from "./held-lease.ts";
 import type { RunLeaseOptions } from "./lease-acquire.ts";
+import type { LeaseChange } from "./lease-write.ts";
 
 /** The annotation on a run's Lease that holds its checkpoint. */
 export const CHECKPOINT_ANNOTATION = "ksvm.sigs.k8s.io/checkpoint";
@@ -220,7 +221,7 @@ export class RunLease {
 
   /**
    * Gives the Lease up: deletes it where nothing is left to resume, else clears its holder and keeps the checkpoint. A void checkpoint does not
-   * stay, whatever is asked for.
+   * stay, whatever is asked for; the holder may.
    * @throws {KsvmError} ServerUnreachable after 30 seconds, unless a void checkpoint would stay; whatever the API server
    *   answers that does not pass.
    */
@@ -230,7 +231,7 @@ export class RunLease {
     if (options.keepHolder === true && !this.isVoid) {
       return;
     }
-    const how = options.keepCheckpoint && !this.isVoid ? "clear" : "delete";
+    const how = this.#wayOut(options);
     const giveUp = (limit: AbortSignal): Promise<boolean> => retrier.run(() => this.#held.giveUp(how, limit), limit);
     if (this.isVoid) {
       if (await giveUp(signal)) {
@@ -245,6 +246,13 @@ export class RunLease {
       const isSpent = error instanceof KsvmError && error.code === "RetryBudgetExceeded";
       throw isSpent ? new KsvmError("ServerUnreachable", error.message, { cause: error }) : error;
     }
+  }
+
+  #wayOut({ keepCheckpoint, keepHolder = false }: Release): LeaseChange | "delete" {
+    if (keepHolder) {
+      return { spec: {}, annotations: { [CHECKPOINT_ANNOTATION]: "" } };
+    }
+    return keepCheckpoint && !this.isVoid ? { spec: { holderIdentity: null } } : "delete";
   }
 
   /** The error of a request for the Lease must not be taken for one of the request that waits for it. */
