@@ -226,6 +226,8 @@ export class FreezeEvidence {
       if (isTold || failure === undefined || failure.silent || failure.cause !== undefined) {
         return failure;
       }
+      // At once: the run may end before the next answer.
+      seen?.noting(crd.metadata.name).onLag();
       told ??= this.#onDifference();
       await told;
       isTold = true;

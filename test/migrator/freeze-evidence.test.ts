@@ -169,13 +169,16 @@ await tap.test("FreezeEvidence tells of another storage version also where the q
 await tap.test("FreezeEvidence goes no further than what another storage version calls for", async (t) => {
   const answer = { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] };
   const lost = new KsvmError("OwnershipLost", "another run holds the Lease");
+  const seen = new SeenServers(new FakeClock());
   const run = evidenceWith(
     async (request) => ({ status: 200, body: isAskedForCrd(request) ? crdWith() : answer }),
     new FakeClock(),
     () => Promise.reject(lost),
+    { seen },
   );
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), lost);
   t.equal(run.seen.differences, 1);
+  t.ok(seen.lagOf("widgets.example.com"), "it is remembered that one was behind");
 });
 
 const TOO_LARGE = {

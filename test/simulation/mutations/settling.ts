@@ -246,6 +246,12 @@ export const SETTLING: readonly Mutation[] = [
     edits: [{ file: "apiservers/seen-servers.ts", from: "    this.noticeSuspension();\n", to: "" }],
   },
   {
+    name: "an API server that is behind is remembered once it was asked again",
+    survives:
+      "the run has to be told to end within the seconds between two answers of an API server that is behind and ends: a plan in regressions/ finds it",
+    edits: [{ file: "migrator/freeze-evidence.ts", from: "      seen?.noting(crd.metadata.name).onLag();\n", to: "" }],
+  },
+  {
     name: "a leader without a run does not look at identity Leases",
     survives:
       "a migration has to be suspended for as long as an API server stands still, and the trigger be off: a plan in regressions/ finds it",
