@@ -171,10 +171,15 @@ class Asking {
   async #failureOf(client: ApiClient): Promise<CheckFailure | undefined> {
     const { clock, errorOf, onFailure, onSilence } = this.#options;
     const startedAt = clock.monotonic();
-    const failure = await this.#check(client);
-    if (failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS) {
-      onSilence?.();
-      this.#silent = true;
+    let failure: CheckFailure | undefined;
+    try {
+      failure = await this.#check(client);
+    } finally {
+      // Also where the asking is broken off.
+      if (failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS) {
+        onSilence?.();
+        this.#silent = true;
+      }
     }
     if (failure === undefined) {
       return undefined;

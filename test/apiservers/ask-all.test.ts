@@ -32,6 +32,7 @@ function checks(...results: readonly (CheckFailure | undefined)[]): () => Promis
   return async () => queue.shift();
 }
 
+const ONE: ApiServers = { mode: "each", clients: [clientOf("a")] };
 const EACH: ApiServers = { mode: "each", clients: [clientOf("a"), clientOf("b")] };
 
 await tap.test("askAll() asks each API server until it passes", async (t) => {
@@ -72,6 +73,20 @@ await tap.test("askAll() tells of each lag and silence, also of the last one, wh
   const check = async (): Promise<undefined> => clock.advance(6_000) as undefined;
   await askAll(EACH, check, { ...optionsFor(clock), onSilence: () => void slow++ });
   t.ok(slow > 0, "it answered, and not within five seconds");
+});
+
+await tap.test("askAll() tells of a silence also where the question is broken off", async (t) => {
+  for (const ms of [4_000, 6_000]) {
+    const clock = new FakeClock();
+    let silences = 0;
+    const check = async (): Promise<never> => {
+      clock.advance(ms);
+      throw new KsvmError("Interrupted", "Ctrl-C");
+    };
+    const asking = askAll(ONE, check, { ...optionsFor(clock), onSilence: () => void silences++ });
+    await t.rejects(asking, { code: "Interrupted" });
+    t.equal(silences > 0, ms === 6_000);
+  }
 });
 
 for (const mode of ["each", "sampled"] as const) {

@@ -252,6 +252,18 @@ export const SETTLING: readonly Mutation[] = [
     edits: [{ file: "migrator/freeze-evidence.ts", from: "      seen?.noting(crd.metadata.name).onLag();\n", to: "" }],
   },
   {
+    name: "a question that is broken off is no silence",
+    survives:
+      "the run has to be told to end while an API server that ends leaves a question unanswered: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "apiservers/ask-all.ts",
+        from: "failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS",
+        to: "failure !== undefined && (failure.silent || clock.monotonic() - startedAt > SLOW_ANSWER_MS)",
+      },
+    ],
+  },
+  {
     name: "a leader without a run does not look at identity Leases",
     survives:
       "a migration has to be suspended for as long as an API server stands still, and the trigger be off: a plan in regressions/ finds it",
