@@ -56,7 +56,9 @@ export class ApiServerFinder {
     this.#addresses = new ServerAddresses({ ...options, timeoutMs: REQUEST_TIMEOUT_MS });
     const { departures, sightings } = options.seen;
     this.#leases = new StandingLeases({ ...options, departures, sightings });
-    this.#roll = new ServerRoll({ ...options, transport: options.client.transport, timeoutMs: REQUEST_TIMEOUT_MS });
+    const onSilence = (): void => options.seen.silent();
+    const { transport } = options.client;
+    this.#roll = new ServerRoll({ ...options, transport, timeoutMs: REQUEST_TIMEOUT_MS, onSilence });
   }
 
   /**

@@ -17,6 +17,8 @@ export interface ServerRollOptions {
   readonly clock: Clock;
   /** Milliseconds that a request to one of them may take. */
   readonly timeoutMs: number;
+  /** Called whenever a connection is not answered within five seconds, however the call ends. */
+  readonly onSilence: () => void;
 }
 
 /** The API servers behind one address that were told apart. */
@@ -177,12 +179,18 @@ export class ServerRoll {
     return new ServerLink({ ...this.#options, instanceTimeoutMs: INSTANCE_TIMEOUT_MS });
   }
 
+  #waited(ms: number): void {
+    if (ms > SLOW_ANSWER_MS) {
+      this.#silent = true;
+      this.#options.onSilence();
+    }
+  }
+
   async #isAnswered(ask: () => Promise<unknown>, signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
     const startedAt = clock.monotonic();
     try {
-      await ask();
-      this.#silent ||= clock.monotonic() - startedAt > SLOW_ANSWER_MS;
+      await ask().finally(() => this.#waited(clock.monotonic() - startedAt));
       return true;
     } catch (error) {
       signal.throwIfAborted();
