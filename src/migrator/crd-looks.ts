@@ -57,7 +57,7 @@ export class CrdLooks {
     const { client, clock, retrier, signal } = this.#context;
     const wallOffset = wallOffsetOf(clock);
     const crd = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
-    // Where the machine was suspended meanwhile, the answer may be as old.
+    // Where the machine was suspended during the request, the answer may be as old as that.
     const monotonic = clock.monotonic();
     this.#answered = { monotonic, now: monotonic + wallOffset };
     if (crd !== undefined) {
