@@ -18,16 +18,9 @@ export interface BundleHolder extends KubeObject {
  * `undefined` where the Secret holds none.
  */
 export function caBundleOf(secret: Pick<SecretObject, "data"> | undefined): string | undefined {
-  const text = decoded({ metadata: {}, ...secret }, KEYS.bundle);
-  if (text !== last.text) {
-    const cas = certificatesIn(text);
-    last = { text, caBundle: cas.length === 0 ? undefined : bundleOf(cas) };
-  }
-  return last.caBundle;
+  const cas = certificatesIn(decoded({ metadata: {}, ...secret }, KEYS.bundle));
+  return cas.length === 0 ? undefined : bundleOf(cas);
 }
-
-/** A replica looks at the same Secret again and again. */
-let last: { readonly text: string; readonly caBundle: string | undefined } = { text: "", caBundle: undefined };
 
 /** CAs as a `caBundle`. */
 export function bundleOf(cas: readonly X509Certificate[]): string {
