@@ -35,6 +35,8 @@ export class HeldLease {
   #renewal: Promise<void> | undefined;
   #renewing: Promise<void> = Promise.resolve();
   #lost: KsvmError | undefined;
+  /** `maybe`: a request that gives it up was sent, and no answer says whether it arrived. */
+  #givenUp: "no" | "maybe" | "yes" = "no";
 
   private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
     this.#options = options;
@@ -114,23 +116,27 @@ export class HeldLease {
   }
 
   /**
-   * Writes the Lease a last time, or deletes it. A Lease that is lost stays as it is.
-   * @returns whether it did
+   * Writes the Lease a last time, or deletes it. A Lease that is lost stays as it is, which {@link assertNotLost} tells.
+   * @returns whether an answer says that it did
    * @throws {ApiError | TransportError}
    */
   async giveUp(how: LeaseChange | "delete", signal: AbortSignal): Promise<boolean> {
     const { client, namespace, name } = this.#options;
     const ref = { namespace, name };
     const pace = this.#pace();
-    while (this.#lost === undefined) {
+    while (this.#lost === undefined && this.#givenUp !== "yes") {
       await pace.turn(signal);
       const { resourceVersion, uid } = this.#lease.metadata;
       try {
         await (how === "delete"
           ? client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal })
           : client.patch(LEASES, ref, leasePatch(this.#lease, how), { signal }));
+        this.#givenUp = "yes";
         return true;
       } catch (error) {
+        if (!isConflict(error) && !isNotFound(error)) {
+          this.#givenUp = "maybe";
+        }
         await this.#afterFailure(error, signal);
       }
     }
@@ -177,8 +183,8 @@ export class HeldLease {
   }
 
   /**
-   * After a conflict: an earlier write of ours may have arrived though its answer was lost, else the Lease is lost. It is
-   * lost, too, where it went back in time: so did every object.
+   * After a conflict: an earlier write of ours may have arrived though its answer was lost, that which gives the Lease up included, else
+   * the Lease is lost. It is lost, too, where it went back in time: so did every object.
    */
   async #afterFailure(error: unknown, signal: AbortSignal): Promise<void> {
     if (!isConflict(error) && !isNotFound(error)) {
@@ -187,7 +193,10 @@ export class HeldLease {
     const { client, namespace, name } = this.#options;
     const current = await client.find<Lease>(LEASES, { namespace, name }, { signal });
     const holder = holderOf(current);
-    if (current === undefined || !this.#isOurs(current)) {
+    const isOurs = current !== undefined && this.#isOurs(current);
+    if (!isOurs && this.#givenUp !== "no") {
+      this.#givenUp = "yes";
+    } else if (!isOurs) {
       this.#lose(heldBy(holder));
     } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
       // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.

@@ -48,13 +48,15 @@ function voidedIn({ clock }: Pick<RunLeaseOptions, "clock">): Set<string> {
 
 /**
  * Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself, but for one whose
- * void checkpoint stays.
+ * void checkpoint stays. A run that has lost it by then has no result: where etcd was restored from a backup after the last
+ * write, what was written is gone, and nothing but the Lease tells.
  */
 export function deferRelease(cleanup: Cleanup, lease: RunLease, options: () => Release): void {
   const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
   const advice = (): string =>
     lease.isVoid ? "its checkpoint is void: delete the Lease before ksvm runs again" : "it expires by itself";
   cleanup.defer(`release Lease "${lease.key}"`, advice, release, { isHarmless: () => !lease.isVoid });
+  cleanup.check(() => lease.assertNotLost());
 }
 
 /**
@@ -181,6 +183,11 @@ export class RunLease {
       this.#held.assertNotLost();
       return failureKindOf(error) === "transient" ? error : undefined;
     }
+  }
+
+  /** @throws {KsvmError} OwnershipLost once another run was seen to hold the Lease, or it went back in time */
+  assertNotLost(): void {
+    this.#held.assertNotLost();
   }
 
   /**

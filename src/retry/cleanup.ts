@@ -42,6 +42,7 @@ const AGAIN_PACE = { minMs: 1_000, maxMs: 30_000 } as const;
  */
 export class Cleanup {
   readonly #steps: CleanupStep[] = [];
+  readonly #checks: (() => void)[] = [];
   readonly #context: CleanupContext;
 
   constructor(context: CleanupContext) {
@@ -61,9 +62,14 @@ export class Cleanup {
     this.#steps.push({ what, advice: typeof advice === "string" ? () => advice : advice, undo, isHarmless });
   }
 
+  /** Adds a check of what the steps showed, which throws where the result of the work is not to be told. */
+  check(check: () => void): void {
+    this.#checks.push(check);
+  }
+
   /**
    * Runs `work` and then every step. A step gets a signal of its own: the run's may be aborted already.
-   * @throws what `work` throws, else {KsvmError} CleanupFailed where a step failed; a step that failed beside an error
+   * @throws what `work` throws, else {KsvmError} CleanupFailed where a step failed, else what a check throws; a step that failed beside an error
    *   of `work` is reported as a warning.
    */
   async after<T>(work: () => Promise<T>): Promise<T> {
@@ -79,6 +85,9 @@ export class Cleanup {
     const problems = await this.#undoAll();
     if (problems.length > 0) {
       throw new KsvmError("CleanupFailed", problems.join("; "));
+    }
+    for (const check of this.#checks) {
+      check();
     }
     return result;
   }

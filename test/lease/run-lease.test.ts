@@ -417,3 +417,38 @@ for (const outage of OUTAGES) {
     t.equal(renewed(), "done");
   });
 }
+
+await tap.test("a run that finds out by giving its Lease up that etcd was restored has no result", async (t) => {
+  const { clock, lease, server } = await start(t);
+  await lease.saveCheckpoint("page 1");
+  const restore = server.backup();
+  await lease.saveCheckpoint("page 2");
+  const cleanup = new Cleanup({ clock, emit: () => undefined });
+  deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
+  const result = watch(
+    cleanup.after(async () => {
+      restore();
+      return "migrated";
+    }),
+  );
+  await clock.advance(1_000);
+  t.match(result(), { code: "OwnershipLost", message: /restored from a backup/ });
+});
+
+for (const state of ["deaf", 503] as const) {
+  await tap.test(
+    `a run keeps its result where an API server that is ${state} may have deleted its Lease`,
+    async (t) => {
+      const { clock, lease, server } = await start(t);
+      const cleanup = new Cleanup({ clock, emit: () => undefined });
+      deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
+      server.state = state;
+      const result = watch(cleanup.after(async () => "migrated"));
+      await clock.advance(100);
+      server.lease = undefined;
+      server.state = "up";
+      await clock.advance(60_000);
+      t.equal(result(), "done");
+    },
+  );
+}

@@ -57,6 +57,29 @@ await tap.test("Cleanup.after() tries every step and fails when one failed", asy
   t.same(log, ["c live", "b live", "a live"]);
 });
 
+await tap.test("Cleanup.after() has no result where a check does not pass once everything is undone", async (t) => {
+  const log: string[] = [];
+  const { cleanup } = cleanupWith(log);
+  const lost = new Error("lost");
+  cleanup.check(() => {
+    if (log.length === 3) throw lost;
+  });
+  await t.rejects(
+    cleanup.after(async () => "result"),
+    lost,
+  );
+});
+
+await tap.test("Cleanup.after() throws what the work throws, whatever a check says", async (t) => {
+  const { cleanup } = cleanupWith([]);
+  const failure = new Error("work");
+  cleanup.check(() => t.fail("there is no result to check"));
+  await t.rejects(
+    cleanup.after(() => Promise.reject(failure)),
+    failure,
+  );
+});
+
 await tap.test("Cleanup.after() only warns of a step that failed beside an error of the work", async (t) => {
   const { cleanup, events } = cleanupWith([], ["b"]);
   const failure = new Error("work");
