@@ -54,14 +54,17 @@ export class BuiltInRun {
   /**
    * One attempt.
    * @throws {KsvmError} NotConverged where the API servers disagree on the storage version.
-   * @throws {KsvmError} ResourceNotMigratable where storedVersions lacks the storage version of the CRD.
+   * @throws {KsvmError} ResourceNotMigratable where storedVersions lacks the storage version of the CRD; CrdReplaced where the resource has a
+   *   CRD by now.
    * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
    */
   async attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<MigrationResult> {
-    if (this.#crdName === undefined) {
+    const { group } = this.#resource;
+    // No CRD has a group without a dot.
+    if (this.#crdName === undefined && !group.includes(".")) {
       return this.#attempt(context, lease);
     }
-    const listed = new ListedStorage(context, this.#crdName);
+    const listed = new ListedStorage(context, resourceNameOf(this.#resource), this.#crdName !== undefined);
     const client = context.client.fencedBy(() => listed.passed(fence));
     try {
       return await this.#attempt({ ...context, client }, lease, listed);
@@ -70,7 +73,7 @@ export class BuiltInRun {
     }
   }
 
-  /** @param listed of a custom resource */
+  /** @param listed of a resource that has a CRD, or may have one */
   async #attempt(context: RunContext, lease: RunLease, listed?: ListedStorage): Promise<MigrationResult> {
     const resource = this.#resource;
     await this.#begin(context, lease);

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { conversionBesidesBundle, type CustomResourceDefinition, specKeyOf, storageVersionOf } from "../api/crd.ts";
+import { KsvmError } from "../errors.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
@@ -11,18 +12,24 @@ import type { RunContext } from "./run-context.ts";
  * may be written in it (S1). Nor may one be written where the storage version changes: an API server that is behind goes on to store the one
  * of before, which another client may have taken out by then, or where the conversion changes: that API server goes on to convert as before. What the
  * run rests on did not last anyway.
+ *
+ * An API server that is behind serves the objects of a CRD that is deleted: a run that finds no CRD then, and one a moment later, knows nothing
+ * of what the CRD lists.
  */
 export class ListedStorage {
   readonly #crdName: string;
   readonly #looks: CrdLooks;
+  readonly #isThere: boolean;
   readonly #abort = new AbortController();
   /** The CRD as a look showed it last. */
   #seen: CustomResourceDefinition | undefined;
   /** Why no object is written any more. */
   #stopped: Error | undefined;
 
-  constructor(context: RunContext, crdName: string) {
+  /** @param isThere whether the run knows the CRD; else none may be there. @default true */
+  constructor(context: RunContext, crdName: string, isThere = true) {
     this.#crdName = crdName;
+    this.#isThere = isThere;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#looks = new CrdLooks({ ...context, signal }, crdName, (crd) => this.#saw(crd));
   }
@@ -30,7 +37,7 @@ export class ListedStorage {
   /**
    * To be awaited before an object is written: resolves where a look saw the storage version listed a moment ago, and what confirms
    * the Lease of the run has passed.
-   * @throws {KsvmError} ResourceNotMigratable where it is not listed; as `CrdLooks.recent()`.
+   * @throws {KsvmError} ResourceNotMigratable where it is not listed; CrdReplaced where a CRD is there that was not; as `CrdLooks.recent()`.
    * @throws {StartAgain} where it changed, or how objects are converted.
    * @throws what `confirm` throws.
    */
@@ -46,7 +53,8 @@ export class ListedStorage {
   /**
    * Looks at the CRD as it is now.
    * @param proven `uid/generation` of the CRD that the run has proven something of. @default as it is
-   * @throws {KsvmError} ResourceNotMigratable where the storage version is not listed; as `CrdLooks.now()`.
+   * @throws {KsvmError} ResourceNotMigratable where the storage version is not listed; CrdReplaced where a CRD is there that was not; as
+   *   `CrdLooks.now()`.
    * @throws {StartAgain} where it is another CRD, or as {@link passed}.
    */
   async look(proven?: string): Promise<void> {
@@ -63,7 +71,9 @@ export class ListedStorage {
   }
 
   #saw(crd: CustomResourceDefinition): void {
-    this.#stopped ??= unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd);
+    this.#stopped ??= this.#isThere
+      ? (unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd))
+      : crdCreated(this.#crdName);
     this.#seen = crd;
   }
 
@@ -86,4 +96,9 @@ export class ListedStorage {
       throw this.#stopped;
     }
   }
+}
+
+/** The error of a run on a resource that had no CRD when it began, and has one now: it is neither frozen nor pruned. */
+export function crdCreated(crdName: string): KsvmError {
+  return new KsvmError("CrdReplaced", `Cannot migrate "${crdName}": its CRD was created during the run; run again`);
 }

@@ -9,7 +9,7 @@ import { accessNeededFor } from "./run-roles.ts";
 import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { isDue, migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
-import { KsvmError } from "../errors.ts";
+import { crdCreated } from "./listed-storage.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
@@ -43,7 +43,7 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd.metadata.name) : migrateCrd(run, crd);
 }
 
-/** An API server that is late serves the objects of a CRD that is deleted: where it is there again, it is neither frozen nor pruned. */
+/** The run looks for the CRD while it writes; giving its Lease up may take long. */
 async function migrateWithoutCrd(context: RunContext, name: string, builtIn: ServedResource): Promise<MigrationResult> {
   const { client, retrier, signal } = context;
   const result = await migrateBuiltIn(context, builtIn);
@@ -52,7 +52,7 @@ async function migrateWithoutCrd(context: RunContext, name: string, builtIn: Ser
     builtIn.group.includes(".") &&
     (await retrier.run(() => findCrd(client, name, { signal }), signal)) !== undefined
   ) {
-    throw new KsvmError("CrdReplaced", `Cannot migrate "${name}": its CRD was created during the run; run again`);
+    throw crdCreated(name);
   }
   return result;
 }

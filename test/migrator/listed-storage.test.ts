@@ -12,12 +12,12 @@ import { ManualClock } from "../manual-clock.ts";
 class Rewritten {
   readonly clock = new ManualClock();
   readonly listed: ListedStorage;
-  crd = crdWith({ storedVersions: ["v1", "v2"] });
+  crd: ReturnType<typeof crdWith> | undefined = crdWith({ storedVersions: ["v1", "v2"] });
   looks = 0;
   /** Before it answers. */
   answer: () => Promise<unknown> = async () => undefined;
 
-  constructor() {
+  constructor({ isThere = true } = {}) {
     const { clock } = this;
     const find = async (): Promise<unknown> => {
       this.looks++;
@@ -27,7 +27,7 @@ class Rewritten {
     const client = { find } as unknown as ApiClient;
     const retrier = new Retrier({ clock, random: () => 0.5 });
     const context = { client, clock, retrier, signal: new AbortController().signal } as unknown as RunContext;
-    this.listed = new ListedStorage(context, this.crd.metadata.name);
+    this.listed = new ListedStorage(context, crdWith({}).metadata.name, isThere);
   }
 
   /** Another client takes the storage version out. */
@@ -238,4 +238,17 @@ await tap.test("ListedStorage sends nothing after its end", async (t) => {
   const { looks } = run;
   await run.clock.advance(60_000);
   t.equal(run.looks, looks);
+});
+
+await tap.test("ListedStorage has nothing written where a CRD is there that was not", async (t) => {
+  const run = new Rewritten({ isThere: false });
+  const { crd } = run;
+  run.crd = undefined;
+  await run.listed.look("");
+  await run.mayWrite();
+  run.crd = crd;
+  await run.clock.advance(10_000);
+  const created = { code: "CrdReplaced", message: /its CRD was created during the run; run again/ };
+  await t.rejects(run.mayWrite(), created);
+  await t.rejects(run.listed.look(), created);
 });
