@@ -66,6 +66,12 @@ export const LEASES: readonly Mutation[] = [
     edits: [BACK_IN_TIME],
   },
   {
+    name: "a run that loses its Lease by giving it up has a result",
+    survives:
+      "one seed of more than 200,000 meets the moment (249234); regressions/restore-before-the-lease-is-given-up.json does",
+    edits: [{ file: "lease/run-lease.ts", from: "  cleanup.check(() => lease.assertNotLost());\n", to: "" }],
+  },
+  {
     name: "objects that went back in time say nothing",
     survives: "the Lease went back as well: Leases have no etcd of their own in the simulation",
     edits: [RESTORED],
