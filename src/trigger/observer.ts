@@ -70,7 +70,7 @@ export class Observer {
    */
   async everything(signal: AbortSignal): Promise<Observation> {
     const { apiServers, servers } = await this.#discover(undefined, signal).catch(async (error: unknown) => {
-      await this.#tellOfCrds(signal);
+      await this.#tellOf(this.#crds.all(signal));
       throw error;
     });
     // Read after discovery, so that no custom resource in it is taken for a built-in one.
@@ -86,9 +86,12 @@ export class Observer {
   async resource(name: string, signal: AbortSignal): Promise<Observation> {
     const [resource = "", ...rest] = name.split(".");
     const group = rest.join(".");
-    const { apiServers, servers } = await this.#discover(group, signal);
-    const crd = group === "" ? undefined : await this.#crds.find(name, signal);
-    const crds = new Map(crd === undefined ? [] : [[name, crd]]);
+    const { apiServers, servers } = await this.#discover(group, signal).catch(async (error: unknown) => {
+      // The next look at everything may be minutes away.
+      await this.#tellOf(this.#crdsOf(name, signal));
+      throw error;
+    });
+    const crds = await this.#crdsOf(name, signal);
     const path = { name: `${group === "" ? "core" : group}.${resource}` };
     const found = await this.#storageVersion(path, signal);
     const storageVersions = new Map(found === undefined ? [] : [[name, storageVersionFactsOf(found)]]);
@@ -119,8 +122,14 @@ export class Observer {
     return { apiServers, servers };
   }
 
-  async #tellOfCrds(signal: AbortSignal): Promise<void> {
-    const crds = await this.#crds.all(signal).catch(() => new Map<string, CrdFacts>());
+  /** The CRD of a resource, where it has one. */
+  async #crdsOf(name: string, signal: AbortSignal): Promise<ReadonlyMap<string, CrdFacts>> {
+    const crd = name.includes(".") ? await this.#crds.find(name, signal) : undefined;
+    return new Map(crd === undefined ? [] : [[name, crd]]);
+  }
+
+  async #tellOf(read: Promise<ReadonlyMap<string, CrdFacts>>): Promise<void> {
+    const crds = await read.catch(() => new Map<string, CrdFacts>());
     this.#options.sawCrds?.(crds.values());
   }
 

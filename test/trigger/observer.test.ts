@@ -20,6 +20,7 @@ function observerOf(sights: CrdSights, crds: { storedVersions: readonly string[]
       crds.isDenied === true
         ? Promise.reject(new KsvmError("Forbidden", "CRDs may not be listed"))
         : Promise.resolve({ items: [metadata()], resourceVersion: "1" }),
+    findMetadata: () => Promise.resolve({ metadata: metadata() }),
     findFields: () =>
       Promise.resolve({
         metadata: metadata(),
@@ -60,4 +61,21 @@ await tap.test("Observer tells of the CRDs that there are while discovery cannot
 await tap.test("Observer says why discovery cannot be read also where CRDs cannot be listed", async (t) => {
   const observer = observerOf(new CrdSights(), { storedVersions: ["v2"], isDenied: true });
   await t.rejects(observer.everything(signal), { code: "NotConverged" });
+});
+
+await tap.test("Observer tells of the CRD of one resource while discovery of its group cannot be read", async (t) => {
+  const sights = new CrdSights();
+  const crds = { storedVersions: ["v1", "v2"] };
+  const observer = observerOf(sights, crds);
+  await t.rejects(observer.resource("widgets.example.com", signal), { code: "NotConverged" });
+  crds.storedVersions = ["v2"];
+  await t.rejects(observer.everything(signal), { code: "NotConverged" });
+  const facts = { name: "widgets.example.com", uid: "u", generation: 2, storedVersions: ["v2"] };
+  const seen = sights.saw(facts as unknown as Parameters<CrdSights["saw"]>[0]);
+  t.same(seen.storedVersions, ["v1", "v2"], "another client pruned it before the next look at everything");
+});
+
+await tap.test("Observer reads no CRD for a resource of the core group", async (t) => {
+  const observer = observerOf(new CrdSights(), { storedVersions: ["v2"], isDenied: true });
+  await t.rejects(observer.resource("pods", signal), { code: "NotConverged" });
 });
