@@ -38,6 +38,12 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [FORGETS_SIGHTS],
   },
   {
+    name: "a look at one CRD that fails notes nothing",
+    survives:
+      "an API server has to be missing while a CRD is created again, and another client to prune it before the next look at everything: a plan in regressions/ finds it",
+    edits: [{ file: "trigger/observer.ts", from: "      await this.#tellOf(this.#crdsOf(name, signal));\n", to: "" }],
+  },
+  {
     name: "a replica that leads again has forgotten what it saw of CRDs",
     survives:
       "a CRD has to be pruned while a replica leads that cannot write its StorageState, and loses its Lease: a plan in regressions/ finds it",
