@@ -43,6 +43,7 @@ function evidenceWith(
     readonly ignored?: () => readonly string[];
     /** The API server that the run reads and writes through. @default the one that was found */
     readonly own?: (request: ApiRequest) => Promise<unknown>;
+    readonly signal?: AbortSignal;
   } = {},
 ) {
   const budget = new RunBudget();
@@ -74,7 +75,7 @@ function evidenceWith(
       maxFreezeIdleMs: MAX_FREEZE_IDLE_MS,
     },
     retrier: new Retrier({ clock, random: () => 0.5, budget, maxFreezeIdleMs: MAX_FREEZE_IDLE_MS }),
-    signal: new AbortController().signal,
+    signal: given.signal ?? new AbortController().signal,
   } as unknown as RunContext;
   const proof = { crdName: "widgets.example.com", guard: { kind: "webhook", name: "guard" } as const };
   const evidence = new FreezeEvidence(context, proof, given.restarts, () => {
@@ -164,6 +165,22 @@ await tap.test("FreezeEvidence tells of another storage version also where the q
   });
   await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { name: "WaitingForOthers" });
   t.equal(run.seen.differences, 1);
+});
+
+// One that is behind holds the question for three seconds, and refuses it then.
+await tap.test("FreezeEvidence remembers an API server that has not answered where the run ends", async (t) => {
+  const [ended, seen] = [new AbortController(), new SeenServers(new FakeClock())];
+  const run = evidenceWith(
+    (request) => {
+      if (isAskedForCrd(request)) ended.abort(new KsvmError("Interrupted", "Ctrl-C"));
+      return Promise.reject(unavailable);
+    },
+    new FakeClock(),
+    undefined,
+    { seen, signal: ended.signal },
+  );
+  await t.rejects(run.evidence.settle(run.apiServers, false, crdWith()), { code: "Interrupted" });
+  t.ok(seen.mayLateWriteCome("widgets.example.com", 1_000), "it may have been behind");
 });
 
 await tap.test("FreezeEvidence goes no further than what another storage version calls for", async (t) => {
