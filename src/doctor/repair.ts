@@ -23,6 +23,8 @@ export interface RepairContext extends BringBackContext {
   /** Unique to this repair: host name and a random part. */
   readonly identity: string;
   readonly leaseNamespace: string;
+  /** Told that the Lease of a dead run was taken over: what that one saw of API servers is lost. */
+  readonly onTookOver: () => void;
   /** Migrates one CRD with the engine, which alone prunes. */
   readonly migrate: (name: string, options: { readonly force: boolean }) => Promise<MigrationResult>;
 }
@@ -124,8 +126,12 @@ async function holdingLease(
   if (objection !== undefined) {
     throw objection;
   }
-  const lease = await RunLease.acquire({ ...context, ...ref });
+  let isContended = false;
+  const lease = await RunLease.acquire({ ...context, ...ref, onContended: () => (isContended = true) });
   const keepCheckpoint = lease.checkpoint !== undefined;
+  if (isContended) {
+    context.onTookOver();
+  }
   try {
     const held = { ...context, client: context.client.fencedBy(() => lease.confirm(signal)) };
     const crd = await removeLeftovers(held, name, lease.key);
@@ -135,6 +141,7 @@ async function holdingLease(
     }
     await work(held);
   } finally {
-    await lease.release({ keepCheckpoint }, clock.timeout(RELEASE_MS)).catch(() => undefined);
+    // The run that follows, perhaps of another process, has to wait for late writes, as one that takes the Lease over itself.
+    await lease.release({ keepCheckpoint, keepHolder: isContended }, clock.timeout(RELEASE_MS)).catch(() => undefined);
   }
 }
