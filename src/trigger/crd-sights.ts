@@ -22,16 +22,16 @@ export class CrdSights {
   }
 
   /**
-   * Takes note of the CRDs that a look found and discovery does not show just now, as while an API server does not answer for their group: another
-   * client may prune one before it does. @returns the look
+   * Takes note of the CRDs that a look found, also of those that discovery does not show just now, as while an API server does not answer for their
+   * group: another client may prune one before its StorageState can be read, or written. @returns the look
    */
-  withHidden(look: Observation): Observation {
-    const shown = new Set([...look.observed, ...look.leftOut].map(({ name }) => name));
-    this.sawAll([...look.crds.values()].filter(({ name }) => !shown.has(name)));
+  noted(look: Observation): Observation {
+    const leftOut = new Set(look.leftOut.map(({ name }) => name));
+    this.sawAll([...look.crds.values()].filter(({ name }) => !leftOut.has(name)));
     return look;
   }
 
-  /** Takes note of CRDs while discovery shows nothing. */
+  /** Takes note of CRDs, also while discovery shows nothing. */
   sawAll(crds: Iterable<CrdFacts>): void {
     [...crds].forEach((crd) => this.saw(crd));
   }

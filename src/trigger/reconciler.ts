@@ -93,7 +93,7 @@ export class Reconciler {
   async poll(signal: AbortSignal): Promise<void> {
     const { clock, observer, watch } = this.#options;
     await this.#options.sharedClock.refresh(signal);
-    const observation = this.#sights.withHidden(await observer.everything(signal));
+    const observation = this.#sights.noted(await observer.everything(signal));
     const states = await this.#states.all(signal);
     this.#surveyLog.write(observation);
     this.#shared = new Set(observation.leftOut.filter(({ isShared }) => isShared).map(({ name }) => name));
@@ -163,7 +163,7 @@ export class Reconciler {
     const found = await client.find<unknown>(STORAGE_STATES, { name }, { signal });
     const state = found === undefined ? undefined : this.#states.read(found);
     await this.#options.sharedClock.refresh(signal);
-    const observation = this.#sights.withHidden(await observer.resource(name, signal));
+    const observation = this.#sights.noted(await observer.resource(name, signal));
     const observed = observation.observed.find((one) => one.name === name);
     this.#polled.delete(name);
     if (observed !== undefined) {

@@ -33,11 +33,14 @@ function observationOf(facts: CrdFacts, isHidden: boolean): Observation {
 function reconcilerOf(observation: Observation, sights = new CrdSights(), state?: object) {
   const clock = new FakeClock();
   const persisted: (readonly string[])[] = [];
-  const seen = { observation };
+  const seen = { observation, areStatesDenied: false };
   const request = async ({ method, path, body }: ApiRequest): Promise<unknown> => {
     const name = path.split("/").at(-1) ?? "";
     if (method === "GET" && name === NAME && state !== undefined) {
       return { status: 200, body: state, serverTime: 0 };
+    }
+    if (method === "GET" && name === "storagestates" && seen.areStatesDenied) {
+      throw new ApiError(`GET ${path}`, 503, { answer: { kind: "Status", message: "later" } });
     }
     if (method === "GET" && name !== "storagestates") {
       throw new ApiError(`GET ${path}`, 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
@@ -95,6 +98,26 @@ await tap.test(
     t.same(persisted, [["Unknown"]]);
   },
 );
+
+await tap.test(
+  "Reconciler believes no prune of a CRD that it saw while StorageStates could not be listed",
+  async (t) => {
+    const { persisted, reconciler, seen } = reconcilerOf(observationOf(UNPRUNED, false));
+    seen.areStatesDenied = true;
+    await t.rejects(reconciler.poll(signal), /later/);
+    Object.assign(seen, { areStatesDenied: false, observation: observationOf(PRUNED, false) });
+    await reconciler.lookAt(NAME, signal);
+    t.same(persisted, [["Unknown", "#v2"]], "objects may be stored in v1");
+  },
+);
+
+await tap.test("Reconciler takes no note of a CRD that a user left out", async (t) => {
+  const sights = new CrdSights();
+  const leftOut = [{ name: NAME, reason: "a user left it out", isOptedOut: true, isShared: false }];
+  const { reconciler } = reconcilerOf({ ...observationOf(UNPRUNED, true), leftOut }, sights);
+  await reconciler.poll(signal);
+  t.same(sights.saw(PRUNED).storedVersions, ["v2"]);
+});
 
 /** What a process saw of a CRD that lists two versions, when it led and could not write the StorageState. */
 async function sightsOfUnpruned(): Promise<CrdSights> {
