@@ -21,7 +21,7 @@ import { countObjects } from "./inventory.ts";
  * What a Lease says of its holder.
  *
  * - `alive`: it was renewed within its duration
- * - `silent`: it was not, so that its holder was killed, or cannot reach the API server
+ * - `silent`: it was not, so that its holder was killed, cannot reach the API server, or ended while late writes may come
  * - `released`: it has no holder
  * - `unknown`: it was renewed in the future, by the clock of the API server that answered
  */
