@@ -1,14 +1,30 @@
-import type { Random } from "../../chaos/random.ts";
-import { spread } from "../world/random-choices.ts";
-import { sort } from "./action-sort.ts";
+import { type Random, randomFrom } from "../../chaos/random.ts";
+import { oneIn, spread } from "../world/random-choices.ts";
+import { type Limits, sort } from "./action-sort.ts";
+import { serverOf } from "./choices.ts";
 
-/** etcd forgets all older revisions. */
-export const compact = sort({
+/** So that which API server forgets events changes nothing of what else a seed stands for. */
+const WINDOW_SALT = 0x3d0e5;
+const windows = new WeakMap<Limits, Random>();
+
+/**
+ * etcd forgets all older revisions. In half of the cases the window of one API server's watch cache moves to now as well, and its watches end: those
+ * that are opened again from before that get 410.
+ */
+export const compact = sort<{ readonly forgetful?: number }>({
   name: "compact",
-  choose: () => ({}),
-  text: () => "etcd forgets all older revisions",
-  play({ cluster: { etcd } }) {
+  choose(_, limits) {
+    const random = windows.get(limits) ?? randomFrom(limits.seed ^ WINDOW_SALT);
+    windows.set(limits, random);
+    return oneIn(random, 2) ? { forgetful: serverOf(random, limits) } : {};
+  },
+  text: ({ forgetful }, names) =>
+    `etcd forgets all older revisions${forgetful === undefined ? "" : `, and ${names.server(forgetful)} its events; its watches end`}`,
+  play({ cluster }, { forgetful }) {
+    const { etcd } = cluster;
     if (etcd.revision > etcd.compactedRevision) etcd.compact(etcd.revision);
+    const node = forgetful === undefined ? undefined : cluster.nodeAt(forgetful);
+    if (node !== undefined && !node.process.isPaused) node.api.forgetEvents();
   },
 });
 

@@ -160,9 +160,11 @@ export class SimApiServer implements RequestContext {
     }
   }
 
-  /** Forgets events: who watches from before this revision gets 410. @default now */
-  forgetEvents(since = this.cache.revision): void {
-    this.cache = { ...this.cache, since };
+  /** Forgets events and ends all watches: one that is opened from before now gets 410. */
+  forgetEvents(): void {
+    this.cache = { ...this.cache, since: this.cache.revision };
+    for (const watch of this.#watches) watch.end();
+    this.#watches.clear();
   }
 
   /** The watches that clients have open. */

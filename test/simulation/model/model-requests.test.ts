@@ -136,6 +136,8 @@ await tap.test("a watch tells what comes, and refuses what the watch cache has f
   t.match(lines[1], new RegExp(`"resourceVersion":"${cluster.etcd.revision}"`));
   lines.length = 0;
   server.forgetEvents();
+  t.same(lines, ["end"]);
+  lines.length = 0;
   await open("&resourceVersion=2");
   t.match(lines, [/"type":"ERROR".*"reason":"Expired","code":410/, "end"]);
 });
