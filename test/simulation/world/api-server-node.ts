@@ -141,6 +141,8 @@ export class ApiServerNode implements Peer {
     this.api.renewLease();
     this.#every(RENEW_EVERY_MS, () => this.#isLeaving || this.api.renewLease());
     this.#every(TICK_MS, () => this.api.tick());
+    // What one that ended did not come to: a CRD that was created shortly before is not established yet.
+    this.#exactly(this.lags.discovery, () => this.api.runControllers());
     this.#forget = [etcd.onRevision((entry) => this.#follow(entry))];
     this.process.onCrash(() => {
       for (const forget of this.#forget) forget();
