@@ -36,10 +36,11 @@ export interface ApplyContext extends CallOptions {
 /**
  * Does what was decided. Migrations that no longer count go first and the new one comes last, so that whatever cuts this
  * short leaves a StorageState that says too much rather than too little.
+ * @returns the heartbeat that the StorageState has then, in milliseconds since the Unix epoch
  * @throws {ApiError} Conflict where the StorageState, or a migration to mark, was written in between: what was decided may
  *   be wrong then, and is decided again; {ApiError | TransportError}.
  */
-export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
+export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<number> {
   for (const migration of decision.remove) {
     await remove(context, migration);
   }
@@ -47,7 +48,7 @@ export async function apply(context: ApplyContext, situation: Situation, decisio
   for (const migration of decision.disown) {
     disowned.set(migration.uid, await annotate(context, migration, { [HASH_ANNOTATION]: null }));
   }
-  await writeState(context, situation, decision);
+  const heartbeat = await writeState(context, situation, decision);
   for (const migration of decision.adopt) {
     await annotate(context, disowned.get(migration.uid) ?? migration, marksOf(situation));
   }
@@ -59,6 +60,7 @@ export async function apply(context: ApplyContext, situation: Situation, decisio
       context.index.put(object);
     }
   }
+  return heartbeat;
 }
 
 /** Deletes the StorageState of a CRD that is no more, and the migrations of it. */
@@ -128,13 +130,16 @@ function marksOf({ observed: { agreed, crd, storageVersion } }: Situation): Read
   };
 }
 
-/** The status in one write that fails if another client wrote since; what is remembered of the CRD after it. */
-async function writeState(context: ApplyContext, situation: Situation, decision: Decision): Promise<void> {
+/** The status in one write that fails if another client wrote since; what is remembered of the CRD after it. @returns as {@link apply} */
+async function writeState(context: ApplyContext, situation: Situation, decision: Decision): Promise<number> {
   const { client, signal } = context;
   const { name } = situation.observed;
   let resourceVersion = situation.state?.resourceVersion ?? (await createState(context, situation, decision));
+  let heartbeat = situation.state?.heartbeat ?? Number.NaN;
   if (decision.status !== undefined || isHeartbeatDue(context, situation)) {
-    const body = { metadata: { resourceVersion }, status: statusOf(situation, decision) };
+    const status = statusOf(situation, decision);
+    heartbeat = Date.parse(status.lastHeartbeatTime);
+    const body = { metadata: { resourceVersion }, status };
     const patch = { type: MERGE_PATCH, body };
     const options = { subresource: "status", signal };
     ({ resourceVersion } = (await client.patch<StorageState>(STORAGE_STATES, { name }, patch, options)).metadata);
@@ -143,6 +148,7 @@ async function writeState(context: ApplyContext, situation: Situation, decision:
     const body = { metadata: { resourceVersion, annotations: { [CRD_ANNOTATION]: decision.crdRecord } } };
     await client.patch(STORAGE_STATES, { name }, { type: MERGE_PATCH, body }, { signal });
   }
+  return heartbeat;
 }
 
 async function createState({ client, signal }: ApplyContext, { observed }: Situation, { crdRecord }: Decision) {
@@ -161,7 +167,9 @@ function isHeartbeatDue({ heartbeatMs }: ApplyContext, { now, state }: Situation
   return !(Math.abs(now - (state?.heartbeat ?? Number.NaN)) < heartbeatMs);
 }
 
-function statusOf({ now }: Situation, { status }: Decision): NonNullable<StorageState["status"]> {
+type Status = NonNullable<StorageState["status"]>;
+
+function statusOf({ now }: Situation, { status }: Decision): Status & Required<Pick<Status, "lastHeartbeatTime">> {
   // The API server takes no fraction of a second that it would not show: metav1.Time has none.
   const lastHeartbeatTime = `${new Date(now).toISOString().slice(0, 19)}Z`;
   return status === undefined

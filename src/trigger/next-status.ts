@@ -50,7 +50,9 @@ export interface Situation {
   readonly migrations: readonly MigrationFacts[];
   /** Milliseconds since the Unix epoch. */
   readonly now: number;
-  /** Milliseconds after which a heartbeat is too old. */
+  /** Whether this process looked at the resource last, and not too long ago. @default false */
+  readonly isFollowed?: boolean;
+  /** Milliseconds after which a heartbeat is too old, unless {@link isFollowed}. */
   readonly staleAfterMs: number;
   /** As of `--manage-stored-versions`. @default "manage" */
   readonly crdMode?: CrdMode;
@@ -141,8 +143,10 @@ function knownStateOf({ observed: { crd }, state }: Situation): StateFacts | und
  * Whether the last look was too long ago. A CRD shows that nothing was missed: its storage version is what it was and cannot
  * have gone there and back, and its storedVersions lists nothing else.
  */
-function isStale({ now, observed: { crd, agreed }, staleAfterMs }: Situation, state: StateFacts): boolean {
-  const isFresh = Math.abs(now - state.heartbeat) <= staleAfterMs;
+function isStale(situation: Situation, state: StateFacts): boolean {
+  const { isFollowed = false, now, observed, staleAfterMs } = situation;
+  const { crd, agreed } = observed;
+  const isFresh = isFollowed || Math.abs(now - state.heartbeat) <= staleAfterMs;
   const isVouchedFor = crd !== undefined && crd.isClean && hasNotFlipped(state.crd, crd) && state.current === agreed;
   return !isFresh && !isVouchedFor;
 }

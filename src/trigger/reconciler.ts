@@ -15,6 +15,7 @@ import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
 import type { Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
+import { OwnLooks } from "./own-looks.ts";
 import { retireStorageState } from "./retire.ts";
 import type { SharedClock } from "../kube/server-clock.ts";
 import { StateReader } from "./state-reader.ts";
@@ -64,6 +65,7 @@ export class Reconciler {
   readonly #failures = new Map<string, number>();
   readonly #sights: CrdSights;
   readonly #patience: CrdPatience;
+  readonly #looks: OwnLooks;
   readonly #waiting = new Map<string, string>();
   readonly #creations: CreationPace;
   #shared: ReadonlySet<string> = new Set();
@@ -76,6 +78,7 @@ export class Reconciler {
     this.#creations = new CreationPace(options.clock);
     this.#sights = options.sights;
     this.#patience = new CrdPatience(options.clock);
+    this.#looks = new OwnLooks(options.clock);
     this.#states = new StateReader(options);
     this.#surveyLog = new SurveyLog(options.logger);
   }
@@ -100,16 +103,14 @@ export class Reconciler {
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
-    [this.#sights, this.#patience].forEach((one) => one.keepOnly((name) => this.#known.has(name)));
+    [this.#sights, this.#patience, this.#looks].forEach((one) => one.keepOnly((name) => this.#known.has(name)));
     watch.polled(clock.now(), names);
     this.#options.onPoll?.(goneBy(observation));
     // What was not looked at since the last poll keeps its place before the others.
     for (const remembered of [this.#polled, this.#waiting]) {
       [...remembered.keys()].filter((one) => !names.has(one)).forEach((name) => remembered.delete(name));
     }
-    for (const observed of observation.observed) {
-      this.#polled.set(observed.name, { observed, state: states.get(observed.name) });
-    }
+    observation.observed.forEach((one) => this.#polled.set(one.name, { observed: one, state: states.get(one.name) }));
     const isOrphan = orphansBy(observation);
     for (const [name, state] of states) {
       if (isOrphan(name, state) || isOptedOut(name, observation)) {
@@ -188,13 +189,13 @@ export class Reconciler {
   ): Promise<void> {
     const { client, index, logger, crdMode, queue, sharedClock, watch } = this.#options;
     const { name } = observed;
-    const migrations = index.of(name);
     const situation: Situation = {
       observed,
       state,
       ...(observed.crd === undefined ? {} : { firstSeen: this.#sights.saw(observed.crd) }),
-      migrations,
+      migrations: index.of(name),
       now: sharedClock.now(),
+      isFollowed: this.#looks.isRecent(name, state),
       staleAfterMs: HEARTBEAT_LIMIT_MS,
       crdMode,
     };
@@ -211,7 +212,7 @@ export class Reconciler {
     } else {
       this.#patience.followed(name);
     }
-    await apply(this.#context(signal), situation, decision);
+    this.#looks.looked(name, await apply(this.#context(signal), situation, decision));
     this.#sights.written(name);
     logDecision(logger, name, decision, this.#waiting.get(name));
     this.#remember(situation, decision);

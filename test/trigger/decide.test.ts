@@ -98,6 +98,15 @@ await tap.test("decide() trusts no built-in resource that no replica looked at f
 });
 
 await tap.test(
+  "decide() does not judge a heartbeat by the clocks of API servers where the same process looked last",
+  async (t) => {
+    const seen = situation(builtIn("A"), state(["A"], "A", { heartbeat: OLD }));
+    t.equal(decide({ ...seen, isFollowed: true }).cause, "unchanged");
+    t.equal(decide({ ...seen, isFollowed: false }).cause, "stale");
+  },
+);
+
+await tap.test(
   "a StorageState is stale after ten minutes without a look, and looks come at less than half of that",
   async (t) => {
     t.equal(HEARTBEAT_LIMIT_MS, 10 * MINUTE, "the limit of the proposal");
