@@ -9,7 +9,7 @@ import { emptyTotals, totalsText } from "./runner/totals.ts";
 import type { WorkerPool } from "./runner/worker-pool.ts";
 
 const SEEDS = 2_000;
-// A minute and a half on two cores that have nothing else to do; with other tests beside it, and on a slow machine, several times that.
+// About two minutes on two cores that have nothing else to do; with other tests beside it, and on a slow machine, several times that.
 const TIMEOUT_MS = 1_200_000;
 tap.setTimeout(TIMEOUT_MS);
 

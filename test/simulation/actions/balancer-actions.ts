@@ -24,8 +24,8 @@ export const disturb = sort<{
   text({ how, program, share }) {
     const deed =
       {
-        reset: "are reset before they arrive",
-        lost: "are applied and get no answer",
+        reset: "are reset, half of them after they were applied",
+        lost: "get no answer, half of them after they were applied",
         html: "are answered with an error as a page of HTML",
         empty: "are answered with {} and 200",
         success: "are answered with a Status of success",

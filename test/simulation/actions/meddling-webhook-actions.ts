@@ -46,8 +46,8 @@ const RETRY_AFTER_S = [-1, 1, 30, 100_000];
 const MESSAGES = ["", "no", "the object has been modified", `${FREEZE_REASON}: cannot change the storage version`];
 
 /**
- * A webhook of others sees what ksvm writes into CRDs, Leases, migrations or StorageStates, and denies it with any status code, hangs,
- * or fails, for some time. What others write passes.
+ * A webhook of others sees what ksvm writes into CRDs, Leases, migrations or StorageStates, and denies it with one of many status codes,
+ * hangs, or fails, for some time. What others write passes.
  */
 export const meddle = sort<{
   readonly what: What;
