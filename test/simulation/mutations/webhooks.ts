@@ -11,17 +11,6 @@ const EARLIER = "initializer/earlier-migrations.ts";
 /** What is wrong about guards, the webhook, its certificates, and the initializer. */
 export const WEBHOOKS: readonly Mutation[] = [
   {
-    name: "any failure of the dry-run proves the freeze",
-    survives: "not found in 459 worlds; its two halves, in evidence.ts, survive as well",
-    edits: [
-      {
-        file: PROOF,
-        from: "if (error instanceof ApiError && isDenialBy(guard, crd.metadata.name, error.said)) {",
-        to: "void isDenialBy; void guard; if (error instanceof ApiError) {",
-      },
-    ],
-  },
-  {
     name: "a dry-run that is accepted proves the freeze",
     withinSeeds: 1_000,
     edits: [
