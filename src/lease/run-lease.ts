@@ -47,9 +47,8 @@ function voidedIn({ clock }: Pick<RunLeaseOptions, "clock">): Set<string> {
 }
 
 /**
- * Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself, but for one whose
- * void checkpoint stays. A run that has lost it by then has no result: where etcd was restored from a backup after the last
- * write, what was written is gone, and nothing but the Lease tells.
+ * Gives the Lease up when the run has undone all else: no run fails for a Lease that expires by itself, but for one whose void checkpoint
+ * stays. A run that has lost it by then has no result: nothing else tells that etcd was restored from a backup after the last write.
  */
 export function deferRelease(cleanup: Cleanup, lease: RunLease, options: () => Release): void {
   const release = (signal: AbortSignal): Promise<void> => lease.release(options(), signal);
