@@ -55,11 +55,11 @@ simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash f
 	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS HANG_SECONDS SHRINK RESUME MUTATION OUT) $(if $(STOP),--stop)
 
 .PHONY: simulate-mutations
-simulate-mutations: $(INSTALLED) ## Play each known mistake in the code until the simulation finds it, and print a table (MUTATION="do not freeze" SEEDS=1000)
+simulate-mutations: $(INSTALLED) ## Play each known mistake in the code in the seed that finds it, or in many seeds (MUTATION="do not freeze" SEEDS=1000)
 	@node test/simulation/mutations-main.ts $(call SIMULATE_FLAGS,FROM SEEDS WORKERS MUTATION)
 
 .PHONY: simulate-findings
-simulate-findings: $(INSTALLED) ## Write docs/simulation-findings.md: what the simulation found, and which commits fixed it
+simulate-findings: $(INSTALLED) ## Write docs/simulation-findings.md and docs/simulation-mutations.md: what the simulation found, and which mistakes it finds
 	@node test/simulation/regressions/findings-main.ts
 
 .PHONY: simulate-coverage

@@ -137,9 +137,8 @@ async function writeState(context: ApplyContext, situation: Situation, decision:
   let resourceVersion = situation.state?.resourceVersion ?? (await createState(context, situation, decision));
   let heartbeat = situation.state?.heartbeat ?? Number.NaN;
   if (decision.status !== undefined || isHeartbeatDue(context, situation)) {
-    const status = statusOf(situation, decision);
-    heartbeat = Date.parse(status.lastHeartbeatTime);
-    const body = { metadata: { resourceVersion }, status };
+    const body = { metadata: { resourceVersion }, status: statusOf(situation, decision) };
+    heartbeat = Date.parse(body.status.lastHeartbeatTime);
     const patch = { type: MERGE_PATCH, body };
     const options = { subresource: "status", signal };
     ({ resourceVersion } = (await client.patch<StorageState>(STORAGE_STATES, { name }, patch, options)).metadata);

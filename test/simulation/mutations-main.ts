@@ -1,34 +1,33 @@
 import { findMutations, isAsStated } from "./mutations/find-mutations.ts";
 import { mutationNamed } from "./mutations/mutation-named.ts";
-import { mutationTable, resultText } from "./mutations/mutation-table.ts";
+import { resultText } from "./mutations/mutation-text.ts";
 import { MUTATIONS } from "./mutations.ts";
 import { optionsOf } from "./runner/play-options.ts";
 import { UsageError } from "./runner/usage-error.ts";
 
-// make simulate-mutations: plays each mutation of the code under test until the simulation finds it, and prints a table of them. Exit
-// codes: 0 all are found, or survive as they state; 1 some are not; 2 it cannot be played; 130 Ctrl-C.
+// make simulate-mutations: plays each mutation of the code under test in the seed that it states, and with SEEDS each one, those that survive
+// included, in so many seeds. Exit codes: 0 all are found, or survive, as they state; 1 some are not; 2 it cannot be played; 130 Ctrl-C.
 
 async function run(args: readonly string[]): Promise<number> {
   const options = optionsOf(args);
   const { play, workers, mutation } = options;
   if (!("count" in play) || options.resume !== undefined)
     throw new UsageError("Only SEEDS, FROM, WORKERS and MUTATION are for mutations");
-  const mutations = mutation === undefined ? MUTATIONS : [mutationNamed(mutation)];
+  const range = args.includes("--seeds") || args.includes("--from") ? play : undefined;
+  const all = range === undefined ? MUTATIONS.filter(({ found }) => found !== undefined) : MUTATIONS;
+  const mutations = mutation === undefined ? all : [mutationNamed(mutation)];
   const interrupt = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => interrupt.abort());
   let done = 0;
   const results = await findMutations(mutations, {
     workers,
-    from: play.from,
-    // Without SEEDS each mutation is played for as many seeds as it states.
-    seeds: args.includes("--seeds") ? play.count : undefined,
-    onResult: (result) => console.error(`${++done} of ${mutations.length}: ${resultText(result)}`),
+    range,
+    onResult: (result) => console.log(`${++done} of ${mutations.length}: ${resultText(result)}`),
     signal: interrupt.signal,
   });
-  console.log(mutationTable(results).join("\n"));
   const wrong = results.filter((result) => !isAsStated(result)).length;
   const found = results.filter((result) => result.found !== undefined).length;
-  console.error(`${found} of ${results.length} mutations are found; ${wrong} are not as they state`);
+  console.log(`${found} of ${results.length} mutations are found; ${wrong} are not as they state`);
   if (interrupt.signal.aborted) return 130;
   return wrong === 0 ? 0 : 1;
 }

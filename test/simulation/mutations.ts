@@ -13,17 +13,20 @@ import { WEBHOOKS } from "./mutations/webhooks.ts";
 
 export type { Mutation } from "./mutations/mutation.ts";
 
-/** What the simulation has to find: each takes a safeguard away, or makes a rule wrong by one step. */
-export const MUTATIONS: readonly Mutation[] = [
-  ...SETTLING,
-  ...EVIDENCE_MUTATIONS,
-  ...OBJECTS,
-  ...CHECKPOINTS,
-  ...LEASES,
-  ...FREEZES,
-  ...CONTROLLERS,
-  ...TRIGGERS,
-  ...ENGINE,
-  ...ENCRYPTION,
-  ...WEBHOOKS,
-];
+/** What the simulation has to find, by what it is about: each takes a safeguard away, or makes a rule wrong by one step. */
+export const MUTATIONS_BY_AREA: Readonly<Record<string, readonly Mutation[]>> = {
+  "Late writes": SETTLING,
+  "API servers": EVIDENCE_MUTATIONS,
+  "Lists and writes of objects": OBJECTS,
+  "Where a run goes on": CHECKPOINTS,
+  "The Lease of a run": LEASES,
+  "The freeze, the watch of the CRD, and the prune": FREEZES,
+  "The controller": CONTROLLERS,
+  "The trigger": TRIGGERS,
+  "What ksvm tells, changes and costs": ENGINE,
+  "Re-encryption": ENCRYPTION,
+  "Guards, the webhook, certificates, and the initializer": WEBHOOKS,
+};
+
+/** All of {@link MUTATIONS_BY_AREA}. */
+export const MUTATIONS: readonly Mutation[] = Object.values(MUTATIONS_BY_AREA).flat();

@@ -10,7 +10,7 @@ const KEPT = "migrator/kept-checkpoint.ts";
 export const ENCRYPTION: readonly Mutation[] = [
   {
     name: "a controller re-encrypts without evidence",
-    withinSeeds: 70,
+    found: { seed: 35, breaks: "migrated: a migration that re-encrypts is Succeeded as another one" },
     edits: [
       {
         file: FACTORY,
@@ -21,7 +21,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a controller that is to re-encrypt migrates",
-    withinSeeds: 70,
+    found: { seed: 35, breaks: "migrated: a migration that re-encrypts is Succeeded as another one" },
     edits: [
       {
         file: FACTORY,
@@ -32,7 +32,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a controller forgets which configuration is meant",
-    withinSeeds: 1_200,
+    found: { seed: 313, breaks: "migrated: a migration is Succeeded, and it means another configuration" },
     edits: [
       {
         file: "controller/unattended-evidence.ts",
@@ -43,7 +43,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a migration that was asked to re-encrypt while it ran has done so",
-    withinSeeds: 400,
+    found: { seed: 79, breaks: "migrated: a migration that re-encrypts is Succeeded as another one" },
     edits: [
       {
         file: "controller/migration-run.ts",
@@ -54,7 +54,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "the configuration of the first API server is that of all",
-    withinSeeds: 760,
+    found: { seed: 380, breaks: "told: it says re-encrypted with a key, and API servers wrote with another one" },
     edits: [
       {
         file: AGREEMENT,
@@ -76,7 +76,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "how API servers encrypt is not looked at again",
-    withinSeeds: 150,
+    found: { seed: 73, breaks: "told: it says re-encrypted, and an object is encrypted with another key" },
     edits: [
       {
         file: BUILT_IN,
@@ -87,7 +87,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a configuration that came back was there all the time",
-    withinSeeds: 1_000,
+    found: { seed: 488, breaks: "told: it says re-encrypted, and an object is encrypted with another key" },
     edits: [
       {
         file: "apiservers/encryption-metrics.ts",
@@ -98,7 +98,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "writes with the former key are not waited for, as another key was waited for",
-    withinSeeds: 70,
+    found: { seed: 41, breaks: "told: it says re-encrypted with a key, and API servers wrote with another one" },
     edits: [
       {
         file: EVIDENCE,
@@ -109,7 +109,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a killed re-encryption goes on whatever changed",
-    withinSeeds: 1_900,
+    found: { seed: 73, breaks: "told: it says re-encrypted, and an object is encrypted with another key" },
     edits: [
       {
         file: KEPT,
@@ -120,7 +120,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a killed re-encryption goes on although API servers came and went",
-    withinSeeds: 1_580,
+    found: { seed: 428, breaks: "told: it says re-encrypted, and an object is encrypted with another key" },
     edits: [
       {
         file: "migrator/kept-progress.ts",

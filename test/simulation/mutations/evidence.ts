@@ -18,7 +18,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "believe one API server for all",
-    withinSeeds: 2_900,
+    found: { seed: 5, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/ask-all.ts",
@@ -29,7 +29,10 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "prove the freeze on one API server alone",
-    withinSeeds: 1_900,
+    found: {
+      seed: 859,
+      breaks: "freeze: user changed the storage version of the CRD from v1 to v1alpha1 while a run rests on its freeze",
+    },
     edits: [
       {
         file: EVIDENCE,
@@ -40,7 +43,10 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "any refusal proves the freeze",
-    withinSeeds: 4_500,
+    found: {
+      seed: 2_158,
+      breaks: "freeze: user changed the storage version of the CRD while a run rests on its freeze",
+    },
     edits: [
       {
         file: "freeze/freeze-proof.ts",
@@ -51,7 +57,10 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "a call that fails proves the freeze",
-    withinSeeds: 4_500,
+    found: {
+      seed: 2_158,
+      breaks: "freeze: user changed the storage version of the CRD while a run rests on its freeze",
+    },
     edits: [
       {
         file: "freeze/freeze-proof.ts",
@@ -74,7 +83,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "look neither at discovery nor at the watches of CRDs",
-    withinSeeds: 2_000,
+    found: { seed: 5, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/converge.ts",
@@ -90,7 +99,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "the hash of an earlier state of the CRD is enough",
-    withinSeeds: 2_000,
+    found: { seed: 286, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/converge.ts",
@@ -123,7 +132,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an API server that only its identity Lease shows is not asked",
-    withinSeeds: 1_000,
+    found: { seed: 252, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/api-server-mode.ts",
@@ -134,7 +143,10 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "ask the address of the kubeconfig where one API server lives",
-    withinSeeds: 20_400,
+    found: {
+      seed: 20_332,
+      breaks: "freeze: another client changes the storage version while a run rests on its freeze",
+    },
     edits: [
       {
         file: FINDER,
@@ -145,7 +157,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "wait without end for the only API server at its own address",
-    withinSeeds: 125_600,
+    found: { seed: 125_565, breaks: "liveness: a run does not end" },
     edits: [
       {
         file: FINDER,
@@ -172,12 +184,12 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "of several API servers behind one address a single one is enough",
-    withinSeeds: 2_100,
+    found: { seed: 308, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [{ file: FINDER, from: "if (clients.length < wanted) {", to: "if (clients.length < 1) {" }],
   },
   {
     name: "do not tell API servers behind one address apart, and take one sample of them",
-    withinSeeds: 5_500,
+    found: { seed: 308, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: FINDER,
@@ -189,7 +201,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an identity Lease has expired by any clock",
-    withinSeeds: 7_700,
+    found: { seed: 1_120, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/control-plane-objects.ts",
@@ -211,7 +223,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an identity Lease has expired by any clock, and is not watched",
-    withinSeeds: 3_300,
+    found: { seed: 1_120, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/control-plane-objects.ts",

@@ -22,7 +22,7 @@ const UNWATCHED: Edit = {
 export const FREEZES: readonly Mutation[] = [
   {
     name: "do not freeze",
-    withinSeeds: 1_000,
+    found: { seed: 1, breaks: "told: it says frozen, and the CRD has no freeze of it" },
     edits: [
       {
         file: FREEZE,
@@ -33,7 +33,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune beside the condition that casts doubt on it",
-    withinSeeds: 200,
+    found: { seed: 50, breaks: "stored versions: a prune of the CRD leaves the condition that casts doubt on it" },
     edits: [
       {
         file: PRUNE,
@@ -44,7 +44,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "take over the freeze of another client",
-    withinSeeds: 1_000,
+    found: { seed: 26, breaks: "freeze: a run changed the freeze of the CRD, which another client had put on" },
     edits: [
       {
         file: FREEZE,
@@ -55,7 +55,10 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "lift a freeze without a look at its owner",
-    withinSeeds: 3_600,
+    found: {
+      seed: 94,
+      breaks: "freeze: a run changed the freeze of the CRD, which is that of a run, a run that holds its Lease",
+    },
     edits: [
       {
         file: FREEZE,
@@ -78,7 +81,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "write annotations of a CRD without a precondition",
-    withinSeeds: 1_200,
+    found: { seed: 26, breaks: "freeze: a run took off or changed the freeze that user put on the CRD" },
     edits: [
       {
         file: FREEZE,
@@ -89,7 +92,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a run that fails leaves its freeze",
-    withinSeeds: 1_000,
+    found: { seed: 4, breaks: "told: a run it says startingAgain, and its freeze is in place" },
     edits: [
       {
         file: "retry/cleanup.ts",
@@ -107,7 +110,7 @@ export const FREEZES: readonly Mutation[] = [
         to: "void blipLeftMs; return Number.POSITIVE_INFINITY;",
       },
     ],
-    withinSeeds: 1_130,
+    found: { seed: 170, breaks: "freeze: a run keeps it, and does not get on" },
   },
   {
     name: "what a run waits for a Retry-After is no time of its freeze",
@@ -128,7 +131,11 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a policy is left",
-    withinSeeds: 1_000,
+    found: {
+      seed: 1,
+      breaks:
+        'policy: a run ended and left /registry/validatingadmissionpolicies/a run.the CRD: Cannot continue with "the CR',
+    },
     edits: [
       {
         file: "freeze/guard-install.ts",
@@ -152,15 +159,19 @@ export const FREEZES: readonly Mutation[] = [
     survives: "it changes only where the freeze was lifted, which ends the run",
     edits: [FLIPPED],
   },
-  { name: "the watch of the CRD looks at nothing", withinSeeds: 1_100, edits: [UNWATCHED] },
+  {
+    name: "the watch of the CRD looks at nothing",
+    found: { seed: 543, breaks: "S1: objects in a version that ksvm pruned" },
+    edits: [UNWATCHED],
+  },
   {
     name: "a freeze that is lifted and a storage version that changes end no run",
-    withinSeeds: 1_100,
+    found: { seed: 543, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [LIFTED, OWNER, FLIPPED],
   },
   {
     name: "nothing is looked at again before the prune",
-    withinSeeds: 1_000,
+    found: { seed: 8, breaks: "told: a run says migrated to v1, and the storage version is v1alpha1" },
     edits: [
       LIFTED,
       OWNER,
@@ -202,7 +213,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "leave the policy of a dead run on a CRD that a user froze",
-    withinSeeds: 41_400,
+    found: { seed: 41_338, breaks: "freeze: the policy is left after an undisturbed run" },
     edits: [
       {
         file: "freeze/leftovers.ts",
@@ -216,7 +227,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "write objects in a version that storedVersions lacks",
-    withinSeeds: 10_200,
+    found: { seed: 10_177, breaks: "S1: an object that ksvm writes in that version" },
     edits: [
       {
         file: "migrator/foreign-prunes.ts",
@@ -279,7 +290,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a renewal of the Lease",
-    withinSeeds: 2_900,
+    found: { seed: 79, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PRUNE,
@@ -290,7 +301,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a precondition",
-    withinSeeds: 1_000,
+    found: { seed: 164, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PRUNE,
@@ -301,7 +312,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune to the last of the stored versions",
-    withinSeeds: 1_000,
+    found: { seed: 63, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PRUNE,
@@ -334,7 +345,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "a prune that conflicts counts as pruned, and is not read back",
-    withinSeeds: 1_800,
+    found: { seed: 40, breaks: "told: it says migrated, and storedVersions has both" },
     edits: [
       {
         file: PRUNE,
@@ -350,7 +361,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "leave a policy that another client writes while it is removed",
-    withinSeeds: 2_100,
+    found: { seed: 1_011, breaks: "policy: a run leaves that of its freeze" },
     edits: [
       {
         file: "freeze/guard-install.ts",

@@ -7,14 +7,21 @@ export interface Edit {
   readonly to: string;
 }
 
+/** A seed that breaks something with a mutation, and nothing without it. */
+export interface FoundIn {
+  readonly seed: number;
+  /** The kind of the violation, as `violationKind()` has it, and after a colon what it means. */
+  readonly breaks: string;
+}
+
 /** A change of the code that makes it wrong. */
 export interface Mutation {
   /** What is wrong then. */
   readonly name: string;
   /** More than one where each of several safeguards would be enough by itself. */
   readonly edits: readonly Edit[];
-  /** Within so many seeds the simulation finds it: twice as many as it took when it was measured. Missing where it does not. */
-  readonly withinSeeds?: number;
+  /** What finds it: within so many seeds. `make test` plays that seed. Missing where none does. */
+  readonly found?: FoundIn;
   /** Why the simulation does not find it. */
   readonly survives?: string;
 }

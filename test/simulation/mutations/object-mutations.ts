@@ -22,7 +22,7 @@ const BELIEVE_WEBHOOKS = {
 export const OBJECTS: readonly Mutation[] = [
   {
     name: "do not rewrite the last page",
-    withinSeeds: 1_000,
+    found: { seed: 3, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PASS,
@@ -33,7 +33,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a list ends where its continue token is refused",
-    withinSeeds: 1_000,
+    found: { seed: 116, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: READER,
@@ -44,7 +44,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "the watermark is of before the settle wait",
-    withinSeeds: 1_000,
+    found: { seed: 5, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -55,7 +55,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "believe a 404 of an object without a list",
-    withinSeeds: 1_500,
+    found: { seed: 380, breaks: "told: a run its progress has 2 objects gone, and 1 were deleted" },
     edits: [
       {
         file: REWRITE,
@@ -71,7 +71,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "believe a 404 of an object without a list, also that of a webhook",
-    withinSeeds: 1_300,
+    found: { seed: 294, breaks: "told: a run its progress has 1 objects gone, and 0 were deleted" },
     edits: [
       BELIEVE_WEBHOOKS,
       {
@@ -83,7 +83,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "believe a 404 of a list without discovery",
-    withinSeeds: 3_600,
+    found: { seed: 380, breaks: "told: a run says that v1 is no longer served, and it was served all the time" },
     edits: [
       {
         file: "migrator/rewrite/unserved-version.ts",
@@ -110,7 +110,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a 409 shows that another client wrote the object, also that of a webhook",
-    withinSeeds: 2_800,
+    found: { seed: 1_575, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       BELIEVE_WEBHOOKS,
       {
@@ -122,7 +122,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a 410 of a webhook shows that the object is gone",
-    withinSeeds: 2_000,
+    found: { seed: 369, breaks: "told: a run its progress has 2 objects gone, and 1 were deleted" },
     edits: [
       BELIEVE_WEBHOOKS,
       {
@@ -134,7 +134,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a write whose answer is lost counts as written",
-    withinSeeds: 1_000,
+    found: { seed: 24, breaks: "told: a run its progress has 5 objects migrated, and it wrote 4" },
     edits: [
       NAMES_API_ERROR,
       {
@@ -146,7 +146,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a write that a busy API server refuses counts as written",
-    withinSeeds: 1_000,
+    found: { seed: 31, breaks: "told: a run its progress has 1 objects migrated, and it wrote 0" },
     edits: [
       NAMES_API_ERROR,
       {
@@ -158,7 +158,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "objects that failed once are forgotten",
-    withinSeeds: 1_000,
+    found: { seed: 58, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PASS,
@@ -169,7 +169,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "prune although objects failed",
-    withinSeeds: 1_000,
+    found: { seed: 58, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "migrator/crd-run.ts",
@@ -187,7 +187,7 @@ export const OBJECTS: readonly Mutation[] = [
   },
   {
     name: "a request has no time limit",
-    withinSeeds: 1_000,
+    found: { seed: 49, breaks: "liveness: a run does not end" },
     edits: [
       {
         file: "kube/transport.ts",

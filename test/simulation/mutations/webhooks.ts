@@ -12,7 +12,7 @@ const EARLIER = "initializer/earlier-migrations.ts";
 export const WEBHOOKS: readonly Mutation[] = [
   {
     name: "a dry-run that is accepted proves the freeze",
-    withinSeeds: 1_000,
+    found: { seed: 859, breaks: "freeze: user changed the storage version of the CRD while a run rests on its freeze" },
     edits: [
       {
         file: PROOF,
@@ -23,12 +23,12 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the policy of another client is taken over",
-    withinSeeds: 140,
+    found: { seed: 69, breaks: "policy: a run writes that of a user" },
     edits: [{ file: GUARD_INSTALL, from: "if (owner?.lease === lease) {", to: 'if (lease !== "") {' }],
   },
   {
     name: "the policy of another run is removed",
-    withinSeeds: 1_400,
+    found: { seed: 336, breaks: "policy: a run deleted the binding of another one, which holds the Lease" },
     edits: [
       {
         file: "freeze/freeze-hold.ts",
@@ -51,14 +51,17 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the binding only audits",
-    withinSeeds: 10,
+    found: {
+      seed: 1,
+      breaks: 'liveness: an undisturbed run ends with "Cannot prove that the storage version is frozen"',
+    },
     edits: [
       { file: "freeze/freeze-policy.ts", from: 'validationActions: ["Deny"]', to: 'validationActions: ["Audit"]' },
     ],
   },
   {
     name: "the webhook looks at the new object alone",
-    withinSeeds: 40,
+    found: { seed: 7, breaks: "liveness: storedVersions of widgets.sim.example.com is [v1alpha1 v1]" },
     edits: [
       {
         file: "freeze/freeze-rule.ts",
@@ -69,7 +72,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the configuration of the webhook is not restored",
-    withinSeeds: 3_000,
+    found: { seed: 21, breaks: "load: idle replicas of the webhook send more than six requests in a minute" },
     edits: [
       {
         file: REPAIR,
@@ -80,7 +83,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "replicas undo each other's writes of the configuration",
-    withinSeeds: 20,
+    found: { seed: 7, breaks: "load: a replica has 61 writes of guards in a minute" },
     edits: [
       {
         file: WRITER,
@@ -131,7 +134,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the serving certificate changes with the CA, without a wait",
-    withinSeeds: 50,
+    found: { seed: 23, breaks: "trust: an API server does not trust a replica" },
     edits: [
       {
         file: ROTATION_PLAN,
@@ -147,7 +150,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "no API server is asked for the new CA bundle, and none is waited for",
-    withinSeeds: 420,
+    found: { seed: 118, breaks: "trust: an API server does not trust a replica" },
     edits: [
       {
         file: ROTATION_PLAN,
@@ -163,7 +166,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the old CA is dropped at once",
-    withinSeeds: 1_800,
+    found: { seed: 743, breaks: "trust: an API server does not trust a replica" },
     edits: [
       {
         file: ROTATION_PLAN,
@@ -174,7 +177,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "a new CA takes the place of the old one in the bundle",
-    withinSeeds: 420,
+    found: { seed: 118, breaks: "trust: an API server does not trust a replica" },
     edits: [
       {
         file: "certs/rotation-writes.ts",
@@ -208,7 +211,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "every second replica never becomes ready",
-    withinSeeds: 20,
+    found: { seed: 7, breaks: "trust: a replica is not ready at the end" },
     edits: [
       {
         file: "certs/published-trust.ts",
@@ -224,7 +227,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "certificates are never renewed",
-    withinSeeds: 1100,
+    found: { seed: 354, breaks: "trust: an API server does not trust a replica" },
     edits: [
       {
         file: ROTATION_PLAN,
@@ -235,7 +238,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "certificates are replaced although clocks disagree",
-    withinSeeds: 1200,
+    found: { seed: 532, breaks: "trust: an API server does not trust a replica" },
     edits: [
       {
         file: ROTATION_PLAN,
@@ -246,7 +249,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init deletes the migrations of others",
-    withinSeeds: 300,
+    found: { seed: 178, breaks: "init: it deletes a migration of others" },
     edits: [
       {
         file: EARLIER,
@@ -257,7 +260,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init deletes a migration that a user stopped",
-    withinSeeds: 2300,
+    found: { seed: 147, breaks: "init: it deletes a migration that a user stopped" },
     edits: [
       {
         file: EARLIER,
@@ -268,7 +271,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init leaves the migrations of an earlier one",
-    withinSeeds: 10,
+    found: { seed: 2, breaks: "init: several migrations of a resource are left by the last one" },
     edits: [
       {
         file: EARLIER,
@@ -279,7 +282,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "init leaves a CRD as it is",
-    withinSeeds: 1000,
+    found: { seed: 317, breaks: "init: an undisturbed one ends with an error" },
     edits: [
       {
         file: INITIALIZE,
