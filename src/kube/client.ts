@@ -242,7 +242,7 @@ export class ApiClient {
   }
 
   /**
-   * Deletes an object; one that does not exist counts as deleted.
+   * Deletes an object; one that does not exist counts as deleted, unless it `mustExist`.
    * @throws {ApiError | TransportError} Conflict where it is not the object with this uid and resourceVersion; {DoubtfulAnswer}
    *   where the answer does not say that it is deleted.
    */
@@ -251,9 +251,10 @@ export class ApiClient {
     ref: ObjectRef,
     options: CallOptions & {
       readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
+      readonly mustExist?: boolean;
     } = {},
   ): Promise<void> {
-    const { preconditions, signal } = options;
+    const { mustExist = false, preconditions, signal } = options;
     const path = objectPath(resource, ref);
     try {
       const { body } = await this.transport.request({
@@ -264,7 +265,7 @@ export class ApiClient {
       });
       assertDeleted(body, { name: ref.name, path });
     } catch (error) {
-      if (!isAbsent(error, ref.name)) {
+      if (mustExist || !isAbsent(error, ref.name)) {
         throw error;
       }
     }

@@ -129,7 +129,8 @@ export class HeldLease {
       const { resourceVersion, uid } = this.#lease.metadata;
       try {
         await (how === "delete"
-          ? client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal })
+          ? // One that is gone was deleted by another client, or etcd restored from a backup that is older than this run.
+            client.delete(LEASES, ref, { mustExist: true, preconditions: { uid, resourceVersion }, signal })
           : client.patch(LEASES, ref, leasePatch(this.#lease, how), { signal }));
         this.#givenUp = "yes";
         return true;

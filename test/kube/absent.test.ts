@@ -51,6 +51,7 @@ await tap.test(
     t.equal(await client.find(CRDS, { name: NAME }), undefined);
     t.equal(await client.findMetadata(CRDS, { name: NAME }), undefined);
     await t.resolves(client.delete(CRDS, { name: NAME }));
+    await t.rejects(client.delete(CRDS, { name: NAME }, { mustExist: true }), { code: "NotFound" });
     const retrier = new Retrier({ clock: new FakeClock(), random: () => 0 });
     const { signal } = new AbortController();
     t.equal(await unfreeze({ client, retrier, signal }, NAME, OWNER), false, "its freeze went with it");

@@ -11,6 +11,12 @@ interface LeasePatch {
   readonly spec: Lease["spec"];
 }
 
+interface DeleteOptions {
+  readonly mustExist?: boolean;
+  readonly preconditions: LeasePatch["metadata"];
+  readonly signal?: AbortSignal;
+}
+
 const SERVER = "https://local";
 
 /**
@@ -38,12 +44,10 @@ export class LeaseServer {
       this.#serve("POST", options, () => this.#store("uid-1", body)),
     patch: (_resource: unknown, _ref: unknown, { body }: { body: LeasePatch }, options: { signal?: AbortSignal }) =>
       this.#serve("PATCH", options, () => this.#store(this.#matching(body.metadata).metadata.uid, body)),
-    delete: (
-      _resource: unknown,
-      _ref: unknown,
-      { preconditions, signal }: { preconditions: LeasePatch["metadata"]; signal?: AbortSignal },
-    ) =>
+    delete: (_resource: unknown, _ref: unknown, { mustExist = false, preconditions, signal }: DeleteOptions) =>
       this.#serve("DELETE", signal === undefined ? {} : { signal }, () => {
+        // As ApiClient has it: one that does not exist counts as deleted.
+        if (this.lease === undefined && !mustExist) return;
         this.#matching(preconditions);
         this.lease = undefined;
       }),

@@ -435,6 +435,23 @@ await tap.test("a run that finds out by giving its Lease up that etcd was restor
   t.match(result(), { code: "OwnershipLost", message: /restored from a backup/ });
 });
 
+await tap.test(
+  "a run whose Lease is gone when it gives it up has no result, as after a restore from before it",
+  async (t) => {
+    const { clock, lease, server } = await start(t);
+    const cleanup = new Cleanup({ clock, emit: () => undefined });
+    deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
+    const result = watch(
+      cleanup.after(async () => {
+        server.lease = undefined;
+        return "migrated";
+      }),
+    );
+    await clock.advance(1_000);
+    t.match(result(), { code: "OwnershipLost", message: /another client deleted or released it/ });
+  },
+);
+
 for (const state of ["deaf", 503] as const) {
   await tap.test(
     `a run keeps its result where an API server that is ${state} may have deleted its Lease`,
