@@ -32,7 +32,7 @@ export interface AskOptions {
   readonly onFailure?: (server: string, failure: CheckFailure) => void;
   /** Called whenever one does not answer, or not within five seconds, however the asking ends. @default nobody is told */
   readonly onSilence?: () => void;
-  /** Called whenever one answers and does not pass, however the asking ends. @default nobody is told */
+  /** Called whenever one answers and does not pass, or has not answered where `signal` is aborted. @default nobody is told */
   readonly onLag?: () => void;
   /** The error for an API server that failed to the end; `silent` where it answers nothing else either. */
   readonly errorOf: (server: string, reason: string, silent: boolean) => KsvmError;
@@ -169,11 +169,15 @@ class Asking {
 
   /** @returns the failure that is waited for, where there is one */
   async #failureOf(client: ApiClient): Promise<CheckFailure | undefined> {
-    const { clock, errorOf, onFailure, onSilence } = this.#options;
+    const { clock, errorOf, onFailure, onLag, onSilence, signal } = this.#options;
     const startedAt = clock.monotonic();
     let failure: CheckFailure | undefined;
     try {
       failure = await this.#check(client);
+    } catch (error) {
+      // One that is behind holds the question for three seconds: where the run ends before that, nobody knows whether it is.
+      if (signal.aborted) onLag?.();
+      throw error;
     } finally {
       // Also where the asking is broken off.
       if (failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS) {

@@ -218,10 +218,7 @@ export class FreezeEvidence {
   async #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
     const { clock, emit, options, seen, signal } = this.#context;
     const target = targetOf(crd, this.#frozenAt);
-    const answer = convergenceCheck(target, signal);
-    // One that is behind holds the question for three seconds: where the run ends before that, nobody knows whether it is.
-    const check: Check = (client) =>
-      answer(client).finally(() => signal.aborted && seen?.noting(crd.metadata.name).onLag());
+    const check = convergenceCheck(target, signal);
     let told: Promise<void> | undefined;
     let isTold = false;
     const converged: Check = async (client) => {

@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import tap from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { ASSUMED, type EncryptionFound, NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
+import { KsvmError } from "../../src/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
 import { BuiltInEvidence, disagreementWith } from "../../src/migrator/built-in-evidence.ts";
@@ -94,7 +95,11 @@ function setting(
   shown: { readonly a: (ms: number) => string; readonly b: (ms: number) => string },
   clock = new FakeClock(),
   encryption?: (apiServers: ApiServers) => EncryptionFound,
-  { arrivals = UNSEEN_ARRIVALS, seen }: { readonly arrivals?: Arrivals; readonly seen?: SeenServers } = {},
+  {
+    arrivals = UNSEEN_ARRIVALS,
+    seen,
+    signal = new AbortController().signal,
+  }: { readonly arrivals?: Arrivals; readonly seen?: SeenServers; readonly signal?: AbortSignal } = {},
 ) {
   const events: MigrationEvent[] = [];
   const clientOf = (server: string, hashAt: (ms: number) => string): ApiClient => {
@@ -127,11 +132,24 @@ function setting(
     findApiServers: async () => apiServers,
     options: { settleMs: 1_000, convergenceTimeoutMs: 20_000 },
     retrier: new Retrier({ clock, random: () => 0.5 }),
-    signal: new AbortController().signal,
+    signal,
   } as unknown as RunContext;
   const resource = { group: "apps", version: "v1", resource: "deployments", kind: "Deployment" };
   return { clock, events, evidence: new BuiltInEvidence(context, { resource, restarts: new ServerRestarts() }) };
 }
+
+await tap.test("BuiltInEvidence remembers an API server that has not answered where the run ends", async (t) => {
+  const clock = new FakeClock();
+  const [ended, seen] = [new AbortController(), new SeenServers(clock)];
+  const b = (): never => {
+    const interrupted = new KsvmError("Interrupted", "Ctrl-C");
+    ended.abort(interrupted);
+    throw interrupted;
+  };
+  const { evidence } = setting({ a: () => "h1", b }, clock, undefined, { seen, signal: ended.signal });
+  await t.rejects(evidence.prove(), { code: "Interrupted" });
+  t.ok(seen.mayLateWriteCome("deployments.apps", 1_000), "it may have been behind");
+});
 
 await tap.test("BuiltInEvidence has late writes waited for after machines were suspended while it looks", async (t) => {
   /** It jumps when the first answers have come. */

@@ -269,9 +269,9 @@ export const SETTLING: readonly Mutation[] = [
       "the run has to be told to end within the three seconds for which an API server that is behind holds a question: a plan in regressions/ finds it",
     edits: [
       {
-        file: "migrator/freeze-evidence.ts",
-        from: "signal.aborted && seen?.noting(crd.metadata.name).onLag()",
-        to: "undefined",
+        file: "apiservers/ask-all.ts",
+        from: "if (signal.aborted) onLag?.();",
+        to: "",
       },
     ],
   },
