@@ -20,7 +20,7 @@ function scriptFile(t: Test, name: string, text: string): string {
 function bashOffers(script: string, ...words: readonly string[]): readonly string[] {
   const line = words.map((word) => `'${word}'`).join(" ");
   const program = `source ${script}; COMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _ksvm; printf '%s\\n' "\${COMPREPLY[@]}"`;
-  const { status, stderr, stdout } = spawnSync("bash", ["-uc", program], { encoding: "utf8" });
+  const { status, stderr, stdout } = spawnSync("bash", ["--norc", "-uc", program], { encoding: "utf8" });
   if (status !== 0 || stderr !== "") throw new Error(stderr);
   return stdout.split("\n").filter((offer) => offer !== "");
 }
