@@ -189,13 +189,14 @@ export class Reconciler {
   ): Promise<void> {
     const { client, index, logger, crdMode, queue, sharedClock, watch } = this.#options;
     const { name } = observed;
+    const now = sharedClock.now();
     const situation: Situation = {
       observed,
       state,
       ...(observed.crd === undefined ? {} : { firstSeen: this.#sights.saw(observed.crd) }),
       migrations: index.of(name),
-      now: sharedClock.now(),
-      isFollowed: this.#looks.isRecent(name, state),
+      now,
+      isFollowed: this.#looks.isRecent(name, state, now),
       staleAfterMs: HEARTBEAT_LIMIT_MS,
       crdMode,
     };
@@ -212,7 +213,7 @@ export class Reconciler {
     } else {
       this.#patience.followed(name);
     }
-    this.#looks.looked(name, await apply(this.#context(signal), situation, decision));
+    this.#looks.looked(name, await apply(this.#context(signal), situation, decision), sharedClock.now());
     this.#sights.written(name);
     logDecision(logger, name, decision, this.#waiting.get(name));
     this.#remember(situation, decision);

@@ -5,39 +5,70 @@ import { ManualClock } from "../manual-clock.ts";
 import { MINUTE, NOW, state } from "./situation.ts";
 
 const NAME = "deployments.apps";
+const LEFT = state(["A"], "A", { heartbeat: NOW });
+
+/** A process that looks, and API servers whose clocks are ahead of its own. */
+class Looks {
+  readonly clock = new ManualClock();
+  readonly looks = new OwnLooks(this.clock);
+
+  look({ aheadMs = 0, heartbeat = NOW } = {}): void {
+    this.looks.looked(NAME, heartbeat, this.#serverTime(aheadMs));
+  }
+
+  isRecent({
+    aheadMs = 0,
+    ...of
+  }: {
+    readonly aheadMs?: number;
+    readonly left?: typeof LEFT | undefined;
+  } = {}): boolean {
+    return this.looks.isRecent(NAME, "left" in of ? of.left : LEFT, this.#serverTime(aheadMs));
+  }
+
+  #serverTime(aheadMs: number): number {
+    return NOW + this.clock.monotonic() + aheadMs;
+  }
+}
 
 await tap.test("OwnLooks knows for ten minutes that this process looked, by its own clock", async (t) => {
-  const clock = new ManualClock();
-  const looks = new OwnLooks(clock);
-  const left = state(["A"], "A", { heartbeat: NOW });
-  t.notOk(looks.isRecent(NAME, left), "it has not looked yet");
-  looks.looked(NAME, NOW);
-  t.ok(looks.isRecent(NAME, left));
-  await clock.advance(HEARTBEAT_LIMIT_MS);
-  t.ok(looks.isRecent(NAME, left));
-  await clock.advance(1);
-  t.notOk(looks.isRecent(NAME, left));
+  const process = new Looks();
+  t.notOk(process.isRecent(), "it has not looked yet");
+  process.look();
+  t.ok(process.isRecent());
+  await process.clock.advance(HEARTBEAT_LIMIT_MS);
+  t.ok(process.isRecent());
+  await process.clock.advance(1);
+  t.notOk(process.isRecent());
+});
+
+await tap.test("OwnLooks believes clocks of API servers that disagree once it has seen both", async (t) => {
+  const process = new Looks();
+  process.look();
+  t.notOk(process.isRecent({ aheadMs: 20 * MINUTE }), "the machine of this process may have been paused");
+  process.look({ aheadMs: 20 * MINUTE });
+  for (const aheadMs of [0, 20 * MINUTE, 20 * MINUTE - 30_000]) t.ok(process.isRecent({ aheadMs }));
+  t.notOk(process.isRecent({ aheadMs: 40 * MINUTE }));
 });
 
 await tap.test("OwnLooks counts the time of a suspension", async (t) => {
-  const clock = new ManualClock();
-  const looks = new OwnLooks(clock);
-  looks.looked(NAME, NOW);
-  clock.sleepMachine(11 * MINUTE);
-  t.notOk(looks.isRecent(NAME, state(["A"], "A", { heartbeat: NOW })));
+  const process = new Looks();
+  process.look();
+  process.clock.sleepMachine(11 * MINUTE);
+  t.notOk(process.isRecent());
 });
 
 await tap.test(
   "OwnLooks says nothing of a StorageState that another client wrote, or that went back in time",
   async (t) => {
-    const looks = new OwnLooks(new ManualClock());
-    looks.looked(NAME, NOW);
-    t.notOk(looks.isRecent(NAME, state(["A"], "A", { heartbeat: NOW - MINUTE })));
-    t.notOk(looks.isRecent(NAME, undefined));
-    looks.looked(NAME, Number.NaN);
-    t.notOk(looks.isRecent(NAME, state(["A"], "A", { heartbeat: Number.NaN })));
-    looks.looked(NAME, NOW);
-    looks.keepOnly(() => false);
-    t.notOk(looks.isRecent(NAME, state(["A"], "A", { heartbeat: NOW })));
+    const process = new Looks();
+    process.look();
+    t.notOk(process.isRecent({ left: state(["A"], "A", { heartbeat: NOW - MINUTE }) }));
+    t.notOk(process.isRecent({ left: undefined }));
+    process.look({ heartbeat: Number.NaN });
+    t.notOk(process.isRecent({ left: state(["A"], "A", { heartbeat: Number.NaN }) }));
+    process.look();
+    process.looks.keepOnly(() => false);
+    t.notOk(process.isRecent());
   },
 );

@@ -55,6 +55,8 @@ const IDLE_MS = 600_000;
 /** For how long nothing may be left to do before that, and how often it may begin again. */
 const REST_MS = 60_000;
 const MAX_TURNS = 5;
+/** How often idle replicas may create a migration while they are watched. */
+const IDLE_TURNS = 3;
 /**
  * How many requests each replica may send in a second then, and while a migration waits for a user. Two that serve the webhook and look
  * after a built-in resource behind one address send one each.
@@ -151,10 +153,15 @@ export class ControllersCheck implements Check {
 
   async #watchIdle(replicas: number): Promise<void> {
     const { cluster, schedule } = this.#world;
-    await this.#comeToRest();
-    const before = cluster.requests;
-    await schedule.run(() => this.#world.isBroken, IDLE_MS);
-    const sent = cluster.requests - before;
+    let [sent, created] = [0, 0];
+    // A leader that sees the clock of an API server for the first time may migrate once more.
+    for (let turns = 0; turns < IDLE_TURNS && (turns === 0 || created > 0); turns++) {
+      await this.#comeToRest();
+      const before = { requests: cluster.requests, created: this.#created };
+      await schedule.run(() => this.#world.isBroken, IDLE_MS);
+      [sent, created] = [cluster.requests - before.requests, this.#created - before.created];
+    }
+    if (created > 0) this.#violate(`controllers: idle replicas created ${created} migrations in ${IDLE_MS / 1_000} s`);
     const isWaiting = this.#migrations().some((migration) => !isFinished(migration));
     const allowed = ((isWaiting ? WAITING_REQUESTS : IDLE_REQUESTS) * replicas * IDLE_MS) / 1_000;
     const what = `${replicas} ${isWaiting ? "waiting" : "idle"} replicas sent ${sent} requests in ${IDLE_MS / 1_000} s`;

@@ -33,9 +33,14 @@ export const TRIGGERS: readonly Mutation[] = [
   },
   {
     name: "a look of this process counts for ever",
-    edits: [{ file: "trigger/own-looks.ts", from: " && msSince(last.at, this.#clock) <= HEARTBEAT_LIMIT_MS", to: "" }],
+    edits: [{ file: "trigger/own-looks.ts", from: "msSince(last.at, this.#clock) <= HEARTBEAT_LIMIT_MS && ", to: "" }],
     survives:
       "a leader that does not look for ten minutes has lost its Lease, or no API server answers it: no seed has both go on then",
+  },
+  {
+    name: "a look of this process counts whatever API servers show",
+    edits: [{ file: "trigger/own-looks.ts", from: " && this.#isKnown(serverTime);", to: "; void serverTime;" }],
+    survives: "the simulation has no virtual machine whose two clocks stand still",
   },
   {
     name: "an API server that is behind with a CRD is given fifteen looks, however long they take",
