@@ -167,24 +167,32 @@ class Asking {
     }
   }
 
-  /** @returns the failure that is waited for, where there is one */
-  async #failureOf(client: ApiClient): Promise<CheckFailure | undefined> {
-    const { clock, errorOf, onFailure, onLag, onSilence, signal } = this.#options;
+  /** Asks one, and notes that it is silent, or may be behind: also where the asking is broken off. */
+  async #asked(client: ApiClient): Promise<CheckFailure | undefined> {
+    const { clock, onLag, onSilence, signal } = this.#options;
     const startedAt = clock.monotonic();
     let failure: CheckFailure | undefined;
     try {
       failure = await this.#check(client);
+      return failure;
     } catch (error) {
-      // One that is behind holds the question for three seconds: where the run ends before that, nobody knows whether it is.
-      if (signal.aborted) onLag?.();
+      if (signal.aborted) {
+        // One that is behind holds the question for three seconds: where the run ends before that, nobody knows whether it is.
+        onLag?.();
+      }
       throw error;
     } finally {
-      // Also where the asking is broken off.
       if (failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS) {
         onSilence?.();
         this.#silent = true;
       }
     }
+  }
+
+  /** @returns the failure that is waited for, where there is one */
+  async #failureOf(client: ApiClient): Promise<CheckFailure | undefined> {
+    const { clock, errorOf, onFailure } = this.#options;
+    const failure = await this.#asked(client);
     if (failure === undefined) {
       return undefined;
     }
