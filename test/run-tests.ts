@@ -23,7 +23,7 @@ const INSTALLED = "test/installed/**/*.test.ts";
 
 /** They need no cluster, and use all cores for a minute or more: `make check` does without them. */
 const LONG =
-  "test/{simulation/{main,simulated-runs,mutations/find-mutations,regressions/regressions,world/ended-worlds},webhook/floods}.test.ts";
+  "test/{simulation/{main,simulated-runs,mutations/{find-mutations,stated-seeds},regressions/regressions,world/ended-worlds},webhook/floods}.test.ts";
 
 /** Named tests: those directly in a file. What they nest is part of them. */
 interface Counts {
