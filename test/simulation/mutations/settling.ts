@@ -1,9 +1,15 @@
-import type { Mutation } from "./mutation.ts";
+import type { Edit, Mutation } from "./mutation.ts";
 
 const SETTLE = "apiservers/settle.ts";
 const WAIT = "apiservers/settle-wait.ts";
 const FINDER = "apiservers/api-server-finder.ts";
 const SEEN = "apiservers/seen-servers.ts";
+
+const UNNOTED_QUESTION: Edit = {
+  file: "apiservers/ask-all.ts",
+  from: "      if (signal.aborted) {\n",
+  to: "      if (signal.aborted && false) {\n",
+};
 
 /** What is wrong while late writes of an old version are waited for. */
 export const SETTLING: readonly Mutation[] = [
@@ -249,7 +255,10 @@ export const SETTLING: readonly Mutation[] = [
     name: "an API server that is behind is remembered once it was asked again",
     survives:
       "the run has to be told to end within the seconds between two answers of an API server that is behind and ends: a plan in regressions/ finds it",
-    edits: [{ file: "migrator/freeze-evidence.ts", from: "      seen?.noting(crd.metadata.name).onLag();\n", to: "" }],
+    edits: [
+      { file: "migrator/freeze-evidence.ts", from: "      seen?.noting(crd.metadata.name).onLag();\n", to: "" },
+      UNNOTED_QUESTION,
+    ],
   },
   {
     name: "a question that is broken off is no silence",
@@ -267,13 +276,7 @@ export const SETTLING: readonly Mutation[] = [
     name: "an API server that has not answered where the run ends was not behind",
     survives:
       "the run has to be told to end within the three seconds for which an API server that is behind holds a question: a plan in regressions/ finds it",
-    edits: [
-      {
-        file: "apiservers/ask-all.ts",
-        from: "      if (signal.aborted) {\n",
-        to: "      if (signal.aborted && false) {\n",
-      },
-    ],
+    edits: [UNNOTED_QUESTION],
   },
   {
     name: "a leader without a run does not look at identity Leases",
