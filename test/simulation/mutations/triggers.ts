@@ -32,10 +32,9 @@ export const TRIGGERS: readonly Mutation[] = [
       "no seed has the clocks of two API servers behind one address so far apart for that long; regressions/clocks-of-two-api-servers.json does",
   },
   {
-    name: "a look of this process counts for ever",
+    name: "a look of this process counts however long ago it was",
     edits: [{ file: "trigger/own-looks.ts", from: "msSince(last.at, this.#clock) <= HEARTBEAT_LIMIT_MS && ", to: "" }],
-    survives:
-      "a leader that does not look for ten minutes has lost its Lease, or no API server answers it: no seed has both go on then",
+    survives: "no seed has a leader that keeps its Lease and does not look for ten minutes",
   },
   {
     name: "a look of this process counts whatever API servers show",
