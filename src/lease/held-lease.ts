@@ -218,5 +218,7 @@ export class HeldLease {
 }
 
 function heldBy(holder: string): string {
-  return holder === "" ? "another client deleted or released it" : `it is held by "${holder}" now`;
+  return holder === ""
+    ? "another client deleted or released it, or etcd was restored from a backup"
+    : `it is held by "${holder}" now`;
 }
