@@ -1,4 +1,5 @@
 import { LoopPace } from "../retry/loop-pace.ts";
+import { Waker } from "../retry/waker.ts";
 import { ensureCertificates } from "./ensure.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { WaitClock } from "./wait-clock.ts";
@@ -11,27 +12,31 @@ const MIN_INTERVAL_MS = 5_000;
 /**
  * Keeps the certificates valid, at once and every hour, until the signal is aborted: the leader's part, beside the Job and the
  * CronJob, so that a cluster whose CronJobs are suspended keeps going. A rotation that has to wait goes on when the wait is
- * over. What fails is logged and tried again.
+ * over. What fails is logged and tried again. Where a replica sees that the Secret has lost its certificates, they are looked at
+ * at once.
  */
 export async function keepCertificates(
   options: Omit<EnsureOptions, "rotateNow" | "wait" | "waits"> & {
     /** Milliseconds. @default {@link KEEP_INTERVAL_MS} */
     readonly intervalMs?: number;
+    /** Woken where the Secret is gone or holds no CA. @default never */
+    readonly lost?: Waker;
   },
 ): Promise<void> {
-  const { clock, logger, signal, intervalMs = KEEP_INTERVAL_MS } = options;
+  const { clock, logger, signal, intervalMs = KEEP_INTERVAL_MS, lost = new Waker() } = options;
   // Whatever the next look is said to be.
   const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
   const waits = new WaitClock(clock);
   while (!signal.aborted) {
     await pace.turn(signal).catch(() => undefined);
+    lost.begin();
     const result = await ensureCertificates({ ...options, waits }).catch((error: unknown) => {
       if (!signal.aborted) {
         logger.error({ err: error }, "Cannot keep the certificates current; trying again");
       }
       return undefined;
     });
-    await clock.sleep(pauseAfter(result, intervalMs), signal).catch(() => undefined);
+    await lost.wait(pauseAfter(result, intervalMs), clock, signal).catch(() => undefined);
   }
 }
 

@@ -5,6 +5,7 @@ import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
 import { keepLooking } from "../apiservers/lease-lookout.ts";
 import type { SeenServers } from "../apiservers/seen-servers.ts";
 import { Retrier } from "../retry/retrier.ts";
+import type { Waker } from "../retry/waker.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "./observe-migration.ts";
 import type { Loop } from "../observability/loops.ts";
@@ -30,6 +31,8 @@ export interface LeaderPartOptions extends ReplicaOptions {
   readonly feed: Pick<MigrationFeed, "follow">;
   readonly loops: Pick<ReplicaLoops, "add">;
   readonly freezes: FreezeSink;
+  /** Woken where the Secret has lost its certificates. */
+  readonly lost: Waker;
   /** What this replica saw of the API servers, also before it led or while it did not. */
   readonly seen: SeenServers;
   /** What this replica saw of CRDs, also when it led before. */
@@ -212,12 +215,12 @@ export class LeaderPart {
     finder: ApiServerFinder,
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, logger, loops, machine, settings } = this.#options;
+    const { client, logger, loops, lost, machine, settings } = this.#options;
     const isOwn = settings.runs.options.crdMode === "manage" && settings.webhook.certificates === "own";
     if (isOwn) {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const tools = machine?.certificates ?? {};
-      const options = { ...tools, settings: settings.certificates, client, logger, findApiServers, signal };
+      const options = { ...tools, settings: settings.certificates, client, logger, findApiServers, lost, signal };
       await loops.add("certificates").keep((loop) => {
         const waiting = retrier.with({ onRetry: (_, delayMs) => loop.pause(delayMs) });
         return keepCertificates({ ...options, clock: loop.clock, retrier: waiting });

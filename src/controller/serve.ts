@@ -5,6 +5,7 @@ import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { HealthServer } from "../observability/health.ts";
 import type { Loop } from "../observability/loops.ts";
+import { Waker } from "../retry/waker.ts";
 import { CrdSights } from "../trigger/crd-sights.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { HeldFreezes } from "./held-freezes.ts";
@@ -46,6 +47,8 @@ class Replica {
   readonly #seen: SeenServers;
   /** Outlives a leadership: another client may prune a CRD between two of them. */
   readonly #sights = new CrdSights();
+  /** Woken where this replica sees that the Secret has lost its certificates. */
+  readonly #lost = new Waker();
   /** Missing where nothing is frozen, or another process serves it. */
   readonly #webhook: Pick<WebhookPart, "ready" | "run"> | undefined;
   readonly #machine: MachineParts;
@@ -62,7 +65,7 @@ class Replica {
     this.#seen = new SeenServers(clock);
     if (settings.runs.options.crdMode === "manage" && settings.servesWebhook !== false) {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
-      this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, progressOf });
+      this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, lost: this.#lost, progressOf });
     }
   }
 
@@ -135,6 +138,7 @@ class Replica {
       leadership: elector,
       loops: this.#loops,
       freezes: this.#freezes,
+      lost: this.#lost,
       seen,
       sights: this.#sights,
     });

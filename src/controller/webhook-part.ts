@@ -9,6 +9,7 @@ import { serverNameOf } from "../certs/service-names.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { ServerClock } from "../kube/server-clock.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
+import type { Waker } from "../retry/waker.ts";
 import { EARLY_PATH, VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
 import { EarlyMigrations } from "../webhook/early-migrations.ts";
@@ -30,6 +31,8 @@ export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clo
   readonly settings: Pick<ServingSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
   readonly loops: Pick<Loops<WebhookLoop>, "add">;
+  /** Woken where the Secret that ksvm keeps is gone or holds no CA. @default nobody */
+  readonly lost?: Pick<Waker, "wake">;
   /** Begins to listen. @default {@link startWebhookServer} */
   readonly startServer?: (options: WebhookServerOptions) => Promise<WebhookServer>;
 }
@@ -146,6 +149,9 @@ export class WebhookPart {
 
   #publish(caBundle: string | undefined): void {
     this.#isInSecret = caBundle !== undefined;
+    if (!this.#isInSecret) {
+      this.#options.lost?.wake();
+    }
     if (caBundle !== undefined && caBundle !== this.#caBundle) {
       this.#caBundle = caBundle;
       this.#keeper.refresh();

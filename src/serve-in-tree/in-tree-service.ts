@@ -10,6 +10,7 @@ import { type WatchEvent, watchObject } from "../kube/watch.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
+import { Waker } from "../retry/waker.ts";
 import { Companions } from "./companions.ts";
 import { type OtherWriter, OtherWriters } from "./other-writers.ts";
 import { isProbe, probeForOthers } from "./probe.ts";
@@ -58,7 +59,7 @@ export class InTreeService {
   readonly #failures: FailureLog;
   /** What the API server said of itself, where it is too old: it is told once. */
   #refusedVersion: string | undefined;
-  #woken = Promise.withResolvers<void>();
+  readonly #waker = new Waker();
 
   constructor(options: InTreeServiceOptions) {
     this.#options = options;
@@ -80,7 +81,7 @@ export class InTreeService {
     const { feed } = this.#options;
     const following = feed.follow((change) => {
       if (this.#companions.apply(change)) {
-        this.#wake();
+        this.#waker.wake();
       }
     }, signal);
     await Promise.all([following, this.#keepServing(signal)]);
@@ -168,8 +169,7 @@ export class InTreeService {
     const pace = new LoopPace({ clock: this.#options.clock, minMs: MIN_INTERVAL_MS });
     for (;;) {
       await pace.turn(signal);
-      // From here on a wake is for the next round.
-      this.#woken = Promise.withResolvers();
+      this.#waker.begin();
       let isMoreDue = true;
       try {
         const all = await listInTree(this.#options.client, resource, { signal });
@@ -187,7 +187,7 @@ export class InTreeService {
           return undefined;
         }
       }
-      await this.#wait(isMoreDue ? DUE_INTERVAL_MS : MAX_INTERVAL_MS, signal);
+      await this.#waker.wait(isMoreDue ? DUE_INTERVAL_MS : MAX_INTERVAL_MS, this.#options.clock, signal);
     }
   }
 
@@ -199,19 +199,6 @@ export class InTreeService {
       signal.throwIfAborted();
       return true;
     }
-  }
-
-  async #wait(ms: number, signal: AbortSignal): Promise<void> {
-    const over = new AbortController();
-    const sleeping = this.#options.clock.sleep(ms, AbortSignal.any([signal, over.signal])).catch(() => undefined);
-    await Promise.race([sleeping, this.#woken.promise]);
-    over.abort();
-    await sleeping;
-    signal.throwIfAborted();
-  }
-
-  #wake(): void {
-    this.#woken.resolve();
   }
 
   /** Tells of changes at once. Where it cannot be watched, the next round comes all the same. */
@@ -233,7 +220,7 @@ export class InTreeService {
 
   #hear(type: WatchEvent<KubeObject>["type"]): void {
     if (type !== "BOOKMARK") {
-      this.#wake();
+      this.#waker.wake();
     }
   }
 

@@ -10,7 +10,9 @@ import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
 import type { Transport } from "../../src/kube/transport.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
+import { Waker } from "../../src/retry/waker.ts";
 import { FakeClock } from "../fake-clock.ts";
+import { ManualClock } from "../manual-clock.ts";
 
 const DAY_MS = 86_400_000;
 const SETTINGS = {
@@ -94,6 +96,22 @@ await tap.test("keepCertificates() looks every five seconds at most, whenever th
   await kept;
   const looks = requests.length / 2;
   t.ok(looks > 1 && looks <= 201, `${looks} looks in 1000 s`);
+});
+
+await tap.test("keepCertificates() looks at once where the Secret has lost its certificates", async (t) => {
+  const { options, requests } = setting(CURRENT);
+  const [clock, abort, lost] = [new ManualClock(), new AbortController(), new Waker()];
+  const kept = keepCertificates({ ...options, clock, signal: abort.signal, lost });
+  await clock.advance(3_000_000);
+  const looked = requests.length;
+  await clock.advance(300_000);
+  t.equal(requests.length, looked, "negative control: nothing is due for an hour");
+  lost.wake();
+  lost.wake();
+  await clock.advance(60_000);
+  t.equal(requests.length, 2 * looked, "it looked once");
+  abort.abort(new Error("seen enough"));
+  await kept;
 });
 
 await tap.test("the dwell times pass whatever the clocks of the API servers that answer say", async (t) => {

@@ -10,9 +10,18 @@ import {
   type StorageVersionMigration,
   SYSTEM_NAMESPACE,
 } from "../../src/api/migration.ts";
-import { WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { CERTIFICATE_SECRET, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { caBundleOf } from "../../src/certs/ca-bundle.ts";
+import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { serverNameOf } from "../../src/certs/service-names.ts";
-import { MERGE_PATCH, CRDS, MIGRATIONS, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import {
+  MERGE_PATCH,
+  CRDS,
+  MIGRATIONS,
+  SECRETS,
+  STORAGE_STATES,
+  WEBHOOK_CONFIGURATIONS,
+} from "../../src/kube/resources.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { installSystem } from "./controller-fixture.ts";
@@ -105,6 +114,24 @@ await tap.test("two replicas: from a change of the storage version to pruned, by
     tt.match(signalLineOf(first), { signal: "SIGTERM", forcingMayLeaveFreeze: true });
     await eventually(() => Promise.resolve(second.isLeading()), `the second replica leads:\n${second.log()}`, 20_000);
   });
+});
+
+await tap.test("a Secret that was deleted and applied again is filled at once, not an hour later", async (t) => {
+  const replica = await spawnController(t, cluster, { webhookPort: await freePort(), flags: ONLY_CUSTOM });
+  await untilReady(replica);
+  await eventually(() => Promise.resolve(replica.isLeading()), `the replica leads:\n${replica.log()}`, 30_000);
+  const ref = { namespace: SYSTEM_NAMESPACE, name: CERTIFICATE_SECRET };
+  const before = caBundleOf(await api.get<SecretObject>(SECRETS, ref));
+  t.ok(before);
+  await api.delete(SECRETS, ref);
+  // As `kubectl apply` of the manifests does; an installed controller may not create Secrets.
+  const metadata = { ...ref, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } };
+  await api.create(SECRETS, { apiVersion: "v1", kind: "Secret", type: "Opaque", metadata });
+  const filled = async (): Promise<string | undefined> => caBundleOf(await api.get<SecretObject>(SECRETS, ref));
+  await eventually(async () => (await filled()) !== undefined, `it is filled:\n${replica.log()}`, 20_000);
+  t.not(await filled(), before, "by a new CA");
+  replica.kill("SIGTERM");
+  t.equal(await replica.ended, 0, replica.log());
 });
 
 await tap.test("--manage-stored-versions=false leaves nothing behind", async (t) => {

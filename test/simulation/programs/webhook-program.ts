@@ -3,6 +3,7 @@ import { replicaLoops } from "../../../src/controller/replica-loops.ts";
 import { CONTROLLER_DEFAULTS } from "../../../src/controller/settings.ts";
 import { WebhookPart, type WebhookPartOptions } from "../../../src/controller/webhook-part.ts";
 import { Metrics } from "../../../src/observability/metrics.ts";
+import { Waker } from "../../../src/retry/waker.ts";
 import type { ServingCertificate } from "../../../src/webhook/serving-certificate.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import { REPLICA_PORT } from "../world/sim-webhook-service.ts";
@@ -35,6 +36,7 @@ export class WebhookProgram implements Program {
     const client = world.cluster.clientOf(process);
     const settings = { certificates: certificateSettings(world), webhook: servingSettings(name) };
     const loops = replicaLoops(process.clock, { runs: world.settings });
+    const lost = new Waker();
     const part = servedPart(world, process, {
       client,
       clock: process.clock,
@@ -43,9 +45,10 @@ export class WebhookProgram implements Program {
       settings,
       progressOf: () => undefined,
       loops,
+      lost,
     });
     void part.run(signal);
-    void keepCertificates(certificateTools(world, process, { client, signal }));
+    void keepCertificates({ ...certificateTools(world, process, { client, signal }), lost });
     process.onCrash(() => {
       world.schedule.in(RESTART_MS, () => {
         const slot = world.programs.indexOf(this);
