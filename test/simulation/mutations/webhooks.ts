@@ -226,6 +226,17 @@ export const WEBHOOKS: readonly Mutation[] = [
     ],
   },
   {
+    name: "nobody is told that the Secret has lost its certificates",
+    found: { seed: 272540, breaks: "trust: an API server does not trust a replica" },
+    edits: [
+      {
+        file: "controller/webhook-part.ts",
+        from: "      this.#options.lost?.wake();",
+        to: "      void this.#options.lost;",
+      },
+    ],
+  },
+  {
     name: "certificates are never renewed",
     found: { seed: 354, breaks: "trust: an API server does not trust a replica" },
     edits: [
