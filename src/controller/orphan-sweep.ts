@@ -15,7 +15,8 @@ import { unfreeze } from "../freeze/freeze.ts";
 import { guardedCrdOf } from "../freeze/freeze-policy.ts";
 import { removePolicyGuard } from "../freeze/guard-install.ts";
 import type { Retrier } from "../retry/retrier.ts";
-import { RunLease } from "../lease/run-lease.ts";
+import { holdRunLease } from "../lease/hold-run-lease.ts";
+import type { RunLease } from "../lease/run-lease.ts";
 import { isRunDead } from "../lease/run-liveness.ts";
 import { type LeaseRef, runLeaseOf } from "../lease/run-lease-ref.ts";
 import { ToldReasons } from "./told-reasons.ts";
@@ -57,7 +58,6 @@ const SWEEP_EVERY_MS = 60_000;
 /** Milliseconds for one of them, whatever the API server answers about it, and for what is tried again in that time. */
 const MAX_MS = 120_000;
 const PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
-const RELEASE_TIMEOUT_MS = 10_000;
 /** What is told of all of them together. */
 const THE_POLICIES = "policies";
 
@@ -65,8 +65,10 @@ const THE_POLICIES = "policies";
 export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): Promise<void> {
   const { clock, logger, signal } = options;
   const told = new ToldReasons();
-  while (!signal.aborted) {
-    await sweepOrphans({ ...options, told }).catch((error: unknown) => {
+  for (let sweeps = 1; !signal.aborted; sweeps++) {
+    // A Lease that an earlier sweep left as that of a dead run is not this one's.
+    const identity = `${options.identity}-${sweeps}`;
+    await sweepOrphans({ ...options, identity, told }).catch((error: unknown) => {
       if (!signal.aborted) {
         logger.warn({ reason: messageOf(error) }, "Cannot look for freezes of dead runs; trying again later");
       }
@@ -189,16 +191,13 @@ async function sweepOne(options: OrphanSweepOptions, orphan: Orphan): Promise<vo
 
 /** A run that begins in between waits for the Lease, so the freeze is still the dead one's, or gone. */
 async function sweepHolding(options: OrphanSweepOptions, orphan: Orphan, ref: LeaseRef): Promise<void> {
-  const lease = await RunLease.acquire({ ...options, ...ref });
-  const keepCheckpoint = lease.checkpoint !== undefined;
-  try {
-    await lift({ ...options, client: options.client.fencedBy(() => lease.confirm(options.signal)) }, orphan);
-  } finally {
-    await lease.release({ keepCheckpoint }, options.clock.timeout(RELEASE_TIMEOUT_MS)).catch((error: unknown) => {
-      const facts = { crd: orphan.crdName, lease: lease.key, reason: messageOf(error) };
-      options.logger.warn(facts, "Cannot release a Lease; it expires by itself");
-    });
-  }
+  const onLeft = (lease: RunLease, error: unknown): void => {
+    const facts = { crd: orphan.crdName, lease: lease.key, reason: messageOf(error) };
+    options.logger.warn(facts, "Cannot release a Lease; it expires by itself");
+  };
+  await holdRunLease({ ...options, ...ref, onLeft }, (lease) =>
+    lift({ ...options, client: options.client.fencedBy(() => lease.confirm(options.signal)) }, orphan),
+  );
 }
 
 async function lift(context: CallContext & Pick<OrphanSweepOptions, "logger">, orphan: Orphan): Promise<void> {

@@ -9,7 +9,7 @@ import { inTreeObjection } from "../in-tree/in-tree-guard.ts";
 import { deleteInTree, type InTreeMigration, inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { leaseNameOf } from "../lease/lease-acquire.ts";
-import { RunLease } from "../lease/run-lease.ts";
+import { holdRunLease } from "../lease/hold-run-lease.ts";
 import type { LeaseRef } from "../lease/run-lease-ref.ts";
 import type { MigrationResult } from "../migrator/result.ts";
 import { readCrd } from "../resources/read-crd.ts";
@@ -24,12 +24,10 @@ export interface RepairContext extends BringBackContext {
   readonly identity: string;
   readonly leaseNamespace: string;
   /** Told that the Lease of a dead run was taken over: what that one saw of API servers is lost. */
-  readonly onTookOver: () => void;
+  readonly onTakeOver: () => void;
   /** Migrates one CRD with the engine, which alone prunes. */
   readonly migrate: (name: string, options: { readonly force: boolean }) => Promise<MigrationResult>;
 }
-
-const RELEASE_MS = 10_000;
 
 /**
  * Repairs what was found on one CRD. Each step leaves a state that is no less readable than the one before, and that the next
@@ -121,18 +119,12 @@ async function holdingLease(
   { name, ref }: Subject,
   work: (held: RepairContext) => Promise<void>,
 ): Promise<void> {
-  const { clock, signal } = context;
+  const { signal } = context;
   const objection = await context.retrier.run(() => inTreeObjection(context.client, name, signal), signal);
   if (objection !== undefined) {
     throw objection;
   }
-  let isContended = false;
-  const lease = await RunLease.acquire({ ...context, ...ref, onContended: () => (isContended = true) });
-  const keepCheckpoint = lease.checkpoint !== undefined;
-  if (isContended) {
-    context.onTookOver();
-  }
-  try {
+  await holdRunLease({ ...context, ...ref }, async (lease) => {
     const held = { ...context, client: context.client.fencedBy(() => lease.confirm(signal)) };
     const crd = await removeLeftovers(held, name, lease.key);
     assertNotForeign(crd, lease.key);
@@ -140,8 +132,5 @@ async function holdingLease(
       throw new KsvmError("RepairStopped", `Cannot repair "${name}": it is being deleted, and its objects with it`);
     }
     await work(held);
-  } finally {
-    // The run that follows, perhaps of another process, has to wait for late writes, as one that takes the Lease over itself.
-    await lease.release({ keepCheckpoint, keepHolder: isContended }, clock.timeout(RELEASE_MS)).catch(() => undefined);
-  }
+  });
 }

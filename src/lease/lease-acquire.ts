@@ -21,6 +21,8 @@ export interface RunLeaseOptions {
   readonly signal: AbortSignal;
   /** Told that another holder's Lease is being watched to see whether it lives. */
   readonly onContended?: (holder: string) => void;
+  /** Told that another holder's Lease is taken over, which that one did not give up. */
+  readonly onTakeOver?: (holder: string) => void;
   /** Whether a holder is known to be dead, so that its Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
 }
@@ -72,6 +74,9 @@ export async function acquireLease(
     const holder = holderOf(found);
     if (found !== undefined && !isFree(holder, options)) {
       await waitUntilFree(found, holder, options);
+    }
+    if (holder !== "" && holder !== options.identity) {
+      options.onTakeOver?.(holder);
     }
     const confirmedAt = momentOf(clock);
     const lease = await takeLease(found, options, annotationsFor);

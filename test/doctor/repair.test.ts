@@ -60,7 +60,7 @@ async function repairedOf(holderIdentity: string) {
     identity: "doctor",
     leaseNamespace: "kube-system",
     tell: () => undefined,
-    onTookOver: () => (seen.isTold = true),
+    onTakeOver: () => (seen.isTold = true),
     migrate: async () => {
       seen.left = server.lease;
       return { outcome: "migrated" };

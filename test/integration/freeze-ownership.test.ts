@@ -19,7 +19,7 @@ import {
 import { Transport } from "../../src/kube/transport.ts";
 import { freeze } from "../../src/freeze/freeze.ts";
 import { installGuard, policyGuardOf } from "../../src/freeze/guard-install.ts";
-import type { Lease } from "../../src/api/lease.ts";
+import { holderOf, type Lease } from "../../src/api/lease.ts";
 import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
@@ -163,6 +163,10 @@ parallel("one orphan never blocks another, whatever its Lease says", async (t) =
   await sweeping;
   t.notOk(await isFrozen(slow), "a Lease that claims to last for years is watched for a minute");
   t.ok(await isFrozen(odd), "a run in a namespace that is not ours is left alone");
+  const left = await api.get<Lease>(LEASES, { namespace: SYSTEM_NAMESPACE, name: leaseNameOf(slow.name) });
+  t.equal(holderOf(left), "test/sweep", "the next run has to wait for what the dead one left under way");
+  const none = await api.find<Lease>(LEASES, { namespace: SYSTEM_NAMESPACE, name: leaseNameOf(quick.name) });
+  t.equal(none, undefined, "one that was made for the sweep is gone");
 });
 
 parallel("the rights of deploy/ are enough to sweep what a killed command-line run left", async (t) => {

@@ -127,7 +127,7 @@ function repairOne(
       ...context,
       identity: `${hostname()}_${randomUUID()}`,
       leaseNamespace,
-      onTookOver: () => session.seen.tookOver(),
+      onTakeOver: () => session.seen.tookOver(),
       migrate: (crd: string, { force }: { readonly force: boolean }) =>
         migrateOne(session, report, { flags, force, crd }),
       tell: (text: string) => void session.io.stderr.write(`${oneLine(`${name}: ${text}`)}\n`),
