@@ -74,6 +74,7 @@ export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWo
     const cleanup = new Cleanup(watched);
     return cleanup.after(async () => {
       const lease = await takeLease(watched, name);
+      // Whatever this run saw of API servers: the next one waits for all late writes in any case, as nothing was frozen.
       deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
       return runAttempts({ ...unfrozen, context: watched, lease });
     });
