@@ -31,6 +31,20 @@ export class CrdSights {
     return look;
   }
 
+  /**
+   * Looks after something else, and takes note of what the look found also where that failed.
+   * @returns what came of it, and the look
+   * @throws what either of them throws.
+   */
+  async notedAfter<T>(first: Promise<T>, look: () => Promise<Observation>): Promise<readonly [T, Observation]> {
+    const [done] = await Promise.allSettled([first]);
+    const found = this.noted(await look());
+    if (done.status === "rejected") {
+      throw done.reason;
+    }
+    return [done.value, found];
+  }
+
   /** Takes note of CRDs, also while discovery shows nothing. */
   sawAll(crds: Iterable<CrdFacts>): void {
     [...crds].forEach((crd) => this.saw(crd));

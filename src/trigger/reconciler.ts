@@ -3,7 +3,6 @@ import { HEARTBEAT_LIMIT_MS, type CrdMode } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import { STORAGE_STATES } from "../kube/resources.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { CreationPace } from "./creation-pace.ts";
 import { CrdPatience } from "./crd-patience.ts";
@@ -94,9 +93,9 @@ export class Reconciler {
    * @throws {ApiError | TransportError | KsvmError} where it cannot be read.
    */
   async poll(signal: AbortSignal): Promise<void> {
-    const { clock, observer, watch } = this.#options;
-    await this.#options.sharedClock.refresh(signal);
-    const observation = this.#sights.noted(await observer.everything(signal));
+    const { clock, observer, sharedClock, watch } = this.#options;
+    const refreshed = sharedClock.refresh(signal);
+    const [, observation] = await this.#sights.notedAfter(refreshed, () => observer.everything(signal));
     const states = await this.#states.all(signal);
     this.#surveyLog.write(observation);
     this.#shared = new Set(observation.leftOut.filter(({ isShared }) => isShared).map(({ name }) => name));
@@ -161,10 +160,8 @@ export class Reconciler {
   async #lookAt(name: string, signal: AbortSignal): Promise<void> {
     const { client, index, logger, observer } = this.#options;
     // Read first, so that the write fails if anybody writes between this and the look at the API servers.
-    const found = await client.find<unknown>(STORAGE_STATES, { name }, { signal });
-    const state = found === undefined ? undefined : this.#states.read(found);
-    await this.#options.sharedClock.refresh(signal);
-    const observation = this.#sights.noted(await observer.resource(name, signal));
+    const read = this.#states.one(name, signal).finally(() => this.#options.sharedClock.refresh(signal));
+    const [state, observation] = await this.#sights.notedAfter(read, () => observer.resource(name, signal));
     const observed = observation.observed.find((one) => one.name === name);
     this.#polled.delete(name);
     if (observed !== undefined) {

@@ -45,9 +45,13 @@ export class StateReader {
     return states;
   }
 
-  /** Says once what cannot be read. A status that cannot be read counts as never written, and is written again. */
-  read(value: unknown): StateFacts | undefined {
-    return this.#factsOf(parseStorageState(value));
+  /**
+   * One StorageState; `undefined` where there is none. A status that cannot be read counts as never written, and is written again.
+   * @throws {ApiError | TransportError} where it cannot be read.
+   */
+  async one(name: string, signal: AbortSignal): Promise<StateFacts | undefined> {
+    const found = await this.#options.client.find<unknown>(STORAGE_STATES, { name }, { signal });
+    return found === undefined ? undefined : this.#factsOf(parseStorageState(found));
   }
 
   #factsOf({ object, ignored, uid, unreadable }: ReturnType<typeof parseStorageState>): StateFacts | undefined {

@@ -33,13 +33,13 @@ function observationOf(facts: CrdFacts, isHidden: boolean): Observation {
 function reconcilerOf(observation: Observation, sights = new CrdSights(), state?: object) {
   const clock = new FakeClock();
   const persisted: (readonly string[])[] = [];
-  const seen = { observation, areStatesDenied: false };
+  const seen = { observation, areStatesDenied: false, isClockUnread: false };
   const request = async ({ method, path, body }: ApiRequest): Promise<unknown> => {
     const name = path.split("/").at(-1) ?? "";
     if (method === "GET" && name === NAME && state !== undefined) {
       return { status: 200, body: state, serverTime: 0 };
     }
-    if (method === "GET" && name === "storagestates" && seen.areStatesDenied) {
+    if (method === "GET" && path.includes("storagestates") && seen.areStatesDenied) {
       throw new ApiError(`GET ${path}`, 503, { answer: { kind: "Status", message: "later" } });
     }
     if (method === "GET" && name !== "storagestates") {
@@ -62,7 +62,12 @@ function reconcilerOf(observation: Observation, sights = new CrdSights(), state?
     logger: pino({ level: "silent" }),
     intervalMs: 240_000,
     crdMode: "manage",
-    sharedClock: { now: () => clock.now(), refresh: () => Promise.resolve() },
+    sharedClock: {
+      now: () => clock.now(),
+      refresh: async () => {
+        if (seen.isClockUnread) throw new ApiError("GET /version", 503, { text: "later" });
+      },
+    },
     observer: { everything: look, resource: look } as unknown as Observer,
     queue: new WorkQueue(clock),
     sights,
@@ -100,14 +105,20 @@ await tap.test(
 );
 
 await tap.test(
-  "Reconciler believes no prune of a CRD that it saw while StorageStates could not be listed",
+  "Reconciler believes no prune of a CRD that it saw while StorageStates or the clock of the API server could not be read",
   async (t) => {
-    const { persisted, reconciler, seen } = reconcilerOf(observationOf(UNPRUNED, false));
-    seen.areStatesDenied = true;
-    await t.rejects(reconciler.poll(signal), /later/);
-    Object.assign(seen, { areStatesDenied: false, observation: observationOf(PRUNED, false) });
-    await reconciler.lookAt(NAME, signal);
-    t.same(persisted, [["Unknown", "#v2"]], "objects may be stored in v1");
+    for (const what of ["areStatesDenied", "isClockUnread"] as const) {
+      for (const look of ["poll", "lookAt"] as const) {
+        const { persisted, reconciler, seen } = reconcilerOf(observationOf(UNPRUNED, false));
+        seen[what] = true;
+        if (look === "poll") await t.rejects(reconciler.poll(signal));
+        else await reconciler.lookAt(NAME, signal);
+        t.same(persisted, []);
+        Object.assign(seen, { [what]: false, observation: observationOf(PRUNED, false) });
+        await reconciler.lookAt(NAME, signal);
+        t.same(persisted, [["Unknown", "#v2"]], `${look}, ${what}: objects may be stored in v1`);
+      }
+    }
   },
 );
 
