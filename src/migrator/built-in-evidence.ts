@@ -115,20 +115,20 @@ export class BuiltInEvidence {
    */
   async repeat(): Promise<void> {
     const { arrivals, onRested } = this.#context;
-    if (onRested === undefined) {
-      await arrivals.catchUp(this.#context);
-    }
     const { foundation, lagged } = await this.#look(0);
-    const lag = lagged ? "an API server fell behind" : undefined;
-    const change =
-      lag ?? (this.#atStart === undefined ? "nothing was proven" : changeBetween(this.#atStart, foundation));
+    const change = lagged ? "an API server fell behind" : changeBetween(this.#atStart, foundation);
     if (change !== undefined) {
       throw this.#startAgain(change);
     }
-    onRested?.({ arrivals, count: foundation.arrivals });
+    if (onRested !== undefined) {
+      return onRested({ arrivals, count: foundation.arrivals });
+    }
+    // One that joins during the look may be gone again before it is asked.
+    await arrivals.catchUp(this.#context);
+    this.#assertNoneCame(foundation);
   }
 
-  /** One that came while late writes were waited for is noticed before everything is rewritten. That is no proof yet. */
+  /** One that came while late writes were waited for is noticed before everything is rewritten. That alone is no proof yet. */
   #assertNoneCame({ arrivals }: Foundation): void {
     const { count, newest } = this.#context.arrivals;
     if (count !== arrivals) {

@@ -38,7 +38,10 @@ export function specKeyIn(crd: CustomResourceDefinition["metadata"] | undefined)
 }
 
 /** What of a foundation did not last, in words; `undefined` where all of it did. */
-export function changeBetween(before: Foundation, after: Foundation): string | undefined {
+export function changeBetween(before: Foundation | undefined, after: Foundation): string | undefined {
+  if (before === undefined) {
+    return "nothing was proven";
+  }
   const changes: readonly (readonly [keyof Foundation, string])[] = [
     ["apiServers", "the set of API servers changed"],
     ["restarts", "an API server restarted"],

@@ -146,7 +146,10 @@ export class FreezeEvidence {
    *   that a list may have shown objects of another API server.
    */
   async repeat(readCrd: () => Promise<CustomResourceDefinition>): Promise<void> {
-    await this.#assertNoneCame();
+    if (this.#restarts !== undefined) {
+      await this.#context.arrivals.catchUp(this.#context);
+    }
+    this.#assertNoneCame();
     const { apiServers } = await this.prove();
     const crd = await readCrd();
     const { lagged, failed } = await this.#converge(apiServers, crd, 0);
@@ -161,16 +164,15 @@ export class FreezeEvidence {
       const changed = isSameSet ? "an API server restarted" : "the set of API servers changed";
       throw this.#startAgain(isBehind ? "an API server fell behind" : changed);
     }
+    // What the watch has told since. The rest is not waited for: the prune is to follow on the proof.
+    this.#assertNoneCame();
   }
 
   /** Where a restart matters, so does an API server that joined and left: it may have encrypted otherwise. */
-  async #assertNoneCame(): Promise<void> {
+  #assertNoneCame(): void {
     const { arrivals } = this.#context;
-    if (this.#restarts !== undefined) {
-      await arrivals.catchUp(this.#context);
-      if (arrivals.count !== this.#arrivals) {
-        throw this.#startAgain(arrivals.newest);
-      }
+    if (this.#restarts !== undefined && arrivals.count !== this.#arrivals) {
+      throw this.#startAgain(arrivals.newest);
     }
   }
 

@@ -160,8 +160,10 @@ export class Reconciler {
   async #lookAt(name: string, signal: AbortSignal): Promise<void> {
     const { client, index, logger, observer } = this.#options;
     // Read first, so that the write fails if anybody writes between this and the look at the API servers.
-    const read = this.#states.one(name, signal).finally(() => this.#options.sharedClock.refresh(signal));
-    const [state, observation] = await this.#sights.notedAfter(read, () => observer.resource(name, signal));
+    const read = this.#states.one(name, signal);
+    const refreshed = Promise.allSettled([read]).then(() => this.#options.sharedClock.refresh(signal));
+    const both = Promise.all([read, refreshed]);
+    const [[state], observation] = await this.#sights.notedAfter(both, () => observer.resource(name, signal));
     const observed = observation.observed.find((one) => one.name === name);
     this.#polled.delete(name);
     if (observed !== undefined) {

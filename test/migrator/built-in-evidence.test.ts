@@ -217,6 +217,19 @@ await tap.test("BuiltInEvidence begins again where an API server joined and left
   await t.rejects(evidence.repeat(), new StartAgain("NotConverged", text));
 });
 
+await tap.test("BuiltInEvidence begins again where an API server joined and left during its last look", async (t) => {
+  const arrivals = arrivalsThat(() => undefined);
+  let isLast = false;
+  const b = (): string => {
+    if (isLast) arrivals.count = 2;
+    return "h1";
+  };
+  const { evidence } = setting({ a: () => "h1", b }, new FakeClock(), undefined, { arrivals });
+  await evidence.prove();
+  isLast = true;
+  await t.rejects(evidence.repeat(), { name: "StartAgain", message: /identity Lease b left/ });
+});
+
 await tap.test("BuiltInEvidence begins again at once where one joined while late writes were waited for", async (t) => {
   const arrivals = arrivalsThat(() => undefined);
   const clock = new FakeClock();

@@ -466,11 +466,16 @@ const apiServiceAt = (resourceVersion: string) => [{ metadata: { name: "v2.examp
 await tap.test(
   "FreezeEvidence of a forced run begins again where an API server joined and left in between",
   async (t) => {
-    for (const restarts of [undefined, new ServerRestarts()]) {
+    for (const [restarts, isDuringLook] of [
+      [undefined, false],
+      [new ServerRestarts(), false],
+      [new ServerRestarts(), true],
+    ] as const) {
       const clock = new FakeClock();
       const crd = frozenCrd(new Date(clock.now() - 86_400_000).toISOString());
       const left = { ...UNSEEN_ARRIVALS, newest: "the API server of identity Lease b left" };
-      const arrivals = { ...left, count: 0, catchUp: async () => void arrivals.count++ };
+      const came = async () => void arrivals.count++;
+      const arrivals = { ...left, count: 0, ...(isDuringLook ? {} : { catchUp: came }) };
       const { evidence } = evidenceWith(
         async (request) => ({ status: 200, body: answerTo(request, "2026-01-01T00:00:00Z"), serverTime: clock.now() }),
         clock,
@@ -479,7 +484,10 @@ await tap.test(
       );
       const { apiServers } = await evidence.prove();
       await evidence.settle(apiServers, false, crd);
-      const repeated = evidence.repeat(async () => crd);
+      const repeated = evidence.repeat(async () => {
+        if (isDuringLook) await came();
+        return crd;
+      });
       await (restarts === undefined
         ? repeated
         : t.rejects(repeated, { name: "StartAgain", message: /identity Lease b left during the run/ }));

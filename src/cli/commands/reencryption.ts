@@ -38,6 +38,8 @@ interface Done {
 /** How often all resources are looked at again because the API servers changed their encryption in between. */
 const MAX_ROUNDS = 5;
 const EVERY_RESOURCE = "every resource";
+/** In place of the fingerprint of a look during which an API server came or went: no resource has that. */
+const CAME_SINCE = "came since";
 
 /**
  * Re-encrypts resources, one after the other. While it is waited for the proof that no API server came or went until the end of
@@ -183,8 +185,10 @@ export class Reencryption {
     return withRun(this.#session, report, this.#run(), async (context) => {
       return await watchingArrivals(context, async (watched) => {
         await waitForApiServers(watched);
+        const found = await this.#session.encryption.look(watched, EVERY_RESOURCE);
+        // One that joins during the look may be gone again before it is asked.
         await watched.arrivals.catchUp(watched);
-        return await this.#session.encryption.look(watched, EVERY_RESOURCE);
+        return watched.arrivals.count === found.arrivals ? found : { ...found, fingerprint: CAME_SINCE };
       });
     });
   }
