@@ -151,7 +151,9 @@ export class ToldCheck {
         keyOf: (configHash) => world.cluster.keyOf(configHash),
         keysNow: () => keysOf(world.cluster),
         keyAtEnd: () =>
-          (force || kind.isBuiltIn === true) && startedAt - world.cluster.encryptedAt > KEY_SETTLED_MS
+          (force || kind.isBuiltIn === true) &&
+          startedAt - world.cluster.encryptedAt > KEY_SETTLED_MS &&
+          hasSeenVisitor(world.cluster, name)
             ? keyOf(world.cluster)
             : undefined,
       });
@@ -478,6 +480,11 @@ function builtInVersionsOf({ nodes }: SimCluster, kind: KindPlan): readonly stri
 /** The keys that the API servers which live write with. */
 function keysOf({ nodes }: SimCluster): ReadonlySet<number> {
   return new Set(nodes.map(({ api }) => api.encryption.writes));
+}
+
+/** Whether a program has looked at the identity Leases since the last API server joined that writes with another key, if one did. */
+function hasSeenVisitor({ looks, visitedAt }: SimCluster, program: string): boolean {
+  return visitedAt === undefined || looks.hasSince(program, visitedAt);
 }
 
 /** The key that all API servers which live write with; `undefined` where they differ. */

@@ -76,6 +76,8 @@ export class SimCluster {
   readonly #gone = new Set<number>();
   /** When the keys of an API server last changed, in milliseconds since the world began. */
   encryptedAt = 0;
+  /** When an API server last joined that writes with another key than the one before it, in the same way; `undefined` where none did. */
+  visitedAt: number | undefined;
   /** Told of each request that a process sends, and of how it ended. */
   onExchange: OnExchange = () => () => undefined;
   /** Told of each request of a client, before it is sent. @returns how long it is held on its way, in milliseconds */
@@ -168,7 +170,12 @@ export class SimCluster {
    * @returns it, where it joined
    */
   join(): ApiServerNode | undefined {
-    return this.#nodes.length < 5 ? this.#start(this.#nodes.length) : undefined;
+    const slot = this.#nodes.length;
+    if (slot >= 5) return undefined;
+    if (this.buildOf(slot).encryption.writes !== this.buildOf(slot - 1).encryption.writes) {
+      this.visitedAt = this.#options.schedule.now;
+    }
+    return this.#start(slot);
   }
 
   /** The slot of the next API server that joins; `undefined` where there are as many as there may be. */
