@@ -4,6 +4,7 @@ import { crdNameOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
 import { hasCrd, kindOf, lastingOf } from "./choices.ts";
+import { mayComeLate, untilWritten } from "./late-writes.ts";
 
 type Edit = (versions: readonly CrdVersion[], name: string) => readonly CrdVersion[];
 
@@ -44,6 +45,8 @@ export const editVersions = sort<{
     const edited = await world.user.editVersions(plan, (versions) => edit(versions, version));
     world.tell("user", `${how} ${version}: ${edited?.status ?? "nobody answers"}`);
     await world.lasting(ms);
+    // Otherwise it may come after it was undone.
+    if (mayComeLate(edited)) await untilWritten(world);
     for (let tries = 0; tries < 100; tries++) {
       const restored = await world.user.editVersions(plan, (versions) => {
         const template = versions[0];
@@ -52,7 +55,7 @@ export const editVersions = sort<{
         for (const one of versions) if (one.storage) names.add(one.name);
         return [...names].map((name) => ({ ...template, storage: false, ...known.get(name), name, served: true }));
       });
-      if (restored === undefined || restored.status < 300 || restored.status === 404) return;
+      if (restored !== undefined && (restored.status < 300 || restored.status === 404)) return;
       await world.schedule.wait(1_000);
     }
   },

@@ -1,12 +1,12 @@
 import { WEBHOOK_NAME } from "../../../src/api/names.ts";
 import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import { isServing } from "../plan.ts";
-import { REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneOf } from "../world/random-choices.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { kindOf, lastingOf } from "./choices.ts";
+import { mayComeLate, untilWritten } from "./late-writes.ts";
 
 const ROOT = "/apis/admissionregistration.k8s.io/v1";
 const POLICIES = `${ROOT}/validatingadmissionpolicies`;
@@ -62,8 +62,8 @@ export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }
     const kinds = { apiVersion: "admissionregistration.k8s.io/v1", kind: "ValidatingAdmissionPolicy" };
     const metadata = { name, labels: { [CREATED_BY]: "user" } };
     const answer = await world.user.send("POST", POLICIES, { ...kinds, metadata, spec });
-    // Without an answer, or with a 504, it may have been written, or is written later: the user has to remove it just the same.
-    const isUnsure = answer === undefined || answer.status >= 500;
+    // It may have been written, or is written later: the user has to remove it just the same.
+    const isUnsure = mayComeLate(answer);
     if (answer?.status !== 201 && !isUnsure) return;
     await world.lasting(ms);
     if (isUnsure) await untilWritten(world);
@@ -74,12 +74,6 @@ export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }
     await world.user.until(isUnsure ? removeTheirs : remove, () => world.schedule.wait(1_000));
   },
 });
-
-/** An API server that stood still writes what it was asked to when it goes on, up to its request timeout later. */
-async function untilWritten({ cluster, schedule }: World): Promise<void> {
-  while (cluster.nodes.some(({ process }) => process.isPaused)) await schedule.wait(1_000);
-  await schedule.wait(REQUEST_TIMEOUT_MS);
-}
 
 const CONFIGURATION_DAMAGES = ["delete", "emptyBundle", "ignoreFailures", "otherRules", "moreConditions"] as const;
 

@@ -17,6 +17,7 @@ import type { Answered } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { hasController, hasMigrations, kindOf, lastingOf } from "./choices.ts";
+import { mayComeLate } from "./late-writes.ts";
 
 const PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 
@@ -133,8 +134,7 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
     await insist(world, resume);
     // A restore may bring the suspension back.
     world.cluster.etcd.onRestore(() => void insist(world, resume));
-    // Without an answer, or with a 504, it may be written later.
-    const looks = answer === undefined || answer.status >= 500 ? MAX_LOOKS : 0;
+    const looks = mayComeLate(answer) ? MAX_LOOKS : 0;
     for (let look = 0; look < looks; look++) {
       if (world.cluster.etcd.get(SUSPEND_KEY) !== undefined) await resume();
       await world.schedule.wait(5_000);

@@ -206,7 +206,9 @@ export class UserActions {
     const path = `${CRDS}/${crdNameOf(kind)}`;
     const found = await this.send("GET", path);
     const { versions } = (found?.body["spec"] ?? {}) as { readonly versions?: readonly CrdVersion[] };
-    return versions && (await this.send("PATCH", path, { spec: { versions: change(versions) } }, MERGE));
+    return versions === undefined
+      ? found
+      : await this.send("PATCH", path, { spec: { versions: change(versions) } }, MERGE);
   }
 
   /** Sends a request to one of the API servers, as a balancer does; `path` may have a query. `undefined` where there is none, or none answers in time. */
