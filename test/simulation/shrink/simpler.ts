@@ -5,10 +5,13 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 const INDEXES = new Set(["kind", "server", "program", "object", "replica", "migration"]);
 /** Fields that are simpler the larger they are: with fewer writes less happens. */
 const SIMPLER_WHEN_LARGER = new Set(["writeEveryMs"]);
-/** Fields that are never changed: what an action does, which random numbers a world has, and what is a name or a code. */
-const FIXED = new Set(["do", "seed", "status", "right"]);
+/**
+ * Fields that are never changed: what an action does, which random numbers a world has, what is a name or a code, and lifetimes of certificates: shorter
+ * ones end while they are made.
+ */
+const FIXED = new Set(["do", "seed", "status", "right", "lifetimes"]);
 /** Fields that can be left out. */
-const OPTIONAL = new Set(["writes", "afterMs", "holdMs"]);
+const OPTIONAL = new Set(["writes", "afterMs"]);
 const LARGEST = 10_000_000;
 
 /**
