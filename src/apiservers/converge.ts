@@ -3,7 +3,7 @@ import { isNewer } from "../api/resource-version.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
-import { isTooLargeResourceVersion } from "../kube/failure.ts";
+import { failureKindOf, isTooLargeResourceVersion } from "../kube/failure.ts";
 import { CRDS } from "../kube/resources.ts";
 import { type Check, checkFailureOf } from "./ask-all.ts";
 import { pauseAdvice } from "./settle.ts";
@@ -21,8 +21,8 @@ export interface ConvergenceTarget {
   readonly requestVersion: string;
   /** Whether the storage version is served: an API server shows no hash for one that is not. */
   readonly isStorageServed: boolean;
-  /** That of the CRD once its storage version was frozen. */
-  readonly resourceVersion: string;
+  /** The CRD once its storage version was frozen. */
+  readonly crd: KnownCrd;
 }
 
 /**
@@ -33,10 +33,10 @@ export interface ConvergenceTarget {
  */
 export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal): Check {
   return async (client) => {
-    const { group, resource, requestVersion, resourceVersion } = target;
+    const { crd, group, resource, requestVersion } = target;
     const { transport } = client;
     try {
-      const behind = await behindReason(client, { name: `${resource}.${group}`, resourceVersion }, signal);
+      const behind = await behindReason(client, crd, signal);
       if (behind !== undefined) {
         return { reason: behind, silent: false };
       }
@@ -55,7 +55,9 @@ export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal)
 /** A CRD as it was read. */
 export interface KnownCrd {
   readonly name: string;
+  readonly uid: string;
   readonly resourceVersion: string;
+  readonly generation?: number | undefined;
 }
 
 /** A check that an API server knows the CRD as it was read, and passes another check. */
@@ -70,17 +72,57 @@ export function followingCheck(crd: KnownCrd | undefined, check: Check, signal: 
   };
 }
 
+/** Who is told what the first look at an API server shows. */
+export interface FirstLook {
+  /** It is behind, or has not answered where the look is broken off. */
+  readonly onLag: () => void;
+  /** It is behind. The look waits for this. */
+  readonly onDifference: () => Promise<void>;
+}
+
+/**
+ * A check that asks an API server once which CRD it knows at this moment, and passes whatever that is: one that knows an older one may have
+ * written an older version, and by the time that it has to have followed nothing tells that any more.
+ */
+export function knownAtFirst(crd: KnownCrd, { onDifference, onLag }: FirstLook, signal: AbortSignal): Check {
+  const asked = new WeakSet<ApiClient>();
+  return async (client) => {
+    if (asked.has(client)) {
+      return undefined;
+    }
+    try {
+      const { isOther } = await shownAtOnce(client, crd, signal);
+      if (isOther) {
+        onLag();
+        await onDifference();
+      }
+      asked.add(client);
+      return undefined;
+    } catch (error) {
+      if (signal.aborted) {
+        onLag();
+      }
+      return checkFailureOf(error, signal);
+    }
+  };
+}
+
 /**
  * Why the watch of CRDs that an API server has is behind; `undefined` where it is not. What it knows of CRDs it has from the watch cache
- * that answers this request. It waits up to 3 s for that, and then refuses.
+ * that answers this request. It is asked for what that has at once: an API server that is behind by more than the write of the freeze lagged, also where it
+ * follows a moment later. Else it waits up to 3 s for that write, and then refuses.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
  */
-async function behindReason(
-  client: ApiClient,
-  { name, resourceVersion }: KnownCrd,
-  signal: AbortSignal,
-): Promise<string | undefined> {
+async function behindReason(client: ApiClient, known: KnownCrd, signal: AbortSignal): Promise<string | undefined> {
+  const { name, resourceVersion } = known;
+  const { isOther, shown: atOnce } = await shownAtOnce(client, known, signal);
+  if (isOther) {
+    return behindAt(resourceVersion, atOnce);
+  }
+  if (atOnce !== undefined && !isNewer(resourceVersion, atOnce)) {
+    return undefined;
+  }
   try {
     const crd = await client.getMetadata(CRDS, { name }, { notOlderThan: resourceVersion, signal });
     const { resourceVersion: shown } = crd.metadata;
@@ -88,6 +130,28 @@ async function behindReason(
   } catch (error) {
     if (isTooLargeResourceVersion(error)) {
       return behindAt(resourceVersion, /current: (\d+)/.exec(error.said)?.[1]);
+    }
+    throw error;
+  }
+}
+
+/**
+ * What an API server has in its watch cache of CRDs, without a wait.
+ * @returns `isOther`: an older one, as the freeze does not change the `generation`, or none
+ */
+async function shownAtOnce(
+  client: ApiClient,
+  { name, ...known }: KnownCrd,
+  signal: AbortSignal,
+): Promise<{ readonly isOther: boolean; readonly shown?: string }> {
+  try {
+    const { metadata } = await client.getMetadata(CRDS, { name }, { notOlderThan: "0", signal });
+    const { generation, resourceVersion: shown, uid } = metadata;
+    const isOlder = isNewer(known.resourceVersion, shown);
+    return { isOther: isOlder && (generation !== known.generation || uid !== known.uid), shown };
+  } catch (error) {
+    if (failureKindOf(error) === "gone") {
+      return { isOther: true };
     }
     throw error;
   }

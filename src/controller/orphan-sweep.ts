@@ -65,10 +65,8 @@ const THE_POLICIES = "policies";
 export async function keepSweeping(options: Omit<OrphanSweepOptions, "told">): Promise<void> {
   const { clock, logger, signal } = options;
   const told = new ToldReasons();
-  for (let sweeps = 1; !signal.aborted; sweeps++) {
-    // A Lease that an earlier sweep left as that of a dead run is not this one's.
-    const identity = `${options.identity}-${sweeps}`;
-    await sweepOrphans({ ...options, identity, told }).catch((error: unknown) => {
+  while (!signal.aborted) {
+    await sweepOrphans({ ...options, told }).catch((error: unknown) => {
       if (!signal.aborted) {
         logger.warn({ reason: messageOf(error) }, "Cannot look for freezes of dead runs; trying again later");
       }

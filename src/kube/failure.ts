@@ -74,6 +74,14 @@ export function isForbidden(error: unknown): error is ApiError {
   return isStatus && failureKindOf(error) === "denied";
 }
 
+/**
+ * Whether a write that failed may have been done, or may be done yet: no answer came, or one that an API server gives after it has begun to write, or
+ * a proxy in its place. Any other one is given before that.
+ */
+export function mayBeDone(error: unknown): boolean {
+  return !(error instanceof ApiError) || error.status < 400 || error.status === 408 || error.status >= 500;
+}
+
 /** The name of an admission webhook is a DNS name, so nothing in it is escaped. */
 const WEBHOOK_DENIAL = /^admission webhook "[^"]*" denied the request\b/;
 /** An API server puts the object before it: `widgets.example.com "a" is forbidden: ValidatingAdmissionPolicy …`. */

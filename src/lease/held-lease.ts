@@ -5,6 +5,7 @@ import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { isConflict } from "../kube/client.ts";
 import { TransportError } from "../kube/errors.ts";
+import { mayBeDone } from "../kube/failure.ts";
 import { LEASES } from "../kube/resources.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
@@ -35,7 +36,7 @@ export class HeldLease {
   #renewal: Promise<void> | undefined;
   #renewing: Promise<void> = Promise.resolve();
   #lost: KsvmError | undefined;
-  /** `maybe`: a request that gives it up was sent, and no answer says whether it arrived. */
+  /** `maybe`: a request that gives it up was sent, and no answer says whether that was done. */
   #givenUp: "no" | "maybe" | "yes" = "no";
 
   private constructor(options: RunLeaseOptions, lease: Lease, confirmedAt: Moment) {
@@ -135,7 +136,7 @@ export class HeldLease {
         this.#givenUp = "yes";
         return true;
       } catch (error) {
-        if (!isConflict(error) && !isNotFound(error)) {
+        if (mayBeDone(error)) {
           this.#givenUp = "maybe";
         }
         await this.#afterFailure(error, signal);

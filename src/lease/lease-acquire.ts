@@ -72,10 +72,11 @@ export async function acquireLease(
     await pace.turn(signal);
     const found = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
     const holder = holderOf(found);
-    if (found !== undefined && !isFree(holder, options)) {
-      await waitUntilFree(found, holder, options);
-    }
-    if (holder !== "" && holder !== options.identity) {
+    const isLeft =
+      found === undefined || isFree(holder, options)
+        ? holder !== "" && holder !== options.identity
+        : await hasExpired(found, holder, options);
+    if (isLeft) {
       options.onTakeOver?.(holder);
     }
     const confirmedAt = momentOf(clock);
@@ -92,7 +93,8 @@ function isFree(holder: string, { identity, isDead }: RunLeaseOptions): boolean 
   return holder === "" || holder === identity || isDead?.(holder) === true;
 }
 
-async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOptions): Promise<void> {
+/** @returns whether its holder let it expire; `false` where that one gave it up, or another one took it, meanwhile */
+async function hasExpired(found: Lease, holder: string, options: RunLeaseOptions): Promise<boolean> {
   const { client, clock, namespace, name, retrier, signal } = options;
   options.onContended?.(holder);
   const deadline = clock.monotonic() + observedMsOf(found);
@@ -100,13 +102,14 @@ async function waitUntilFree(found: Lease, holder: string, options: RunLeaseOpti
     await clock.sleep(OBSERVE_POLL_MS, signal);
     const now = await retrier.run(() => client.find<Lease>(LEASES, { namespace, name }, { signal }), signal);
     if (now === undefined || now.spec?.holderIdentity !== holder) {
-      return;
+      return false;
     }
     if (now.metadata.resourceVersion !== found.metadata.resourceVersion) {
       const text = `Cannot start: "${holder}" is migrating it (Lease "${namespace}/${name}"); wait for it to end`;
       throw new KsvmError("AlreadyMigrating", text);
     }
   }
+  return true;
 }
 
 /** For how long the Lease of a live run may stay as it is, in milliseconds. */

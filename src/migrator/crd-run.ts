@@ -123,7 +123,7 @@ export class CrdRun {
     const frozen = await this.#hold.take(this.#context);
     emit({ type: "frozen", storageVersion: storageVersionOf(frozen), guard: this.#hold.guard });
     await this.#signAgain();
-    const { apiServers, silent } = await this.#evidence.prove();
+    const { apiServers, silent } = await this.#evidence.prove(frozen);
     const crd = await readCrd(this.#context, this.#crdName);
     const expected = this.#expectationOf(crd, frozen);
     const monitor = this.#monitor(expected, crd);

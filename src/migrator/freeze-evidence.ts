@@ -1,8 +1,8 @@
 import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
-import { type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
-import { type ConvergenceTarget, convergenceCheck, notConverged } from "../apiservers/converge.ts";
+import { type AskOptions, type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
+import { type ConvergenceTarget, convergenceCheck, knownAtFirst, notConverged } from "../apiservers/converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "../freeze/freeze-proof.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
@@ -29,8 +29,8 @@ export class FreezeEvidence {
   readonly #begunAt: number;
   #atStart = "";
   #ownApi = "";
-  /** That of the CRD, which every API server has to know: from then on the storage version does not change. */
-  #frozenAt = "";
+  /** The CRD as every API server has to know it: from then on the storage version does not change. */
+  #frozen: CustomResourceDefinition["metadata"] | undefined;
   /** How many API servers had come and gone before the first look. */
   #arrivals: number | undefined;
   #wallOffset: number | undefined;
@@ -65,20 +65,20 @@ export class FreezeEvidence {
 
   /**
    * Proves the freeze on every API server that lives. From then on the storage version cannot change unseen.
+   * @param frozen the CRD as it is, at the beginning of an attempt: an API server that knows an older one is noted before it follows
    * @returns whether one of them did not answer in that time
    * @throws {MissingApiServer} where one that may live cannot be asked, or one that was found does not answer.
    * @throws {KsvmError} FreezeNotProven or NotConverged, naming the API server.
    */
-  async prove(): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
+  async prove(
+    frozen?: CustomResourceDefinition,
+  ): Promise<{ readonly apiServers: ApiServers; readonly silent: boolean }> {
     const { arrivals, client, clock, emit, findApiServers, options, seen, signal } = this.#context;
     this.#wallOffset = wallOffsetOf(clock);
     this.#arrivals ??= arrivals.count;
     const apiServers = await findApiServers(signal);
-    // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
-    // with those of convergence.
     const stuck = this.#stuck();
-    const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };
-    const { silent } = await askAll(this.#withOwn(proven), freezeCheck(this.#proof), {
+    const ask: AskOptions = {
       clock,
       signal,
       spreadMs: 0,
@@ -93,9 +93,26 @@ export class FreezeEvidence {
       errorOf: (server, reason, isSilent) =>
         (isSilent ? silentApiServer(apiServers, server, reason) : undefined) ??
         freezeNotProven(this.#proof, server, reason),
-    });
+    };
+    const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);
+    if (frozen !== undefined && apiServers.mode === "sampled") {
+      await askAll(apiServers, look, ask);
+    }
+    // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
+    // with those of convergence.
+    const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };
+    const freeze = freezeCheck(this.#proof);
+    const check: Check = async (asked) => (await look(asked)) ?? (await freeze(asked));
+    const { silent } = await askAll(this.#withOwn(proven), check, ask);
     emit({ type: "proven", apiServers: serversOf(apiServers) });
     return { apiServers, silent: silent || apiServers.silent === true };
+  }
+
+  #firstLook({ metadata }: CustomResourceDefinition): Check {
+    const { seen, signal } = this.#context;
+    const onLag = (): void => seen?.noting(metadata.name).onLag();
+    let told: Promise<void> | undefined;
+    return knownAtFirst(metadata, { onLag, onDifference: () => (told ??= this.#onDifference()) }, signal);
   }
 
   /**
@@ -106,7 +123,7 @@ export class FreezeEvidence {
     const { emit, options, seen } = this.#context;
     this.#atStart = await this.#fingerprint(apiServers);
     this.#ownApi = await ownApiOf(this.#context, crd);
-    this.#frozenAt = crd.metadata.resourceVersion;
+    this.#frozen = crd.metadata;
     const result = await this.#converge(apiServers, crd, options.settleMs);
     // Another run, or the trigger, may have seen one stand still or lag since API servers were looked for.
     const wereSilent = seen?.wereSilentWithin(options.settleMs, options.shutdownDelayMs) === true;
@@ -219,7 +236,7 @@ export class FreezeEvidence {
 
   async #converge(apiServers: ApiServers, crd: CustomResourceDefinition, spreadMs: number): Promise<AskResult> {
     const { clock, emit, options, seen, signal } = this.#context;
-    const target = targetOf(crd, this.#frozenAt);
+    const target = targetOf(crd, this.#frozen);
     const check = convergenceCheck(target, signal);
     let told: Promise<void> | undefined;
     let isTold = false;
@@ -258,7 +275,7 @@ export class FreezeEvidence {
   }
 }
 
-function targetOf(crd: CustomResourceDefinition, resourceVersion: string): ConvergenceTarget {
+function targetOf(crd: CustomResourceDefinition, known = crd.metadata): ConvergenceTarget {
   const { group, names } = crd.spec;
   const storageVersion = storageVersionOf(crd);
   return {
@@ -268,6 +285,6 @@ function targetOf(crd: CustomResourceDefinition, resourceVersion: string): Conve
     storageVersion,
     requestVersion: crdResourceOf(crd).version,
     isStorageServed: servedVersionsOf(crd).includes(storageVersion),
-    resourceVersion,
+    crd: known,
   };
 }

@@ -11,6 +11,8 @@ const MAX_CLOCKS = 10;
 interface Look {
   readonly heartbeat: number;
   readonly at: Moment;
+  /** Those that were known then: what a later look at another resource learned after a pause says nothing of this one. */
+  readonly clocks: readonly number[];
 }
 
 /**
@@ -36,10 +38,10 @@ export class OwnLooks {
    * @param serverTime what an API server showed, in milliseconds since the Unix epoch
    */
   looked(name: string, heartbeat: number, serverTime: number): void {
-    this.#last.set(name, { heartbeat, at: momentOf(this.#clock) });
-    if (!this.#isKnown(serverTime)) {
+    if (!this.#isAmong(this.#clocks, serverTime)) {
       this.#clocks = [...this.#clocks, this.#aheadBy(serverTime)].slice(-MAX_CLOCKS);
     }
+    this.#last.set(name, { heartbeat, at: momentOf(this.#clock), clocks: this.#clocks });
   }
 
   /**
@@ -50,7 +52,7 @@ export class OwnLooks {
   isRecent(name: string, state: StateFacts | undefined, serverTime: number): boolean {
     const last = this.#last.get(name);
     const isLast = last !== undefined && last.heartbeat === state?.heartbeat;
-    return isLast && msSince(last.at, this.#clock) <= HEARTBEAT_LIMIT_MS && this.#isKnown(serverTime);
+    return isLast && msSince(last.at, this.#clock) <= HEARTBEAT_LIMIT_MS && this.#isAmong(last.clocks, serverTime);
   }
 
   /** Forgets what is no more. */
@@ -62,8 +64,8 @@ export class OwnLooks {
     return serverTime - this.#clock.monotonic();
   }
 
-  #isKnown(serverTime: number): boolean {
+  #isAmong(clocks: readonly number[], serverTime: number): boolean {
     const ahead = this.#aheadBy(serverTime);
-    return this.#clocks.some((known) => Math.abs(known - ahead) <= TOLERANCE_MS);
+    return clocks.some((known) => Math.abs(known - ahead) <= TOLERANCE_MS);
   }
 }

@@ -72,7 +72,7 @@ async function repairedOf(holderIdentity: string) {
 
 await tap.test("a repair that takes over the Lease of a dead run leaves it as that of one", async (t) => {
   const repaired = await repairedOf("dead");
-  t.equal(repaired.holder, "doctor", "the run that follows, in this process or another, waits for late writes");
+  t.match(repaired.holder, /^doctor\//, "the run that follows, in this process or another, waits for late writes");
   t.ok(repaired.isTold);
 });
 

@@ -10,7 +10,13 @@ import {
   type StorageVersionMigration,
   SYSTEM_NAMESPACE,
 } from "../../src/api/migration.ts";
-import { CERTIFICATE_SECRET, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import {
+  CERTIFICATE_SECRET,
+  MANAGED_BY,
+  MANAGED_BY_LABEL,
+  WEBHOOK_NAME,
+  WEBHOOK_SERVICE,
+} from "../../src/api/names.ts";
 import { caBundleOf } from "../../src/certs/ca-bundle.ts";
 import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { serverNameOf } from "../../src/certs/service-names.ts";

@@ -26,6 +26,9 @@ const CRD = {
   status: { storedVersions: ["v1"] },
 };
 
+/** What an API server has that has not seen it. */
+const BEFORE = { ...CRD, metadata: { ...CRD.metadata, generation: 2, resourceVersion: "20" } };
+
 const TOO_LARGE = {
   kind: "Status",
   reason: "Timeout",
@@ -54,7 +57,11 @@ function apiServer(
 ): ApiClient {
   const request = async ({ path, query }: ApiRequest): Promise<unknown> => {
     clock.advance(10);
-    if (query?.["resourceVersion"] !== undefined && clock.monotonic() < followsAtMs) {
+    const isBehind = clock.monotonic() < followsAtMs;
+    if (query?.["resourceVersion"] === "0" && isBehind) {
+      return { status: 200, body: BEFORE, serverTime: clock.now() };
+    }
+    if (query?.["resourceVersion"] !== undefined && isBehind) {
       throw new ApiError(`GET ${path}`, 504, { answer: TOO_LARGE as unknown as Status });
     }
     const crd = path.endsWith("/widgets.example.com") ? crdNow() : CRD;

@@ -51,6 +51,18 @@ await tap.test("OwnLooks believes clocks of API servers that disagree once it ha
   t.notOk(process.isRecent({ aheadMs: 40 * MINUTE }));
 });
 
+await tap.test("OwnLooks: what a look learns after a pause says nothing of another resource", async (t) => {
+  const [process, other] = [new Looks(), "secrets"];
+  process.look();
+  process.looks.looked(other, NOW, NOW);
+  const isOtherRecent = (serverTime: number): boolean => process.looks.isRecent(other, LEFT, serverTime);
+  t.ok(isOtherRecent(NOW));
+  // The clocks of a paused virtual machine stand still, and those of API servers go on.
+  process.look({ aheadMs: 60 * MINUTE });
+  t.ok(process.isRecent({ aheadMs: 60 * MINUTE }));
+  t.notOk(isOtherRecent(NOW + 60 * MINUTE), "nobody looked at it for an hour");
+});
+
 await tap.test("OwnLooks counts the time of a suspension", async (t) => {
   const process = new Looks();
   process.look();
