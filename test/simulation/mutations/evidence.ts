@@ -17,6 +17,35 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     ],
   },
   {
+    name: "an API server that follows while it holds the question was not behind, and nobody looked before",
+    survives:
+      "a seed lets no API server be behind for longer than late writes are waited for: the plan question-that-is-held-and-passes does",
+    edits: [
+      {
+        file: "apiservers/converge.ts",
+        from: "  if (isOther) {\n    return behindAt(resourceVersion, atOnce);\n  }\n",
+        to: "  void isOther;\n",
+      },
+      {
+        file: "migrator/freeze-evidence.ts",
+        from: "const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);",
+        to: "const look = async () => undefined; void this.#firstLook;",
+      },
+    ],
+  },
+  {
+    name: "nobody looks for API servers that are behind before the freeze is proven",
+    survives:
+      "a seed lets no API server be behind for longer than late writes are waited for: the plans lag-during-the-proof and lag-that-ends-as-freeze-not-proven do",
+    edits: [
+      {
+        file: "migrator/freeze-evidence.ts",
+        from: "const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);",
+        to: "const look = async () => undefined; void this.#firstLook;",
+      },
+    ],
+  },
+  {
     name: "an API server that joins during the last look is not looked for",
     found: { seed: 290524, breaks: "told: it says migrated, and an object is encrypted with another key" },
     edits: [

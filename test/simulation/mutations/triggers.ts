@@ -38,7 +38,9 @@ export const TRIGGERS: readonly Mutation[] = [
   },
   {
     name: "a look of this process counts whatever API servers show",
-    edits: [{ file: "trigger/own-looks.ts", from: " && this.#isKnown(serverTime);", to: "; void serverTime;" }],
+    edits: [
+      { file: "trigger/own-looks.ts", from: " && this.#isAmong(last.clocks, serverTime);", to: "; void serverTime;" },
+    ],
     survives: "the simulation has no virtual machine whose two clocks stand still",
   },
   {

@@ -64,6 +64,8 @@ export const crdLife: Scenario = {
     const shape = { versions: ["v1alpha1", "v1beta1", "v1"], storage: "v1alpha1" };
     const status = `${cogs.path}/status`;
     await play.line("no CRD has the name", get(cogs.path));
+    const atOnce = get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion: "0" } });
+    await play.line("and none had, as far as the watch cache tells", atOnce);
     await play.line("a patch of a CRD that is not there", merge(cogs.path, { metadata: { labels: { a: "b" } } }));
     const created = await play.line("create", cogs.create(shape), options);
     await play.line("create it again", cogs.create(shape), { anyStored: true });
@@ -74,6 +76,7 @@ export const crdLife: Scenario = {
     const notOlder = get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion } });
     await play.line("its metadata, not older than it is", notOlder);
     await play.line("and of another API server", { ...notOlder, server: 1 });
+    await play.line("its metadata as the watch cache has it by then, without a wait", atOnce);
     const toCome = String(Number(resourceVersion) + 1_000_000);
     await play.line(
       "its metadata, not older than what is to come",
