@@ -6,6 +6,7 @@ import { SAMPLES } from "./ask-all.ts";
 import { type Answered, heardCount, unheardOf } from "./encryption-agreement.ts";
 import { unencryptedInstancesOf } from "./encoding-agreement.ts";
 import { EncryptionMetrics } from "./encryption-metrics.ts";
+import { kmsProblemOf } from "./kms-health.ts";
 import { readMetrics } from "./metric-lines.ts";
 
 /** What asking takes. */
@@ -62,13 +63,18 @@ async function answerOnNew(context: AskContext, open: () => ApiClient): Promise<
 async function answerOf({ clock, signal }: AskContext, { transport }: ApiClient): Promise<Answered> {
   const { server } = transport;
   const metrics = new EncryptionMetrics();
+  const within = AbortSignal.any([signal, clock.timeout(READ_TIMEOUT_MS)]);
   try {
-    const within = AbortSignal.any([signal, clock.timeout(READ_TIMEOUT_MS)]);
     await readMetrics(transport, within, (line) => metrics.add(line));
   } catch (error) {
     signal.throwIfAborted();
     return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
   }
   const { encoding, instance, isAbsent } = metrics;
-  return { server, shown: metrics.result(), isAbsent, encoding, instance };
+  const shown = metrics.result();
+  // After its metrics: the check that has an API server show a key is the one that its health is of.
+  const hasKms = typeof shown !== "string" && shown.keys.size > 0;
+  const problem = hasKms ? await kmsProblemOf(transport, within) : undefined;
+  signal.throwIfAborted();
+  return { server, shown: problem ?? shown, isAbsent, encoding, instance };
 }

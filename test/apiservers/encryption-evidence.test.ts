@@ -8,6 +8,7 @@ import { RecentFailure } from "../../src/apiservers/recent-failure.ts";
 import type { WarningEvent } from "../../src/retry/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { ApiServerEvent } from "../../src/apiservers/events.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -28,13 +29,20 @@ function forbidden(): never {
 /** Two API servers whose /metrics are what `b` says at a time; a real one cannot be made to fail at a given moment. */
 function setting(
   b: (ms: number) => string,
-  { mode = "each", a = () => metricsOf("lease-a", NEW), leases = ["lease-a", "lease-b"], areToldApart = false } = {},
+  {
+    mode = "each",
+    a = () => metricsOf("lease-a", NEW),
+    leases = ["lease-a", "lease-b"],
+    areToldApart = false,
+    health = (_: string): string => "[+]ping ok\n[+]kms-provider-0 ok\nhealthz check passed\n",
+  } = {},
 ) {
   const clock = new FakeClock();
   const events: (ApiServerEvent | WarningEvent)[] = [];
   let turn = 0;
   const clientOf = (server: string, text: (ms: number) => string): ApiClient => {
-    const stream = async (): Promise<Readable> => Readable.from([Buffer.from(text(clock.monotonic()))]);
+    const stream = async ({ path }: ApiRequest): Promise<Readable> =>
+      Readable.from([Buffer.from(path === "/healthz" ? health(server) : text(clock.monotonic()))]);
     return { transport: { server, stream, close: async () => undefined } } as unknown as ApiClient;
   };
   const clients = [clientOf("https://a", a), clientOf("https://b", b)] as const;
@@ -59,6 +67,41 @@ function setting(
   };
   return { clock, context, events };
 }
+
+/** What an API server answers whose KMS plugin names a key that it does not let it encrypt with. */
+function failing(): never {
+  const text = "[+]ping ok\n[-]kms-provider-0 failed: reason withheld\n[+]poststarthook/start-informers ok\n";
+  throw new ApiError("GET /healthz", 500, { text });
+}
+
+for (const [what, health, message] of [
+  [
+    "may not encrypt with the key that it names",
+    failing,
+    /https:\/\/b.* KMS plugins .*: kms-provider-0 failed, see the log/,
+  ],
+  ["is not shown", () => "[+]ping ok\n", /https:\/\/b.* its \/healthz does not show its KMS plugins/],
+  ["cannot be asked about", forbidden, /https:\/\/b.* KMS plugins .*: .*403/],
+] as const) {
+  await tap.test(`EncryptionEvidence believes no key of a KMS plugin that ${what}`, async (t) => {
+    const shown = (identity: string) => () => metricsOf(identity, NEW) + KMS;
+    const a = shown("lease-a");
+    const passes = setting(shown("lease-b"), { a });
+    await new EncryptionEvidence({ isAssumed: false }).look(passes.context, "secrets");
+    const isB = (server: string): boolean => server === "https://b";
+    const { context } = setting(shown("lease-b"), {
+      a,
+      health: (server) => (isB(server) ? health() : "[+]kms-providers ok\n"),
+    });
+    const look = new EncryptionEvidence({ isAssumed: false }).look(context, "secrets");
+    await t.rejects(look, { code: "EncryptionUnknown", message });
+  });
+}
+
+await tap.test("EncryptionEvidence asks no API server without a KMS plugin for its health", async (t) => {
+  const { context } = setting(() => metricsOf("lease-b", NEW), { health: failing });
+  t.equal((await new EncryptionEvidence({ isAssumed: false }).look(context, "secrets")).configHash, NEW);
+});
 
 const none = (): string => "process_start_time_seconds 1\n";
 

@@ -88,3 +88,23 @@ await t.test("after that no object needs the old key", async (t) => {
   t.ok(await objects.areReadable(), "every object reads back equal");
   t.ok(firstPlugin.decryptions > 0, "and its plugin decrypted what it was encrypted with");
 });
+
+await t.test("reencrypt believes no key that a plugin names and cannot encrypt with", async (t) => {
+  for (const plugin of plugins) {
+    plugin.refusesToEncrypt = true;
+    plugin.keys.rotate("key3");
+  }
+  const before = await Promise.all([FIRST, SECOND].map((index) => shownKeys(index)));
+  await eventually(
+    async () =>
+      (await shownKeys(FIRST)).size > (before[0]?.size ?? 0) && (await shownKeys(SECOND)).size > (before[1]?.size ?? 0),
+    "both API servers show the new key",
+    90_000,
+  );
+  const control = await cluster.ksvm([...REENCRYPT, ...THROUGH_SECOND, "--assume-config-rolled-out"]);
+  t.equal(control.code, 0, "negative control: without the evidence it reports success");
+  t.same(await objects.keys(), { [storedWithKms(PROVIDER, "key2")]: ALL }, "and every object keeps the key before");
+  const run = await cluster.ksvm([...REENCRYPT, ...THROUGH_SECOND, "--convergence-timeout", "5s"]);
+  t.equal(run.code, 1, run.stdout + run.stderr);
+  t.match(run.stderr, /kms-provider\S* failed, see the log of the API server.*\[EncryptionUnknown\]/);
+});

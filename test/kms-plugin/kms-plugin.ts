@@ -20,6 +20,8 @@ interface DecryptRequest {
 export class KmsPlugin {
   readonly keys: KeyRing;
   #server: PluginServer | undefined;
+  /** As where the key management service knows the new key and does not let this plugin encrypt with it. */
+  refusesToEncrypt = false;
   #statusCalls = 0;
   #decryptions = 0;
 
@@ -56,6 +58,10 @@ export class KmsPlugin {
   };
 
   readonly #encrypt: handleUnaryCall<EncryptRequest, object> = ({ request }, answer) => {
+    if (this.refusesToEncrypt) {
+      answer({ code: 7, details: "PERMISSION_DENIED: kms:Encrypt" } as never);
+      return;
+    }
     const { ciphertext, id } = this.keys.encrypt(request.plaintext);
     answer(null, { ciphertext, keyId: id });
   };
