@@ -20,6 +20,9 @@ function metricsOf(identity: string, config: string): string {
   return `process_start_time_seconds 1\napiserver_encryption_config_controller_last_config_info{${labels}} 1\n`;
 }
 
+/** What an API server answers whose KMS plugins work. */
+const HEALTHY: (server: string) => string = () => "[+]ping ok\n[+]kms-providers ok\nhealthz check passed\n";
+
 const KMS = `apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds{key_id_hash="${NEW}",provider_name="vault"} 5\n`;
 
 function forbidden(): never {
@@ -34,7 +37,7 @@ function setting(
     a = () => metricsOf("lease-a", NEW),
     leases = ["lease-a", "lease-b"],
     areToldApart = false,
-    health = (_: string): string => "[+]ping ok\n[+]kms-provider-0 ok\nhealthz check passed\n",
+    health = HEALTHY,
   } = {},
 ) {
   const clock = new FakeClock();
@@ -68,6 +71,8 @@ function setting(
   return { clock, context, events };
 }
 
+const withKms = (identity: string) => () => metricsOf(identity, NEW) + KMS;
+
 /** What an API server answers whose KMS plugin names a key that it does not let it encrypt with. */
 function failing(): never {
   const text = "[+]ping ok\n[-]kms-provider-0 failed: reason withheld\n[+]poststarthook/start-informers ok\n";
@@ -84,14 +89,12 @@ for (const [what, health, message] of [
   ["cannot be asked about", forbidden, /https:\/\/b.* KMS plugins .*: .*403/],
 ] as const) {
   await tap.test(`EncryptionEvidence believes no key of a KMS plugin that ${what}`, async (t) => {
-    const shown = (identity: string) => () => metricsOf(identity, NEW) + KMS;
-    const a = shown("lease-a");
-    const passes = setting(shown("lease-b"), { a });
+    const a = withKms("lease-a");
+    const passes = setting(withKms("lease-b"), { a });
     await new EncryptionEvidence({ isAssumed: false }).look(passes.context, "secrets");
-    const isB = (server: string): boolean => server === "https://b";
-    const { context } = setting(shown("lease-b"), {
+    const { context } = setting(withKms("lease-b"), {
       a,
-      health: (server) => (isB(server) ? health() : "[+]kms-providers ok\n"),
+      health: (server) => (server === "https://b" ? health() : HEALTHY(server)),
     });
     const look = new EncryptionEvidence({ isAssumed: false }).look(context, "secrets");
     await t.rejects(look, { code: "EncryptionUnknown", message });
