@@ -108,6 +108,18 @@ export function knownAtFirst(crd: KnownCrd, { onDifference, onLag }: FirstLook, 
 }
 
 /**
+ * The same without a second try, for samples that are taken once more later: each passes. Once one has not answered, late writes are waited for in any
+ * case, and no other is looked at.
+ */
+export function onceEach(look: Check): Check {
+  let isOneSilent = false;
+  return async (client) => {
+    isOneSilent = isOneSilent || (await look(client))?.silent === true;
+    return undefined;
+  };
+}
+
+/**
  * Why the watch of CRDs that an API server has is behind; `undefined` where it is not. What it knows of CRDs it has from the watch cache
  * that answers this request. It is asked for what that has at once: an API server that is behind by more than the write of the freeze lagged, also where it
  * follows a moment later. Else it waits up to 3 s for that write, and then refuses.

@@ -2,7 +2,13 @@ import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } fro
 import type { ApiClient } from "../kube/client.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
 import { type AskOptions, type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
-import { type ConvergenceTarget, convergenceCheck, knownAtFirst, notConverged } from "../apiservers/converge.ts";
+import {
+  type ConvergenceTarget,
+  convergenceCheck,
+  knownAtFirst,
+  notConverged,
+  onceEach,
+} from "../apiservers/converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "../freeze/freeze-proof.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
@@ -96,7 +102,7 @@ export class FreezeEvidence {
     };
     const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);
     if (frozen !== undefined && apiServers.mode === "sampled") {
-      await askAll(apiServers, look, ask);
+      await askAll(apiServers, onceEach(look), ask);
     }
     // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
     // with those of convergence.

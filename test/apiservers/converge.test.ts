@@ -2,7 +2,13 @@ import tap from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import { type ConvergenceTarget, convergenceCheck, knownAtFirst, lagReason } from "../../src/apiservers/converge.ts";
+import {
+  type ConvergenceTarget,
+  convergenceCheck,
+  knownAtFirst,
+  lagReason,
+  onceEach,
+} from "../../src/apiservers/converge.ts";
 
 const KNOWN = { name: "widgets.example.com", uid: "u", resourceVersion: "7", generation: 3 };
 const TARGET: ConvergenceTarget = {
@@ -105,4 +111,12 @@ await tap.test("knownAtFirst() tells of a lag where the look is broken off", asy
   const check = knownAtFirst(KNOWN, look, ended.signal);
   await t.rejects(check({ getMetadata } as unknown as ApiClient), /Ctrl-C/);
   t.equal(lags, 1);
+});
+
+await tap.test("onceEach() passes whatever a look shows, and looks no more once one has not answered", async (t) => {
+  const shown = [undefined, { reason: "503", silent: false }, { reason: "reset", silent: true }];
+  let looks = 0;
+  const look = onceEach(async () => shown[looks++]);
+  for (let asked = 0; asked < 5; asked++) t.equal(await look({} as ApiClient), undefined);
+  t.equal(looks, 3);
 });
