@@ -1,11 +1,7 @@
-import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { isSuspended, resourceNameOf } from "../api/migration.ts";
-import { FORCE_ANNOTATION, REENCRYPT_ANNOTATION } from "../api/names.ts";
-import { type ReencryptionWish, reencryptionWishOf } from "../api/reencryption.ts";
 import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import { besideInTree } from "../migrator/beside-in-tree.ts";
@@ -21,6 +17,7 @@ import { type Phase, phaseAfter } from "./migration-status.ts";
 import type { OpenedRun, OpenRun } from "./run-factory.ts";
 import { RunProgress } from "./run-progress.ts";
 import { Failing } from "./run-verdict.ts";
+import { assertStillWanted, type RunWish, runWishOf } from "./run-wish.ts";
 import type { Slot } from "./slots.ts";
 import { type Stall, stallOf } from "./stall-watch.ts";
 import { StatusWriter } from "./status-writer.ts";
@@ -136,28 +133,16 @@ export class MigrationRun {
     const { logger, record } = this.#options;
     const patient = this.#options.retrier.with({ ...LOOK_PATIENCE, isPlaceWanted: this.#options.isSlotWanted });
     const context = { ...this.#options, beforehand: patient };
-    const wish = reencryptionWishOf(record.migration.metadata.annotations);
+    const wish = runWishOf(record.migration);
     const result = await besideInTree(context, this.#resource, async (running) => {
       await this.#status.enter({ type: "Running" });
       return this.#migrate(running, wish);
     });
     logger.info({ outcome: result.outcome, counts: result.counts }, "A migration ended");
-    await this.#status.finish(phaseAfter(result), { result, confirm: () => this.#assertStillWanted(wish) });
+    await this.#status.finish(phaseAfter(result), { result, confirm: () => assertStillWanted(record.migration, wish) });
   }
 
-  /**
-   * To be checked with the write that says how it ended: a user who asks for re-encryption while it runs must not read that it
-   * succeeded.
-   */
-  #assertStillWanted(wish: ReencryptionWish | undefined): void {
-    const { metadata } = this.#options.record.migration;
-    if (!isDeepStrictEqual(reencryptionWishOf(metadata.annotations), wish)) {
-      const text = `its annotation ${REENCRYPT_ANNOTATION} was changed during the run; it begins again`;
-      throw new KsvmError("Conflict", `Cannot end StorageVersionMigration "${metadata.name}": ${text}`);
-    }
-  }
-
-  async #migrate(signal: AbortSignal, reencryption: ReencryptionWish | undefined): Promise<MigrationResult> {
+  async #migrate(signal: AbortSignal, wish: RunWish): Promise<MigrationResult> {
     const { identity, openRun, record } = this.#options;
     this.#runs++;
     // The run before this one may have ended in the middle of a wait.
@@ -165,10 +150,8 @@ export class MigrationRun {
     const abort = new AbortController();
     const ended = new AbortController();
     const running = AbortSignal.any([signal, abort.signal]);
-    const force = record.migration.metadata.annotations?.[FORCE_ANNOTATION] === "true";
     const run = openRun({
-      force,
-      reencryption,
+      ...wish,
       resource: this.#resource,
       // Of its own for every run, so that one never takes another's Lease for its own.
       identity: `${identity}/${record.migration.metadata.uid}/${this.#runs}`,

@@ -1,7 +1,8 @@
 import pino from "pino";
 import tap, { type Test } from "tap";
 import { type MigrationStatus, stateOf } from "../../src/api/migration.ts";
-import { REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import { FORCE_ANNOTATION, REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
 import { EventRecorder } from "../../src/controller/event-recorder.ts";
 import { MigrationRecord } from "../../src/controller/migration-record.ts";
 import { MigrationRun } from "../../src/controller/migration-run.ts";
@@ -9,7 +10,7 @@ import type { MigrationParts, OpenedRun } from "../../src/controller/run-factory
 import { type Slot, Slots } from "../../src/controller/slots.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
-import { MIGRATIONS } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, type Resource } from "../../src/kube/resources.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { runChecks } from "../../src/observability/health.ts";
@@ -27,8 +28,10 @@ const overloaded = new ApiError("PATCH m", 503, { text: "later" });
 const spent = new KsvmError("RetryBudgetExceeded", "no progress", { cause: overloaded });
 const forbidden = new KsvmError("Forbidden", "Cannot migrate: this user may not list ms");
 
-/** What stands for the engine of a run. It gets the number of the attempt, from 1 on. */
-type Engine = (parts: MigrationParts, attempt: number) => Promise<never>;
+/** What stands for the engine of a run, up to the CRD that it finds. It gets the number of the attempt, from 1 on. */
+type Engine = (parts: MigrationParts, attempt: number) => Promise<CustomResourceDefinition>;
+
+const nothing = (): Promise<undefined> => Promise.resolve(undefined);
 
 interface RunSetting {
   readonly pulse?: Pulse;
@@ -49,11 +52,17 @@ async function startRun(
   const { client } = api;
   const attempts: number[] = [];
   const openRun = (parts: MigrationParts): OpenedRun => {
-    const find = (): Promise<never> => {
+    const find = (resource: Resource): Promise<CustomResourceDefinition | undefined> => {
+      if (resource !== CRDS) {
+        return nothing();
+      }
       attempts.push(clock.monotonic());
       return engine(parts, attempts.length);
     };
-    const context = { client: { find }, options: {}, retrier, signal: parts.signal } as unknown as RunContext;
+    const engineClient = { find, findIfServed: nothing, findMetadata: nothing, transport: client.transport };
+    const options = { force: parts.force, leaseNamespace: "ns" };
+    const { emit, signal } = parts;
+    const context = { client: engineClient, options, retrier, signal, clock, emit } as unknown as RunContext;
     return { context, stall: () => undefined, close: () => Promise.resolve() };
   };
   const begun: Slot[] = [];
@@ -276,6 +285,36 @@ await tap.test("MigrationRun fails one whose wish to re-encrypt cannot be read, 
   await run.clock.advance(1_000);
   t.match(run.api.get("m").status?.conditions?.at(-2), { type: "Failed", reason: "AnnotationInvalid" });
   t.same(run.attempts, []);
+});
+
+const CLEAN = {
+  apiVersion: "apiextensions.k8s.io/v1",
+  kind: "CustomResourceDefinition",
+  metadata: { name: "ms.example.com", uid: "uid-ms", resourceVersion: "5", generation: 1 },
+  spec: {
+    group: "example.com",
+    scope: "Namespaced",
+    names: { plural: "ms", kind: "M" },
+    versions: [{ name: "v1", served: true, storage: true }],
+  },
+  status: { storedVersions: ["v1"] },
+} satisfies CustomResourceDefinition;
+
+await tap.test("MigrationRun begins again where a user asks for force while it finds nothing to do", async (t) => {
+  const forces: unknown[] = [];
+  const run = await startRun(t, async ({ force }) => {
+    forces.push(force);
+    if (force) {
+      throw new KsvmError("FreezeLifted", "it has more to do");
+    }
+    const { resourceVersion } = run.api.get("m").metadata;
+    const metadata = { resourceVersion, annotations: { [FORCE_ANNOTATION]: "true" } };
+    await run.api.client.patch(MIGRATIONS, { name: "m" }, { type: MERGE_PATCH, body: { metadata } });
+    return CLEAN;
+  });
+  await run.clock.advance(MINUTE_MS);
+  t.same(forces, [false, true]);
+  t.match(run.api.get("m").status?.conditions?.at(-2), { type: "Failed", reason: "FreezeLifted" });
 });
 
 await tap.test("a result whose write has no answer and has arrived is no other client's", async (t) => {
