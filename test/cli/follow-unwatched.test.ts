@@ -19,13 +19,13 @@ const CRD = {
   status: { storedVersions: ["v1"] },
 };
 
-function migrationWith(conditions: readonly object[], more: object = {}): object {
+function migrationWith(conditions: readonly object[], more: object = {}, crd?: string): object {
   return {
     apiVersion: "migration.k8s.io/v1alpha1",
     kind: "StorageVersionMigration",
     metadata: { name: "m", uid: "u", resourceVersion: "5", ...more },
     spec: { resource: { group: "example.com", version: "v1", resource: "widgets" } },
-    status: { conditions },
+    status: { conditions, ...(crd === undefined ? {} : { crd }) },
   };
 }
 
@@ -33,7 +33,12 @@ function migrationWith(conditions: readonly object[], more: object = {}): object
  * Follows a migration where every watch fails. A stand-in: a real API server answers to watches where it answers to lists; a proxy before it may not.
  * @param listed the migration as each list shows it
  */
-async function followed(t: Test, listed: () => object, storedVersions = ["v1"], conditions: readonly object[] = []) {
+async function followed(
+  t: Test,
+  listed: () => object,
+  storedVersions = ["v1"],
+  { conditions = [], force = false }: { readonly conditions?: readonly object[]; readonly force?: boolean } = {},
+) {
   const server = await startServer(t, ({ method, path, query }, response) => {
     if (method === "POST") {
       return sendJson(response, 201, migrationWith([]));
@@ -50,14 +55,14 @@ async function followed(t: Test, listed: () => object, storedVersions = ["v1"], 
   const client = new ApiClient(server.transport());
   const reporter = { event: () => undefined, note: (text: string) => void notes.push(text) };
   const signal = AbortSignal.timeout(25_000);
-  const options = { client, clock: systemClock, reporter, force: false, signal };
+  const options = { client, clock: systemClock, reporter, force, signal };
   return { notes, end: followMigration(options, "widgets.example.com") };
 }
 
 await tap.test("ksvm migrate follows a migration to its end where every watch fails, and says so once", async (t) => {
   let lists = 0;
   const { end, notes } = await followed(t, () =>
-    migrationWith(++lists < 3 ? [] : [{ type: "Succeeded", status: "True", reason: "Migrated" }]),
+    migrationWith(++lists < 3 ? [] : [{ type: "Succeeded", status: "True", reason: "Migrated" }], {}, "c/1"),
   );
   t.match(await end, { outcome: "migrated" });
   t.equal(notes.filter((note) => note.includes("no upgrade")).length, 1);
@@ -71,16 +76,32 @@ await tap.test("ksvm migrate believes no migration of a CRD that another migrato
   t.match(notes.at(-1), /^not migrated: .*storedVersions still lists v1alpha1: another migrator.*--standalone/);
   // Clean only because Kubernetes' own migrator has pruned, which did not succeed.
   const doubted = [{ type: "StorageMigrating", status: "False", reason: "MigrationFailed" }];
-  const pruned = await followed(t, () => migrationWith(succeeded), ["v1"], doubted);
+  const pruned = await followed(t, () => migrationWith(succeeded), ["v1"], { conditions: doubted });
   t.match(await pruned.end, { outcome: "incomplete", storedVersions: ["v1"] });
   t.match(pruned.notes.at(-1), /^not migrated: .*another migrator.*objects may be stored in v1alpha1, .*--repair$/);
-  const proven = () => ({ ...migrationWith(succeeded), status: { conditions: succeeded, crd: "c/1" } });
-  t.match(await (await followed(t, proven, ["v1"], doubted)).end, { outcome: "migrated" });
+  const proven = () => migrationWith(succeeded, {}, "c/1");
+  t.match(await (await followed(t, proven, ["v1"], { conditions: doubted })).end, { outcome: "migrated" });
+});
+
+/** A migration that has succeeded. */
+function says(reason: string, crd?: string): () => object {
+  return () => migrationWith([{ type: "Succeeded", status: "True", reason }], {}, crd);
+}
+
+await tap.test("ksvm migrate of a clean CRD believes no migrator that leaves no proof of ksvm", async (t) => {
+  const forced = { force: true };
+  const { end, notes } = await followed(t, says(""), ["v1"], forced);
+  t.match(await end, { outcome: "incomplete", storedVersions: ["v1"] });
+  t.match(notes.at(-1), /^not migrated: .*another migrator.*no run of ksvm has proven .*--standalone --force$/);
+  t.match(await (await followed(t, says("Migrated"))).end, { outcome: "incomplete" }, "not forced");
+  t.match(await (await followed(t, says("NothingToDo"), ["v1"], forced)).end, { outcome: "incomplete" });
+  t.match(await (await followed(t, says("NothingToDo"))).end, { outcome: "nothing-to-do" });
+  t.match(await (await followed(t, says("Migrated", "c/1"), ["v1"], forced)).end, { outcome: "migrated" });
 });
 
 await tap.test("ksvm migrate says that a controller which manages no storedVersions left them", async (t) => {
   const conditions = [{ type: "Succeeded", status: "True", reason: "Migrated" }];
-  const proven = (crd: string) => () => ({ ...migrationWith(conditions), status: { conditions, crd } });
+  const proven = (crd: string) => () => migrationWith(conditions, {}, crd);
   const { end, notes } = await followed(t, proven("c/1"), ["v1alpha1", "v1"]);
   t.match(await end, { outcome: "migrated", storedVersions: ["v1alpha1", "v1"] });
   t.match(notes.at(-1), /storedVersions still lists v1alpha1: .*--manage-stored-versions=false/);
@@ -112,7 +133,7 @@ await tap.test(
       if (query.get("watch") !== null) {
         return response.writeHead(200).end();
       }
-      const items = [migrationWith([{ type: "Succeeded", status: "True", reason: "Migrated" }])];
+      const items = [migrationWith([{ type: "Succeeded", status: "True", reason: "Migrated" }], {}, "c/1")];
       return sendJson(response, 200, { kind: "List", metadata: { resourceVersion: "7" }, items });
     });
     const client = new ApiClient(server.transport());

@@ -51,9 +51,12 @@ export async function followMigration(options: FollowOptions, name: string): Pro
   }
 }
 
-/** What a migration that has ended comes to. Of a CRD that is in storedVersions, and not in what some migrator says of its work. */
+/**
+ * What a migration that has ended comes to. Of a CRD that is in storedVersions and in what ksvm has proven, and not in what some migrator says of its
+ * work. A controller of ksvm never finds nothing to do for one that is forced.
+ */
 async function endOf(
-  { client, clock, reporter, signal }: FollowOptions,
+  { client, clock, force, reporter, signal }: FollowOptions,
   name: string,
   migration: StorageVersionMigration,
 ): Promise<MigrationResult> {
@@ -63,7 +66,8 @@ async function endOf(
   }
   const retrier = new Retrier({ clock, random: Math.random });
   const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
-  const left = crd && leftStoredOf(crd, migration.status?.crd);
+  const isProofDue = force || result.outcome === "migrated";
+  const left = crd && leftStoredOf(crd, { proven: migration.status?.crd, isProofDue });
   if (crd === undefined || left === undefined) {
     return result;
   }

@@ -14,16 +14,24 @@ export interface LeftStored {
   readonly text: string;
 }
 
+/** What a migration that calls itself Succeeded says of its work. */
+export interface SucceededWork {
+  /** `status.crd` of the migration, which this program alone writes: each run of ksvm that had work leaves it. */
+  readonly proven: string | undefined;
+  /** Whether every object was to be written, also where the CRD was clean before. @default storedVersions of a clean CRD is enough */
+  readonly isProofDue?: boolean;
+}
+
 /**
  * What a CRD says against a migration that has succeeded: another migrator of migration.k8s.io prunes nothing, and proves nothing
  * about objects that other clients write during its run.
- * @returns `undefined` if storedVersions lists the storage version alone, unless Kubernetes' own migrator may have pruned it and no run of ksvm
- *   has proven every object
- * @param proven `status.crd` of the migration, which this program alone writes
+ * @returns `undefined` if storedVersions lists the storage version alone, unless no run of ksvm has proven every object, and that is due, or
+ *   Kubernetes' own migrator may have pruned it
  */
-export function leftStoredOf(crd: CustomResourceDefinition, proven: string | undefined): LeftStored | undefined {
+export function leftStoredOf(crd: CustomResourceDefinition, work: SucceededWork): LeftStored | undefined {
+  const { proven } = work;
   if (isClean(crd)) {
-    const doubt = proven === undefined ? pruneDoubtTextOf(crd) : undefined;
+    const doubt = proven === undefined ? unprovenTextOf(crd, work) : undefined;
     const by = "the migration says that it succeeded, which another migrator than ksvm may have written";
     return doubt === undefined ? undefined : { isMigrated: false, text: `${by}, and ${doubt}` };
   }
@@ -42,4 +50,19 @@ export function leftStoredOf(crd: CustomResourceDefinition, proven: string | und
         `then run ksvm migrate ${name} --standalone`
       : `the CRD has changed since; run ksvm migrate ${name} again`;
   return { isMigrated: false, text: `the migration says that it succeeded, and ${stored}: ${why}` };
+}
+
+/** Why a CRD that is clean may have objects that were not written; `undefined` where that is no matter. */
+function unprovenTextOf(
+  crd: CustomResourceDefinition,
+  { isProofDue = false }: Pick<SucceededWork, "isProofDue">,
+): string | undefined {
+  const doubt = pruneDoubtTextOf(crd);
+  if (doubt !== undefined || !isProofDue) {
+    return doubt;
+  }
+  return (
+    "no run of ksvm has proven that every object was written. Run ksvm status to see whether a controller of ksvm leads, then run " +
+    `ksvm migrate ${crd.metadata.name} --standalone --force`
+  );
 }

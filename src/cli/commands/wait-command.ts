@@ -187,7 +187,7 @@ async function migrationsVerdict(lookup: NameLookup, lines: Migrations["migratio
   const find = () => unlessForbidden(() => findCrd(client, last.resource, { signal }));
   const crd = await retrier.run(find, signal);
   // Of versions that changed later it says nothing.
-  const left = crd && isOfVersions(last, crd) ? leftStoredOf(crd, last.crd) : undefined;
+  const left = crd && isOfVersions(last, crd) ? leftStoredOf(crd, { proven: last.crd }) : undefined;
   if (left === undefined) {
     return verdict;
   }
