@@ -5,6 +5,7 @@ import {
   movesFields,
   requestVersionOf,
   servedVersionsOf,
+  specKeyOf,
   storageVersionOf,
   storedVersionsOf,
 } from "../api/crd.ts";
@@ -45,6 +46,8 @@ export interface PlanEntry {
   readonly note?: string;
   /** Of a CRD: why objects may be stored in versions that storedVersions lacks; missing where nothing speaks for it. */
   readonly pruneDoubt?: string;
+  /** Of a CRD: its `uid/generation`, as `status.crd` of a migration and a verification have it. */
+  readonly crd?: string;
   /** Of a CRD whose versions are converted by a webhook. */
   readonly conversion?: "Webhook";
 }
@@ -67,7 +70,10 @@ export const FREEZER_FIELDS = {
 } as const;
 
 /** What {@link planCrd} reads of a CRD. */
-export const PLAN_FIELDS = crdProjection({ name: "all", ...FREEZER_FIELDS }, { status: { conditions: "all" } });
+export const PLAN_FIELDS = crdProjection(
+  { name: "all", uid: "all", generation: "all", ...FREEZER_FIELDS },
+  { status: { conditions: "all" } },
+);
 
 /** What a migration of this CRD would do. */
 export function planCrd(crd: CustomResourceDefinition): PlanEntry {
@@ -91,6 +97,7 @@ export function planCrd(crd: CustomResourceDefinition): PlanEntry {
       action === "blocked" ? [] : crd.spec.versions.flatMap(({ name: v }) => (v === storageVersion ? [] : [v])),
     ...(note === undefined ? {} : { note }),
     ...(pruneDoubt === undefined ? {} : { pruneDoubt }),
+    crd: specKeyOf(crd.metadata),
     ...(movesFields(crd) ? { conversion: "Webhook" } : {}),
   };
 }

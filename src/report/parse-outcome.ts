@@ -56,6 +56,7 @@ export function verificationIn(fields: JsonObject): Verification | undefined {
     apiServers,
     watermark,
     storageVersion: textIn(fields["storageVersion"]),
+    crd: textIn(fields["crd"]),
     storageVersionHash: textIn(fields["storageVersionHash"]),
     encoding: wordIn(fields["encoding"], STORAGE_ENCODINGS),
     encryption: textIn(fields["encryption"]),

@@ -3,8 +3,8 @@ import type { ClusterStatus } from "../plan/cluster-status.ts";
 import type { CountedEntry } from "../plan/inventory.ts";
 import type { MigrationLine } from "../plan/migration-lines.ts";
 import { isRunOf } from "../plan/run-lines.ts";
-import { versionTextOf } from "../resources/known-versions.ts";
 import { type EvidenceOf, newestByResource, verificationsIn } from "./evidence.ts";
+import { type Outdated, outdatedOf } from "./outdated.ts";
 import type { ReportFacts } from "./report-facts.ts";
 
 /**
@@ -18,7 +18,7 @@ import type { ReportFacts } from "./report-facts.ts";
  * - `stale`: objects may be stored in another version than they are to be
  * - `unknown`: nothing tells in which version its objects are stored
  * - `clean`: storedVersions is the storage version alone; of a built-in resource its StorageState says the same
- * - `verified`: that, and the newest verification found every object current, in the storage version of now
+ * - `verified`: that, and the newest verification found every object current, in the storage version and for the CRD of now
  */
 export const REPORT_STATES = [
   "failed",
@@ -42,8 +42,8 @@ export interface ReportRow {
   readonly migration?: MigrationLine;
   /** Missing where there is none. */
   readonly verification?: EvidenceOf<"verification">;
-  /** Whether the verification is of another storage version than that of now, so that it shows nothing. */
-  readonly isOutdated?: true;
+  /** Why the verification shows nothing of now; missing where it does. */
+  readonly outdated?: Outdated;
 }
 
 /** The rows of a report: what calls for attention first, then by type and name. */
@@ -52,14 +52,14 @@ export function reportRowsOf(facts: Pick<ReportFacts, "entries" | "evidence" | "
   const migrations = newestMigrations(facts.status);
   const rows = facts.entries.map((entry) => {
     const [migration, verification] = [migrations.get(entry.name), verifications.get(entry.name)];
-    const isOutdated = verification !== undefined && !isOfNow(verification, entry);
-    const shown = isOutdated ? undefined : verification?.verification.outcome;
+    const outdated = verification && outdatedOf(verification.verification, entry);
+    const shown = outdated === undefined ? verification?.verification.outcome : undefined;
     return {
       entry,
       state: stateIn({ entry, migration, shown, isRunning: hasRun(facts.status, entry.name) }),
       ...(migration === undefined ? {} : { migration }),
       ...(verification === undefined ? {} : { verification }),
-      ...(isOutdated ? { isOutdated } : {}),
+      ...(outdated === undefined ? {} : { outdated }),
     };
   });
   // The entries come sorted, and sorting keeps the order of equal ones.
@@ -79,18 +79,6 @@ function timeOf({ created }: MigrationLine): number {
 
 function hasRun({ runs }: ClusterStatus, resource: string): boolean {
   return runs.some((run) => run.state === "alive" && isRunOf(run, resource));
-}
-
-/** Whether a verification went over objects in the storage version that the cluster shows now. */
-function isOfNow(
-  { verification: { storageVersion, storageVersionHash } }: EvidenceOf<"verification">,
-  { request, ...entry }: CountedEntry,
-): boolean {
-  if (entry.type === "CustomResourceDefinition") {
-    return storageVersion !== undefined && storageVersion === entry.storageVersion;
-  }
-  const shown = storageVersionHash === undefined ? undefined : versionTextOf(storageVersionHash, request?.group ?? "");
-  return shown !== undefined && shown === entry.storageVersion;
 }
 
 interface StateFacts {

@@ -40,6 +40,8 @@ export interface Verification {
   readonly watermark: string;
   /** The storage version of the CRD; missing for a built-in resource. */
   readonly storageVersion?: string;
+  /** `uid/generation` of the CRD, from the beginning to the end; missing for a built-in resource, and in files of releases that did not tell. */
+  readonly crd?: string;
   /** What all API servers show for a built-in resource; empty where they show none. */
   readonly storageVersionHash?: string;
   /** How the API servers store the objects of a custom resource; missing where they do not show it. */

@@ -8,13 +8,14 @@ import type { ServedResource } from "../resources/migratable.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { BuiltInEvidence } from "../migrator/built-in-evidence.ts";
+import type { Foundation } from "../migrator/foundation.ts";
 import type { RunContext } from "../migrator/run-context.ts";
 import { shownStorageOf } from "../migrator/shown-storage.ts";
 import { type ShownOn, type Verification, type VerificationCounts, verdictOf } from "./verification.ts";
 import { verifyAll } from "./verify-pass.ts";
 import { Witness } from "./witness.ts";
 
-type StoredAs = Pick<Verification, "storageVersion" | "storageVersionHash">;
+type StoredAs = Pick<Verification, "crd" | "storageVersion" | "storageVersionHash">;
 
 /** The verification of one resource. It rests on what a run rests on, before its first write and again at its end. */
 export class VerifyRun {
@@ -38,7 +39,7 @@ export class VerifyRun {
     const resource = this.#resource;
     const evidence = new BuiltInEvidence(context, { resource, crdName: this.#crdName, restarts: this.#restarts });
     const foundation = await evidence.prove();
-    const storedAs = await this.#storedAs(context, foundation.hash);
+    const storedAs = await this.#storedAs(context, foundation);
     const [writers, apiServers] = writersOf(context, evidence.apiServers, fence);
     try {
       const { tally, watermark } = await verifyAll(context, { resource, writers, witness: this.#witness });
@@ -68,7 +69,7 @@ export class VerifyRun {
    * In what all objects are to be stored. Should all API servers be behind the CRD, each would find the old version current.
    * @throws {StartAgain} where they are.
    */
-  async #storedAs(context: RunContext, hash: string): Promise<StoredAs> {
+  async #storedAs(context: RunContext, { crd: crdKey, hash }: Foundation): Promise<StoredAs> {
     if (this.#crdName === undefined) {
       return { storageVersionHash: hash };
     }
@@ -82,7 +83,7 @@ export class VerifyRun {
       const text = `Cannot verify "${this.#crdName}": the API servers show storageVersionHash "${hash}", and not "${expected}"`;
       throw new StartAgain("NotConverged", `${text} of storage version "${storageVersion}"`);
     }
-    return { storageVersion };
+    return { storageVersion, crd: crdKey };
   }
 }
 

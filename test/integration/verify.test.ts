@@ -1,5 +1,6 @@
 import t from "tap";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
+import { specKeyOf } from "../../src/api/crd.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster } from "./cluster.ts";
@@ -114,8 +115,9 @@ await t.test("verify does not count what another client writes at the same time"
   const run = await verify([kind.name, "-o", "json"]);
   t.same(written.toSorted(), ["w1", "w3"], "each was written after ksvm had listed it, so that its write got a 409");
   t.equal(run.code, 0, run.stdout + run.stderr);
+  const of = specKeyOf((await cluster.crd(kind)).metadata);
   t.match(linesOf(run.stdout, "verification"), [
-    { outcome: "current", counts: { current: 5, changed: 0, notShown: 0 } },
+    { outcome: "current", counts: { current: 5, changed: 0, notShown: 0 }, crd: of },
   ]);
 });
 

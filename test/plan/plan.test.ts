@@ -51,6 +51,7 @@ await tap.test("planCrd() has the fields of `ksvm plan -o json`", (t) => {
     servedVersions: ["v1"],
     action: "migrate",
     removableVersions: ["v1"],
+    crd: "uid-1/3",
   });
   t.notOk("request" in planCrd(crdWith({ versions: ["v1+-"] })), "no request where nothing is served");
   t.end();

@@ -7,6 +7,11 @@ import type { ReportFacts } from "../../src/report/report-facts.ts";
 
 export const NOW = Date.parse("2026-01-02T10:00:00Z");
 
+/** Of a CRD as it is now. */
+export function crdKeyOf(name: string): string {
+  return `uid-${name}/3`;
+}
+
 /** A CRD that is clean. */
 export function crd(name: string, changes: Partial<CountedEntry> = {}): CountedEntry {
   const [plural = "", ...group] = name.split(".");
@@ -20,6 +25,7 @@ export function crd(name: string, changes: Partial<CountedEntry> = {}): CountedE
     servedVersions: ["v1", "v2"],
     action: "none",
     removableVersions: ["v1"],
+    crd: crdKeyOf(name),
     objects: 12,
     ...changes,
   };
@@ -76,7 +82,7 @@ export function resultLine(resource: string, changes: object = {}, time = "2026-
   return JSON.stringify({ time, resource, type: "result", ...result, ...changes });
 }
 
-/** A line of `ksvm verify -o json` that ends a verification. */
+/** A line of `ksvm verify -o json` that ends a verification of a CRD as it is now. */
 export function verificationLine(resource: string, changes: object = {}, time = "2026-01-02T09:40:00.000Z"): string {
   const verification = {
     outcome: "current",
@@ -84,6 +90,7 @@ export function verificationLine(resource: string, changes: object = {}, time = 
     apiServers: { servers: ["https://10.0.0.1:6443", "https://10.0.0.2:6443"], of: 2 },
     watermark: "4711",
     storageVersion: "v2",
+    crd: crdKeyOf(resource),
     changed: [],
     notShown: [],
   };

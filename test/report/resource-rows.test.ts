@@ -2,7 +2,16 @@ import tap from "tap";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import type { CountedEntry } from "../../src/plan/inventory.ts";
 import { REPORT_STATES, type ReportState, reportRowsOf } from "../../src/report/resource-rows.ts";
-import { builtIn, crd, evidenceIn, factsOf, migrationOf, staleCrd, verificationLine } from "./report-samples.ts";
+import {
+  builtIn,
+  crd,
+  crdKeyOf,
+  evidenceIn,
+  factsOf,
+  migrationOf,
+  staleCrd,
+  verificationLine,
+} from "./report-samples.ts";
 
 const NAME = "widgets.example.com";
 const CLEAN = crd(NAME);
@@ -84,6 +93,24 @@ const cases: readonly Case[] = [
     state: "clean",
   },
   {
+    what: "a verification of a CRD that was deleted since",
+    entry: CLEAN,
+    verification: verified({ crd: `before-${crdKeyOf(NAME)}` }),
+    state: "clean",
+  },
+  {
+    what: "a verification of another generation of the CRD",
+    entry: CLEAN,
+    verification: verified({ crd: crdKeyOf(NAME).replace("/3", "/2") }),
+    state: "clean",
+  },
+  {
+    what: "a verification that does not name the CRD",
+    entry: CLEAN,
+    verification: verified({ crd: undefined }),
+    state: "clean",
+  },
+  {
     what: "a verification of another built-in encoding",
     entry: { ...UNKNOWN, storageVersion: "v1" },
     verification: lineOf("AAAAAAAAAAA="),
@@ -102,7 +129,7 @@ for (const { entry, migrations = [], runs = [], state, verification, what } of c
 }
 
 function lineOf(hash: string): string {
-  return verificationLine("secrets", { storageVersion: undefined, storageVersionHash: hash });
+  return verificationLine("secrets", { storageVersion: undefined, crd: undefined, storageVersionHash: hash });
 }
 
 /** The state of Secrets that API servers store so, with a verification of `v1`. */

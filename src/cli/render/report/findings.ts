@@ -2,8 +2,10 @@ import { objectNameOf } from "../../../kube/named-object.ts";
 import type { ObjectFailure } from "../../../migrator/rewrite/counts.ts";
 import type { MigrationLine } from "../../../plan/migration-lines.ts";
 import { newestByResource, workIn } from "../../../report/evidence.ts";
+import type { Outdated } from "../../../report/outdated.ts";
 import type { Report } from "../../../report/report.ts";
 import type { ReportRow } from "../../../report/resource-rows.ts";
+import type { Verification } from "../../../verify/verification.ts";
 import { describeResult } from "../describe-event.ts";
 import { noteOf } from "../render-plan.ts";
 import { describeStorage, freezerText, runStateOf, suspendedLine } from "../render-status.ts";
@@ -75,14 +77,13 @@ function plannedFinding({ entry }: ReportRow): readonly Finding[] {
   return isDoubted ? [{ about: entry.name, what: note }] : [];
 }
 
-function verificationFinding({ entry, isOutdated, verification: told }: ReportRow): readonly Finding[] {
+function verificationFinding({ entry, outdated, verification: told }: ReportRow): readonly Finding[] {
   if (told === undefined) {
     return [];
   }
   const { verification, source } = told;
-  if (isOutdated === true) {
-    const of = verification.storageVersion ?? verification.storageVersionHash ?? "";
-    const what = `the verification in ${source} shows nothing of now: it is of storage version "${of}", and now that is "${entry.storageVersion ?? ""}"`;
+  if (outdated !== undefined) {
+    const what = `the verification in ${source} shows nothing of now: ${describeOutdated(outdated, verification, entry)}`;
     return [{ about: entry.name, what }];
   }
   if (verification.outcome === "current") {
@@ -93,6 +94,21 @@ function verificationFinding({ entry, isOutdated, verification: told }: ReportRo
   const more = Math.max(0, counts.changed + counts.notShown - reasons.length);
   const what = `not everything was current by the verification in ${source}: ${describeVerification(verification)}`;
   return [{ about: entry.name, what, reasons, more }];
+}
+
+function describeOutdated(outdated: Outdated, then: Verification, now: ReportRow["entry"]): string {
+  switch (outdated) {
+    case "storage version": {
+      const of = then.storageVersion ?? then.storageVersionHash ?? "";
+      return `it is of storage version "${of}", and now that is "${now.storageVersion ?? ""}"`;
+    }
+    case "unnamed CRD":
+      return "it does not tell uid and generation of the CRD, as none of an older ksvm does; verify again";
+    case "CRD":
+      return "it is of a CRD of this name that was deleted since";
+    case "spec":
+      return `it is of the CRD with uid/generation ${then.crd ?? ""}, and now that is ${now.crd ?? ""}`;
+  }
 }
 
 /** Of each resource the last word counts. */

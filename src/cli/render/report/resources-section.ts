@@ -1,3 +1,4 @@
+import type { Outdated } from "../../../report/outdated.ts";
 import type { ReportRow } from "../../../report/resource-rows.ts";
 import { noteOf } from "../render-plan.ts";
 import { describeVerification } from "../render-verification.ts";
@@ -53,10 +54,18 @@ function cellsOf(row: ReportRow): readonly Content[] {
   ];
 }
 
-function verificationOf({ isOutdated, verification: told }: ReportRow): Content {
+/** What a verification is of that shows nothing of now. */
+const OUTDATED: Readonly<Record<Outdated, string>> = {
+  "storage version": "of another storage version: ",
+  "unnamed CRD": "without uid and generation of the CRD: ",
+  CRD: "of a CRD that was deleted since: ",
+  spec: "of another generation of the CRD: ",
+};
+
+function verificationOf({ outdated, verification: told }: ReportRow): Content {
   if (told === undefined) {
     return "-";
   }
-  const of = isOutdated === true ? "of another storage version: " : "";
+  const of = outdated === undefined ? "" : OUTDATED[outdated];
   return html`${of}${describeVerification(told.verification)} <span class="muted">(${moment(told.time)}, ${nameText(told.source)})</span>`;
 }

@@ -4,6 +4,7 @@ import { reportOf } from "../../../../src/report/report.ts";
 import {
   builtIn,
   crd,
+  crdKeyOf,
   eventLine,
   evidenceIn,
   exampleFacts,
@@ -80,11 +81,22 @@ await tap.test("findingsOf() tells of what a verification does not show", async 
     more: 1,
   });
   t.same(others, []);
-  const old = evidenceIn(verificationLine(NAME, { storageVersion: "v1" }));
-  t.match(findings([crd(NAME)], { evidence: old }), [
-    { what: 'the verification in run.json shows nothing of now: it is of storage version "v1", and now that is "v2"' },
-  ]);
 });
+
+const outdated = [
+  [{ storageVersion: "v1" }, 'it is of storage version "v1", and now that is "v2"'],
+  [{ crd: undefined }, "it does not tell uid and generation of the CRD, as none of an older ksvm does; verify again"],
+  [{ crd: `before-${crdKeyOf(NAME)}` }, "it is of a CRD of this name that was deleted since"],
+  [{ crd: `uid-${NAME}/2` }, `it is of the CRD with uid/generation uid-${NAME}/2, and now that is uid-${NAME}/3`],
+] as const;
+
+for (const [changes, why] of outdated) {
+  await tap.test(`findingsOf() says of a verification that shows nothing of now why: ${why}`, async (t) => {
+    const evidence = evidenceIn(verificationLine(NAME, changes));
+    const what = `the verification in run.json shows nothing of now: ${why}`;
+    t.same(findings([crd(NAME)], { evidence }), [{ about: NAME, what }]);
+  });
+}
 
 await tap.test("findingsOf() takes the last word of the files on each resource", async (t) => {
   const incomplete = resultLine(NAME, { outcome: "incomplete", failures: FAILURES }, "2026-01-02T09:10:00Z");
