@@ -28,7 +28,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "resume at a checkpoint that another client wrote",
-    found: { seed: 496, breaks: "S1: objects in a version that ksvm pruned" },
+    found: { seed: 588, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "migrator/checkpoint-key.ts",
@@ -66,7 +66,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "keep the token of the page that is read ahead",
-    found: { seed: 490, breaks: "S1: objects in a version that ksvm pruned" },
+    found: { seed: 1_660, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PASS,

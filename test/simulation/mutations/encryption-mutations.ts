@@ -46,9 +46,14 @@ export const ENCRYPTION: readonly Mutation[] = [
     found: { seed: 79, breaks: "migrated: a migration that re-encrypts is Succeeded as another one" },
     edits: [
       {
-        file: "controller/migration-run.ts",
-        from: "if (!isDeepStrictEqual(reencryptionWishOf(metadata.annotations), wish)) {",
-        to: "void isDeepStrictEqual; if (wish !== undefined && reencryptionWishOf(metadata.annotations) === undefined) {",
+        file: "controller/run-wish.ts",
+        from: "...(isDeepStrictEqual(now.reencryption, done.reencryption) ? []",
+        to: "...(done.reencryption === undefined || isDeepStrictEqual(now.reencryption, done.reencryption) ? []",
+      },
+      {
+        file: "controller/run-wish.ts",
+        from: "...(now.force && !done.force ? [FORCE_ANNOTATION] : []),",
+        to: "...(now.force && !done.force && now.reencryption === undefined ? [FORCE_ANNOTATION] : []),",
       },
     ],
   },

@@ -172,7 +172,7 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   },
   {
     name: "an API server that only its identity Lease shows is not asked",
-    found: { seed: 252, breaks: "S1: objects in a version that ksvm pruned" },
+    found: { seed: 271, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "apiservers/api-server-mode.ts",
