@@ -59,7 +59,7 @@ export class KmsPlugin {
 
   readonly #encrypt: handleUnaryCall<EncryptRequest, object> = ({ request }, answer) => {
     if (this.refusesToEncrypt) {
-      answer({ code: 7, details: "PERMISSION_DENIED: kms:Encrypt" } as never);
+      answer({ code: 7, details: "PERMISSION_DENIED: kms:Encrypt" });
       return;
     }
     const { ciphertext, id } = this.keys.encrypt(request.plaintext);
