@@ -4,7 +4,7 @@ import { crdNameOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
 import { hasCrd, kindOf, lastingOf } from "./choices.ts";
-import { mayComeLate, untilWritten } from "./late-writes.ts";
+import { mayComeLate, untilWritten } from "./unanswered-writes.ts";
 
 type Edit = (versions: readonly CrdVersion[], name: string) => readonly CrdVersion[];
 

@@ -6,7 +6,7 @@ import { oneOf } from "../world/random-choices.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { kindOf, lastingOf } from "./choices.ts";
-import { mayComeLate, untilWritten } from "./late-writes.ts";
+import { mayComeLate, untilWritten } from "./unanswered-writes.ts";
 
 const ROOT = "/apis/admissionregistration.k8s.io/v1";
 const POLICIES = `${ROOT}/validatingadmissionpolicies`;

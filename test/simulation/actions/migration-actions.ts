@@ -17,7 +17,7 @@ import type { Answered } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { hasController, hasMigrations, kindOf, lastingOf } from "./choices.ts";
-import { mayComeLate } from "./late-writes.ts";
+import { mayComeLate } from "./unanswered-writes.ts";
 
 const PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 
