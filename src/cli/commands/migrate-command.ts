@@ -182,7 +182,7 @@ async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, Ex
     return EXIT.done;
   }
   const settings = runSettingsOf(flags, { ...wayOf(flags), crdMode: "rewrite" });
-  return await new Verifications({ ...session, settings }).run(done);
+  return await new Verifications({ ...session, settings }).run({ names: done });
 }
 
 /**

@@ -49,7 +49,7 @@ export const REENCRYPT_COMMAND = defineCommand({
     const seen = new SeenServers(systemClock);
     const connection = await connect(flags, io.signal, seen.observer);
     try {
-      const { names, code } = await chooseResources(io, connection, { flags, given, words: WORDS });
+      const chosen = await chooseResources(io, connection, { flags, given, words: WORDS });
       const encryption = new EncryptionEvidence({
         isAssumed: flags.assumeConfigRolledOut,
         expectedConfig: flags.expectConfig,
@@ -64,7 +64,7 @@ export const REENCRYPT_COMMAND = defineCommand({
         seen,
         encryption,
       });
-      return worstOf([code, await work.run(names)]);
+      return worstOf([chosen.code, await work.run(chosen)]);
     } finally {
       await connection.close();
     }

@@ -18,14 +18,19 @@ import {
   type ReencryptionSummary,
   summaryLine,
 } from "../render/render-reencryption.ts";
+import type { Chosen } from "../shared/choose-resources.ts";
 import { type ResourceReport, type ResourceRun, type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
-import { Verifications } from "./verifications.ts";
+import { type Due, DueResources } from "./due-resources.ts";
+import { type ToVerify, Verifications } from "./verifications.ts";
 
 /** What the runs of one `ksvm reencrypt` share. */
 export interface ReencryptionSession extends RunSession {
   readonly flags: FlagsOf<typeof REENCRYPT_FLAGS>;
   readonly encryption: EncryptionEvidence;
 }
+
+/** What is rewritten. */
+export type ToReencrypt = Pick<Chosen, "listAgain" | "names">;
 
 interface Done {
   readonly result: MigrationResult;
@@ -38,13 +43,18 @@ interface Done {
 /** How often all resources are looked at again because the API servers changed their encryption in between. */
 const MAX_ROUNDS = 5;
 const EVERY_RESOURCE = "every resource";
+/** Why there is another round, before the names. */
+const WHY_DUE = {
+  changed: "the API servers changed their encryption since: again",
+  appeared: "created since the resources were listed: now",
+} as const satisfies Record<Due["why"], string>;
 /** In place of the fingerprint of a look during which an API server came or went: no resource has that. */
 const CAME_SINCE = "came since";
 
 /**
  * Re-encrypts resources, one after the other. While it is waited for the proof that no API server came or went until the end of
  * one, the next one is rewritten already; its result is told after that proof. What was rewritten before the API servers changed their encryption once more
- * may be encrypted with the former key: so all of them are compared at the end, and those are rewritten again.
+ * may be encrypted with the former key: so all of them are compared at the end, and those are rewritten again, as is what came since "all" was listed.
  */
 export class Reencryption {
   readonly #session: ReencryptionSession;
@@ -59,31 +69,37 @@ export class Reencryption {
   }
 
   /** @returns the exit code */
-  run(names: readonly string[]): Promise<ExitCode> {
+  run(resources: ToReencrypt): Promise<ExitCode> {
     const { connection, io, seen } = this.#session;
     // Until the last look: one that joins between two resources may write to one that is done.
-    return seen.arrivals.during(connection.client, () => this.#runAll(names), io.signal);
+    return seen.arrivals.during(connection.client, () => this.#runAll(resources), io.signal);
   }
 
-  async #runAll(names: readonly string[]): Promise<ExitCode> {
+  async #runAll(resources: ToReencrypt): Promise<ExitCode> {
+    const { listAgain, names } = resources;
+    const due = new DueResources(resources);
     let code: ExitCode = EXIT.done;
     let encryption: string | undefined;
-    if (names.length <= 1) {
+    if (names.length <= 1 && listAgain === undefined) {
       await this.#round(names, false);
     } else {
-      [code, encryption] = await this.#rounds(names);
+      [code, encryption] = await this.#rounds(names, due);
       this.#summarize({
         results: [...this.#done.values()].map(({ result }) => result),
-        notDone: names.filter((name) => !this.#done.has(name)),
+        notDone: [...due.tried].filter((name) => !this.#done.has(name)),
         encryption,
       });
     }
     this.#noteUnchanged();
-    return worstOf([code, ...this.#codes.values(), await this.#verify()]);
+    const isLeft = (name: string): boolean => due.tried.has(name) && !this.#done.has(name);
+    return worstOf([code, due.code, ...this.#codes.values(), await this.#verify(withoutThose(listAgain, isLeft))]);
   }
 
-  /** @returns what `--verify` comes to */
-  async #verify(): Promise<ExitCode> {
+  /**
+   * @param listAgain without those that could not be rewritten
+   * @returns what `--verify` comes to
+   */
+  async #verify(listAgain: ToVerify["listAgain"]): Promise<ExitCode> {
     const { flags, ...session } = this.#session;
     if (!flags.verify || this.#done.size === 0) {
       return EXIT.done;
@@ -92,7 +108,8 @@ export class Reencryption {
       return EXIT.interrupted;
     }
     const verifications = new Verifications({ ...session, settings: reencryptSettingsOf(flags) });
-    return await verifications.run([...this.#done.keys()]);
+    const names = [...this.#done.keys()];
+    return await verifications.run(listAgain === undefined ? { names } : { names, listAgain });
   }
 
   /** All API servers may agree on the old configuration, because none of them has read the new one yet. */
@@ -108,7 +125,10 @@ export class Reencryption {
     }
   }
 
-  async #rounds(names: readonly string[]): Promise<[code: ExitCode, encryption: string | undefined]> {
+  async #rounds(
+    names: readonly string[],
+    dueResources: DueResources,
+  ): Promise<[code: ExitCode, encryption: string | undefined]> {
     let encryption: string | undefined;
     let isAgreed = false;
     const code = await reportOn(this.#session, EVERY_RESOURCE, async (report) => {
@@ -119,7 +139,8 @@ export class Reencryption {
           return this.#session.io.signal.aborted ? EXIT.interrupted : EXIT.done;
         }
         const { configHash, fingerprint } = await this.#lookAgain(report);
-        due = [...this.#done].filter(([, done]) => done.fingerprint !== fingerprint).map(([name]) => name);
+        const next = await dueResources.after(fingerprint, this.#done);
+        due = next.names;
         if (due.length === 0) {
           await this.#proofs.ended();
           for (const { show } of this.#done.values()) {
@@ -132,7 +153,7 @@ export class Reencryption {
         for (const name of due) {
           this.#done.delete(name);
         }
-        report.reporter.note(`the API servers changed their encryption since: again ${due.join(", ")}`);
+        report.reporter.note(`${WHY_DUE[next.why]} ${due.join(", ")}`);
       }
       throw new KsvmError(
         "NotConverged",
@@ -208,6 +229,16 @@ export class Reencryption {
         : oneLine(describeSummary(summary));
     io.stdout.write(`${text}\n`);
   }
+}
+
+function withoutThose(listAgain: Chosen["listAgain"], isLeft: (name: string) => boolean): Chosen["listAgain"] {
+  return (
+    listAgain &&
+    (async () => {
+      const { code, names } = await listAgain();
+      return { code, names: names.filter((name) => !isLeft(name)) };
+    })
+  );
 }
 
 function once(work: () => void): () => void {

@@ -8,6 +8,7 @@ import { verify } from "../../verify/verify.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import { oneLine, printable } from "../render/printable.ts";
 import { describeVerifications, totalOf } from "../render/render-verification.ts";
+import type { Chosen } from "../shared/choose-resources.ts";
 import { type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
 
 /** What the verifications of one command share. */
@@ -16,6 +17,9 @@ export interface VerificationSession extends RunSession {
   /** Missing where it is not looked at how the API servers encrypt. */
   readonly encryption?: EncryptionEvidence | undefined;
 }
+
+/** What is verified. Where it is everything, it is listed again at the end: a CRD may have come while API servers were waited for. */
+export type ToVerify = Pick<Chosen, "listAgain" | "names">;
 
 /** Verifies resources, one after the other. */
 export class Verifications {
@@ -28,21 +32,37 @@ export class Verifications {
   }
 
   /** @returns the exit code */
-  run(names: readonly string[]): Promise<ExitCode> {
+  run(resources: ToVerify): Promise<ExitCode> {
     const { connection, io, seen } = this.#session;
-    return seen.arrivals.during(connection.client, () => this.#verifyAll(names), io.signal);
+    return seen.arrivals.during(connection.client, () => this.#verifyAll(resources), io.signal);
   }
 
-  async #verifyAll(names: readonly string[]): Promise<ExitCode> {
+  async #verifyAll({ names, listAgain }: ToVerify): Promise<ExitCode> {
+    const codes = await this.#verifyEach(names);
+    const tried = new Set(names);
+    if (listAgain !== undefined && !this.#session.io.signal.aborted) {
+      // Others have been verified by now: what comes after this list is stored as those are.
+      const listed = await reportOn(this.#session, "every resource", async () => {
+        const { code, names: all } = await listAgain();
+        const appeared = all.filter((name) => !tried.has(name));
+        appeared.forEach((name) => tried.add(name));
+        return worstOf([code, ...(await this.#verifyEach(appeared))]);
+      });
+      codes.push(listed);
+    }
+    if (tried.size > 1) {
+      this.#summarize([...tried].filter((name) => !this.#done.has(name)));
+    }
+    return worstOf([this.#fingerprints.size > 1 ? EXIT.incomplete : EXIT.done, ...codes]);
+  }
+
+  async #verifyEach(names: readonly string[]): Promise<ExitCode[]> {
     const { signal } = this.#session.io;
     const codes: ExitCode[] = [];
     for (const name of names) {
       codes.push(signal.aborted ? EXIT.interrupted : await this.#verify(name));
     }
-    if (names.length > 1) {
-      this.#summarize(names.filter((name) => !this.#done.has(name)));
-    }
-    return worstOf([this.#fingerprints.size > 1 ? EXIT.incomplete : EXIT.done, ...codes]);
+    return codes;
   }
 
   #verify(name: string): Promise<ExitCode> {

@@ -35,7 +35,7 @@ export const VERIFY_COMMAND = defineCommand({
     const seen = new SeenServers(systemClock);
     const connection = await connect(flags, io.signal, seen.observer);
     try {
-      const { names, code } = await chooseResources(io, connection, { flags, given, words: WORDS });
+      const chosen = await chooseResources(io, connection, { flags, given, words: WORDS });
       const verifications = new Verifications({
         io,
         format: flags.output,
@@ -50,7 +50,7 @@ export const VERIFY_COMMAND = defineCommand({
           expectedEncoding: flags.expectEncoding,
         }),
       });
-      return worstOf([code, await verifications.run(names)]);
+      return worstOf([chosen.code, await verifications.run(chosen)]);
     } finally {
       await connection.close();
     }

@@ -30,6 +30,8 @@ export interface Chosen {
   readonly names: readonly string[];
   /** What finding them comes to by itself. */
   readonly code: ExitCode;
+  /** Finds every stored resource once more, of which some may have come since; missing where a user named resources. */
+  readonly listAgain?: () => Promise<Chosen>;
 }
 
 /**
@@ -61,21 +63,29 @@ export function chooseResources(
 ): Promise<Chosen> {
   const { all, maxIdleMs, output: format, webhookWaitMs } = flags;
   const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs });
-  return all ? everyResource(io, { client, retrier }, words) : fullNames(io, { client, retrier, format }, given);
+  return all
+    ? everyResource(io, { client, retrier, told: new Set() }, words)
+    : fullNames(io, { client, retrier, format }, given);
+}
+
+interface AllLookup extends Omit<NameLookup, "signal"> {
+  /** What was said, in this list or an earlier one. */
+  readonly told: Set<string>;
 }
 
 /** Every stored resource. Says which are left out, and why. */
-async function everyResource(
-  { signal, stderr }: CliIo,
-  { client, retrier }: Omit<NameLookup, "signal">,
-  { risk }: ChoiceWords,
-): Promise<Chosen> {
-  const { leftOut, names, unread } = await storedResources({ client, clock: systemClock, retrier, signal });
-  for (const { resource, reason } of leftOut) {
-    stderr.write(`note: ${oneLine(`${resource} is left out: ${reason}`)}\n`);
+async function everyResource(io: CliIo, lookup: AllLookup, words: ChoiceWords): Promise<Chosen> {
+  const { client, retrier, told } = lookup;
+  const { leftOut, names, unread } = await storedResources({ client, clock: systemClock, retrier, signal: io.signal });
+  const notes = leftOut.map(({ resource, reason }) => `note: ${oneLine(`${resource} is left out: ${reason}`)}`);
+  const warnings = unread.map(
+    ({ resource, reason }) =>
+      `warning: ${oneLine(`${resource} is left out, and may have objects that ${words.risk}: ${reason}`)}`,
+  );
+  for (const line of [...notes, ...warnings].filter((one) => !told.has(one))) {
+    told.add(line);
+    io.stderr.write(`${line}\n`);
   }
-  for (const { resource, reason } of unread) {
-    stderr.write(`warning: ${oneLine(`${resource} is left out, and may have objects that ${risk}: ${reason}`)}\n`);
-  }
-  return { names, code: unread.length > 0 ? EXIT.incomplete : EXIT.done };
+  const code = unread.length > 0 ? EXIT.incomplete : EXIT.done;
+  return { names, code, listAgain: () => everyResource(io, lookup, words) };
 }
