@@ -72,69 +72,50 @@ export function followingCheck(crd: KnownCrd | undefined, check: Check, signal: 
   };
 }
 
-/** Who is told what the first look at an API server shows. */
+/** Who is told that an API server is behind at the first look, or may be: where it does not say, or the look is broken off. */
 export interface FirstLook {
-  /** It is behind, or has not answered where the look is broken off. */
   readonly onLag: () => void;
-  /** It is behind. The look waits for this. */
+  /** The look waits for this, and fails with it. Not called where the look is broken off. */
   readonly onDifference: () => Promise<void>;
 }
 
 /**
- * A check that asks an API server once which CRD it knows at this moment, and passes whatever that is: one that knows an older one may have
- * written an older version, and by the time that it has to have followed nothing tells that any more.
+ * A check that asks each API server once which CRD it knows at this moment, and passes whatever that is: one that knows an older one may have written an
+ * older version, and by the time that it has to have followed nothing tells that any more. Once that is told of one, no other is asked.
  */
-export function knownAtFirst(crd: KnownCrd, { onDifference, onLag }: FirstLook, signal: AbortSignal): Check {
+export function knownAtFirst(
+  target: ConvergenceTarget,
+  { onDifference, onLag }: FirstLook,
+  signal: AbortSignal,
+): Check {
   const asked = new WeakSet<ApiClient>();
+  let isTold = false;
   return async (client) => {
-    if (asked.has(client)) {
+    if (isTold || asked.has(client)) {
       return undefined;
     }
-    try {
-      const { isOther } = await shownAtOnce(client, crd, signal);
-      if (isOther) {
-        onLag();
-        await onDifference();
-      }
-      asked.add(client);
-      return undefined;
-    } catch (error) {
-      if (signal.aborted) {
-        onLag();
-      }
-      return checkFailureOf(error, signal);
+    asked.add(client);
+    if (await mayBeBehind(client, target, signal)) {
+      isTold = true;
+      onLag();
+      signal.throwIfAborted();
+      await onDifference();
     }
-  };
-}
-
-/**
- * The same without a second try, for samples that are taken once more later: each passes. Once one has not answered, late writes are waited for in any
- * case, and no other is looked at.
- */
-export function onceEach(look: Check): Check {
-  let isOneSilent = false;
-  return async (client) => {
-    isOneSilent = isOneSilent || (await look(client))?.silent === true;
     return undefined;
   };
 }
 
 /**
  * Why the watch of CRDs that an API server has is behind; `undefined` where it is not. What it knows of CRDs it has from the watch cache
- * that answers this request. It is asked for what that has at once: an API server that is behind by more than the write of the freeze lagged, also where it
- * follows a moment later. Else it waits up to 3 s for that write, and then refuses.
+ * that answers this request. It waits up to 3 s for that, and then refuses.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
  */
-async function behindReason(client: ApiClient, known: KnownCrd, signal: AbortSignal): Promise<string | undefined> {
-  const { name, resourceVersion } = known;
-  const { isOther, shown: atOnce } = await shownAtOnce(client, known, signal);
-  if (isOther) {
-    return behindAt(resourceVersion, atOnce);
-  }
-  if (atOnce !== undefined && !isNewer(resourceVersion, atOnce)) {
-    return undefined;
-  }
+async function behindReason(
+  client: ApiClient,
+  { name, resourceVersion }: KnownCrd,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   try {
     const crd = await client.getMetadata(CRDS, { name }, { notOlderThan: resourceVersion, signal });
     const { resourceVersion: shown } = crd.metadata;
@@ -147,26 +128,38 @@ async function behindReason(client: ApiClient, known: KnownCrd, signal: AbortSig
   }
 }
 
-/**
- * What an API server has in its watch cache of CRDs, without a wait.
- * @returns `isOther`: an older one, as the freeze does not change the `generation`, or none
- */
-async function shownAtOnce(
-  client: ApiClient,
-  { name, ...known }: KnownCrd,
-  signal: AbortSignal,
-): Promise<{ readonly isOther: boolean; readonly shown?: string }> {
+/** Whether an API server has an older CRD than that one, or none, or does not say which it has. */
+async function mayBeBehind(client: ApiClient, target: ConvergenceTarget, signal: AbortSignal): Promise<boolean> {
   try {
-    const { metadata } = await client.getMetadata(CRDS, { name }, { notOlderThan: "0", signal });
-    const { generation, resourceVersion: shown, uid } = metadata;
-    const isOlder = isNewer(known.resourceVersion, shown);
-    return { isOther: isOlder && (generation !== known.generation || uid !== known.uid), shown };
+    return await isBehindNow(client, target, signal);
   } catch (error) {
-    if (failureKindOf(error) === "gone") {
-      return { isOther: true };
+    if (!signal.aborted && failureKindOf(error) === undefined) {
+      throw error;
     }
-    throw error;
+    return true;
   }
+}
+
+/**
+ * By what it answers without a wait: its watch cache, and discovery for where that cache is being filled, since etcd answers in its place then. The
+ * freeze changes no `generation`.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/delegator.go
+ */
+async function isBehindNow(client: ApiClient, target: ConvergenceTarget, signal: AbortSignal): Promise<boolean> {
+  const { crd, group, requestVersion, resource } = target;
+  const { metadata } = await client.getMetadata(CRDS, { name: crd.name }, { notOlderThan: "0", signal });
+  const isOther = metadata.generation !== crd.generation || metadata.uid !== crd.uid;
+  if (isOther && isNewer(crd.resourceVersion, metadata.resourceVersion)) {
+    return true;
+  }
+  const shown = await resourcesOf(client.transport, { group, version: requestVersion }, { signal });
+  return (
+    lagReason(
+      target,
+      shown.find(({ name }) => name === resource),
+    ) !== undefined
+  );
 }
 
 function behindAt(resourceVersion: string, shown = "an older one"): string {

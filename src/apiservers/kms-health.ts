@@ -25,7 +25,6 @@ export async function kmsProblemOf(transport: Transport, signal: AbortSignal): P
       ? undefined
       : `its ${HEALTH_PATH} does not show its KMS plugins`;
   } catch (error) {
-    signal.throwIfAborted();
     const failed = error instanceof ApiError ? checksIn(error.said, "-") : [];
     const reason =
       failed.length === 0 ? messageOf(error) : `${failed.join(", ")} failed, see the log of the API server`;

@@ -2,13 +2,7 @@ import { type CustomResourceDefinition, servedVersionsOf, storageVersionOf } fro
 import type { ApiClient } from "../kube/client.ts";
 import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-servers.ts";
 import { type AskOptions, type AskResult, askAll, type Check, type CheckFailure } from "../apiservers/ask-all.ts";
-import {
-  type ConvergenceTarget,
-  convergenceCheck,
-  knownAtFirst,
-  notConverged,
-  onceEach,
-} from "../apiservers/converge.ts";
+import { type ConvergenceTarget, convergenceCheck, knownAtFirst, notConverged } from "../apiservers/converge.ts";
 import { freezeCheck, freezeNotProven, type ProofOptions } from "../freeze/freeze-proof.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
@@ -102,23 +96,23 @@ export class FreezeEvidence {
     };
     const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);
     if (frozen !== undefined && apiServers.mode === "sampled") {
-      await askAll(apiServers, onceEach(look), ask);
+      await askAll(apiServers, look, ask);
     }
     // Where they can only be sampled, those that were told apart have to show it for now, or else one; the samples follow
     // with those of convergence.
     const proven: ApiServers = { mode: "each", clients: apiServers.clients ?? [client] };
     const freeze = freezeCheck(this.#proof);
-    const check: Check = async (asked) => (await look(asked)) ?? (await freeze(asked));
+    const check: Check = async (asked) => (await look(asked)) ?? freeze(asked);
     const { silent } = await askAll(this.#withOwn(proven), check, ask);
     emit({ type: "proven", apiServers: serversOf(apiServers) });
     return { apiServers, silent: silent || apiServers.silent === true };
   }
 
-  #firstLook({ metadata }: CustomResourceDefinition): Check {
+  #firstLook(crd: CustomResourceDefinition): Check {
     const { seen, signal } = this.#context;
-    const onLag = (): void => seen?.noting(metadata.name).onLag();
+    const onLag = (): void => seen?.noting(crd.metadata.name).onLag();
     let told: Promise<void> | undefined;
-    return knownAtFirst(metadata, { onLag, onDifference: () => (told ??= this.#onDifference()) }, signal);
+    return knownAtFirst(targetOf(crd), { onLag, onDifference: () => (told ??= this.#onDifference()) }, signal);
   }
 
   /**

@@ -2,13 +2,7 @@ import tap from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import {
-  type ConvergenceTarget,
-  convergenceCheck,
-  knownAtFirst,
-  lagReason,
-  onceEach,
-} from "../../src/apiservers/converge.ts";
+import { type ConvergenceTarget, type FirstLook, knownAtFirst, lagReason } from "../../src/apiservers/converge.ts";
 
 const KNOWN = { name: "widgets.example.com", uid: "u", resourceVersion: "7", generation: 3 };
 const TARGET: ConvergenceTarget = {
@@ -49,74 +43,79 @@ const { signal } = new AbortController();
 
 /**
  * A stand-in for an API server whose watch cache gets from one state of the CRD to the next while it is asked, which no real one does at a moment that a
- * test chooses. It waits for a state that is asked for.
+ * test chooses.
  * @param atOnce what it has when it is asked for any
  */
-function serverWith(atOnce: Partial<typeof KNOWN> | undefined) {
+function serverWith(atOnce: () => Partial<typeof KNOWN>, version = "v1") {
   const asked: (string | undefined)[] = [];
-  const getMetadata = async (
-    _: unknown,
-    { name }: object & { name: string },
-    { notOlderThan }: { notOlderThan?: string },
-  ) => {
+  const getMetadata = async (_crds: unknown, _ref: unknown, { notOlderThan }: { notOlderThan?: string }) => {
     asked.push(notOlderThan);
-    if (notOlderThan !== "0") return { metadata: KNOWN };
-    if (atOnce === undefined) {
-      throw new ApiError("GET CRD", 404, { answer: { kind: "Status", reason: "NotFound", details: { name } } });
-    }
-    return { metadata: { ...KNOWN, ...atOnce } };
+    return { metadata: { ...KNOWN, ...atOnce() } };
   };
-  const resources = [{ ...FOUND, storageVersionHash: hash("v1") }];
-  const request = async () => ({
-    status: 200,
-    body: { kind: "APIResourceList", groupVersion: "example.com/v1", resources },
-  });
+  const resources = [{ ...FOUND, storageVersionHash: hash(version) }];
+  const body = { kind: "APIResourceList", groupVersion: "example.com/v1", resources };
+  const request = async () => ({ status: 200, body });
   return { asked, client: { getMetadata, transport: { server: "https://a", request } } as unknown as ApiClient };
 }
 
-for (const [title, atOnce, lags, questions] of [
-  ["has it", {}, false, 1],
-  ["has a newer one", { resourceVersion: "9", generation: 4 }, false, 1],
-  ["has it but for the freeze, and follows", { resourceVersion: "6" }, false, 2],
-  ["has an older one, and follows", { resourceVersion: "5", generation: 2 }, true, 1],
-  ["has one that was deleted, and follows", { resourceVersion: "5", uid: "before" }, true, 1],
-  ["has none, and follows", undefined, true, 1],
-] as const) {
-  await tap.test(`convergenceCheck() ${lags ? "fails" : "passes"} where an API server ${title}`, async (t) => {
-    const { asked, client } = serverWith(atOnce);
-    const failure = await convergenceCheck(TARGET, signal)(client);
-    t.equal(failure?.reason.startsWith("its watch of CRDs is at"), lags ? true : undefined);
-    t.equal(asked.length, questions);
-  });
+function absent(): never {
+  throw new ApiError("GET CRD", 404, { answer: { kind: "Status", reason: "NotFound", details: { name: KNOWN.name } } });
+}
 
+function busy(): never {
+  throw new ApiError("GET CRD", 429, { text: "later" });
+}
+
+async function lost(): Promise<never> {
+  throw new Error("the Lease is lost");
+}
+
+function toldBy(): { readonly told: string[]; readonly look: FirstLook } {
+  const told: string[] = [];
+  const onDifference = async (): Promise<void> => void told.push("difference");
+  return { told, look: { onLag: () => void told.push("lag"), onDifference } };
+}
+
+for (const [title, atOnce, version, lags] of [
+  ["has the CRD", () => ({}), "v1", false],
+  ["has a newer one", () => ({ resourceVersion: "9", generation: 4 }), "v1", false],
+  ["has it but for the freeze", () => ({ resourceVersion: "6" }), "v1", false],
+  ["has an older one", () => ({ resourceVersion: "5", generation: 2 }), "v1", true],
+  ["has one that was deleted", () => ({ resourceVersion: "5", uid: "before" }), "v1", true],
+  ["shows the storage version before", () => ({}), "v1alpha1", true],
+  ["has none", absent, "v1", true],
+  ["does not say what it has", busy, "v1", true],
+] as const) {
   await tap.test(`knownAtFirst() tells ${lags ? "" : "nothing "}once where an API server ${title}`, async (t) => {
-    const { asked, client } = serverWith(atOnce);
-    const told: string[] = [];
-    const onDifference = async (): Promise<void> => void told.push("difference");
-    const check = knownAtFirst(KNOWN, { onLag: () => told.push("lag"), onDifference }, signal);
+    const { asked, client } = serverWith(atOnce, version);
+    const { told, look } = toldBy();
+    const check = knownAtFirst(TARGET, look, signal);
     for (let times = 0; times < 3; times++) t.equal(await check(client), undefined);
     t.same(told, lags ? ["lag", "difference"] : []);
-    t.same(asked, ["0"]);
+    t.same(asked, ["0"], "without a wait");
+    const other = serverWith(() => ({}));
+    t.equal(await check(other.client), undefined);
+    t.equal(other.asked.length, lags ? 0 : 1, "there is nothing more to learn");
   });
 }
 
 await tap.test("knownAtFirst() tells of a lag where the look is broken off", async (t) => {
   const ended = new AbortController();
-  let lags = 0;
-  const getMetadata = async (): Promise<never> => {
+  const { client } = serverWith(() => {
     ended.abort(new Error("Ctrl-C"));
     throw new Error("Ctrl-C");
-  };
-  const look = { onLag: () => void lags++, onDifference: async () => undefined };
-  const check = knownAtFirst(KNOWN, look, ended.signal);
-  await t.rejects(check({ getMetadata } as unknown as ApiClient), /Ctrl-C/);
-  t.equal(lags, 1);
+  });
+  const { told, look } = toldBy();
+  await t.rejects(knownAtFirst(TARGET, look, ended.signal)(client), /Ctrl-C/);
+  t.same(told, ["lag"]);
 });
 
-await tap.test("onceEach() passes whatever a look shows, and looks no more once one has not answered", async (t) => {
-  const shown = [undefined, { reason: "503", silent: false }, { reason: "reset", silent: true }];
-  let looks = 0;
-  const look = onceEach(async () => shown[looks++]);
-  for (let asked = 0; asked < 5; asked++) t.equal(await look({} as ApiClient), undefined);
-  t.equal(looks, 3);
+await tap.test("knownAtFirst() fails with what it has to wait for, and hides no fault of ksvm", async (t) => {
+  const { client } = serverWith(busy);
+  const check = knownAtFirst(TARGET, { ...toldBy().look, onDifference: lost }, signal);
+  await t.rejects(check(client), /the Lease is lost/);
+  const fault = serverWith(() => {
+    throw new TypeError("x is not a function");
+  });
+  await t.rejects(knownAtFirst(TARGET, toldBy().look, signal)(fault.client), TypeError);
 });

@@ -52,7 +52,7 @@ await t.test("reencrypt --all has a CRD that came while it waited for API server
   t.equal(run.code, 0, run.stderr);
   t.same(await keysOf(t, objects), { [storedWith("key1")]: OBJECTS });
   const name = objects?.kind.name;
-  t.match(run.stdout, `created since the resources were listed: now ${name}`);
+  t.match(run.stdout, `not among the resources as they were listed first: now ${name}`);
   t.match(run.stdout, new RegExp(`^${name}: ${OBJECTS} objects current`, "m"), "and it is verified");
   await restartWith(cluster, ["key1"], { indexes: [0] });
   t.ok(await objects?.areReadable(), "nothing needs the old key");

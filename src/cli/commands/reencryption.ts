@@ -46,7 +46,7 @@ const EVERY_RESOURCE = "every resource";
 /** Why there is another round, before the names. */
 const WHY_DUE = {
   changed: "the API servers changed their encryption since: again",
-  appeared: "created since the resources were listed: now",
+  appeared: "not among the resources as they were listed first: now",
 } as const satisfies Record<Due["why"], string>;
 /** In place of the fingerprint of a look during which an API server came or went: no resource has that. */
 const CAME_SINCE = "came since";
