@@ -17,26 +17,21 @@ export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
     ],
   },
   {
-    name: "an API server that follows while it holds the question was not behind, and nobody looked before",
+    name: "an API server that does not say what it knows is not behind",
     survives:
-      "a seed lets no API server be behind for longer than late writes are waited for: the plan question-that-is-held-and-passes does",
+      "a seed lets no API server be behind for longer than late writes are waited for: the plan lag-that-a-refusal-hides does",
     edits: [
       {
         file: "apiservers/converge.ts",
-        from: "  if (isOther) {\n    return behindAt(resourceVersion, atOnce);\n  }\n",
-        to: "  void isOther;\n",
-      },
-      {
-        file: "migrator/freeze-evidence.ts",
-        from: "const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);",
-        to: "const look = async () => undefined; void this.#firstLook;",
+        from: "      throw error;\n    }\n    return true;\n",
+        to: "      throw error;\n    }\n    return false;\n",
       },
     ],
   },
   {
     name: "nobody looks for API servers that are behind before the freeze is proven",
     survives:
-      "a seed lets no API server be behind for longer than late writes are waited for: the plans lag-during-the-proof and lag-that-ends-as-freeze-not-proven do",
+      "a seed lets no API server be behind for longer than late writes are waited for: the plans lag-during-the-proof, lag-that-ends-as-freeze-not-proven and question-that-is-held-and-passes do",
     edits: [
       {
         file: "migrator/freeze-evidence.ts",
