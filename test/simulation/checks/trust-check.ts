@@ -29,6 +29,8 @@ const REPAIR_MS = 120_000;
 const MAX_WRITES = 60;
 /** A renewal that was refused for so long before the certificate ended explains that it ended, in milliseconds. */
 const REFUSED_MS = 60_000;
+/** Where most requests for the Secret failed for so long, something between lets nobody renew it: it takes several in a row, in milliseconds. */
+const DISTURBED_MS = 120_000;
 /** A clock that is off by less than that issues certificates that are valid at once, and renews them in time, in milliseconds. */
 const RIGHT_MS = 60_000;
 
@@ -48,6 +50,8 @@ export class TrustCheck implements Check {
   readonly #writes = new Map<string, number[]>();
   /** Since when no write of the Secret succeeds, as where a webhook of others refuses it; `undefined` where the last one did. */
   #refusedSince: number | undefined;
+  /** How requests for the Secret ended of late. */
+  #ends: readonly { readonly at: number; readonly isFine: boolean }[] = [];
   /** Whether a clock was wrong once: certificates that live for minutes may end then before they are replaced. */
   #wasClockWrong = false;
   /** Whether all certificates were made by a clock that was wrong, as where there are none. Only the next rotation changes that. */
@@ -106,12 +110,14 @@ export class TrustCheck implements Check {
     const { onExchange } = cluster;
     cluster.onExchange = (request, process) => {
       const ended = onExchange(request, process);
-      if (request.method !== "PUT" || request.path !== SECRET_PATH) return ended;
+      if (request.path !== SECRET_PATH) return ended;
       return (answer) => {
         const { status = 0 } = answer ?? {};
+        const isFine = status < 300 && status >= 200;
+        this.#ends = [...this.#ends.filter(({ at }) => at > schedule.now - DISTURBED_MS), { at: schedule.now, isFine }];
         // After a conflict another replica wrote it.
-        if (status < 300 && status >= 200) this.#refusedSince = undefined;
-        else if (status !== 409) this.#refusedSince ??= schedule.now;
+        if (request.method === "PUT" && isFine) this.#refusedSince = undefined;
+        else if (request.method === "PUT" && status !== 409) this.#refusedSince ??= schedule.now;
         ended(answer);
       };
     };
@@ -119,9 +125,12 @@ export class TrustCheck implements Check {
 
   /** Whether a certificate has ended that nobody could renew. */
   #isRefused(certPem: string | undefined, now: number): boolean {
-    if (certPem === undefined || this.#refusedSince === undefined) return false;
+    if (certPem === undefined) return false;
     const endsAt = new X509Certificate(certPem).validToDate.getTime();
-    return now >= endsAt && timeOf({ now: this.#refusedSince + REFUSED_MS }) <= endsAt;
+    const { length } = this.#ends;
+    const areMostLost = length > 0 && this.#ends.filter(({ isFine }) => !isFine).length > length / 2;
+    const isRefused = this.#refusedSince !== undefined && timeOf({ now: this.#refusedSince + REFUSED_MS }) <= endsAt;
+    return now >= endsAt && (areMostLost || isRefused);
   }
 
   /** Others damaged something, which has to be repaired. */

@@ -5,6 +5,13 @@ const WAIT = "apiservers/settle-wait.ts";
 const FINDER = "apiservers/api-server-finder.ts";
 const SEEN = "apiservers/seen-servers.ts";
 
+/** The first look shows what these mistakes miss: it takes both. */
+const NO_FIRST_LOOK: Edit = {
+  file: "migrator/freeze-evidence.ts",
+  from: "const look = frozen === undefined ? async () => undefined : this.#firstLook(frozen);",
+  to: "const look = async () => undefined; void this.#firstLook;",
+};
+
 const UNNOTED_QUESTION: Edit = {
   file: "apiservers/ask-all.ts",
   from: "      if (signal.aborted) {\n",
@@ -258,6 +265,7 @@ export const SETTLING: readonly Mutation[] = [
     edits: [
       { file: "migrator/freeze-evidence.ts", from: "      seen?.noting(crd.metadata.name).onLag();\n", to: "" },
       UNNOTED_QUESTION,
+      NO_FIRST_LOOK,
     ],
   },
   {
@@ -270,13 +278,14 @@ export const SETTLING: readonly Mutation[] = [
         from: "failure?.silent === true || clock.monotonic() - startedAt > SLOW_ANSWER_MS",
         to: "failure !== undefined && (failure.silent || clock.monotonic() - startedAt > SLOW_ANSWER_MS)",
       },
+      NO_FIRST_LOOK,
     ],
   },
   {
     name: "an API server that has not answered where the run ends was not behind",
     survives:
       "the run has to be told to end within the three seconds for which an API server that is behind holds a question: a plan in regressions/ finds it",
-    edits: [UNNOTED_QUESTION],
+    edits: [UNNOTED_QUESTION, NO_FIRST_LOOK],
   },
   {
     name: "a leader without a run does not look at identity Leases",
