@@ -1,7 +1,7 @@
 import tap from "tap";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { TransportError } from "../../src/kube/errors.ts";
+import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { type AskResult, askAll } from "../../src/apiservers/ask-all.ts";
 import { freezeCheck, freezeNotProven, proveFreeze } from "../../src/freeze/freeze-proof.ts";
 import { crdWith } from "../api/crd-with.ts";
@@ -96,3 +96,41 @@ await tap.test("a dry-run has time for several admission webhooks that hang one 
   const result = await proveFreeze(client, { crdName: crd.metadata.name, guard, signal });
   t.match(result, { proven: false, reason: "a dry-run of a storage change was accepted" }, "it was answered");
 });
+
+const DENIED = `customresourcedefinitions.apiextensions.k8s.io "widgets.example.com" is forbidden: `;
+const byPolicy = (name: string): string =>
+  `${DENIED}ValidatingAdmissionPolicy '${name}' with binding '${name}' denied request: ${FREEZE_REASON}: it is frozen`;
+const refusal = (status: number, message: string): ApiError =>
+  new ApiError("PATCH x", status, { answer: { kind: "Status", reason: "Forbidden", message } });
+
+for (const [what, error, isProof] of [
+  ["its guard denies", refusal(422, byPolicy(guard.name)), true],
+  ["another policy denies", refusal(422, byPolicy("others")), false],
+  ["its guard denies for another reason", refusal(422, byPolicy(guard.name).replace(FREEZE_REASON, "Other")), false],
+  [
+    "a webhook denies in the words of its guard",
+    refusal(403, `admission webhook "x" denied: ${byPolicy(guard.name)}`),
+    false,
+  ],
+  ["the authorizer refuses", refusal(403, `${DENIED}User "a" cannot patch resource "x"`), false],
+  ["the API server is busy", refusal(429, "too many requests"), false],
+  ["a balancer answers 404", new ApiError("PATCH x", 404, { text: "<html></html>" }), false],
+  ["no answer comes", new TransportError("PATCH x", "a", new Error("reset")), false],
+] as const) {
+  await tap.test(`proveFreeze() ${isProof ? "takes it for proof" : "proves nothing"} where ${what}`, async (t) => {
+    const annotations = { [MIGRATING_ANNOTATION]: "true" };
+    let writes = 0;
+    const client = {
+      transport: { server: "a", request: async () => ({ body: {} }) },
+      get: async () => crdWith({ metadata: { annotations } }),
+      // The change of the storage version comes first, and that of a label after it.
+      patch: async () => {
+        if (writes++ === 0) throw error;
+        return {};
+      },
+    } as unknown as ApiClient;
+    const { proven } = await proveFreeze(client, { crdName: "widgets.example.com", guard, signal });
+    t.equal(proven, isProof);
+    t.equal(writes, isProof ? 2 : 1);
+  });
+}
