@@ -113,10 +113,11 @@ export class TrustCheck implements Check {
       if (request.path !== SECRET_PATH) return ended;
       return (answer) => {
         const { status = 0 } = answer ?? {};
-        const isFine = status < 300 && status >= 200;
+        const isDone = status < 300 && status >= 200;
+        const isFine = isDone || status === 409 || (status === 404 && cluster.etcd.get(SECRET) === undefined);
         this.#ends = [...this.#ends.filter(({ at }) => at > schedule.now - DISTURBED_MS), { at: schedule.now, isFine }];
         // After a conflict another replica wrote it.
-        if (request.method === "PUT" && isFine) this.#refusedSince = undefined;
+        if (request.method === "PUT" && isDone) this.#refusedSince = undefined;
         else if (request.method === "PUT" && status !== 409) this.#refusedSince ??= schedule.now;
         ended(answer);
       };

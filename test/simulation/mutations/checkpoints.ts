@@ -28,7 +28,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
   },
   {
     name: "resume at a checkpoint that another client wrote",
-    found: { seed: 588, breaks: "S1: objects in a version that ksvm pruned" },
+    found: { seed: 496, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: "migrator/checkpoint-key.ts",
