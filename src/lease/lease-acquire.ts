@@ -93,7 +93,7 @@ function isFree(holder: string, { identity, isDead }: RunLeaseOptions): boolean 
   return holder === "" || holder === identity || isDead?.(holder) === true;
 }
 
-/** @returns whether its holder let it expire; `false` where that one gave it up, or another one took it, meanwhile */
+/** @returns whether its holder let it expire; `false` where that holder gave it up, or another client took it, before that */
 async function hasExpired(found: Lease, holder: string, options: RunLeaseOptions): Promise<boolean> {
   const { client, clock, namespace, name, retrier, signal } = options;
   options.onContended?.(holder);
