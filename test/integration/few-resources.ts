@@ -12,8 +12,12 @@ const NOT_SERVED = [
   ...(isAtLeast(34) ? ["resource.k8s.io/v1"] : []),
 ];
 
-/** The options of an API server that serves few resources, and encrypts Secrets and ConfigMaps. */
-export function withFewResources(keys: readonly string[]) {
-  const extraArgs = [`--runtime-config=${NOT_SERVED.map((groupVersion) => `${groupVersion}=false`).join(",")}`];
-  return { ...optionsOf(0, keys, { resources: ["secrets", "configmaps"] }), extraArgs };
+/** The options of an API server that serves few resources, and encrypts Secrets and ConfigMaps unless others are named. */
+export function withFewResources(
+  keys: readonly string[],
+  { resources = ["secrets", "configmaps"], ...how }: Parameters<typeof optionsOf>[2] = {},
+) {
+  const options = optionsOf(0, keys, { resources, ...how });
+  const fewer = `--runtime-config=${NOT_SERVED.map((groupVersion) => `${groupVersion}=false`).join(",")}`;
+  return { ...options, extraArgs: [...options.extraArgs, fewer] };
 }

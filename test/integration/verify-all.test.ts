@@ -1,5 +1,5 @@
 import t from "tap";
-import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { Cluster } from "./cluster.ts";
@@ -7,21 +7,14 @@ import { TestKind } from "./crd-fixture.ts";
 import { EncryptedObjects } from "./encrypted-objects.ts";
 import { withFewResources } from "./few-resources.ts";
 import { accountFor } from "./rbac-account.ts";
+import { renewLease } from "./renewed-lease.ts";
 
 const OBJECTS = 4;
-/** Something renews a Lease all the time in a cluster: by that an API server tells a verification, within a second, how far its watch is. */
-const RENEWED = { namespace: "kube-system", name: "some-controller" };
 const SECRETS = { group: "", version: "v1", resource: "secrets" };
 
 const cluster = await Cluster.start(t, { overrides: [withFewResources(["key1", "key0"])] });
 const { controlPlane } = cluster;
-await cluster.api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: RENEWED });
-const renewing = setInterval(() => {
-  const body = { spec: { renewTime: new Date().toISOString().replace("Z", "000Z") } };
-  // Also while the API server restarts.
-  void cluster.api.patch(LEASES, RENEWED, { type: MERGE_PATCH, body }).catch(() => undefined);
-}, 300);
-t.teardown(() => clearInterval(renewing));
+await renewLease(t, cluster);
 
 await t.test(
   "verify --all finds and repairs the one object under the old key and the one in the old version",
