@@ -206,6 +206,8 @@ export class Reencryption {
     return withRun(this.#session, report, this.#run(), async (context) => {
       return await watchingArrivals(context, async (watched) => {
         await waitForApiServers(watched);
+        // What came and went by now is counted by the look.
+        await watched.arrivals.catchUp(watched);
         const found = await this.#session.encryption.look(watched, EVERY_RESOURCE);
         // One that joins during the look may be gone again before it is asked.
         await watched.arrivals.catchUp(watched);
