@@ -151,6 +151,19 @@ await tap.test("requests that are about no object are bounded in each minute, al
   t.equal(violations.length, 1);
 });
 
+await tap.test("a process may ask more for each migration whose status it writes in that minute", async (t) => {
+  const { check, clock, violations } = checked();
+  const send = (request: Partial<LoadRequest>): void => check.begin({ ...READ, ...request }, 0)({ status: 200 });
+  for (let sent = 0; sent < 70; sent++) send({ migration: "/a" });
+  for (let sent = 0; sent < 70; sent++) send({ migration: "/b" });
+  t.same(violations, [], "100, and 20 for each of two");
+  send({});
+  t.match(violations, [/141 of othersPerMinute, more than 140$/]);
+  clock.now += 60_001;
+  for (let sent = 0; sent < 101; sent++) send({ process: "other" });
+  t.match(violations.slice(1), [/^other has 101 of othersPerMinute, more than 100$/], "another process has its own");
+});
+
 await tap.test("what passes a bound by more than one at once is found, and told once", async (t) => {
   const { check, clock, violations } = checked();
   check.begin(READ, 12);
