@@ -17,7 +17,7 @@ import type { Answered } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { sort } from "./action-sort.ts";
 import { hasController, hasMigrations, kindOf, lastingOf } from "./choices.ts";
-import { mayComeLate } from "./unanswered-writes.ts";
+import { mayComeLate, untilWritten } from "./unanswered-writes.ts";
 
 const PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
 
@@ -104,18 +104,15 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
   async play(world, { index, ms }) {
     const path = pathOf(world, index);
     if (path === undefined) return;
-    await patch(world, path, { spec: { suspend: true } });
+    const suspended = await patch(world, path, { spec: { suspend: true } });
     await world.lasting(ms);
+    if (mayComeLate(suspended)) await untilWritten(world);
     const resume = () => patch(world, path, { spec: { suspend: null } });
     await insist(world, resume);
     // A restore may bring the suspension back.
     world.cluster.etcd.onRestore(() => void insist(world, resume));
   },
 });
-
-const SUSPEND_KEY = `/registry/leases/${SYSTEM_NAMESPACE}/${SUSPEND_LEASE}`;
-/** How often a user looks whether a suspension was written late. */
-const MAX_LOOKS = 500;
 
 /** A user suspends all migrations, and resumes them some time later. */
 export const suspendMigrations = sort<{ readonly ms: number }>({
@@ -128,17 +125,13 @@ export const suspendMigrations = sort<{ readonly ms: number }>({
     const ref = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
     const metadata = { ...ref, annotations: { [SUSPEND_ALL_ANNOTATION]: TIME } };
     const path = collectionPath(LEASES, SYSTEM_NAMESPACE);
-    const answer = await world.user.send("POST", path, { ...LEASE_KIND, metadata, spec: {} });
+    const suspended = await world.user.send("POST", path, { ...LEASE_KIND, metadata, spec: {} });
     await world.lasting(ms);
+    if (mayComeLate(suspended)) await untilWritten(world);
     const resume = () => world.user.send("DELETE", objectPath(LEASES, ref));
     await insist(world, resume);
     // A restore may bring the suspension back.
     world.cluster.etcd.onRestore(() => void insist(world, resume));
-    const looks = mayComeLate(answer) ? MAX_LOOKS : 0;
-    for (let look = 0; look < looks; look++) {
-      if (world.cluster.etcd.get(SUSPEND_KEY) !== undefined) await resume();
-      await world.schedule.wait(5_000);
-    }
   },
 });
 

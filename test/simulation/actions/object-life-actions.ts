@@ -4,6 +4,7 @@ import { oneIn, oneOf } from "../world/random-choices.ts";
 import { MERGE } from "../world/user-actions.ts";
 import { sort } from "./action-sort.ts";
 import { kindOf, lastingOf } from "./choices.ts";
+import { mayComeLate, untilWritten } from "./unanswered-writes.ts";
 
 interface OfObject {
   readonly kind: number;
@@ -32,9 +33,10 @@ export const terminate = sort<OfObject & { readonly ms: number }>({
     const key = `${objectsPrefixOf(plan)}${object}`;
     // An API server that does not know the CRD yet answers 404: what counts is what etcd has.
     const isHeld = (): boolean => cluster.etcd.get(key)?.object.metadata.finalizers !== undefined;
-    await user.send("PATCH", path, { metadata: { finalizers: ["sim.example.com/waits"] } }, MERGE);
+    const held = await user.send("PATCH", path, { metadata: { finalizers: ["sim.example.com/waits"] } }, MERGE);
     await user.send("DELETE", path);
     await world.lasting(ms);
+    if (mayComeLate(held)) await untilWritten(world);
     for (let tries = 0; tries < 200 && isHeld(); tries++) {
       await user.send("PATCH", path, { metadata: { finalizers: null } }, MERGE);
       await schedule.wait(5_000);
