@@ -6,7 +6,7 @@ import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { collectionPath, CRDS, POLICIES, type Resource } from "../kube/resources.ts";
+import { collectionPath, CRDS, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { withDeadline } from "../retry/deadline.ts";
@@ -97,19 +97,21 @@ export async function sweepOrphans(options: OrphanSweepOptions): Promise<void> {
 /** Freezes, and the policies beside them whose freeze is gone. Who may not list policies leaves those to the next run on the CRD. */
 async function findOrphans(options: OrphanSweepOptions): Promise<readonly Orphan[]> {
   const frozen = await find(options, CRDS, { orphanOf: frozenOf });
-  const policies = await findPolicies(options);
-  const isFrozen = (policy: Orphan): boolean =>
-    frozen.some(({ crdName, owner }) => crdName === policy.crdName && isSameRun(owner, policy.owner));
-  return [...frozen, ...policies.filter((policy) => !isFrozen(policy))];
+  const policies = await findGuards(options, POLICIES);
+  // A user may have deleted the policy alone.
+  const bindings = await findGuards(options, POLICY_BINDINGS);
+  const isFirst = ({ crdName, owner }: Orphan, index: number, all: readonly Orphan[]): boolean =>
+    all.findIndex((other) => other.crdName === crdName && isSameRun(other.owner, owner)) === index;
+  return [...frozen, ...policies, ...bindings].filter(isFirst);
 }
 
 /** A freeze blocks its users, and a policy without one nobody but the next run: none is waited for because of the other. */
-async function findPolicies(options: OrphanSweepOptions): Promise<readonly Orphan[]> {
+async function findGuards(options: OrphanSweepOptions, resource: Resource): Promise<readonly Orphan[]> {
   const { logger, retrier, signal, told } = options;
   const search = { labelSelector: `${MANAGED_BY_LABEL}=${MANAGED_BY}`, orphanOf: guardOf };
   const patient = { ...options, retrier: retrier.with(PATIENCE) };
   try {
-    return (await unlessForbidden(() => find(patient, POLICIES, search))) ?? [];
+    return (await unlessForbidden(() => find(patient, resource, search))) ?? [];
   } catch (error) {
     signal.throwIfAborted();
     const reason = messageOf(error);

@@ -3,12 +3,11 @@ import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } f
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
-import { POLICIES, POLICY_BINDINGS } from "../kube/resources.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type CrdChange, changeCrd } from "./change-crd.ts";
 import { hasMigratingCondition } from "./freeze-rule.ts";
 import { updateCrd } from "./freeze.ts";
-import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
+import { isPolicyGuardThere, policyGuardOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import { notInStoredVersions } from "../in-tree/prune-doubt.ts";
 import { findCrd } from "../resources/read-crd.ts";
@@ -40,7 +39,7 @@ export async function inspectFreeze(context: CallContext, name: string): Promise
     throw new KsvmError("ResourceNotFound", text);
   }
   const notes: string[] = [];
-  const hasPolicy = await unlessDenied(notes, "leftover policies", () => isPolicyThere(context, name));
+  const hasPolicy = await unlessDenied(notes, "leftover policies", () => isPolicyGuardThere(context, name));
   const condition = await conditionOf(context, crd, notes);
   const annotations = crd.metadata.annotations ?? {};
   return {
@@ -143,7 +142,7 @@ async function sweepPolicy(context: CallContext, name: string): Promise<string> 
   try {
     const removal = await removePolicyGuard(context, name, () => true);
     // What counts is what is there now: another client may have written it, or put it back.
-    if (removal === "kept" || (await isPolicyThere(context, name))) {
+    if (removal === "kept" || (await isPolicyGuardThere(context, name))) {
       return `left ${policy}, which does nothing now: another client writes it at the same time; run this again`;
     }
     return removal === "removed" ? `removed ${policy}` : `${policy} was gone already`;
@@ -151,16 +150,6 @@ async function sweepPolicy(context: CallContext, name: string): Promise<string> 
     context.signal.throwIfAborted();
     return `left ${policy}, which does nothing now: ${messageOf(error)}`;
   }
-}
-
-async function isPolicyThere({ client, retrier, signal }: CallContext, name: string): Promise<boolean> {
-  const ref = policyGuardOf(name);
-  for (const resource of [POLICIES, POLICY_BINDINGS]) {
-    if ((await retrier.run(() => client.find(resource, ref, { signal }), signal)) !== undefined) {
-      return true;
-    }
-  }
-  return false;
 }
 
 async function conditionOf(

@@ -62,6 +62,16 @@ export async function removePolicyGuard(
   return both.find((one) => one === "kept") ?? both.find((one) => one === "removed") ?? "absent";
 }
 
+/**
+ * Whether the policy of a CRD is there, or its binding: a user may have deleted one of them alone.
+ * @throws {ApiError} Forbidden where the user may not see them.
+ */
+export async function isPolicyGuardThere(context: CallContext, crdName: string): Promise<boolean> {
+  const guard = policyGuardOf(crdName);
+  const found = await Promise.all([POLICIES, POLICY_BINDINGS].map((resource) => findOne(context, resource, guard)));
+  return found.some((object) => object !== undefined);
+}
+
 /** Whether there is a configuration of the webhook. @throws {ApiError} Forbidden where the user may not see it. */
 export async function isWebhookInstalled({ client, retrier, signal }: CallContext): Promise<boolean> {
   const find = (): Promise<unknown> => client.find(WEBHOOK_CONFIGURATIONS, WEBHOOK_GUARD, { signal });

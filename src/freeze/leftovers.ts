@@ -2,11 +2,10 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
 import { freezeOwnerOf, ownerAnnotationOf } from "../api/owner.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
-import { POLICIES } from "../kube/resources.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { unfreeze, updateCrd } from "./freeze.ts";
-import { policyGuardOf, removePolicyGuard } from "./guard-install.ts";
+import { isPolicyGuardThere, removePolicyGuard } from "./guard-install.ts";
 
 /**
  * Whether a run may have left a freeze or a policy of this CRD behind. A policy that the user may not see is not this user's to remove: beside
@@ -16,10 +15,7 @@ export async function hasLeftovers(context: CallContext, crd: CustomResourceDefi
   if (freezeOwnerOf(crd) !== undefined || hasCheckpointKey(crd)) {
     return true;
   }
-  const { client, retrier, signal } = context;
-  const policy = policyGuardOf(crd.metadata.name);
-  const find = (): Promise<unknown> => client.find(POLICIES, policy, { signal });
-  return (await unlessForbidden(retrier.run(find, signal))) !== undefined;
+  return (await unlessForbidden(isPolicyGuardThere(context, crd.metadata.name))) ?? false;
 }
 
 /**

@@ -216,6 +216,27 @@ parallel("the policy of a dead run is swept where its freeze is lifted already",
   t.ok(await api.find(POLICIES, policyGuardOf(kind.name)));
 });
 
+parallel("the binding of a dead run is taken away where a user has deleted its policy", async (t) => {
+  const clear: Readonly<Record<string, (kind: TestKind) => Promise<unknown>>> = {
+    sweep: async (kind) => t.same(await sweep(shipped, kind), ["Removed the policy that a dead run left behind"]),
+    migrate: async (kind) => {
+      const run = await cluster.migrate([kind.name]);
+      t.match({ code: run.code, stdout: run.stdout }, { code: 0, stdout: /nothing to do/i });
+    },
+    unfreeze: async (kind) => t.match((await cluster.ksvm(["unfreeze", kind.name, "--yes"])).stdout, /^removed Vali/m),
+  };
+  for (const [way, take] of Object.entries(clear)) {
+    const kind = new TestKind(`binding${way}`);
+    await cluster.createCrd(kind, { storage: "v1" });
+    const guard = policyGuardOf(kind.name);
+    await installGuard(context, { crdName: kind.name, guard }, deadOwner(kind, "kube-system"));
+    await api.delete(POLICIES, guard);
+    t.ok(await api.find(POLICY_BINDINGS, guard), "it is left alone");
+    await take(kind);
+    t.equal(await api.find(POLICY_BINDINGS, guard), undefined, way);
+  }
+});
+
 function helperRole(kind: string, more: object): NewObject {
   return { apiVersion: "rbac.authorization.k8s.io/v1", kind, metadata: { name: "helper" }, ...more };
 }

@@ -91,8 +91,8 @@ export const CONTROLLERS: readonly Mutation[] = [
     edits: [
       {
         file: "controller/orphan-sweep.ts",
-        from: "...policies.filter((policy) => !isFrozen(policy))",
-        to: "...policies.filter((policy) => !isFrozen(policy) && options === undefined)",
+        from: "[...frozen, ...policies, ...bindings]",
+        to: "[...frozen, ...[...policies, ...bindings].slice(0, 0)]",
       },
     ],
     found: { seed: 1_818, breaks: "liveness: a migration is Waiting" },

@@ -226,6 +226,17 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "look for the policy of a dead run, and not for its binding",
+    found: { seed: 359_128, breaks: "freeze: the binding is left after an undisturbed run" },
+    edits: [
+      {
+        file: "freeze/guard-install.ts",
+        from: "[POLICIES, POLICY_BINDINGS].map((resource) => findOne(context, resource, guard))",
+        to: "[POLICIES].map((resource) => findOne(context, resource, guard))",
+      },
+    ],
+  },
+  {
     name: "write objects in a version that storedVersions lacks",
     found: { seed: 10_177, breaks: "S1: an object that ksvm writes in that version" },
     edits: [
