@@ -58,6 +58,8 @@ export interface KnownCrd {
   readonly uid: string;
   readonly resourceVersion: string;
   readonly generation?: number | undefined;
+  /** Up to where the watch of CRDs has to be. @default this CRD */
+  readonly notOlderThan?: string | undefined;
 }
 
 /** A check that an API server knows the CRD as it was read, and passes another check. */
@@ -113,16 +115,16 @@ export function knownAtFirst(
  */
 async function behindReason(
   client: ApiClient,
-  { name, resourceVersion }: KnownCrd,
+  { name, resourceVersion, notOlderThan = resourceVersion }: KnownCrd,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
-    const crd = await client.getMetadata(CRDS, { name }, { notOlderThan: resourceVersion, signal });
+    const crd = await client.getMetadata(CRDS, { name }, { notOlderThan, signal });
     const { resourceVersion: shown } = crd.metadata;
     return isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
   } catch (error) {
     if (isTooLargeResourceVersion(error)) {
-      return behindAt(resourceVersion, /current: (\d+)/.exec(error.said)?.[1]);
+      return behindAt(notOlderThan, /current: (\d+)/.exec(error.said)?.[1], notOlderThan !== resourceVersion);
     }
     throw error;
   }
@@ -162,8 +164,8 @@ async function isBehindNow(client: ApiClient, target: ConvergenceTarget, signal:
   );
 }
 
-function behindAt(resourceVersion: string, shown = "an older one"): string {
-  return `its watch of CRDs is at resourceVersion ${shown}, and the CRD is at ${resourceVersion}`;
+function behindAt(resourceVersion: string, shown = "an older one", isOfAll = false): string {
+  return `its watch of CRDs is at resourceVersion ${shown}, and ${isOfAll ? "CRDs are" : "the CRD is"} at ${resourceVersion}`;
 }
 
 /** What an API server shows instead of the storage version; `undefined` where it shows it. */

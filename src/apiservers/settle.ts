@@ -18,6 +18,9 @@ export function pauseAdvice(settleMs: number): string {
 /** Times in the API are cut to the second: the true time may be this much later. */
 const API_TIME_RESOLUTION_MS = 1_000;
 
+/** What of a CRD tells when it changed. */
+type Stamped = Pick<CustomResourceDefinition, "metadata">;
+
 /** The clock of an API server that stamped a change may have been this far behind, in milliseconds. */
 export const STAMP_MARGIN_MS = 900_000;
 
@@ -25,7 +28,7 @@ export const STAMP_MARGIN_MS = 900_000;
  * When `spec.versions` last changed, in milliseconds since the Unix epoch: the newest of the creation and the
  * managedFields entries that own it. `undefined` means that it cannot be told, so it may have been just now.
  */
-export function lastVersionsChangeOf(crd: CustomResourceDefinition): number | undefined {
+export function lastVersionsChangeOf(crd: Stamped): number | undefined {
   return lastChangeOf(crd, ownsVersions);
 }
 
@@ -34,7 +37,7 @@ export function lastVersionsChangeOf(crd: CustomResourceDefinition): number | un
  * webhook, which is replaced with each certificate. An API server that is behind a change of the conversion converts as before: with the
  * strategy None it changes the `apiVersion`, and drops each field that the schema of the other version does not have.
  */
-export function lastStorageChangeOf(crd: CustomResourceDefinition): number | undefined {
+export function lastStorageChangeOf(crd: Stamped): number | undefined {
   // Where no entry owns the versions, none tells who changed the rest either.
   return lastVersionsChangeOf(crd) === undefined
     ? undefined
@@ -42,7 +45,7 @@ export function lastStorageChangeOf(crd: CustomResourceDefinition): number | und
 }
 
 function lastChangeOf(
-  { metadata: { creationTimestamp, managedFields = [] } }: CustomResourceDefinition,
+  { metadata: { creationTimestamp, managedFields = [] } }: Stamped,
   owns: (fields: JsonObject | undefined) => boolean,
 ): number | undefined {
   const entries = managedFields.filter(({ fieldsV1, subresource }) => subresource === undefined && owns(fieldsV1));
@@ -54,7 +57,7 @@ function lastChangeOf(
 }
 
 /** The last change as {@link lastStorageChangeOf} has it, with a key as that of {@link versionsChangeOf}. */
-export function storageChangeOf(crd: CustomResourceDefinition): ReturnType<typeof versionsChangeOf> {
+export function storageChangeOf(crd: Stamped): ReturnType<typeof versionsChangeOf> {
   return changeAt(crd, lastStorageChangeOf(crd));
 }
 
@@ -62,7 +65,7 @@ export function storageChangeOf(crd: CustomResourceDefinition): ReturnType<typeo
  * The last change of `spec.versions`: its stamp, and a key that no other change has. The generation tells apart two changes that
  * have the same time: the API server raises it with every change of spec, and no client can set it.
  */
-export function versionsChangeOf(crd: CustomResourceDefinition): {
+export function versionsChangeOf(crd: Stamped): {
   readonly key: string;
   readonly at: number | undefined;
 } {
@@ -70,7 +73,7 @@ export function versionsChangeOf(crd: CustomResourceDefinition): {
 }
 
 function changeAt(
-  { metadata: { generation, uid } }: CustomResourceDefinition,
+  { metadata: { generation, uid } }: Stamped,
   at: number | undefined,
 ): ReturnType<typeof versionsChangeOf> {
   return { key: ["crd", uid, generation, at].join(" "), at };

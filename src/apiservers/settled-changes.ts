@@ -1,5 +1,12 @@
-/** Many more CRDs than one process migrates twice within an hour. */
-const MAX_CHANGES = 1_000;
+import { type ApiServers, fingerprintOf } from "./api-servers.ts";
+
+/** Many more CRDs than a cluster has. */
+const MAX_CHANGES = 10_000;
+
+/** Which API servers there are, and how many had come and gone by then. */
+export function apiServersAt(apiServers: ApiServers, arrivals: number): string {
+  return `${fingerprintOf(apiServers)} arrivals=${arrivals}`;
+}
 
 /**
  * The changes of CRDs whose late writes this process has waited for, to the end. Such a wait holds for a later run: every API server that
@@ -13,12 +20,13 @@ export class SettledChanges {
   /**
    * Notes a wait that came to its end.
    * @param key as `storageChangeOf()` makes it
-   * @param apiServers which ones there were all the time
+   * @param apiServers which ones there were all the time, as `apiServersAt()` makes it
    */
   note(key: string, apiServers: string): void {
     this.#settled.delete(key);
     this.#settled.set(key, apiServers);
-    for (const oldest of [...this.#settled.keys()].slice(0, -MAX_CHANGES)) {
+    const [oldest = ""] = this.#settled.keys();
+    if (this.#settled.size > MAX_CHANGES) {
       this.#settled.delete(oldest);
     }
   }

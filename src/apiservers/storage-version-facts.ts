@@ -104,3 +104,17 @@ export function disagreementOfStorageVersion(
   }
   return common === undefined ? "its StorageVersion has no commonEncodingVersion" : undefined;
 }
+
+/** Why a StorageVersion does not say what discovery shows; `undefined` where it does. */
+export function disagreementWith(
+  facts: StorageVersionFacts,
+  shown: { readonly hash: string; readonly kind: string; readonly identities: readonly string[] | undefined },
+): string | undefined {
+  const reason = disagreementOfStorageVersion(facts, shown.identities);
+  if (reason !== undefined || facts.common === undefined || shown.hash === "") {
+    return reason;
+  }
+  return hashOfEncoding(facts.common, shown.kind) === shown.hash
+    ? undefined
+    : `its StorageVersion says "${facts.common}", and discovery shows storageVersionHash "${shown.hash}"`;
+}

@@ -6,8 +6,8 @@ import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { collectionPath, CRDS, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
-import { TokenTrail } from "../kube/token-trail.ts";
+import { metadataPages } from "../kube/metadata-pages.ts";
+import { CRDS, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { withDeadline } from "../retry/deadline.ts";
 import type { CallContext } from "../retry/call-context.ts";
@@ -131,15 +131,12 @@ async function find(
   { labelSelector, orphanOf }: Search,
 ): Promise<readonly Orphan[]> {
   const found: Orphan[] = [];
-  const trail = new TokenTrail(collectionPath(resource));
   const selected = { limit: PAGE_SIZE, ...(labelSelector === undefined ? {} : { labelSelector }) };
-  let continueToken: string | undefined;
-  do {
-    const list = () => client.listMetadata(resource, { ...selected, continueToken, signal });
-    const page = await retrier.run(list, signal);
-    found.push(...page.items.flatMap((object) => orphanOf(object) ?? []));
-    continueToken = trail.next(page.metadata.continue);
-  } while (continueToken !== undefined);
+  const page = (continueToken: string | undefined) =>
+    retrier.run(() => client.listMetadata(resource, { ...selected, continueToken, signal }), signal);
+  for await (const items of metadataPages(resource, page)) {
+    found.push(...items.flatMap((object) => orphanOf(object) ?? []));
+  }
   return found;
 }
 

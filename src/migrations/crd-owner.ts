@@ -5,8 +5,8 @@ import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import { apiVersionOf, collectionPath, CRDS, MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
-import { TokenTrail } from "../kube/token-trail.ts";
+import { metadataPages } from "../kube/metadata-pages.ts";
+import { apiVersionOf, CRDS, MERGE_PATCH, MIGRATIONS } from "../kube/resources.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 
@@ -76,18 +76,15 @@ export async function ownMigrationsByCrd(context: CrdOwnerContext): Promise<Owne
   const owner = crdOwnerOf(crd.metadata);
   const refused: string[] = [];
   let changed = 0;
-  const trail = new TokenTrail(collectionPath(MIGRATIONS));
-  let continueToken: string | undefined;
-  do {
-    const list = () => client.listMetadata(MIGRATIONS, { limit: PAGE_SIZE, continueToken, signal });
-    const page = await retrier.run(list, signal);
-    for (const { metadata } of page.items) {
+  const page = (continueToken: string | undefined) =>
+    retrier.run(() => client.listMetadata(MIGRATIONS, { limit: PAGE_SIZE, continueToken, signal }), signal);
+  for await (const items of metadataPages(MIGRATIONS, page)) {
+    for (const { metadata } of items) {
       const answer = await ownOne(context, metadata, owner);
       changed += answer === "changed" ? 1 : 0;
       refused.push(...(answer === "refused" ? [metadata.name] : []));
     }
-    continueToken = trail.next(page.metadata.continue);
-  } while (continueToken !== undefined);
+  }
   return { changed, refused };
 }
 

@@ -12,7 +12,8 @@ import { type AskResult, askAll, type Check, checkFailureOf } from "../apiserver
 import type { ServedResource } from "../resources/migratable.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
-import { followingCheck } from "../apiservers/converge.ts";
+import { followingCheck, type KnownCrd } from "../apiservers/converge.ts";
+import { type CrdsToFollow, crdsToFollow } from "../apiservers/followed-crds.ts";
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { ownApiOf, ownStorageOf } from "./own-api.ts";
@@ -21,10 +22,10 @@ import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { lateWritesSince } from "../apiservers/late-writes-since.ts";
 import { settle } from "../apiservers/settle-wait.ts";
+import { apiServersAt } from "../apiservers/settled-changes.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import {
-  disagreementOfStorageVersion,
-  hashOfEncoding,
+  disagreementWith,
   type StorageVersion,
   type StorageVersionFacts,
   storageVersionFactsOf,
@@ -40,9 +41,10 @@ export interface BuiltInEvidenceOptions {
   readonly restarts: ServerRestarts;
 }
 
-interface Looked extends AskResult {
+interface Looked extends Pick<AskResult, "lagged" | "silent"> {
   readonly apiServers: ApiServers;
   readonly encryption: EncryptionFound | undefined;
+  readonly following: CrdsToFollow;
   readonly foundation: Foundation;
 }
 
@@ -60,7 +62,8 @@ export class BuiltInEvidence {
   readonly #restarts: ServerRestarts;
   #atStart: Foundation | undefined;
   /** The CRD at the start, which every API server has to know: the hash shows nothing where the storage version went there and back. */
-  #crd: CustomResourceDefinition["metadata"] | undefined;
+  #crd: CustomResourceDefinition | undefined;
+  #following: CrdsToFollow | undefined;
   #apiServers: ApiServers | undefined;
 
   constructor(context: RunContext, { crdName, resource, restarts }: BuiltInEvidenceOptions) {
@@ -83,14 +86,14 @@ export class BuiltInEvidence {
   async prove(): Promise<Foundation> {
     const { arrivals, client, clock, emit, options } = this.#context;
     const wallOffset = wallOffsetOf(clock);
-    this.#crd = (await this.#findCrd())?.metadata;
-    const { apiServers, encryption, foundation, lagged, silent } = await this.#look(options.settleMs);
+    this.#crd = await this.#findCrd();
+    const { apiServers, encryption, following, foundation, lagged, silent } = await this.#look(options.settleMs);
     const concern = encryption === undefined ? {} : { concern: "key" as const };
     emit({ type: "converged", apiServers: serversOf(apiServers), ...concern });
     await settle(this.#context, {
       resource: resourceNameOf(this.#resource),
       apiServers: apiServers.clients ?? [client],
-      lagged: lagged || silent || apiServers.silent === true,
+      lagged: lagged || silent || following.isDue,
       wallOffset,
       ...concern,
       // The list that a watch begins with shows all that had joined, and the watch all others: no stamp is needed.
@@ -99,6 +102,7 @@ export class BuiltInEvidence {
     });
     this.#assertNoneCame(foundation);
     arrivals.settled(foundation.arrivals);
+    following.settled();
     if (encryption !== undefined) {
       this.#context.encryption?.settled(encryption.fingerprint);
     }
@@ -143,7 +147,12 @@ export class BuiltInEvidence {
 
   async #look(spreadMs: number): Promise<Looked> {
     const { apiServers, arrivals, encryption } = await this.#begin();
-    const { hash, ...asked } = await this.#agreedHash(apiServers, spreadMs);
+    const following = (this.#following ??= await crdsToFollow(
+      this.#context,
+      this.#crd,
+      apiServersAt(apiServers, arrivals),
+    ));
+    const { hash, lagged, silent } = await this.#agreedHash(apiServers, following.crd, spreadMs);
     this.#context.seen?.followed(resourceNameOf(this.#resource));
     const storageVersion = await this.#agreedStorageVersion(hash, apiServers);
     const [leases, crd] = [await this.#identityLeases(), await this.#crdState()];
@@ -153,7 +162,7 @@ export class BuiltInEvidence {
     const shown = { hash, storageVersion, ...crd, encryption: encryption?.agreement ?? "" };
     const came = { arrivals, newestArrival: this.#context.arrivals.newest };
     const foundation = { apiServers: fingerprintOf(apiServers), leases, restarts, ...came, ...shown };
-    return { ...asked, apiServers, encryption, foundation };
+    return { lagged, silent: silent || apiServers.silent === true, apiServers, encryption, following, foundation };
   }
 
   /** What came and went is counted before the API servers are looked for: none of them is missed in between. */
@@ -181,7 +190,11 @@ export class BuiltInEvidence {
    * Waits until every API server shows one and the same hash. Which of two is the new one cannot be told; and one server
    * that was asked before an upgrade of all of them and another one that was asked after it have not shown the same.
    */
-  async #agreedHash(apiServers: ApiServers, spreadMs: number): Promise<AskResult & { readonly hash: string }> {
+  async #agreedHash(
+    apiServers: ApiServers,
+    crd: KnownCrd | undefined,
+    spreadMs: number,
+  ): Promise<Pick<AskResult, "lagged" | "silent"> & { readonly hash: string }> {
     const { client, clock, emit, options, retrier, seen, signal } = this.#context;
     const name = resourceNameOf(this.#resource);
     const ask = { clock, signal, spreadMs, timeoutMs: options.convergenceTimeoutMs + spreadMs, ...seen?.noting(name) };
@@ -192,7 +205,7 @@ export class BuiltInEvidence {
     for (;;) {
       await pace.turn(signal);
       const shown = new Set<string>();
-      const result = await askAll(apiServers, followingCheck(this.#crd, this.#isAsTheFirst(shown), signal), {
+      const result = await askAll(apiServers, followingCheck(crd, this.#isAsTheFirst(shown), signal), {
         ...ask,
         onFailure: (server, { reason }) => emit({ type: "lagging", server, reason }),
         errorOf: (server, reason, isSilent) =>
@@ -279,21 +292,7 @@ export class BuiltInEvidence {
     }
     const crd = await this.#findCrd();
     // Else an API server that knows the CRD of the beginning may still be on its way through a storage version that came and went.
-    if (specKeyIn(crd?.metadata) !== specKeyIn(this.#crd)) throw this.#startAgain("the CRD changed");
+    if (specKeyIn(crd?.metadata) !== specKeyIn(this.#crd?.metadata)) throw this.#startAgain("the CRD changed");
     return { crd: specKeyIn(crd?.metadata), ownApi: crd === undefined ? "" : await ownApiOf(this.#context, crd) };
   }
-}
-
-/** Why a StorageVersion does not say what discovery shows; `undefined` where it does. */
-export function disagreementWith(
-  facts: StorageVersionFacts,
-  shown: { readonly hash: string; readonly kind: string; readonly identities: readonly string[] | undefined },
-): string | undefined {
-  const reason = disagreementOfStorageVersion(facts, shown.identities);
-  if (reason !== undefined || facts.common === undefined || shown.hash === "") {
-    return reason;
-  }
-  return hashOfEncoding(facts.common, shown.kind) === shown.hash
-    ? undefined
-    : `its StorageVersion says "${facts.common}", and discovery shows storageVersionHash "${shown.hash}"`;
 }

@@ -14,6 +14,7 @@ import { wallOffsetOf } from "../clock.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { pauseAdvice, storageChangeOf } from "../apiservers/settle.ts";
 import { settle } from "../apiservers/settle-wait.ts";
+import { apiServersAt } from "../apiservers/settled-changes.ts";
 import { StartAgain } from "../retry/start-again.ts";
 
 /**
@@ -137,7 +138,7 @@ export class FreezeEvidence {
   async #untilSettled(apiServers: ApiServers, crd: CustomResourceDefinition, lagged: boolean): Promise<void> {
     const { arrivals, budget, client, options } = this.#context;
     const { key } = storageChangeOf(crd);
-    const servers = `${fingerprintOf(apiServers)} arrivals=${arrivals.count}`;
+    const servers = apiServersAt(apiServers, arrivals.count);
     const earlier = this.#restarts === undefined ? undefined : this.#context.settled;
     const isSettled = earlier?.has(key, servers) === true;
     await settle(this.#context, {

@@ -6,8 +6,8 @@ import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../i
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
-import { collectionPath, CRDS } from "../kube/resources.ts";
-import { TokenTrail } from "../kube/token-trail.ts";
+import { metadataPages } from "../kube/metadata-pages.ts";
+import { CRDS } from "../kube/resources.ts";
 import { mapInFlight } from "../retry/map-in-flight.ts";
 
 /** One mark that freezes the storage version of a CRD. Field names are those of `ksvm status -o json`. */
@@ -43,14 +43,12 @@ export async function readFreezeLines(
 ): Promise<readonly FreezeLine[]> {
   const lines: FreezeLine[] = [];
   const candidates: PartialObjectMetadata[] = [];
-  const trail = new TokenTrail(collectionPath(CRDS));
-  let continueToken: string | undefined;
-  do {
-    const page = await client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, ...options });
-    lines.push(...page.items.flatMap(freezeLineOf));
-    candidates.push(...page.items.filter(mayHaveCondition));
-    continueToken = trail.next(page.metadata.continue);
-  } while (continueToken !== undefined);
+  const page = (continueToken: string | undefined) =>
+    client.listMetadata(CRDS, { limit: PAGE_SIZE, continueToken, ...options });
+  for await (const items of metadataPages(CRDS, page)) {
+    lines.push(...items.flatMap(freezeLineOf));
+    candidates.push(...items.filter(mayHaveCondition));
+  }
   const linesOf = async ({ metadata: { name } }: PartialObjectMetadata): Promise<readonly FreezeLine[]> => {
     // By a list, since the user may have no other right.
     const { object } = await listNamed<CustomResourceDefinition>(client.transport, CRDS, { name }, options);

@@ -5,7 +5,7 @@ import { ASSUMED, type EncryptionFound, NONE_SHOWN } from "../../src/apiservers/
 import { KsvmError } from "../../src/errors.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import type { ApiServers } from "../../src/apiservers/api-servers.ts";
-import { BuiltInEvidence, disagreementWith } from "../../src/migrator/built-in-evidence.ts";
+import { BuiltInEvidence } from "../../src/migrator/built-in-evidence.ts";
 import { changeBetween, type Foundation } from "../../src/migrator/foundation.ts";
 import type { MigrationEvent } from "../../src/migrator/events.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
@@ -14,7 +14,11 @@ import { type Arrivals, UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { ServerRestarts } from "../../src/apiservers/server-restarts.ts";
 import { StartAgain } from "../../src/retry/start-again.ts";
-import { type StorageVersionFacts, withoutEntriesOf } from "../../src/apiservers/storage-version-facts.ts";
+import {
+  disagreementWith,
+  type StorageVersionFacts,
+  withoutEntriesOf,
+} from "../../src/apiservers/storage-version-facts.ts";
 import { FakeClock } from "../fake-clock.ts";
 
 const FOUNDATION: Foundation = {
