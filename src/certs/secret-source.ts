@@ -1,4 +1,5 @@
 import { NewestSeen } from "../api/newest-seen.ts";
+import { isNewer } from "../api/resource-version.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { SECRETS } from "../kube/resources.ts";
@@ -25,6 +26,8 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly serverClock?: Pick<ServerClock, "saw">;
   /** Told of every Secret that was read, as to keep the caBundle; of `undefined` where there is none. @default none */
   readonly onSecret?: (secret: SecretObject | undefined) => void;
+  /** Told where the Secret is older than it was, as where etcd was restored from a backup: what it holds may be due, or over. @default none */
+  readonly onOlder?: () => void;
 }
 
 /**
@@ -107,6 +110,7 @@ export class SecretSource implements CertificateSource {
       this.#tellMissing();
     } else {
       this.#take(secret, sentAfter);
+      if (isOlder(secret, sentAfter)) this.#options.onOlder?.();
     }
     await this.#lookAtOld(signal);
   }
@@ -176,4 +180,8 @@ export class SecretSource implements CertificateSource {
       this.#offer(this.#turnedDown);
     }
   }
+}
+
+function isOlder({ metadata: { resourceVersion } }: SecretObject, before: string | undefined): boolean {
+  return before !== undefined && resourceVersion !== undefined && isNewer(before, resourceVersion);
 }

@@ -31,7 +31,7 @@ export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clo
   readonly settings: Pick<ServingSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
   readonly loops: Pick<Loops<WebhookLoop>, "add">;
-  /** Woken where the Secret that ksvm keeps is gone or holds no CA. @default nobody */
+  /** Woken where the Secret that ksvm keeps is gone, holds no CA, or is older than it was. @default nobody */
   readonly lost?: Pick<Waker, "wake">;
   /** Begins to listen. @default {@link startWebhookServer} */
   readonly startServer?: (options: WebhookServerOptions) => Promise<WebhookServer>;
@@ -144,7 +144,8 @@ export class WebhookPart {
     }
     const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
     const onSecret = (secret: SecretObject | undefined): void => this.#publish(caBundleOf(secret));
-    return new SecretSource({ ...fromSecret, takeOverFrom, onSecret });
+    const onOlder = (): void => this.#options.lost?.wake();
+    return new SecretSource({ ...fromSecret, takeOverFrom, onSecret, onOlder });
   }
 
   #publish(caBundle: string | undefined): void {

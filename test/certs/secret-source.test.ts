@@ -116,7 +116,9 @@ await tap.test(
     const onSecret = (secret: SecretObject | undefined) => seen.push(secret?.metadata.resourceVersion);
     const logger = pino({ level: "silent" });
     const abort = new AbortController();
-    const source = new SecretSource({ certificate, logger, client, ref, resyncMs: 20, onSecret });
+    let wentBack = 0;
+    const onOlder = (): void => void wentBack++;
+    const source = new SecretSource({ certificate, logger, client, ref, resyncMs: 20, onSecret, onOlder });
     const ended = source.run(abort.signal);
     await until(() => sendEvent !== undefined && held !== undefined);
     sendEvent?.(event(newer));
@@ -130,8 +132,12 @@ await tap.test(
     await until(() => gets > before + 2);
     t.same(new Set(seen), new Set(["10"]), "the watch that is behind");
     t.equal(certificate.current?.certPem, second.certPem);
+    t.equal(wentBack, 0);
     isRestored = true;
-    await until(() => certificate.current?.certPem === first.certPem);
+    await until(() => certificate.current?.certPem === first.certPem && wentBack > 0);
+    const after = gets;
+    await until(() => gets > after + 2);
+    t.equal(wentBack, 1, "told once");
     t.pass("a read that shows an older one all the time: etcd was restored from a backup");
     abort.abort(new Error("enough"));
     await ended;
