@@ -226,6 +226,17 @@ export const WEBHOOKS: readonly Mutation[] = [
     ],
   },
   {
+    name: "nobody looks at certificates where the Secret is older than it was",
+    found: { seed: 388_636, breaks: "trust: an API server does not trust a replica" },
+    edits: [
+      {
+        file: "certs/secret-source.ts",
+        from: "if (isOlder(secret, sentAfter)) this",
+        to: "if (isOlder(secret, sentAfter) && sentAfter === undefined) this",
+      },
+    ],
+  },
+  {
     name: "nobody is told that the Secret has lost its certificates",
     found: { seed: 272540, breaks: "trust: an API server does not trust a replica" },
     edits: [
