@@ -126,7 +126,7 @@ async function holdingLease(
   }
   await holdRunLease({ ...context, ...ref }, async (lease) => {
     const held = { ...context, client: context.client.fencedBy(() => lease.confirm(signal)) };
-    const crd = await removeLeftovers(held, name, lease.key);
+    const crd = await removeLeftovers({ ...held, renew: () => lease.renew(signal) }, name, lease.key);
     assertNotForeign(crd, lease.key);
     if (crd.metadata.deletionTimestamp !== undefined) {
       throw new KsvmError("RepairStopped", `Cannot repair "${name}": it is being deleted, and its objects with it`);

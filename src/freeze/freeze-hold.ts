@@ -3,7 +3,7 @@ import { MIGRATING_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, isSameRun } from "../api/owner.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
-import { type Annotations, freeze, unfreeze } from "./freeze.ts";
+import { type Annotations, freeze, type HolderContext, unfreeze } from "./freeze.ts";
 import type { GuardedCrd, GuardIdentity } from "./guard.ts";
 import { installGuard, removePolicyGuard } from "./guard-install.ts";
 
@@ -48,7 +48,7 @@ export class FreezeHold {
    * @returns the frozen CRD
    * @throws as {@link installGuard} and {@link freeze}
    */
-  async take(context: CallContext): Promise<CustomResourceDefinition> {
+  async take(context: HolderContext): Promise<CustomResourceDefinition> {
     const { besides, cleanup, crdName, guard, owner } = this.#options;
     if (guard.kind === "policy") {
       cleanup.defer(

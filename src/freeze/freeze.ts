@@ -20,27 +20,50 @@ export const MAX_CONFLICTS = 20;
 /** How soon, in milliseconds. */
 export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
 
+/** What the holder of a Lease calls API servers with. Its client writes nothing once the Lease is lost. */
+export interface HolderContext extends CallContext {
+  /**
+   * Renews the Lease, however lately that was done. Awaited after what another run left on this Lease was read, and before that is
+   * written over or taken away: the Lease may have been deleted a moment ago, and that run may hold it now.
+   * @throws {KsvmError} OwnershipLost if another run holds it.
+   */
+  readonly renew: () => Promise<void>;
+}
+
 /** Annotations to set, and with null to take off. */
 export type Annotations = Readonly<Record<string, string | null>>;
 
 /**
  * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
- * run on the same Lease left behind is taken over: the caller holds that Lease.
+ * run on the same Lease left behind is taken over, once a renewal shows that the caller still holds that Lease.
  *
  * @param besides what the same write sets
  * @returns the CRD as it is frozen
- * @throws {KsvmError} ForeignFreeze if another owner froze it; whatever the client's fence throws.
+ * @throws {KsvmError} ForeignFreeze if another owner froze it; OwnershipLost if a run did that holds the Lease now; whatever the
+ *   client's fence throws.
  */
 export function freeze(
-  context: CallContext,
+  context: HolderContext,
   crdName: string,
   owner: FreezeOwner,
   besides: Annotations = {},
 ): Promise<CustomResourceDefinition> {
-  return updateCrd(context, crdName, (crd) => {
+  return updateCrd(context, crdName, async (crd) => {
     assertNotForeign(crd, owner.lease);
+    await renewUnlessOwn(context, owner, freezeOwnerOf(crd));
     return { ...besides, [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
   });
+}
+
+/** Renews the Lease where what was found belongs to another run. To be awaited before it is written over. */
+export async function renewUnlessOwn(
+  { renew }: HolderContext,
+  owner: FreezeOwner,
+  found: FreezeOwner | undefined,
+): Promise<void> {
+  if (found !== undefined && !isSameRun(found, owner)) {
+    await renew();
+  }
 }
 
 /**
@@ -105,7 +128,7 @@ export function assertNotForeign(crd: CustomResourceDefinition, lease: string): 
 export async function updateCrd(
   context: CallContext,
   crdName: string,
-  change: (crd: CustomResourceDefinition) => Annotations | undefined,
+  change: (crd: CustomResourceDefinition) => Annotations | undefined | Promise<Annotations>,
 ): Promise<CustomResourceDefinition> {
   const { client, retrier, signal } = context;
   const ref = { name: crdName };
@@ -113,7 +136,7 @@ export async function updateCrd(
   for (let conflicts = 0; ; conflicts++) {
     await pace.turn(signal);
     const crd = await readCrd(context, crdName);
-    const annotations = change(crd);
+    const annotations = await change(crd);
     if (annotations === undefined) {
       return crd;
     }

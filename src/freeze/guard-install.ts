@@ -6,7 +6,7 @@ import { isConflict, type KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, POLICIES, POLICY_BINDINGS, type Resource, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import { freezePolicyOf, type PolicyObject } from "./freeze-policy.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { CONFLICT_PACE, MAX_CONFLICTS } from "./freeze.ts";
+import { CONFLICT_PACE, type HolderContext, MAX_CONFLICTS, renewUnlessOwn } from "./freeze.ts";
 import { type GuardedCrd, type GuardIdentity, MANAGED_LABELS, WEBHOOK_GUARD } from "./guard.ts";
 
 /** The policy that guards one CRD for the time of one run. */
@@ -17,11 +17,13 @@ export function policyGuardOf(crdName: string): GuardIdentity {
 
 /**
  * Puts the guard in place where that is this run's business: the policy is, the webhook belongs to the
- * installation. A policy that a dead run on the same Lease left behind is taken over, that of another run never.
- * @throws {KsvmError} ForeignFreeze where the policy is not one of a run on this Lease.
+ * installation. A policy that a dead run on the same Lease left behind is taken over, once a renewal shows that the caller
+ * still holds that Lease. That of another run never is.
+ * @throws {KsvmError} ForeignFreeze where the policy is not one of a run on this Lease; OwnershipLost where it is one of a run
+ *   that holds the Lease now.
  */
 export async function installGuard(
-  context: CallContext,
+  context: HolderContext,
   { crdName, guard }: GuardedCrd,
   owner: FreezeOwner,
 ): Promise<void> {
@@ -34,9 +36,14 @@ export async function installGuard(
     [POLICIES, policy],
     [POLICY_BINDINGS, binding],
   ] as const) {
-    await put(context, resource, body, (found) => assertOurs(crdName, resource, found, owner.lease));
+    await put(context, resource, body, (found) =>
+      renewUnlessOwn(context, owner, ownerOnLease(crdName, resource, found, owner.lease)),
+    );
   }
 }
+
+/** Whether what belongs to this owner may be taken away. */
+type IsOurs = (owner: FreezeOwner | undefined) => boolean | Promise<boolean>;
 
 /** What became of the policy and the binding of a CRD: `kept` where one of them is there and is not ours to remove. */
 export type PolicyRemoval = "absent" | "removed" | "kept";
@@ -45,12 +52,9 @@ export type PolicyRemoval = "absent" | "removed" | "kept";
  * Takes away the policy and binding of a CRD, where they are there and `isOurs` takes their owner for ours; the owner is
  * `undefined` where none is noted. The webhook stays. A run that ends takes away its own alone: by then another may have
  * taken over on the same Lease.
+ * @param isOurs asked after each read, right before what was read is deleted
  */
-export async function removePolicyGuard(
-  context: CallContext,
-  crdName: string,
-  isOurs: (owner: FreezeOwner | undefined) => boolean,
-): Promise<PolicyRemoval> {
+export async function removePolicyGuard(context: CallContext, crdName: string, isOurs: IsOurs): Promise<PolicyRemoval> {
   const { name } = policyGuardOf(crdName);
   const [foundBinding, foundPolicy] = await Promise.all([
     findOne(context, POLICY_BINDINGS, { name }),
@@ -83,7 +87,7 @@ async function put(
   context: CallContext,
   resource: Resource,
   body: PolicyObject,
-  mayTake: (found: KubeObject) => void,
+  mayTake: (found: KubeObject) => Promise<void>,
 ): Promise<void> {
   const { retrier, signal } = context;
   const pace = retrier.pace(CONFLICT_PACE);
@@ -92,7 +96,7 @@ async function put(
     // There is none, as a rule.
     const found = conflicts === 0 ? undefined : await findOne(context, resource, body.metadata);
     if (found !== undefined) {
-      mayTake(found);
+      await mayTake(found);
     }
     try {
       // Never broken off half way, so that the cleanup sees what is there.
@@ -121,10 +125,11 @@ function write(
   return client.patch(resource, body.metadata, patch, { ...options, force: true });
 }
 
-function assertOurs(crdName: string, { resource }: Resource, { metadata }: KubeObject, lease: string): void {
+/** @returns the run on this Lease that it belongs to @throws {KsvmError} ForeignFreeze where it belongs to none */
+function ownerOnLease(crdName: string, { resource }: Resource, { metadata }: KubeObject, lease: string): FreezeOwner {
   const owner = parseOwner(metadata.annotations?.[OWNER_ANNOTATION]);
   if (owner?.lease === lease) {
-    return;
+    return owner;
   }
   const by = owner === undefined ? "another client" : `a run that holds Lease "${owner.lease}"`;
   throw new KsvmError(
@@ -147,7 +152,7 @@ async function removeOwned(
   context: CallContext,
   resource: Resource,
   first: KubeObject | undefined,
-  isOurs: (owner: FreezeOwner | undefined) => boolean,
+  isOurs: IsOurs,
 ): Promise<PolicyRemoval> {
   const { client, retrier, signal } = context;
   const pace = retrier.pace(CONFLICT_PACE);
@@ -156,7 +161,7 @@ async function removeOwned(
     await pace.turn(signal);
     if (found === undefined) return conflicts === 0 ? "absent" : "removed";
     const { metadata } = found;
-    if (!isIdentified(metadata) || !isOurs(parseOwner(metadata.annotations?.[OWNER_ANNOTATION]))) return "kept";
+    if (!isIdentified(metadata) || !(await isOurs(parseOwner(metadata.annotations?.[OWNER_ANNOTATION])))) return "kept";
     const { uid, resourceVersion, name } = metadata;
     try {
       const options = { preconditions: { uid, resourceVersion }, signal };

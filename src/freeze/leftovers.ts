@@ -1,10 +1,10 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { freezeOwnerOf, ownerAnnotationOf } from "../api/owner.ts";
+import { type FreezeOwner, freezeOwnerOf, ownerAnnotationOf } from "../api/owner.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { unfreeze, updateCrd } from "./freeze.ts";
+import { type HolderContext, unfreeze, updateCrd } from "./freeze.ts";
 import { isPolicyGuardThere, removePolicyGuard } from "./guard-install.ts";
 
 /**
@@ -19,22 +19,31 @@ export async function hasLeftovers(context: CallContext, crd: CustomResourceDefi
 }
 
 /**
- * Takes off what a dead run left behind. The caller holds the Lease of that run, and so knows that it is dead.
+ * Takes off what a dead run left behind. A renewal of its Lease shows that it is dead, after what it left was read: the Lease may
+ * have been deleted a moment ago, and be that of a run that lives.
  * @param lease `namespace/name` of it
  * @returns the CRD as it is then
+ * @throws {KsvmError} OwnershipLost where another run holds the Lease now.
  */
 export async function removeLeftovers(
-  context: CallContext,
+  context: HolderContext,
   crdName: string,
   lease: string,
 ): Promise<CustomResourceDefinition> {
   const crd = await readCrd(context, crdName);
   const owner = ownerAnnotationOf(crd);
-  const isLeft = owner?.lease === lease;
-  if (isLeft) {
+  const isOfDead = async (found: FreezeOwner | undefined): Promise<boolean> => {
+    if (found?.lease !== lease) {
+      return false;
+    }
+    await context.renew();
+    return true;
+  };
+  const isLeft = await isOfDead(owner);
+  if (owner !== undefined && isLeft) {
     await unfreeze(context, crdName, owner);
   }
-  await unlessForbidden(removePolicyGuard(context, crdName, (found) => found?.lease === lease));
+  await unlessForbidden(removePolicyGuard(context, crdName, isOfDead));
   return isLeft ? readCrd(context, crdName) : crd;
 }
 

@@ -18,6 +18,7 @@ import { CrdMonitor } from "./crd-monitor.ts";
 import { ForeignPrunes } from "./foreign-prunes.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
+import type { HolderContext } from "../freeze/freeze.ts";
 import { FreezeHold } from "../freeze/freeze-hold.ts";
 import { replaceCheckpointKey } from "../freeze/leftovers.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
@@ -69,7 +70,7 @@ export class CrdRun {
   /** Without the context that they came with: it is not fenced by the Lease. */
   readonly #parts: Omit<CrdRunParts, "context" | "guarded">;
   readonly #crdName: string;
-  readonly #context: RunContext;
+  readonly #context: RunContext & HolderContext;
   /** Fenced by the Lease alone: the prune lists the storage version by itself. */
   readonly #byLease: RunContext;
   readonly #abort = new AbortController();
@@ -85,14 +86,14 @@ export class CrdRun {
   constructor({ context, guarded, ...parts }: CrdRunParts) {
     const { cleanup, lease, restarts } = parts;
     const { client, clock, emit, identity, retrier } = context;
-    this.#parts = parts;
-    this.#crdName = guarded.crdName;
+    [this.#parts, this.#crdName] = [parts, guarded.crdName];
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     const confirm = (): Promise<void> => lease.confirm(signal, retrier);
     this.#byLease = { ...context, client: client.fencedBy(confirm), signal };
     this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
     cleanup.defer("stop listing the storage version", "nothing is left to do", () => this.#foreignPrunes.end());
-    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)) };
+    const renew = (): Promise<void> => lease.renew(signal, retrier);
+    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)), renew };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     this.#hold = new FreezeHold({
@@ -178,8 +179,7 @@ export class CrdRun {
 
   /** @returns whether an earlier attempt did a part of it */
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
-    const { emit, options } = this.#context;
-    const { memory } = this.#parts;
+    const [{ emit, options }, { memory }] = [this.#context, this.#parts];
     const resume = await this.#resumePoint(crd);
     const { progress } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
@@ -288,7 +288,7 @@ export class CrdRun {
   #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
     return pruneStoredVersions(this.#byLease, {
       renewLease: async () => {
-        await this.#parts.lease.renew(this.#context.signal, this.#context.retrier);
+        await this.#context.renew();
         await this.#restored?.assertNone();
       },
       expected,

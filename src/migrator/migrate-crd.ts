@@ -51,7 +51,8 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
         keepHolder: !isDone && leavesLateWrites(context, crdName),
       }));
       const client = context.client.fencedBy(() => lease.confirm(context.signal));
-      const current = await removeLeftovers({ ...context, client }, crdName, lease.key);
+      const renew = (): Promise<void> => lease.renew(context.signal);
+      const current = await removeLeftovers({ ...context, client, renew }, crdName, lease.key);
       // Kubernetes' own migrator may have pruned it since it was found.
       const run = await unlessPruneProven(context, current);
       if (!isDue(run.options, current)) {

@@ -43,7 +43,9 @@ async function undone(by: Partial<FreezeOwner>): Promise<readonly string[]> {
     besides: {},
     undone: () => ({}),
   });
-  await cleanup.after(() => hold.take({ ...context, signal: new AbortController().signal }));
+  await cleanup.after(() =>
+    hold.take({ ...context, renew: () => Promise.resolve(), signal: new AbortController().signal }),
+  );
   return did;
 }
 

@@ -26,7 +26,9 @@ import { type CrdShape, TestKind } from "./crd-fixture.ts";
 const cluster = await Cluster.start(t, { users: [{ name: "reader" }] });
 const { api } = cluster;
 const { signal } = new AbortController();
-const context = { client: api, retrier: new Retrier({ clock: systemClock, random: Math.random }), signal };
+const retrier = new Retrier({ clock: systemClock, random: Math.random });
+// No run holds a Lease here.
+const context = { client: api, renew: () => Promise.resolve(), retrier, signal };
 const READS_CRDS = [{ apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get"] }];
 
 const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
