@@ -17,13 +17,13 @@ import { type CrdsToFollow, crdsToFollow } from "../apiservers/followed-crds.ts"
 import { silentApiServer } from "../apiservers/missing-api-server.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { ownApiOf, ownStorageOf } from "./own-api.ts";
-import { changeBetween, type Foundation, specKeyIn } from "./foundation.ts";
+import { changeBetween, changedDuringRun, type Foundation, specKeyIn } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { lateWritesSince } from "../apiservers/late-writes-since.ts";
 import { settle } from "../apiservers/settle-wait.ts";
 import { apiServersAt } from "../apiservers/settled-changes.ts";
-import { StartAgain } from "../retry/start-again.ts";
+import type { StartAgain } from "../retry/start-again.ts";
 import {
   disagreementWith,
   type StorageVersion,
@@ -141,8 +141,7 @@ export class BuiltInEvidence {
   }
 
   #startAgain(change: string): StartAgain {
-    const text = `Cannot call "${resourceNameOf(this.#resource)}" migrated: ${change} during the run; run again`;
-    return new StartAgain("NotConverged", text);
+    return changedDuringRun(resourceNameOf(this.#resource), change);
   }
 
   async #look(spreadMs: number): Promise<Looked> {

@@ -8,7 +8,7 @@ import type { RunLease } from "../lease/run-lease.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
-import { ListedStorage } from "./listed-storage.ts";
+import { type ListedStorage, whileListed } from "./listed-storage.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { Settled } from "./rewrite/rewrite-pass.ts";
@@ -58,19 +58,9 @@ export class BuiltInRun {
    *   CRD by now.
    * @throws {StartAgain | WaitingForOthers} where the run should begin again at step 1, at once or later.
    */
-  async attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<MigrationResult> {
-    const { group } = this.#resource;
-    // No CRD has a group without a dot.
-    if (this.#crdName === undefined && !group.includes(".")) {
-      return this.#attempt(context, lease);
-    }
-    const listed = new ListedStorage(context, resourceNameOf(this.#resource), this.#crdName !== undefined);
-    const client = context.client.fencedBy(() => listed.passed(fence));
-    try {
-      return await this.#attempt({ ...context, client }, lease, listed);
-    } finally {
-      listed.end();
-    }
+  attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<MigrationResult> {
+    const writes = { resource: this.#resource, crdName: this.#crdName, fence };
+    return whileListed(context, writes, (fenced, _, listed) => this.#attempt(fenced, lease, listed));
   }
 
   /** @param listed of a resource that has a CRD, or may have one */

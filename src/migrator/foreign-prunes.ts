@@ -182,5 +182,5 @@ export function unlistedStorage(crd: CustomResourceDefinition): KsvmError | unde
   }
   const what = `storedVersions is [${storedVersionsOf(crd).join(",")}], without the storage version "${storageVersionOf(crd)}"`;
   const advice = "an update of the CRD, such as a new label, has the API server list it; then run again";
-  return new KsvmError("ResourceNotMigratable", `Cannot rewrite "${crd.metadata.name}": ${what}; ${advice}`);
+  return new KsvmError("ResourceNotMigratable", `Cannot write objects of "${crd.metadata.name}": ${what}; ${advice}`);
 }

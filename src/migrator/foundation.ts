@@ -1,4 +1,5 @@
 import { type CustomResourceDefinition, specKeyOf } from "../api/crd.ts";
+import { StartAgain } from "../retry/start-again.ts";
 
 /** What a run on a resource that is not frozen rests on. All of it must be the same at its end as at its beginning. */
 export interface Foundation {
@@ -54,4 +55,9 @@ export function changeBetween(before: Foundation | undefined, after: Foundation)
     ["ownApi", "an APIService of its group changed"],
   ];
   return changes.find(([field]) => before[field] !== after[field])?.[1];
+}
+
+/** The error of a run that has to begin again, since something that it rests on changed: `change` in words. */
+export function changedDuringRun(resource: string, change: string): StartAgain {
+  return new StartAgain("NotConverged", `Cannot continue with "${resource}": ${change} during the run; run again`);
 }

@@ -1,10 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import { conversionBesidesBundle, type CustomResourceDefinition, specKeyOf, storageVersionOf } from "../api/crd.ts";
+import { resourceNameOf } from "../api/migration.ts";
 import { KsvmError } from "../errors.ts";
 import type { Fence } from "../kube/transport-options.ts";
+import type { ServedResource } from "../resources/migratable.ts";
+import type { StartAgain } from "../retry/start-again.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
-import { StartAgain } from "../retry/start-again.ts";
+import { changedDuringRun } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
 
 /**
@@ -61,7 +64,7 @@ export class ListedStorage {
     await this.#looks.now();
     this.#assertNotStopped();
     if (proven !== undefined && this.#seen !== undefined && specKeyOf(this.#seen.metadata) !== proven) {
-      throw this.#startAgain("the CRD changed");
+      throw changedDuringRun(this.#crdName, "the CRD changed");
     }
   }
 
@@ -80,15 +83,10 @@ export class ListedStorage {
   #changedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
     const [from, to] = [storageVersionOf(before), storageVersionOf(crd)];
     if (from !== to) {
-      return this.#startAgain(`its storage version changed from "${from}" to "${to}"`);
+      return changedDuringRun(this.#crdName, `its storage version changed from "${from}" to "${to}"`);
     }
     const isSame = isDeepStrictEqual(conversionBesidesBundle(before), conversionBesidesBundle(crd));
-    return isSame ? undefined : this.#startAgain("its spec.conversion changed");
-  }
-
-  #startAgain(change: string): StartAgain {
-    const text = `Cannot call "${this.#crdName}" migrated: ${change} during the run; run again`;
-    return new StartAgain("NotConverged", text);
+    return isSame ? undefined : changedDuringRun(this.#crdName, "its spec.conversion changed");
   }
 
   #assertNotStopped(): void {
@@ -98,7 +96,42 @@ export class ListedStorage {
   }
 }
 
+/** What is written without a freeze, and what confirms the Lease of the run. */
+export interface UnfrozenWrites {
+  readonly resource: ServedResource;
+  /** The CRD of a custom resource. */
+  readonly crdName: string | undefined;
+  readonly fence: Fence;
+}
+
+/**
+ * Does work that writes objects without a freeze. Where there is a CRD, or may be one, nothing is written but as a {@link ListedStorage} lets it.
+ *
+ * @param work its writes through clients besides that of its context have to await `fence`; `listed` is to look at the CRD before the first
+ *   write and at the end
+ */
+export async function whileListed<T>(
+  context: RunContext,
+  { resource, crdName, fence }: UnfrozenWrites,
+  work: (context: RunContext, fence: Fence, listed?: ListedStorage) => Promise<T>,
+): Promise<T> {
+  // No CRD has a group without a dot.
+  if (crdName === undefined && !resource.group.includes(".")) {
+    return await work(context, fence);
+  }
+  const listed = new ListedStorage(context, resourceNameOf(resource), crdName !== undefined);
+  const both: Fence = () => listed.passed(fence);
+  try {
+    return await work({ ...context, client: context.client.fencedBy(both) }, both, listed);
+  } finally {
+    listed.end();
+  }
+}
+
 /** The error of a run on a resource that had no CRD when it began, and has one now: it is neither frozen nor pruned. */
 export function crdCreated(crdName: string): KsvmError {
-  return new KsvmError("CrdReplaced", `Cannot migrate "${crdName}": its CRD was created during the run; run again`);
+  return new KsvmError(
+    "CrdReplaced",
+    `Cannot continue with "${crdName}": its CRD was created during the run; run again`,
+  );
 }

@@ -9,6 +9,7 @@ import { readCrd } from "../resources/read-crd.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { BuiltInEvidence } from "../migrator/built-in-evidence.ts";
 import type { Foundation } from "../migrator/foundation.ts";
+import { type ListedStorage, whileListed } from "../migrator/listed-storage.ts";
 import type { RunContext } from "../migrator/run-context.ts";
 import { shownStorageOf } from "../migrator/shown-storage.ts";
 import { type ShownOn, type Verification, type VerificationCounts, verdictOf } from "./verification.ts";
@@ -33,17 +34,26 @@ export class VerifyRun {
 
   /**
    * One attempt, which begins at the first object.
-   * @throws {KsvmError} NotConverged where the API servers disagree; {StartAgain} where what it rests on did not last.
+   * @throws {KsvmError} NotConverged where the API servers disagree; {StartAgain} where what it rests on did not last; as `ListedStorage.passed()`.
    */
-  async attempt(context: RunContext, fence: Fence): Promise<Verification> {
+  attempt(context: RunContext, fence: Fence): Promise<Verification> {
+    const writes = { resource: this.#resource, crdName: this.#crdName, fence };
+    // What is not current is written in the storage version.
+    return whileListed(context, writes, (...fenced) => this.#attempt(...fenced));
+  }
+
+  /** @param listed of a resource that has a CRD, or may have one */
+  async #attempt(context: RunContext, fence: Fence, listed?: ListedStorage): Promise<Verification> {
     const resource = this.#resource;
     const evidence = new BuiltInEvidence(context, { resource, crdName: this.#crdName, restarts: this.#restarts });
     const foundation = await evidence.prove();
+    await listed?.look(foundation.crd);
     const storedAs = await this.#storedAs(context, foundation);
     const [writers, apiServers] = writersOf(context, evidence.apiServers, fence);
     try {
       const { tally, watermark } = await verifyAll(context, { resource, writers, witness: this.#witness });
       await evidence.repeat();
+      await listed?.look();
       const { current, failed, gone } = tally.counts;
       const counts: VerificationCounts = { current, changed: this.#witness.count, gone, notShown: failed };
       return {

@@ -1,4 +1,5 @@
 import t from "tap";
+import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { balance } from "./balancer.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -41,6 +42,26 @@ await t.test("verify names the one object in the old version of its CRD, which i
   const again = await verify([kind.name, ...EACH]);
   t.equal(again.code, 0, again.stdout + again.stderr);
   t.match(again.stdout, /6 objects current on 2 of 2 API servers .*, 0 changed/);
+});
+
+await t.test("verify writes no object in a version that storedVersions lacks", async (t) => {
+  const kind = new TestKind("unlisted");
+  await cluster.createStale(kind, 3);
+  const patch = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1alpha1"] } } };
+  await cluster.api.patch(CRDS, kind, patch, { subresource: "status" });
+  const run = await verify([kind.name, ...EACH]);
+  t.equal(run.code, 1, run.stdout + run.stderr);
+  t.match(
+    run.stdout + run.stderr,
+    `Cannot write objects of "${kind.name}": storedVersions is [v1alpha1], without the storage version "v1"`,
+  );
+  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+
+  // An update of the CRD has the API server list it.
+  await cluster.api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { labels: { listed: "again" } } } });
+  const again = await verify([kind.name, ...EACH]);
+  t.equal(again.code, 3, again.stdout + again.stderr);
+  t.same(await cluster.storedAs(kind), { v1: 3 });
 });
 
 await t.test("verify says where no API server shows how it encrypts, and verifies the version", async (t) => {

@@ -217,7 +217,7 @@ await tap.test("BuiltInEvidence begins again where an API server joined and left
   await evidence.repeat();
   left = 1;
   const text =
-    'Cannot call "deployments.apps" migrated: the API server of identity Lease b left during the run; run again';
+    'Cannot continue with "deployments.apps": the API server of identity Lease b left during the run; run again';
   await t.rejects(evidence.repeat(), new StartAgain("NotConverged", text));
 });
 
@@ -355,7 +355,7 @@ await tap.test(
       evidence.repeat(),
       new StartAgain(
         "NotConverged",
-        'Cannot call "deployments.apps" migrated: an API server fell behind during the run; run again',
+        'Cannot continue with "deployments.apps": an API server fell behind during the run; run again',
       ),
     );
     late = true;

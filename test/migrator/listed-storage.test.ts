@@ -2,7 +2,8 @@ import tap from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { failureKindOf } from "../../src/kube/failure.ts";
-import { ListedStorage } from "../../src/migrator/listed-storage.ts";
+import type { Fence } from "../../src/kube/transport-options.ts";
+import { ListedStorage, whileListed } from "../../src/migrator/listed-storage.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { crdWith } from "../api/crd-with.ts";
@@ -12,6 +13,7 @@ import { ManualClock } from "../manual-clock.ts";
 class Rewritten {
   readonly clock = new ManualClock();
   readonly listed: ListedStorage;
+  readonly #parts: Pick<RunContext, "client" | "clock" | "retrier" | "signal">;
   crd: ReturnType<typeof crdWith> | undefined = crdWith({ storedVersions: ["v1", "v2"] });
   looks = 0;
   /** Before it answers. */
@@ -26,8 +28,15 @@ class Rewritten {
     };
     const client = { find } as unknown as ApiClient;
     const retrier = new Retrier({ clock, random: () => 0.5 });
-    const context = { client, clock, retrier, signal: new AbortController().signal } as unknown as RunContext;
-    this.listed = new ListedStorage(context, crdWith({}).metadata.name, isThere);
+    const { signal } = new AbortController();
+    this.#parts = { client, clock, retrier, signal };
+    this.listed = new ListedStorage(this.context(), crdWith({}).metadata.name, isThere);
+  }
+
+  /** @param fencedBy told of what its client is fenced by */
+  context(fencedBy: (fence: Fence) => void = () => undefined): RunContext {
+    const { client, ...parts } = this.#parts;
+    return { ...parts, client: Object.assign(Object.create(client), { fencedBy }) } as unknown as RunContext;
   }
 
   /** Another client takes the storage version out. */
@@ -252,3 +261,30 @@ await tap.test("ListedStorage has nothing written where a CRD is there that was 
   await t.rejects(run.mayWrite(), created);
   await t.rejects(run.listed.look(), created);
 });
+
+await tap.test(
+  "whileListed() has each write of a resource that may have a CRD wait for the look, and no other one",
+  async (t) => {
+    const run = new Rewritten();
+    const widgets = { group: "example.com", version: "v1", resource: "widgets", kind: "Widget" };
+    const told: string[] = [];
+    const fence = async (): Promise<void> => void told.push("Lease");
+    let fenced: Fence | undefined;
+    const context = run.context((both) => (fenced = both));
+    for (const crdName of ["widgets.example.com", undefined]) {
+      run.looks = 0;
+      run.crd = crdName === undefined ? undefined : crdWith({});
+      const done = await whileListed(context, { resource: widgets, crdName, fence }, async (_, both, listed) => {
+        await listed?.look();
+        await both();
+        t.equal(fenced, both, "the client of the run as well");
+        return "done";
+      });
+      t.equal(done, "done");
+      t.equal(run.looks, 1);
+    }
+    t.same(told, ["Lease", "Lease"]);
+    const builtIn = { resource: { ...widgets, group: "apps" }, crdName: undefined, fence };
+    t.same(await whileListed(context, builtIn, async (...given) => given), [context, fence]);
+  },
+);

@@ -9,9 +9,9 @@ const PACER = "retry/pacer.ts";
 const CHECKPOINT = "migrator/rewrite/checkpoint.ts";
 const METADATA = "metadata: { name, ...scope, uid, resourceVersion },";
 const UNSEEN_CRD: Edit = {
-  file: BUILT_IN,
-  from: 'if (this.#crdName === undefined && !group.includes(".")) {',
-  to: "if (this.#crdName === undefined) {",
+  file: "migrator/listed-storage.ts",
+  from: 'if (crdName === undefined && !resource.group.includes(".")) {',
+  to: "if (crdName === undefined) {",
 };
 
 /** What is wrong about the objects as users see them, about built-in resources and keys, about what is told, and about the load. */
