@@ -68,6 +68,20 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "take over what another run left without a renewal of the Lease",
+    found: {
+      seed: 382_715,
+      breaks: "freeze: a run changed the freeze of the CRD, which is that of a run, a run that holds its Lease",
+    },
+    edits: [{ file: FREEZE, from: "    await renew();", to: "    void renew;" }],
+  },
+  {
+    name: "take off what another run left without a renewal of the Lease",
+    survives:
+      "a user has to delete the Lease in the moment in which a run has taken it, and its requests have to fail for a second: a plan in regressions/ finds it",
+    edits: [{ file: "freeze/leftovers.ts", from: "    await context.renew();\n", to: "" }],
+  },
+  {
     name: "leave the freeze of an earlier attempt, which a restore of etcd brought back",
     survives:
       "one world in thousands restores etcd at that moment; regressions/restore-to-an-earlier-attempt.json does",
