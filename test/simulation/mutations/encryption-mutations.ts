@@ -43,7 +43,7 @@ export const ENCRYPTION: readonly Mutation[] = [
   },
   {
     name: "a migration that was asked to re-encrypt while it ran has done so",
-    found: { seed: 79, breaks: "migrated: a migration that re-encrypts is Succeeded as another one" },
+    found: { seed: 173, breaks: "migrated: a migration that re-encrypts is Succeeded as another one" },
     edits: [
       {
         file: "controller/run-wish.ts",

@@ -315,7 +315,7 @@ export const FREEZES: readonly Mutation[] = [
   },
   {
     name: "prune without a renewal of the Lease",
-    found: { seed: 79, breaks: "S1: objects in a version that ksvm pruned" },
+    found: { seed: 671, breaks: "S1: objects in a version that ksvm pruned" },
     edits: [
       {
         file: PRUNE,

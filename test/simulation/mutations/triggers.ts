@@ -45,7 +45,8 @@ export const TRIGGERS: readonly Mutation[] = [
   },
   {
     name: "an API server that is behind with a CRD is given fifteen looks, however long they take",
-    found: { seed: 143_320, breaks: "storage state: a StorageState lacks a version that an object is stored in" },
+    survives:
+      "another client has to prune while an API server is behind that cannot be reached: one seed of 143,000 had that, until one more request moved it",
     edits: [
       {
         file: "trigger/crd-patience.ts",
@@ -182,7 +183,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "return isSeen(state?.crd, crd) ? [] : [];",
       },
     ],
-    found: { seed: 121, breaks: "storage state: a StorageState lacks a version that an object is stored in" },
+    found: { seed: 144, breaks: "storage state: a StorageState lacks a version that an object is stored in" },
   },
   {
     name: "keep what migrations proved before the storage version changed",
