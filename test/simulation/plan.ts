@@ -43,6 +43,8 @@ export interface ProgramPlan {
   readonly expectsConfig?: boolean;
   /** Whether a re-encryption goes on where one that was killed stood. @default false */
   readonly resumes?: boolean;
+  /** Whether what would re-encrypt verifies: `ksvm verify`. @default false */
+  readonly verifies?: boolean;
   /** Whether `ksvm migrate` is told the addresses of all API servers (`--apiserver-endpoints`). No seed has that. @default false */
   readonly namesServers?: boolean;
   /** Whether `ksvm migrate` starts also right after an API server stood still, as in the next Pod of a Job. No seed has that. @default false */

@@ -10,6 +10,9 @@ import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 /** So that re-encryptions change nothing of what the seeds of other worlds stand for. */
 const SALT = 0x4e6c7;
+/** As that of the re-encryptions: in one of so many worlds with runs of `ksvm reencrypt` some of these are `ksvm verify`. */
+const VERIFY_SALT = 0x7e22d;
+const VERIFY_IN = 8;
 /** One in so many worlds has them, by what is migrated there. */
 const IN = { builtIn: 2, custom: 12, controlled: 6 } as const;
 
@@ -35,22 +38,28 @@ export interface Reencryptions {
 /** Worlds without. */
 const NONE: Reencryptions = { programs: (runs) => runs, actions: () => [] };
 
-/** The re-encryptions of a seed: runs of `ksvm reencrypt`, or migrations that ask controllers for it. */
+/** The re-encryptions of a seed: runs of `ksvm reencrypt` and `ksvm verify`, or migrations that ask controllers for it. */
 export function reencryptionsOf(seed: number, { isBuiltIn }: KindPlan, isControlled: boolean): Reencryptions {
   const random = randomFrom(seed ^ SALT);
   const sort = isControlled ? "controlled" : isBuiltIn === true ? "builtIn" : "custom";
   if (!oneIn(random, IN[sort])) return NONE;
-  return isControlled ? byControllers(random) : byCommands(random);
+  return isControlled ? byControllers(random) : byCommands(random, verifyingSlots(seed));
+}
+
+/** The slots whose programs verify: mostly none, else the first or both of those that there may be. */
+function verifyingSlots(seed: number): readonly number[] {
+  const random = randomFrom(seed ^ VERIFY_SALT);
+  return oneIn(random, VERIFY_IN) ? oneOf(random, [[0], [0, 1]]) : [];
 }
 
 /** Keys are rotated before the runs begin, while they run, and after that. */
-function byCommands(random: Random): Reencryptions {
+function byCommands(random: Random, verifying: readonly number[]): Reencryptions {
   const resumes = oneIn(random, 3);
-  const program = (run: ProgramPlan): ProgramPlan => ({
+  const program = (run: ProgramPlan, slot: number): ProgramPlan => ({
     ...run,
     run: "reencrypt",
     ...(oneIn(random, 3) ? { expectsConfig: true } : {}),
-    ...(resumes ? { resumes } : {}),
+    ...(verifying.includes(slot) ? { verifies: true } : resumes ? { resumes } : {}),
   });
   return {
     programs: (runs) => runs.map(program),

@@ -2,6 +2,7 @@ import tap from "tap";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
+import type { Verification } from "../../../src/verify/verification.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import { noteWriters, ToldCheck, type ToldCheckOptions } from "./told-check.ts";
@@ -298,3 +299,49 @@ await tap.test(
     t.same(saidOfUnserved([], { servedNow: () => versions.shift() ?? [] }), [], "an upgrade took it away");
   },
 );
+
+const NO_OBJECTS = { current: 0, changed: 0, gone: 0, notShown: 0 };
+const VERIFIED: Verification = {
+  resource: "widgets.sim.example.com",
+  outcome: "current",
+  counts: NO_OBJECTS,
+  apiServers: { servers: [] },
+  watermark: "1",
+  storageVersion: "v1",
+  crd: "1/1",
+  encryption: "config",
+  changed: [],
+  notShown: [],
+};
+
+/** What the check says of a verification that wrote one object and left another one as it is, in `version` and with `key`. */
+function saidOfVerified(verification: Partial<Verification>, { key = 1, version = "v1" } = {}): readonly string[] {
+  const { begin, store, violations, write } = world({ keyOf: () => 1, keysNow: () => new Set([1]) });
+  write("user", CRD_KEY, crd(["v1"]));
+  store("left", version, { encryptionKey: key });
+  const check = begin();
+  store("repaired", "v1", { by: "ksvm-0", encryptionKey: 1 });
+  check.told({ type: "progress", counts: NOTHING });
+  store("late", "v1alpha1");
+  const counts = { ...NO_OBJECTS, current: 1, changed: 1 };
+  const changed = [{ name: "repaired", server: "https://a" }];
+  check.verified({ ...VERIFIED, outcome: "changed", counts, changed, ...verification });
+  return violations;
+}
+
+await tap.test("a verification, what it found, and what it says of all objects", async (t) => {
+  t.same(saidOfVerified({}), []);
+  t.match(saidOfVerified({ outcome: "current" }), [/it says current, and its counts are /]);
+  t.match(saidOfVerified({ outcome: "current", counts: NO_OBJECTS, changed: [] }), [
+    /it has 0 objects changed, and it wrote 1/,
+  ]);
+  const named = ["a", "b"].map((name) => ({ name, server: "https://a" }));
+  t.match(saidOfVerified({ changed: named }), [/it names 2 objects that were not current, and it wrote 1/]);
+  t.same(saidOfVerified({ changed: named.map((one) => ({ ...one, doubt: "no answer" as const })) }), []);
+  t.match(saidOfVerified({ counts: { ...NO_OBJECTS, changed: 1, gone: 1 } }), [/1 objects gone, and 0 were deleted/]);
+  t.match(saidOfVerified({}, { version: "v1alpha1" }), [/it says verified, and \S+\/left is stored as .*v1alpha1/]);
+  t.match(saidOfVerified({}, { key: 2 }), [/it says verified, and \S+\/left is encrypted with key 2, not 1/]);
+  t.match(saidOfVerified({ storageVersion: "v2" }), [/it says verified as v2, and the storage version of .* is v1/]);
+  const refused = { ...NO_OBJECTS, changed: 1, notShown: 1 };
+  t.same(saidOfVerified({ counts: refused }, { key: 2 }), [], "nothing is known of the other one");
+});

@@ -6,12 +6,14 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../../../src/api/crd.ts";
+import { NONE_SHOWN } from "../../../src/apiservers/encryption-evidence.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { parseOwner } from "../../../src/api/owner.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import { apiVersionOf } from "../../../src/kube/resources.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
+import { type Verification, verdictOf } from "../../../src/verify/verification.ts";
 import type { SimApiServer } from "../model/api-server.ts";
 import { builtInKinds } from "../model/built-in-kinds.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
@@ -61,6 +63,8 @@ const KEY_SETTLED_MS = 130_000;
 interface Followed {
   /** Writes of objects by the program. */
   writes: number;
+  /** Of those that are there, the objects that the program wrote. */
+  readonly written: Set<string>;
   /** Deletions of objects, by whomever. */
   deletions: number;
   /** etcd was restored, which undoes what was told. */
@@ -84,7 +88,7 @@ interface Followed {
 }
 
 /**
- * What one `ksvm migrate` tells, against what etcd has at that moment: each event, and the result. What other clients do in the
+ * What one `ksvm migrate`, `ksvm reencrypt` or `ksvm verify` tells, against what etcd has at that moment: each event, and the result. What other clients do in the
  * moments between is not held against it.
  *
  * What "migrated" says today: every object is stored in the storage version. Of a CRD that is so as long as the CRD is what the
@@ -92,7 +96,8 @@ interface Followed {
  * the first look until after that. Of a re-encryption, with whichever API servers read other configurations meanwhile: every object
  * that was written before the last one was done is encrypted with the key of the configuration that the result names. And where
  * another run was forced, and no API server changed its encryption configuration since a long time before the run:
- * every object is encrypted with the key of that configuration.
+ * every object is encrypted with the key of that configuration. A verification says the same as a re-encryption, of a built-in resource as well in
+ * which version its objects are stored, and which objects were not stored so before.
  */
 export class ToldCheck {
   readonly #options: ToldCheckOptions;
@@ -109,6 +114,7 @@ export class ToldCheck {
     this.#uidThen = this.#newestCrd?.object.metadata.uid;
     this.#seen = {
       writes: 0,
+      written: new Set(),
       deletions: 0,
       isRestored: false,
       hasWarned: false,
@@ -124,6 +130,7 @@ export class ToldCheck {
       etcd.onRevision((entry) => this.#written(entry)),
       etcd.onRestore(() => {
         this.#seen.isRestored = true;
+        this.#seen.written.clear();
         // What was created since the backup is gone.
         this.#seen.deletions = Number.POSITIVE_INFINITY;
         this.#freezeRestored();
@@ -160,6 +167,7 @@ export class ToldCheck {
       return {
         told: (event) => check.told(event),
         ended: (result, how) => (result === undefined ? check.failed(how) : check.ended(result)),
+        verified: (verification) => check.verified(verification),
       };
     });
     return { name: "told" };
@@ -213,6 +221,24 @@ export class ToldCheck {
     if (result.outcome === "migrated") this.#migrated(result);
   }
 
+  /** A verification came to its end with this. */
+  verified({ changed, counts, crd, encryption, outcome, storageVersion }: Verification): void {
+    if (outcome !== verdictOf(counts)) this.#report(`it says ${outcome}, and its counts are ${JSON.stringify(counts)}`);
+    const { deletions, doneAt, isRestored, storedThen, writes, written } = this.#seen;
+    if (isRestored) return;
+    // Of a write without an answer nobody knows what became of it.
+    const sure = changed.filter(({ doubt }) => doubt !== "no answer").length;
+    if (sure > writes) this.#report(`it names ${sure} objects that were not current, and it wrote ${writes}`);
+    if (counts.gone > deletions) this.#report(`it has ${counts.gone} objects gone, and ${deletions} were deleted`);
+    if (written.size > counts.changed + counts.notShown)
+      this.#report(`it has ${counts.changed} objects changed, and it wrote ${written.size}`);
+    // Nothing is known of an object whose write was refused.
+    if (counts.notShown > 0) return;
+    if (crd === undefined) this.#areStoredIn(storedThen, "verified", doneAt);
+    else this.#areStoredAs(crd, "verified", doneAt, storageVersion);
+    if (encryption !== NONE_SHOWN) this.#haveKeyOf(encryption, "verified");
+  }
+
   /** It ended with an error of this message, or by a crash. */
   failed(how: string): void {
     this.#end();
@@ -246,8 +272,13 @@ export class ToldCheck {
     const { prefix, program, resource, writer } = this.#options;
     if (key === `${CRD_PREFIX}${resource}`) this.#crdWritten();
     if (!key.startsWith(prefix)) return;
-    if (isDeleted) this.#seen.deletions++;
-    else if (writer() === program) this.#seen.writes++;
+    if (isDeleted) {
+      this.#seen.deletions++;
+      this.#seen.written.delete(key);
+    } else if (writer() === program) {
+      this.#seen.writes++;
+      this.#seen.written.add(key);
+    }
   }
 
   #crdWritten(): void {
@@ -319,24 +350,27 @@ export class ToldCheck {
 
   /** It prunes nothing. */
   #reencrypted({ crd: evidence, encryption }: MigrationResult): void {
+    this.#areStoredAs(evidence, "re-encrypted", this.#seen.doneAt);
+    this.#haveKeyOf(encryption, "re-encrypted");
+  }
+
+  /** Every object that was written before the last one was done has the key of this configuration. */
+  #haveKeyOf(encryption: string | undefined, what: string): void {
     const { doneAt, keysThen } = this.#seen;
-    this.#areStoredAs(evidence, "re-encrypted", doneAt);
     const key = encryption === undefined ? undefined : this.#options.keyOf?.(encryption);
     if (key === undefined) {
-      this.#report(`it says re-encrypted by configuration ${encryption}, which no API server had`);
+      this.#report(`it says ${what} by configuration ${encryption}, which no API server had`);
       return;
     }
     if (keysThen.size !== 1 || !keysThen.has(key)) {
       const keys = [...keysThen].join(" and ");
-      this.#report(
-        `it says re-encrypted with key ${key}, and API servers wrote with ${keys} when the last object was done`,
-      );
+      this.#report(`it says ${what} with key ${key}, and API servers wrote with ${keys} when the last object was done`);
     }
     const other = this.#options.etcd
       .range(this.#options.prefix)
       .find(({ encryptionKey, modRevision }) => modRevision <= doneAt && encryptionKey !== key);
     if (other !== undefined) {
-      this.#report(`it says re-encrypted, and ${other.key} is encrypted with key ${other.encryptionKey}, not ${key}`);
+      this.#report(`it says ${what}, and ${other.key} is encrypted with key ${other.encryptionKey}, not ${key}`);
     }
   }
 
@@ -368,8 +402,14 @@ export class ToldCheck {
   /**
    * Every object is in the storage version of the CRD as `uid/generation` names it, but for those written after a later change of it.
    * @param upTo as of `#areStoredIn()`
+   * @param storageVersion what that one is said to be. @default nothing is said
    */
-  #areStoredAs(evidence: string | undefined, what: string, upTo = Number.POSITIVE_INFINITY): void {
+  #areStoredAs(
+    evidence: string | undefined,
+    what: string,
+    upTo = Number.POSITIVE_INFINITY,
+    storageVersion?: string,
+  ): void {
     const past = pastOf(this.#options.etcd, this.#options.resource);
     const [uid, generation] = evidence?.split("/") ?? [];
     // The CRD was deleted, and perhaps created again.
@@ -377,6 +417,11 @@ export class ToldCheck {
     const at = past.states.findIndex((state) => `${state.generation}` === generation);
     if (at === -1) this.#report(`it says ${what} as of generation ${generation}, which its CRD never had`);
     else this.#areStoredSince(past, at, { what, upTo });
+    const wanted = past.states[at]?.storageVersion;
+    if (at !== -1 && storageVersion !== undefined && storageVersion !== wanted)
+      this.#report(
+        `it says ${what} as ${storageVersion}, and the storage version of generation ${generation} is ${wanted}`,
+      );
   }
 
   /** A CRD that was pruned had these storedVersions, and every object is in the storage version that it had then. */

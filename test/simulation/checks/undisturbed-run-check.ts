@@ -2,7 +2,7 @@ import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } fro
 import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { KindPlan } from "../plan.ts";
-import { hasReencryptions } from "../actions/choices.ts";
+import { hasReencryptions, hasVerifications } from "../actions/choices.ts";
 import { MigrateProgram } from "../programs/migrate-program.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";
@@ -16,7 +16,10 @@ const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindi
 /** What an undisturbed run may take, in milliseconds: four minutes was the most. */
 const UNDISTURBED_MS = 900_000;
 
-/** What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze; where keys were rotated, another one re-encrypts it. */
+/**
+ * What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze; where keys were rotated, another one
+ * re-encrypts it; and where runs verify, one more finds nothing that is not current.
+ */
 export class UndisturbedRunCheck implements Check {
   readonly name = "undisturbed run";
   readonly #world: World;
@@ -45,6 +48,26 @@ export class UndisturbedRunCheck implements Check {
     const { endText } = last;
     if (!world.isBroken && endText !== "migrated") {
       world.violate(`liveness: an undisturbed re-encryption ends with ${endText}`);
+    }
+    if (!world.isBroken && hasVerifications(world.plan)) await this.#verify(kind);
+  }
+
+  async #verify(kind: KindPlan): Promise<void> {
+    const world = this.#world;
+    const name = `ksvm-current-${kind.plural}`;
+    const last = new MigrateProgram(world, {
+      name,
+      kind,
+      force: true,
+      reencryption: { expectsConfig: true },
+      verifies: true,
+    });
+    const isOver = (): boolean => world.isBroken || last.isAtRest;
+    if (!(await world.schedule.run(isOver, UNDISTURBED_MS)))
+      world.violate("liveness: the last verification does not end");
+    const { endText } = last;
+    if (!world.isBroken && endText !== "current") {
+      world.violate(`liveness: an undisturbed verification ends with ${endText}`);
     }
   }
 

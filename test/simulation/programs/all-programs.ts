@@ -19,6 +19,7 @@ export function startProgram(
     servesWebhook = false,
     expectsConfig = false,
     resumes = false,
+    verifies = false,
   }: ProgramPlan,
   name: string,
 ): Program | undefined {
@@ -28,7 +29,13 @@ export function startProgram(
     case "migrate":
       return new MigrateProgram(world, { name, kind: kindPlan, force, namesServers });
     case "reencrypt":
-      return new MigrateProgram(world, { name, kind: kindPlan, force: true, reencryption: { expectsConfig, resumes } });
+      return new MigrateProgram(world, {
+        name,
+        kind: kindPlan,
+        force: true,
+        reencryption: { expectsConfig, resumes },
+        verifies,
+      });
     case "controller":
       return new ControllerProgram(world, {
         name,

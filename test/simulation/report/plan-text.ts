@@ -60,8 +60,8 @@ function worldText({
         `${name}${isBuiltIn === true ? " (built-in)" : ""}: ${objects} object${objects === 1 ? "" : "s"}, versions ${versions.join(", ")}, stored in ${createdIn} at first${parametersText(rest)}`,
     ),
     ...programs.map(
-      ({ run, kind, force, ...rest }, slot) =>
-        `program ${slot}: ksvm ${wordsOf(run)}${run === "migrate" || run === "reencrypt" ? ` ${kinds[kind]?.plural ?? `no. ${kind}`}` : ""}${force ? " --force" : ""}${parametersText(rest)}`,
+      ({ run, kind, force, verifies = false, ...rest }, slot) =>
+        `program ${slot}: ksvm ${verifies ? "verify" : wordsOf(run)}${run === "migrate" || run === "reencrypt" ? ` ${kinds[kind]?.plural ?? `no. ${kind}`}` : ""}${force ? " --force" : ""}${parametersText(rest)}`,
     ),
     ...Object.entries(more).map((field) => fieldText(field)),
   ];
