@@ -1,7 +1,7 @@
 import { type Random, randomFrom } from "../chaos/random.ts";
 import { actionSort } from "./actions/all-actions.ts";
 import type { Limits } from "./actions/action-sort.ts";
-import { runsOf, serverOf } from "./actions/choices.ts";
+import { hasCrd, runsOf, serverOf } from "./actions/choices.ts";
 import { after, comesBack } from "./aims/aim.ts";
 import type { Action, KindPlan, ProgramPlan } from "./plan.ts";
 import type { RequestKind } from "./world/request-kinds.ts";
@@ -43,23 +43,39 @@ export function reencryptionsOf(seed: number, { isBuiltIn }: KindPlan, isControl
   const random = randomFrom(seed ^ SALT);
   const sort = isControlled ? "controlled" : isBuiltIn === true ? "builtIn" : "custom";
   if (!oneIn(random, IN[sort])) return NONE;
-  return isControlled ? byControllers(random) : byCommands(random, verifyingSlots(seed));
+  return isControlled ? byControllers(random) : byCommands(random, verificationsOf(seed));
 }
 
-/** The slots whose programs verify: mostly none, else the first or both of those that there may be. */
-function verifyingSlots(seed: number): readonly number[] {
+interface Verifications {
+  /** The slots whose programs verify: mostly none, else the first or both of those that there may be. */
+  readonly slots: readonly number[];
+  /** What happens there because of that. */
+  actions(limits: Limits): readonly Action[];
+}
+
+function verificationsOf(seed: number): Verifications {
   const random = randomFrom(seed ^ VERIFY_SALT);
-  return oneIn(random, VERIFY_IN) ? oneOf(random, [[0], [0, 1]]) : [];
+  if (!oneIn(random, VERIFY_IN)) return { slots: [], actions: () => [] };
+  return { slots: oneOf(random, [[0], [0, 1]]), actions: (limits) => keptPruned(random, limits) };
+}
+
+/** What a verification repairs it writes in the storage version, which another client takes out of storedVersions before or meanwhile. */
+function keptPruned(random: Random, limits: Limits): readonly Action[] {
+  const [kind] = limits.kinds;
+  if (!hasCrd(limits) || kind === undefined || !oneIn(random, 2)) return [];
+  const at = Math.round(limits.startAt + spread(random, 10, 90_000) - 1_000);
+  const [everyMs, ms] = [spread(random, 400, 8_000), spread(random, 1_000, 90_000)].map((one) => Math.round(one));
+  return [{ at, do: "keepPruning", kind: 0, to: kind.createdIn, everyMs, ms } as Action];
 }
 
 /** Keys are rotated before the runs begin, while they run, and after that. */
-function byCommands(random: Random, verifying: readonly number[]): Reencryptions {
+function byCommands(random: Random, verifications: Verifications): Reencryptions {
   const resumes = oneIn(random, 3);
   const program = (run: ProgramPlan, slot: number): ProgramPlan => ({
     ...run,
     run: "reencrypt",
     ...(oneIn(random, 3) ? { expectsConfig: true } : {}),
-    ...(verifying.includes(slot) ? { verifies: true } : resumes ? { resumes } : {}),
+    ...(verifications.slots.includes(slot) ? { verifies: true } : resumes ? { resumes } : {}),
   });
   return {
     programs: (runs) => runs.map(program),
@@ -67,6 +83,7 @@ function byCommands(random: Random, verifying: readonly number[]): Reencryptions
       rotation(random, limits),
       ...betweenLooks(random, limits),
       ...(resumes ? killed(random, limits) : []),
+      ...verifications.actions(limits),
     ],
   };
 }

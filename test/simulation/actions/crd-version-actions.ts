@@ -92,7 +92,7 @@ export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: bo
 
 /**
  * Another client takes all but one version out of storedVersions whenever there are several: one that decided before the storage
- * version changed. No seed has it.
+ * version changed. Of the seeds only those have it that verify, see `reencryptions.ts`.
  */
 export const keepPruning = sort<{
   readonly kind: number;
