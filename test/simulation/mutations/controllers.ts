@@ -135,7 +135,7 @@ export const CONTROLLERS: readonly Mutation[] = [
       },
     ],
     found: {
-      seed: 3_665,
+      seed: 5_431,
       breaks: "migrated: a migration found nothing to do, and storedVersions was not the storage version alone",
     },
   },
