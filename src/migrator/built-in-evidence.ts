@@ -93,16 +93,16 @@ export class BuiltInEvidence {
     await settle(this.#context, {
       resource: resourceNameOf(this.#resource),
       apiServers: apiServers.clients ?? [client],
-      lagged: lagged || silent || following.isDue,
+      lagged: lagged || silent || following.from === undefined,
       wallOffset,
       ...concern,
       // The list that a watch begins with shows all that had joined, and the watch all others: no stamp is needed.
-      earlier: lateWritesSince(encryption?.since, { arrivals, now: clock.monotonic(), ...options }),
+      earlier: lateWritesSince(encryption?.since, { arrivals, now: clock.monotonic(), ...options }, following.from),
       ...(this.#crdName === undefined ? {} : { crdName: this.#crdName }),
     });
     this.#assertNoneCame(foundation);
     arrivals.settled(foundation.arrivals);
-    following.settled();
+    following.settled(clock.monotonic());
     if (encryption !== undefined) {
       this.#context.encryption?.settled(encryption.fingerprint);
     }
