@@ -15,6 +15,7 @@ import type { Check } from "./check.ts";
 
 const SECRET = `/registry/secrets/${NAMESPACE}/${WEBHOOK_SECRET}`;
 const SECRET_PATH = `/api/v1/namespaces/${NAMESPACE}/secrets/${WEBHOOK_SECRET}`;
+const CONFIGURATION_PATH = `/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/${WEBHOOK_NAME}`;
 const CONFIGURATION = `/registry/validatingwebhookconfigurations/${WEBHOOK_NAME}`;
 /** What an API server follows after at the latest, in worlds where one is late. */
 const LATEST_MS = 65_000;
@@ -50,6 +51,8 @@ export class TrustCheck implements Check {
   readonly #writes = new Map<string, number[]>();
   /** Since when no write of the Secret succeeds, as where a webhook of others refuses it; `undefined` where the last one did. */
   #refusedSince: number | undefined;
+  /** Since when nobody may read the configuration of the webhook, without which nobody renews a certificate. */
+  #unreadSince: number | undefined;
   /** How requests for the Secret ended of late. */
   #ends: readonly { readonly at: number; readonly isFine: boolean }[] = [];
   /** Whether a clock was wrong once: certificates that live for minutes may end then before they are replaced. */
@@ -110,9 +113,15 @@ export class TrustCheck implements Check {
     const { onExchange } = cluster;
     cluster.onExchange = (request, process) => {
       const ended = onExchange(request, process);
-      if (request.path !== SECRET_PATH) return ended;
+      const isRead = request.path === CONFIGURATION_PATH && request.method === "GET";
+      if (request.path !== SECRET_PATH && !isRead) return ended;
       return (answer) => {
         const { status = 0 } = answer ?? {};
+        if (isRead) {
+          this.#unreadSince =
+            (status >= 200 && status < 300) || status === 404 ? undefined : (this.#unreadSince ?? schedule.now);
+          return ended(answer);
+        }
         const isDone = status < 300 && status >= 200;
         const isFine = isDone || status === 409 || (status === 404 && cluster.etcd.get(SECRET) === undefined);
         this.#ends = [...this.#ends.filter(({ at }) => at > schedule.now - DISTURBED_MS), { at: schedule.now, isFine }];
@@ -130,7 +139,9 @@ export class TrustCheck implements Check {
     const endsAt = new X509Certificate(certPem).validToDate.getTime();
     const { length } = this.#ends;
     const areMostLost = length > 0 && this.#ends.filter(({ isFine }) => !isFine).length > length / 2;
-    const isRefused = this.#refusedSince !== undefined && timeOf({ now: this.#refusedSince + REFUSED_MS }) <= endsAt;
+    const isRefused = [this.#refusedSince, this.#unreadSince].some(
+      (since) => since !== undefined && timeOf({ now: since + REFUSED_MS }) <= endsAt,
+    );
     return now >= endsAt && (areMostLost || isRefused);
   }
 
