@@ -18,7 +18,7 @@ const RESTORED = {
 export const LEASES: readonly Mutation[] = [
   {
     name: "write although the Lease could not be renewed",
-    found: { seed: 3_999, breaks: "freeze: a run changed that of another one, which holds its Lease" },
+    found: { seed: 1_409, breaks: "policy: a run wrote or deleted the binding of another one" },
     edits: [
       {
         file: HELD,
