@@ -1,5 +1,6 @@
 import type { Status } from "../api/meta.ts";
 import { DoubtfulAnswer } from "./errors.ts";
+import { type ListedObject, listedObjectOf, ObjectUnreadable } from "./listed-object.ts";
 
 /** A write, and what its answer has to be. */
 export interface ObjectWrite {
@@ -20,6 +21,20 @@ export interface ObjectWrite {
 export function objectIn<T>(body: T, asked: { readonly name: string; readonly path: string }): T {
   if (metadataOf(body).name !== asked.name) throw new DoubtfulAnswer(notThis("get", asked.path));
   return body;
+}
+
+/**
+ * The same, of an answer of which only the short fields are kept.
+ * @throws {DoubtfulAnswer} where the answer is not the object.
+ */
+export function listedIn(body: Buffer, asked: { readonly name: string; readonly path: string }): ListedObject {
+  try {
+    const listed = listedObjectOf(body);
+    if (listed.name === asked.name) return listed;
+  } catch (error) {
+    if (!(error instanceof ObjectUnreadable)) throw error;
+  }
+  throw new DoubtfulAnswer(notThis("get", asked.path));
 }
 
 /**

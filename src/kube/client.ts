@@ -1,13 +1,13 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
 import type { CallOptions, ReadOptions, WriteOptions } from "./call-options.ts";
-import { assertDeleted, objectIn, writtenIn } from "./answered-object.ts";
+import { assertDeleted, listedIn, objectIn, writtenIn } from "./answered-object.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
 import type { Projection } from "../json/json-projection.ts";
 import { readProjected } from "./list-projected.ts";
 import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
-import type { ListedObjectOptions } from "./listed-object.ts";
+import { type ListedObject, type ListedObjectOptions, MAX_OBJECT_BYTES } from "./listed-object.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
 import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
@@ -70,14 +70,7 @@ export class ApiClient {
 
   /** Like {@link get}, `undefined` where the object does not exist, see {@link isAbsent}. */
   async find<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
-    try {
-      return await this.get<T>(resource, ref, options);
-    } catch (error) {
-      if (isAbsent(error, ref.name)) {
-        return undefined;
-      }
-      throw error;
-    }
+    return unlessAbsent(ref.name, this.get<T>(resource, ref, options));
   }
 
   /**
@@ -92,15 +85,9 @@ export class ApiClient {
   ): Promise<T | undefined> {
     const path = objectPath(resource, ref);
     const request = { method: "GET", path, signal: options.signal } as const;
-    try {
-      const { body } = await this.transport.read(request, (stream) => readProjected(stream, projection));
-      return objectIn(body as T, { name: ref.name, path });
-    } catch (error) {
-      if (isAbsent(error, ref.name)) {
-        return undefined;
-      }
-      throw error;
-    }
+    const reading = this.transport.read(request, (stream) => readProjected(stream, projection));
+    const found = await unlessAbsent(ref.name, reading);
+    return found && objectIn(found.body as T, { name: ref.name, path });
   }
 
   /** Like {@link find}, also `undefined` where the API server does not serve the resource at all, see {@link isUnserved}. */
@@ -140,14 +127,18 @@ export class ApiClient {
     ref: ObjectRef,
     options: CallOptions = {},
   ): Promise<PartialObjectMetadata | undefined> {
-    try {
-      return await this.getMetadata(resource, ref, options);
-    } catch (error) {
-      if (isAbsent(error, ref.name)) {
-        return undefined;
-      }
-      throw error;
-    }
+    return unlessAbsent(ref.name, this.getMetadata(resource, ref, options));
+  }
+
+  /**
+   * Like {@link findMetadata}, and only the short fields are kept, as {@link listPage} keeps them of a list.
+   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
+   */
+  async findListed(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<ListedObject | undefined> {
+    const path = objectPath(resource, ref);
+    const request = { method: "GET", path, accept: ACCEPT_METADATA, signal: options.signal } as const;
+    const read = (body: Buffer): ListedObject => listedIn(body, { name: ref.name, path });
+    return (await unlessAbsent(ref.name, this.transport.readBytes(request, MAX_OBJECT_BYTES, read)))?.body;
   }
 
   /**
@@ -189,7 +180,7 @@ export class ApiClient {
     options: CallOptions & { readonly namespace?: string; readonly labelSelector?: string } = {},
   ): Promise<readonly T[]> {
     const { namespace, labelSelector, signal } = options;
-    const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
+    const path = collectionPath(resource, namespace);
     const { body } = await this.transport.request<ListAnswer<T>>({
       method: "GET",
       path,
@@ -205,7 +196,7 @@ export class ApiClient {
    */
   async create<T>(resource: Resource, object: NewObject, options: WriteOptions = {}): Promise<T> {
     const { name, namespace } = object.metadata;
-    const path = namespace === undefined ? collectionPath(resource) : namespacedCollectionPath(resource, namespace);
+    const path = collectionPath(resource, namespace);
     const response = await this.transport.request<T>({
       method: "POST",
       path,
@@ -277,8 +268,16 @@ export function isConflict(error: unknown): error is ApiError {
   return error instanceof ApiError && error.status === 409 && !isAdmissionDenial(error);
 }
 
-function namespacedCollectionPath(resource: Resource, namespace: string): string {
-  return objectPath(resource, { namespace, name: "" }).replace(/\/$/, "");
+/** What a read of one object gives; `undefined` where the object does not exist, see {@link isAbsent}. */
+async function unlessAbsent<T>(name: string, reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isAbsent(error, name)) {
+      return undefined;
+    }
+    throw error;
+  }
 }
 
 function writeQuery({ fieldManager, dryRun, force }: WriteOptions): Record<string, string | undefined> {

@@ -74,21 +74,48 @@ export class RunBudget {
   }
 }
 
-/** The length of intervals of time together; where they overlap it counts once. */
+/** Intervals that are kept apart; of more, what began before the oldest of them is not looked for any more. */
+const MAX_INTERVALS = 1_000;
+
+interface Interval {
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * The length of intervals of time together; where they overlap it counts once. Each ends now, and may have begun before those that were added
+ * earlier: of several objects that wait for their next try, the one that has failed for longest may be the last to be tried again.
+ */
 class IdleTime {
-  ms = 0;
-  #countedTo = Number.NEGATIVE_INFINITY;
+  #ms = 0;
+  #notBefore = Number.NEGATIVE_INFINITY;
+  /** In their order, and none of them touch. */
+  #intervals: Interval[] = [];
+
+  get ms(): number {
+    return this.#ms;
+  }
 
   add(since: number, now: number): void {
-    const from = Math.max(since, this.#countedTo);
-    if (now > from) {
-      this.ms += now - from;
-      this.#countedTo = now;
+    let from = Math.max(since, this.#notBefore);
+    if (now <= from) {
+      return;
+    }
+    for (let last = this.#intervals.at(-1); last !== undefined && last.to >= from; last = this.#intervals.at(-1)) {
+      from = Math.min(from, last.from);
+      this.#ms -= last.to - last.from;
+      this.#intervals.pop();
+    }
+    this.#ms += now - from;
+    this.#intervals.push({ from, to: now });
+    if (this.#intervals.length > MAX_INTERVALS) {
+      this.#notBefore = this.#intervals.shift()?.to ?? now;
     }
   }
 
   startOver(now: number): void {
-    this.ms = 0;
-    this.#countedTo = Math.max(this.#countedTo, now);
+    this.#ms = 0;
+    this.#notBefore = Math.max(this.#notBefore, this.#intervals.at(-1)?.to ?? now, now);
+    this.#intervals = [];
   }
 }

@@ -1,15 +1,16 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import type { ApiClient } from "../kube/client.ts";
-import type { ObjectIdentity } from "../kube/listed-object.ts";
+import type { ListedObject } from "../kube/listed-object.ts";
 import { collectionPath, CRDS } from "../kube/resources.ts";
 import { TokenTrail } from "../kube/token-trail.ts";
 import { CRD_FIELDS, type CrdFacts, crdFactsOf } from "./crd-facts.ts";
 
 /** The part of {@link ApiClient} that is needed. */
-export type CrdReader = Pick<ApiClient, "findFields" | "findMetadata" | "listPage">;
+export type CrdReader = Pick<ApiClient, "findFields" | "findListed" | "listPage">;
 
 interface Known {
-  readonly resourceVersion: string;
+  /** What a look shows of the CRD as long as it has not changed; `undefined` where it changed while it was read. */
+  readonly state: string | undefined;
   readonly facts: CrdFacts;
 }
 
@@ -17,7 +18,8 @@ const PAGE_SIZE = 100;
 
 /**
  * What the trigger keeps of each CRD. A CRD may be a megabyte, and the trigger looks at it again and again, so its
- * metadata is read first, and the whole object, one at a time, only where its resourceVersion is another one.
+ * metadata is read first, and the whole object, one at a time, only where its metadata has changed. The resourceVersion alone does not tell:
+ * after a restore of etcd from a backup another state of the CRD may have one that was seen before.
  */
 export class CrdIndex {
   readonly #client: CrdReader;
@@ -32,8 +34,8 @@ export class CrdIndex {
    * @throws {ApiError | TransportError}
    */
   async find(name: string, signal: AbortSignal): Promise<CrdFacts | undefined> {
-    const found = await this.#client.findMetadata(CRDS, { name }, { signal });
-    return found === undefined ? this.#forget(name) : this.#factsOf(found.metadata, signal);
+    const found = await this.#client.findListed(CRDS, { name }, { signal });
+    return found === undefined ? this.#forget(name) : this.#factsOf(found, signal);
   }
 
   /**
@@ -61,12 +63,11 @@ export class CrdIndex {
   }
 
   /** Of one that changes just now the newer state; `undefined` where it is deleted just now. */
-  async #factsOf(
-    { name, resourceVersion, uid }: Pick<ObjectIdentity, "name" | "resourceVersion" | "uid">,
-    signal: AbortSignal,
-  ): Promise<CrdFacts | undefined> {
+  async #factsOf(listed: ListedObject, signal: AbortSignal): Promise<CrdFacts | undefined> {
+    const { name } = listed;
+    const state = stateOf(listed);
     const known = this.#known.get(name);
-    if (known?.resourceVersion === resourceVersion && known.facts.uid === uid) {
+    if (known?.state === state) {
       return known.facts;
     }
     const crd = await this.#client.findFields<CustomResourceDefinition>(CRDS, { name }, CRD_FIELDS, { signal });
@@ -74,7 +75,10 @@ export class CrdIndex {
       return this.#forget(name);
     }
     const facts = crdFactsOf(crd);
-    this.#known.set(name, { resourceVersion: crd.metadata.resourceVersion, facts });
+    const { generation, resourceVersion, uid } = crd.metadata;
+    const isListed =
+      uid === listed.uid && resourceVersion === listed.resourceVersion && generation === listed.generation;
+    this.#known.set(name, { state: isListed ? state : undefined, facts });
     return facts;
   }
 
@@ -82,4 +86,8 @@ export class CrdIndex {
     this.#known.delete(name);
     return undefined;
   }
+}
+
+function stateOf({ uid, resourceVersion, generation, digest }: ListedObject): string {
+  return [uid, resourceVersion, generation, digest].join(" ");
 }

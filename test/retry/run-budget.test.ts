@@ -22,6 +22,26 @@ await tap.test("RunBudget sums up what failures cost, and counts time once that 
   t.end();
 });
 
+await tap.test("RunBudget counts all the time in which objects failed, whichever is tried again first", (t) => {
+  const budget = new RunBudget();
+  // One has failed since 0 and is tried again at 30; another one fails from 20 on, and is tried again before.
+  budget.heldFreeze(0, 1);
+  budget.heldFreeze(20, 25);
+  t.equal(budget.frozenMs, 6);
+  budget.heldFreeze(0, 30);
+  t.equal(budget.frozenMs, 30);
+  budget.heldFreeze(40, 50);
+  budget.heldFreeze(35, 51);
+  budget.heldFreeze(45, 52);
+  t.equal(budget.frozenMs, 47);
+  // Of very many short ones, the sum is kept.
+  for (let at = 100; at < 4_100; at += 2) budget.heldFreeze(at, at + 1);
+  t.equal(budget.frozenMs, 2_047);
+  budget.heldFreeze(4_090, 4_100);
+  t.equal(budget.frozenMs, 2_052);
+  t.end();
+});
+
 await tap.test(
   "RunBudget starts over with the first write of an object, or beyond the furthest one of all attempts, and not before",
   (t) => {

@@ -6,16 +6,20 @@ interface Fake {
   readonly reader: CrdReader;
   /** Names of the CRDs that were read whole since the last call. */
   reads(): readonly string[];
-  put(name: string, resourceVersion: string, storedVersions: readonly string[]): void;
+  put(name: string, resourceVersion: string, storedVersions: readonly string[], generation?: number): void;
   delete(name: string): void;
 }
 
-function crdOf(name: string, resourceVersion: string, storedVersions: readonly string[]): CustomResourceDefinition {
+function crdOf(
+  name: string,
+  version: { readonly resourceVersion: string; readonly generation: number },
+  storedVersions: readonly string[],
+): CustomResourceDefinition {
   const [plural = "", ...group] = name.split(".");
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name, uid: `uid-${name}`, resourceVersion },
+    metadata: { name, uid: `uid-${name}`, ...version },
     spec: {
       group: group.join("."),
       names: { plural, kind: plural },
@@ -30,23 +34,28 @@ function crdOf(name: string, resourceVersion: string, storedVersions: readonly s
 function fake(): Fake {
   const crds = new Map<string, CustomResourceDefinition>();
   const reads: string[] = [];
+  const listed = (name: string): unknown => {
+    const { metadata, status } = crds.get(name) ?? {};
+    return metadata && { ...metadata, digest: JSON.stringify(status) };
+  };
   const reader = {
     findFields: (_: unknown, { name }: { name: string }) => {
       reads.push(name);
       return Promise.resolve(crds.get(name));
     },
-    findMetadata: (_: unknown, { name }: { name: string }) => Promise.resolve(crds.get(name)),
+    findListed: (_: unknown, { name }: { name: string }) => Promise.resolve(listed(name)),
     listPage: (_: unknown, { continueToken = "0" }: { continueToken?: string }) => {
       const from = Number(continueToken);
       const isLast = from + 2 >= crds.size;
-      const items = [...crds.values()].slice(from, from + 2).map(({ metadata }) => metadata);
+      const items = [...crds.keys()].slice(from, from + 2).map(listed);
       return Promise.resolve({ items, resourceVersion: "1", ...(isLast ? {} : { continueToken: String(from + 2) }) });
     },
   } as unknown as CrdReader;
   return {
     reader,
     reads: () => reads.splice(0),
-    put: (name, resourceVersion, storedVersions) => crds.set(name, crdOf(name, resourceVersion, storedVersions)),
+    put: (name, resourceVersion, storedVersions, generation = 1) =>
+      crds.set(name, crdOf(name, { resourceVersion, generation }, storedVersions)),
     delete: (name) => crds.delete(name),
   };
 }
@@ -95,3 +104,22 @@ await tap.test("CrdIndex.find() gives undefined for a CRD that is gone, and read
   t.ok(await index.find("as.x.io", signal));
   t.same(api.reads(), ["as.x.io", "as.x.io"]);
 });
+
+await tap.test(
+  "CrdIndex reads a CRD again that has an earlier resourceVersion after a restore, in another state",
+  async (t) => {
+    const api = fake();
+    api.put("as.x.io", "7", ["v1"], 3);
+    const index = new CrdIndex(api.reader);
+    await index.all(signal);
+    t.same(api.reads(), ["as.x.io"]);
+    await index.find("as.x.io", signal);
+    t.same(api.reads(), []);
+    api.put("as.x.io", "7", ["v1"], 1);
+    await index.find("as.x.io", signal);
+    t.same(api.reads(), ["as.x.io"], "of another generation");
+    api.put("as.x.io", "7", ["v0", "v1"], 1);
+    t.match((await index.all(signal)).get("as.x.io"), { storedVersions: ["v0", "v1"] }, "with another digest");
+    t.same(api.reads(), ["as.x.io"]);
+  },
+);

@@ -129,7 +129,9 @@ export class FrozenStorageCheck implements Check {
 
   #told(program: string, event: MigrationEvent): void {
     const isFurther = event.type === "progress" ? this.#isFurther(program, event.counts) : STEPS.has(event.type);
-    if (isFurther) this.#progress.set(program, this.#world.schedule.now);
+    // What it waits for late writes is no time without progress.
+    const settlesMs = event.type === "settling" ? event.remainingMs : 0;
+    if (isFurther || settlesMs > 0) this.#progress.set(program, this.#world.schedule.now + settlesMs);
     if (event.type !== "converged") return;
     for (const freeze of this.#freezes.values()) if (freeze.by === program) this.#proven(freeze);
   }
