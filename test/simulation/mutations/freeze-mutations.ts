@@ -127,6 +127,18 @@ export const FREEZES: readonly Mutation[] = [
     found: { seed: 170, breaks: "freeze: a run keeps it, and does not get on" },
   },
   {
+    name: "time in which an object failed counts only after what others failed",
+    survives:
+      "it costs a run about a minute of its freeze, which the check allows; test/retry/run-budget.test.ts finds it",
+    edits: [
+      {
+        file: "retry/run-budget.ts",
+        from: "let from = Math.max(since, this.#notBefore);",
+        to: "let from = Math.max(since, this.#notBefore, this.#intervals.at(-1)?.to ?? since);",
+      },
+    ],
+  },
+  {
     name: "what a run waits for a Retry-After is no time of its freeze",
     survives:
       "API servers have to refuse a third of the requests for ten minutes, with a Retry-After of two: a plan in regressions/ finds it",
