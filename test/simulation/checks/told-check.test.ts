@@ -315,10 +315,13 @@ const VERIFIED: Verification = {
 };
 
 /** What the check says of a verification that wrote one object and left another one as it is, in `version` and with `key`. */
-function saidOfVerified(verification: Partial<Verification>, { key = 1, version = "v1" } = {}): readonly string[] {
+function saidOfVerified(
+  verification: Partial<Verification>,
+  { key = 1, left = ["left"], version = "v1" } = {},
+): readonly string[] {
   const { begin, store, violations, write } = world({ keyOf: () => 1, keysNow: () => new Set([1]) });
   write("user", CRD_KEY, crd(["v1"]));
-  store("left", version, { encryptionKey: key });
+  for (const name of left) store(name, version, { encryptionKey: key });
   const check = begin();
   store("repaired", "v1", { by: "ksvm-0", encryptionKey: 1 });
   check.told({ type: "progress", counts: NOTHING });
@@ -344,4 +347,7 @@ await tap.test("a verification, what it found, and what it says of all objects",
   t.match(saidOfVerified({ storageVersion: "v2" }), [/it says verified as v2, and the storage version of .* is v1/]);
   const refused = { ...NO_OBJECTS, changed: 1, notShown: 1 };
   t.same(saidOfVerified({ counts: refused }, { key: 2 }), [], "nothing is known of the other one");
+  const two = { left: ["left", "right"] };
+  t.match(saidOfVerified({ counts: refused }, { ...two, key: 2 }), [/\S+\/right is encrypted with key 2, not 1/]);
+  t.match(saidOfVerified({ counts: refused }, { ...two, version: "v1alpha1" }), [/\S+\/right is stored as .*v1alpha1/]);
 });

@@ -56,6 +56,16 @@ export interface ToldCheckOptions {
   readonly keysNow?: () => ReadonlySet<number>;
 }
 
+/** What was said of all objects. */
+interface Claim {
+  /** The word that it was said with. */
+  readonly what: string;
+  /** The last revision that counts: what came later is not told of. @default the newest one */
+  readonly upTo?: number;
+  /** How many objects it is not said of, whichever they are. @default none */
+  readonly butFor?: number;
+}
+
 /** An API server that changed its keys before that, in milliseconds, has no write with the old one under way. */
 const KEY_SETTLED_MS = 130_000;
 
@@ -233,10 +243,10 @@ export class ToldCheck {
     if (written.size > counts.changed + counts.notShown)
       this.#report(`it has ${counts.changed} objects changed, and it wrote ${written.size}`);
     // Nothing is known of an object whose write was refused.
-    if (counts.notShown > 0) return;
-    if (crd === undefined) this.#areStoredIn(storedThen, "verified", doneAt);
-    else this.#areStoredAs(crd, "verified", doneAt, storageVersion);
-    if (encryption !== NONE_SHOWN) this.#haveKeyOf(encryption, "verified");
+    const claim = { what: "verified", upTo: doneAt, butFor: counts.notShown };
+    if (crd === undefined) this.#areStoredAlike(storedThen, claim);
+    else this.#areStoredAs(crd, claim, storageVersion);
+    if (encryption !== NONE_SHOWN) this.#haveKeyOf(encryption, claim);
   }
 
   /** It ended with an error of this message, or by a crash. */
@@ -350,12 +360,13 @@ export class ToldCheck {
 
   /** It prunes nothing. */
   #reencrypted({ crd: evidence, encryption }: MigrationResult): void {
-    this.#areStoredAs(evidence, "re-encrypted", this.#seen.doneAt);
-    this.#haveKeyOf(encryption, "re-encrypted");
+    const claim = { what: "re-encrypted", upTo: this.#seen.doneAt };
+    this.#areStoredAs(evidence, claim);
+    this.#haveKeyOf(encryption, claim);
   }
 
   /** Every object that was written before the last one was done has the key of this configuration. */
-  #haveKeyOf(encryption: string | undefined, what: string): void {
+  #haveKeyOf(encryption: string | undefined, { what, butFor = 0 }: Claim): void {
     const { doneAt, keysThen } = this.#seen;
     const key = encryption === undefined ? undefined : this.#options.keyOf?.(encryption);
     if (key === undefined) {
@@ -368,7 +379,7 @@ export class ToldCheck {
     }
     const other = this.#options.etcd
       .range(this.#options.prefix)
-      .find(({ encryptionKey, modRevision }) => modRevision <= doneAt && encryptionKey !== key);
+      .filter(({ encryptionKey, modRevision }) => modRevision <= doneAt && encryptionKey !== key)[butFor];
     if (other !== undefined) {
       this.#report(`it says ${what}, and ${other.key} is encrypted with key ${other.encryptionKey}, not ${key}`);
     }
@@ -381,7 +392,7 @@ export class ToldCheck {
     }
     if (this.#options.resource.includes(".") && crd !== undefined) {
       if (evidence === undefined) this.#report("it says migrated, and not of which generation of the CRD");
-      this.#areStoredAs(evidence, "migrated");
+      this.#areStoredAs(evidence, { what: "migrated" });
       if (specKeyOf(crd.metadata) !== evidence) return;
       if (storageVersionOf(crd) !== storageVersion) {
         this.#report(`it says migrated to ${storageVersion}, and the storage version is ${storageVersionOf(crd)}`);
@@ -391,32 +402,32 @@ export class ToldCheck {
         this.#report(`it says storedVersions is [${storedVersions?.join()}], and it is [${stored}]`);
       }
     } else if (evidence === undefined) {
-      this.#areStoredIn(this.#seen.storedThen, "migrated", this.#seen.doneAt);
-      // They agreed at its beginning. So one of them has changed since, and that shows in a look after the last object.
-      const { size } = this.#seen.storedThen;
-      if (size > 1)
-        this.#report(`it says migrated, and API servers stored ${size} versions when the last object was done`);
+      this.#areStoredAlike(this.#seen.storedThen, { what: "migrated", upTo: this.#seen.doneAt });
     }
+  }
+
+  /** API servers agreed at its beginning. So where they differ, one of them has changed since, and that shows in a look after the last object. */
+  #areStoredAlike(versions: ReadonlySet<string>, claim: Claim): void {
+    const { what } = claim;
+    this.#areStoredIn(versions, claim);
+    const { size } = versions;
+    if (size > 1)
+      this.#report(`it says ${what}, and API servers stored ${size} versions when the last object was done`);
   }
 
   /**
    * Every object is in the storage version of the CRD as `uid/generation` names it, but for those written after a later change of it.
-   * @param upTo as of `#areStoredIn()`
    * @param storageVersion what that one is said to be. @default nothing is said
    */
-  #areStoredAs(
-    evidence: string | undefined,
-    what: string,
-    upTo = Number.POSITIVE_INFINITY,
-    storageVersion?: string,
-  ): void {
+  #areStoredAs(evidence: string | undefined, claim: Claim, storageVersion?: string): void {
+    const { what } = claim;
     const past = pastOf(this.#options.etcd, this.#options.resource);
     const [uid, generation] = evidence?.split("/") ?? [];
     // The CRD was deleted, and perhaps created again.
     if (past === undefined || past.uid !== uid) return;
     const at = past.states.findIndex((state) => `${state.generation}` === generation);
     if (at === -1) this.#report(`it says ${what} as of generation ${generation}, which its CRD never had`);
-    else this.#areStoredSince(past, at, { what, upTo });
+    else this.#areStoredSince(past, at, claim);
     const wanted = past.states[at]?.storageVersion;
     if (at !== -1 && storageVersion !== undefined && storageVersion !== wanted)
       this.#report(
@@ -436,25 +447,22 @@ export class ToldCheck {
   }
 
   /** Every object is in the storage version of one state of the CRD, but for those written after a later change of it. */
-  #areStoredSince(
-    { group, states }: CrdPast,
-    at: number,
-    { what, upTo = Number.POSITIVE_INFINITY }: { readonly what: string; readonly upTo?: number },
-  ): void {
+  #areStoredSince({ group, states }: CrdPast, at: number, claim: Claim): void {
+    const { upTo = Number.POSITIVE_INFINITY } = claim;
     const wanted = states[at]?.storageVersion;
     const changed = states.slice(at).find(({ storageVersion }) => storageVersion !== wanted);
     const before = (changed?.revision ?? Number.POSITIVE_INFINITY) - 1;
-    this.#areStoredIn(new Set([`${group}/${wanted}`]), what, Math.min(upTo, before));
+    this.#areStoredIn(new Set([`${group}/${wanted}`]), { ...claim, upTo: Math.min(upTo, before) });
   }
 
-  /** @param upTo the last revision that counts: what came later is not told of */
-  #areStoredIn(versions: ReadonlySet<string>, what: string, upTo = Number.POSITIVE_INFINITY): void {
+  #areStoredIn(versions: ReadonlySet<string>, { what, upTo = Number.POSITIVE_INFINITY, butFor = 0 }: Claim): void {
     const { etcd, prefix } = this.#options;
-    for (const { key, modRevision, object } of etcd.range(prefix)) {
-      if (modRevision > upTo || versions.has(object.apiVersion)) continue;
-      this.#report(`it says ${what}, and ${key} is stored as ${object.apiVersion}, not ${[...versions].join(" or ")}`);
-      return;
-    }
+    const other = etcd
+      .range(prefix)
+      .filter(({ modRevision, object }) => modRevision <= upTo && !versions.has(object.apiVersion))[butFor];
+    if (other === undefined) return;
+    const { key, object } = other;
+    this.#report(`it says ${what}, and ${key} is stored as ${object.apiVersion}, not ${[...versions].join(" or ")}`);
   }
 
   #haveKey(wanted: number): void {
