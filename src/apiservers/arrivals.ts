@@ -20,6 +20,12 @@ export interface Arrivals {
    */
   wasQuietSince(context: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean>;
   /**
+   * Takes note of how new a list of the identity Leases is. Where it is older than what was seen before it was asked for, etcd was restored from a backup,
+   * and what came and went since is not known: that counts as a change.
+   * @param seenBefore `seenTo` as it was when the list was asked for
+   */
+  listed(seenBefore: string, resourceVersion: string): void;
+  /**
    * Waits until `count` has every change up to now.
    * @throws {StartAgain} where the watch does not get there; {KsvmError} Forbidden where this user may not watch.
    */
@@ -50,6 +56,7 @@ export const UNSEEN_ARRIVALS: Arrivals = {
   changedAt: undefined,
   seenTo: "",
   wasQuietSince: async () => false,
+  listed: () => undefined,
   catchUp: async () => undefined,
   settled: () => undefined,
   during: (_, work) => work(),

@@ -94,7 +94,8 @@ export async function listIdentityLeases(
   return { leases, resourceVersion };
 }
 
-async function readLeases(
+/** The same; a proxy may leave the resourceVersion out. @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list. */
+export async function readLeases(
   { transport }: ApiClient,
   clock: Clock,
   signal: AbortSignal,

@@ -1,12 +1,11 @@
 import type { Lease } from "../api/lease.ts";
-import { compareResourceVersions, isNewer } from "../api/resource-version.ts";
+import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { Access } from "../kube/access.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { LEASES } from "../kube/resources.ts";
-import { watchObject, type WatchOptions } from "../kube/watch.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { untilAborted } from "../retry/deadline.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
@@ -14,7 +13,8 @@ import { StartAgain } from "../retry/start-again.ts";
 import type { Arrivals } from "./arrivals.ts";
 import type { Departures } from "./departures.ts";
 import { ArrivalLog, isArrival, shownOf } from "./arrival-log.ts";
-import { IDENTITY_NAMESPACE, IDENTITY_SELECTOR, listIdentityLeases } from "./control-plane-objects.ts";
+import { IDENTITY_NAMESPACE, listIdentityLeases } from "./control-plane-objects.ts";
+import { identityEvents, isUpTo } from "./identity-events.ts";
 
 /** What watching identity Leases takes. */
 export const WATCH_IDENTITIES: readonly Access[] = ["list", "watch"].map((verb) => ({
@@ -34,11 +34,6 @@ const SHORT_WATCH_SECONDS = 3;
 const PACE = { minMs: 1_000, maxMs: 10_000 };
 /** So many lists may fail before the work begins without one: it cannot end well then, and says why. */
 const FIRST_TRIES = 3;
-
-interface WatchFrom extends Pick<WatchOptions, "signal" | "timeoutSeconds" | "onOpen" | "onFailure"> {
-  /** The resourceVersion after which events are told. */
-  readonly from: string;
-}
 
 interface Watching {
   readonly end: AbortController;
@@ -63,6 +58,8 @@ export class ServerArrivals implements Arrivals {
   #failure: unknown;
   #users = 0;
   #watching: Watching | undefined;
+  /** Ends the long watch that is open, so that all are listed again. */
+  #round = new AbortController();
 
   /** @param departures is told of each one that leaves. @default nothing is */
   constructor(clock: Clock, departures?: Departures) {
@@ -90,11 +87,19 @@ export class ServerArrivals implements Arrivals {
     this.#settledCount = count;
   }
 
+  listed(seenBefore: string, resourceVersion: string): void {
+    if (this.#seen !== "" && isNewer(seenBefore, resourceVersion)) {
+      // A watch from there tells of nothing until etcd has got there again.
+      this.#seen = "";
+      this.#round.abort();
+    }
+  }
+
   async wasQuietSince({ client, signal }: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean> {
     const within = AbortSignal.any([signal, this.#clock.timeout(CATCH_UP_MS)]);
     try {
       const { leases, resourceVersion } = await listIdentityLeases(client, this.#clock, within);
-      for await (const event of this.#events(client, {
+      for await (const event of identityEvents(client, this.#clock, {
         from: seenTo,
         signal: within,
         timeoutSeconds: SHORT_WATCH_SECONDS,
@@ -157,7 +162,7 @@ export class ServerArrivals implements Arrivals {
     while (upTo === undefined || !isUpTo(this.#seen, upTo)) {
       try {
         await pace.turn(within);
-        upTo ??= (await listIdentityLeases(client, this.#clock, within)).resourceVersion;
+        upTo ??= await this.#upToNow(client, within);
         await this.#readUpTo(client, upTo, within);
       } catch (error) {
         signal.throwIfAborted();
@@ -168,6 +173,13 @@ export class ServerArrivals implements Arrivals {
         this.#failure = error;
       }
     }
+  }
+
+  async #upToNow(client: ApiClient, signal: AbortSignal): Promise<string> {
+    const before = this.#seen;
+    const { resourceVersion } = await listIdentityLeases(client, this.#clock, signal);
+    this.listed(before, resourceVersion);
+    return resourceVersion;
   }
 
   #lags(): KsvmError {
@@ -206,7 +218,9 @@ export class ServerArrivals implements Arrivals {
           pace.reset();
         }
         onBegun();
-        const end = await this.#read(client, { signal }, () => false);
+        this.#round = new AbortController();
+        const round = AbortSignal.any([signal, this.#round.signal]);
+        const end = await this.#read(client, { signal: round }, () => false);
         // Another watch may have begun, which knows where it is.
         signal.throwIfAborted();
         if (end === "gap") {
@@ -242,7 +256,7 @@ export class ServerArrivals implements Arrivals {
       onOpen: () => (this.#failure = undefined),
       onFailure: (error: unknown) => (this.#failure = error),
     };
-    for await (const event of this.#events(client, { ...options, ...health, from: this.#seen })) {
+    for await (const event of identityEvents(client, this.#clock, { ...options, ...health, from: this.#seen })) {
       if (event.type === "GAP") {
         return "gap";
       }
@@ -256,18 +270,6 @@ export class ServerArrivals implements Arrivals {
       }
     }
     return undefined;
-  }
-
-  #events({ transport }: ApiClient, { from, ...options }: WatchFrom): ReturnType<typeof watchObject<Lease>> {
-    return watchObject<Lease>(transport, LEASES, {
-      ...options,
-      namespace: IDENTITY_NAMESPACE,
-      labelSelector: IDENTITY_SELECTOR,
-      resourceVersion: from,
-      clock: this.#clock,
-      // What was missed would not show in a list: an API server that joined may be gone again.
-      relistMs: Number.POSITIVE_INFINITY,
-    });
   }
 
   #told(type: "ADDED" | "MODIFIED" | "DELETED", lease: Lease): void {
@@ -291,9 +293,4 @@ export class ServerArrivals implements Arrivals {
       this.#seen = resourceVersion;
     }
   }
-}
-
-function isUpTo(seen: string, resourceVersion: string): boolean {
-  const order = compareResourceVersions(seen, resourceVersion);
-  return order !== undefined && order >= 0;
 }

@@ -10,7 +10,7 @@ import { type ApiServers, fingerprintOf, serversOf } from "../apiservers/api-ser
 import { type EncryptionFound, showsProcesses } from "../apiservers/encryption-evidence.ts";
 import { type AskResult, askAll, type Check, checkFailureOf } from "../apiservers/ask-all.ts";
 import type { ServedResource } from "../resources/migratable.ts";
-import { identityLeases } from "../apiservers/control-plane-objects.ts";
+import { leasesNow } from "../apiservers/leases-now.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { followingCheck, type KnownCrd } from "../apiservers/converge.ts";
 import { type CrdsToFollow, crdsToFollow } from "../apiservers/followed-crds.ts";
@@ -179,8 +179,8 @@ export class BuiltInEvidence {
 
   /** Read also where the API servers are named by the user: it tells whether one of those restarted. */
   async #identityLeases(): Promise<string> {
-    const { client, clock, retrier, signal } = this.#context;
-    const leases = await retrier.run(() => identityLeases(client, clock, signal), signal);
+    const { retrier, signal } = this.#context;
+    const leases = await retrier.run(() => leasesNow(this.#context), signal);
     const texts = (leases ?? []).map(({ name, uid }) => `${name}@${uid}`);
     return texts.toSorted((a, b) => a.localeCompare(b)).join(" ");
   }

@@ -114,6 +114,24 @@ await tap.test("catchUp() reads what the watch has not told yet, and counts what
   });
 });
 
+await tap.test(
+  "catchUp() counts a restore of etcd as a change: a watch from beyond what there is tells nothing",
+  async (t) => {
+    const { arrivals, client, context, stand } = setting();
+    stand.revision = 100;
+    await arrivals.during(client, async () => {
+      await until(() => stand.watches.length === 1);
+      const before = arrivals.count;
+      stand.revision = 50;
+      await arrivals.catchUp(context);
+      t.equal(arrivals.count, before + 1);
+      t.equal(arrivals.seenTo, "50");
+      t.equal(stand.watches[0]?.destroyed, true, "and all are watched from there");
+      t.equal(stand.opened.at(-1)?.["resourceVersion"], "50");
+    });
+  },
+);
+
 await tap.test("catchUp() fails where no watch gets to what a list shows", async (t) => {
   const { arrivals, client, context, stand } = setting(IMPATIENT);
   stand.isPrompt = false;

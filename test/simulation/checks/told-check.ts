@@ -186,7 +186,10 @@ export class ToldCheck {
   /** The program told an event. */
   told(event: MigrationEvent): void {
     // What it begins anew after a restore it sees anew.
-    if (this.#seen.isRestored && (event.type === "frozen" || event.type === "startingAgain")) {
+    if (
+      this.#seen.isRestored &&
+      (event.type === "frozen" || event.type === "startingAgain" || this.#hasNotBegun(event))
+    ) {
       this.#seen.isRestored = false;
     }
     if (this.#seen.isRestored) return;
@@ -229,6 +232,11 @@ export class ToldCheck {
       if (this.#options.isForced === true) this.#report("it says nothing-to-do, and it was forced");
     }
     if (result.outcome === "migrated") this.#migrated(result);
+  }
+
+  /** A run without a freeze that has not written an object rests on nothing of before the restore. */
+  #hasNotBegun({ type }: MigrationEvent): boolean {
+    return type === "converged" && this.#options.isReencryption === true && this.#seen.writes === 0;
   }
 
   /** A verification came to its end with this. */
