@@ -1,10 +1,12 @@
-import { holderOf, type Lease, LEASE_KIND, type LeaseSpec } from "../api/lease.ts";
+import { holderOf, type Lease, LEASE_KIND } from "../api/lease.ts";
+import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
 import { type ApiClient, isConflict } from "../kube/client.ts";
 import { LEASES } from "../kube/resources.ts";
 import { DONE } from "../retry/deadline.ts";
+import { leaderSpecAfter } from "./leader-spec.ts";
 import { heldLeaseIn, leasePatch, type Moment, microTime, momentOf } from "./lease-write.ts";
 
 /** Who competes for which Lease, and by which times. */
@@ -208,9 +210,20 @@ export class LeaderElector {
     if (found === undefined) {
       return this.#write(undefined, signal);
     }
+    const hasGoneBack = this.#hasGoneBack(found);
     this.#observe(found);
+    if (this.isLeading && hasGoneBack) {
+      this.#confirmed = undefined;
+      throw this.#lostError(": it is as it was some time ago, as after etcd was restored from a backup");
+    }
     const holder = holderOf(found);
     return (holder === "" || holder === identity || this.#isExpired()) && this.#write(found, signal);
+  }
+
+  /** A read is never stale. All that this replica knows of the cluster is of a past that a restore of etcd has undone: who leads now begins anew. */
+  #hasGoneBack({ metadata: { resourceVersion, uid } }: Lease): boolean {
+    const before = this.#observed?.lease.metadata;
+    return before?.uid === uid && isNewer(before.resourceVersion, resourceVersion);
   }
 
   #observe(lease: Lease): void {
@@ -232,7 +245,8 @@ export class LeaderElector {
   async #write(before: Lease | undefined, signal: AbortSignal): Promise<boolean> {
     const { client, clock, identity, name, namespace } = this.#options;
     const sentAt = momentOf(clock);
-    const spec = this.#specAfter(before?.spec);
+    const renewal = { identity, leaseDurationMs: this.#leaseDurationMs, renewTime: microTime(clock) };
+    const spec = leaderSpecAfter(before?.spec, renewal);
     try {
       const written =
         before === undefined
@@ -257,20 +271,6 @@ export class LeaderElector {
     this.#confirmed = sentAt;
   }
 
-  #specAfter(before: LeaseSpec | undefined): LeaseSpec {
-    const { clock, identity } = this.#options;
-    const renewTime = microTime(clock);
-    const common = {
-      holderIdentity: identity,
-      leaseDurationSeconds: Math.ceil(this.#leaseDurationMs / 1_000),
-      renewTime,
-    };
-    const { holderIdentity, acquireTime = renewTime, leaseTransitions = 0 } = before ?? { holderIdentity: identity };
-    return holderIdentity === identity
-      ? { ...common, acquireTime, leaseTransitions }
-      : { ...common, acquireTime: renewTime, leaseTransitions: leaseTransitions + 1 };
-  }
-
   /** Lets others have it at once. Not worth waiting for: it expires by itself. */
   async #release(wasLost: boolean): Promise<void> {
     const { client, clock, name, namespace, onError } = this.#options;
@@ -292,7 +292,7 @@ export class LeaderElector {
     }
   }
 
-  #lostError(): KsvmError {
-    return new KsvmError("OwnershipLost", `Cannot continue: this replica no longer holds Lease "${this.key}"`);
+  #lostError(why = ""): KsvmError {
+    return new KsvmError("OwnershipLost", `Cannot continue: this replica no longer holds Lease "${this.key}"${why}`);
   }
 }
