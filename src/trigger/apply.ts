@@ -1,4 +1,4 @@
-import { MIGRATION_API_VERSION, type StorageState } from "../api/migration.ts";
+import { MIGRATION_API_VERSION, stateOf, type StorageState } from "../api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
   CRD_ANNOTATION,
@@ -18,12 +18,13 @@ import { type ApiClient, isConflict, type NewObject } from "../kube/client.ts";
 import { isAbsent } from "../kube/absent.ts";
 import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import { manifestOf } from "../migrations/manifest.ts";
-import { migrationOf } from "../migrations/read-migration.ts";
+import { isThere, migrationOf } from "../migrations/read-migration.ts";
+import { StartAgain } from "../retry/start-again.ts";
 import { storedVersionsMarkOf } from "./crd-facts.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
 import type { MigrationIndex } from "./migration-index.ts";
-import type { Situation, StateFacts } from "./next-status.ts";
+import { isFor, type Situation, type StateFacts } from "./next-status.ts";
 
 /** What {@link apply} works with. */
 export interface ApplyContext extends CallOptions {
@@ -41,6 +42,9 @@ export interface ApplyContext extends CallOptions {
  *   be wrong then, and is decided again; {ApiError | TransportError}.
  */
 export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<number> {
+  if (decision.cause === "completed") {
+    await confirmEnds(context, situation);
+  }
   for (const migration of decision.remove) {
     await remove(context, migration);
   }
@@ -74,6 +78,25 @@ export async function forget(
     await remove(context, migration);
   }
   await client.delete(STORAGE_STATES, { name }, { signal, preconditions: { uid: state.uid } });
+}
+
+/**
+ * Reads the migrations that a completion rests on. After a restore of etcd one that was over may be running again, and the watch tells nothing until etcd
+ * has got as far as it was.
+ * @throws {StartAgain} where one is not over.
+ */
+async function confirmEnds(
+  { client, index, signal }: ApplyContext,
+  { migrations, observed }: Situation,
+): Promise<void> {
+  for (const one of migrations.filter(({ state }) => state === "Succeeded").filter((each) => isFor(each, observed))) {
+    const answer = await client.find<unknown>(MIGRATIONS, one, { signal });
+    const found = answer === undefined ? undefined : migrationOf(answer);
+    if (!isThere(found, one.uid) || stateOf(found) !== "Succeeded") {
+      index.correct(one, found);
+      throw new StartAgain("Conflict", `StorageVersionMigration "${one.name}" is not as it was; looking again`);
+    }
+  }
 }
 
 async function remove({ client, index, signal }: ApplyContext, migration: MigrationFacts): Promise<void> {

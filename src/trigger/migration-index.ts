@@ -43,6 +43,14 @@ export class MigrationIndex {
     this.#remove(uid);
   }
 
+  /** Takes in what a read showed in the place of one, however old it is: after a restore of etcd the feed may be late to tell. */
+  correct({ uid }: Pick<MigrationFacts, "uid">, found: StorageVersionMigration | undefined): void {
+    this.#remove(uid);
+    if (found !== undefined) {
+      this.#set(migrationFactsOf(found));
+    }
+  }
+
   /** Takes in what the feed tells. */
   apply(change: MigrationChange): void {
     switch (change.type) {
