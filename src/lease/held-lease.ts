@@ -36,6 +36,8 @@ export class HeldLease {
   #renewal: Promise<void> | undefined;
   #renewing: Promise<void> = Promise.resolve();
   #lost: KsvmError | undefined;
+  /** The renewTime of the last write that arrived, and of each that was sent since: the Lease has one of these as long as no restore of etcd undid that write. */
+  #renewTimes: Set<string | undefined>;
   /** `maybe`: a request that gives it up was sent, and no answer says whether that was done. */
   #givenUp: "no" | "maybe" | "yes" = "no";
 
@@ -43,6 +45,7 @@ export class HeldLease {
     this.#options = options;
     this.#lease = lease;
     this.#confirmed = confirmedAt;
+    this.#renewTimes = new Set([lease.spec?.renewTime]);
   }
 
   /**
@@ -128,6 +131,7 @@ export class HeldLease {
     while (this.#lost === undefined && this.#givenUp !== "yes") {
       await pace.turn(signal);
       const { resourceVersion, uid } = this.#lease.metadata;
+      if (how !== "delete") this.#renewTimes.add(how.spec.renewTime);
       try {
         await (how === "delete"
           ? // One that is gone was deleted by another client, or etcd restored from a backup that is older than this run.
@@ -172,10 +176,13 @@ export class HeldLease {
       this.assertNotLost();
       await pace.turn(signal);
       const startedAt = momentOf(clock);
-      const renewal = leasePatch(this.#lease, { annotations: annotations(), spec: { renewTime: microTime(clock) } });
+      const renewTime = microTime(clock);
+      const renewal = leasePatch(this.#lease, { annotations: annotations(), spec: { renewTime } });
+      this.#renewTimes.add(renewTime);
       try {
         const written = await client.patch<Lease>(LEASES, { namespace, name }, renewal, { signal });
         this.#lease = heldLeaseIn(written, name, identity);
+        this.#renewTimes = new Set([written.spec?.renewTime]);
         this.#confirmed = startedAt;
         return;
       } catch (error) {
@@ -200,12 +207,19 @@ export class HeldLease {
       this.#givenUp = "yes";
     } else if (!isOurs) {
       this.#lose(heldBy(holder));
-    } else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {
+    } else if (this.#hasGoneBack(current)) {
       // A read is never stale. What this run wrote since is gone, the objects that it rewrote included.
       this.#lose("it is as it was some time ago, as after etcd was restored from a backup; run again");
     } else {
       this.#lease = current;
     }
+  }
+
+  /** After a restore another client may have written it since, so that its resourceVersion is beyond what was seen. */
+  #hasGoneBack({ metadata, spec }: Lease): boolean {
+    return (
+      isNewer(this.#lease.metadata.resourceVersion, metadata.resourceVersion) || !this.#renewTimes.has(spec?.renewTime)
+    );
   }
 
   #isOurs({ metadata, spec }: Lease): boolean {

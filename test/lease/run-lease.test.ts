@@ -405,6 +405,27 @@ await tap.test(
   },
 );
 
+await tap.test(
+  "RunLease finds out that etcd was restored also where another client has written the Lease since",
+  async (t) => {
+    const { clock, lease, server } = await start(t);
+    await lease.saveCheckpoint("page 1");
+    const restore = server.backup();
+    await clock.advance(5_000);
+    await lease.saveCheckpoint("page 2");
+    restore();
+    const { metadata, spec } = server.lease ?? { metadata: {} as never };
+    // As after --bump-revision.
+    server.lease = {
+      metadata: { ...metadata, labels: { edited: "1" }, resourceVersion: "1000000" },
+      ...(spec && { spec }),
+    };
+    const renewed = watch(lease.renew(never));
+    await clock.advance(1_000);
+    t.match(renewed(), { code: "OwnershipLost", message: /restored from a backup/ });
+  },
+);
+
 for (const outage of OUTAGES) {
   await tap.test(`RunLease.renew() waits while the API server is ${outage}, and then resolves`, async (t) => {
     const { clock, lease, server } = await start(t);
