@@ -31,6 +31,7 @@ function setting(kind: Kind, shutdownDelayMs = 0) {
       ? { encryption: new EncryptionEvidence({ isAssumed: false }), arrivals: UNSEEN_ARRIVALS }
       : { arrivals: kind === "arrivals" ? seen.arrivals : UNSEEN_ARRIVALS };
   let watch = new PassThrough();
+  let resourceVersion = "10";
   const stream = async ({ path, signal }: { path: string; signal: AbortSignal }): Promise<Readable> => {
     if (!path.endsWith("/leases")) return Readable.from([Buffer.from(METRICS)]);
     watch = new PassThrough();
@@ -39,7 +40,8 @@ function setting(kind: Kind, shutdownDelayMs = 0) {
   };
   /** An API server joins or leaves, by the watch of the identity Leases. */
   const tell = async (type: "ADDED" | "DELETED"): Promise<void> => {
-    const object = { metadata: { name: "b", uid: "b", resourceVersion: "20" }, spec: { holderIdentity: "b_1" } };
+    resourceVersion = "20";
+    const object = { metadata: { name: "b", uid: "b", resourceVersion }, spec: { holderIdentity: "b_1" } };
     const { count } = seen.arrivals;
     watch.write(`${JSON.stringify({ type, object })}\n`);
     while (seen.arrivals.count === count) await new Promise((resolve) => setImmediate(resolve));
@@ -52,7 +54,7 @@ function setting(kind: Kind, shutdownDelayMs = 0) {
       server.standStillMs = 0;
       server.onWoken();
     }
-    const metadata = { resourceVersion: "10" };
+    const metadata = { resourceVersion };
     const list = { kind: "APIResourceList", groupVersion: "v1", metadata, items: [], resources: RESOURCES };
     return { status: 200, body: path === "/version" ? { gitVersion: "v1.36.3" } : list, serverTime: clock.now() };
   };

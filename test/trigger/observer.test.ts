@@ -20,7 +20,7 @@ function observerOf(sights: CrdSights, crds: { storedVersions: readonly string[]
       crds.isDenied === true
         ? Promise.reject(new KsvmError("Forbidden", "CRDs may not be listed"))
         : Promise.resolve({ items: [metadata()], resourceVersion: "1" }),
-    findMetadata: () => Promise.resolve({ metadata: metadata() }),
+    findListed: () => Promise.resolve(metadata()),
     findFields: () =>
       Promise.resolve({
         metadata: metadata(),

@@ -37,6 +37,10 @@ class BusyApi {
       const { body, ...answer } = await this.#request(request);
       return { ...answer, body: await read(Readable.from([Buffer.from(JSON.stringify(body))])) };
     },
+    readBytes: async (request: ApiRequest, _: number, read: (body: Buffer) => unknown) => {
+      const { body, ...answer } = await this.#request(request);
+      return { ...answer, body: read(Buffer.from(JSON.stringify(body))) };
+    },
     stream: (request: ApiRequest) => this.#stream(request),
   } as unknown as Transport;
 

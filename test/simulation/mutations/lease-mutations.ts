@@ -5,7 +5,7 @@ const ACQUIRE = "lease/lease-acquire.ts";
 
 const BACK_IN_TIME = {
   file: HELD,
-  from: "} else if (isNewer(this.#lease.metadata.resourceVersion, current.metadata.resourceVersion)) {",
+  from: "} else if (this.#hasGoneBack(current)) {",
   to: "} else if (isNewer('1', '1')) {",
 } as const;
 const RESTORED = {
@@ -14,8 +14,42 @@ const RESTORED = {
   to: "if (why === null) {",
 } as const;
 
+const LEADS_ON = {
+  file: "lease/leader-election.ts",
+  from: "if (this.isLeading && hasGoneBack) {",
+  to: "if (this.isLeading && hasGoneBack && this.#observed === undefined) {",
+} as const;
+const NOT_CONFIRMED = {
+  file: "trigger/apply.ts",
+  from: 'if (decision.cause === "completed") {',
+  to: 'if (decision.cause === "completed" && context.client === undefined) {',
+} as const;
+
 /** What is wrong about the Lease of a run. */
 export const LEASES: readonly Mutation[] = [
+  {
+    name: "a list of the identity Leases from before what was seen counts for nothing",
+    survives:
+      "etcd has to be restored right before a re-encryption, and an API server has to come and go during it: a plan in regressions/ finds it",
+    edits: [
+      {
+        file: "apiservers/server-arrivals.ts",
+        from: 'if (this.#seen !== "" && isNewer(seenBefore, resourceVersion)) {',
+        to: "if (isNewer(seenBefore, seenBefore) || resourceVersion === seenBefore + 0) {",
+      },
+    ],
+  },
+  {
+    name: "a leader goes on with what it knew before a restore of etcd",
+    survives: "etcd has to be restored between a success and its StorageState: a plan in regressions/ finds it",
+    edits: [LEADS_ON, NOT_CONFIRMED],
+  },
+  {
+    name: "a completion rests on what the leader was told of its migrations",
+    survives:
+      "etcd has to be restored between a success and its StorageState, and the Lease of the leader has to be held: a plan in regressions/ finds it",
+    edits: [NOT_CONFIRMED],
+  },
   {
     name: "write although the Lease could not be renewed",
     found: { seed: 1_409, breaks: "policy: a run wrote or deleted the binding of another one" },
