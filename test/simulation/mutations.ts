@@ -3,6 +3,7 @@ import { CONTROLLERS } from "./mutations/controllers.ts";
 import { ENCRYPTION } from "./mutations/encryption-mutations.ts";
 import { ENGINE } from "./mutations/engine.ts";
 import { EVIDENCE_MUTATIONS } from "./mutations/evidence.ts";
+import { FOLLOWED } from "./mutations/followed-crds-mutations.ts";
 import { FREEZES } from "./mutations/freeze-mutations.ts";
 import { LEASES } from "./mutations/lease-mutations.ts";
 import type { Mutation } from "./mutations/mutation.ts";
@@ -15,7 +16,7 @@ export type { Mutation } from "./mutations/mutation.ts";
 
 /** What the simulation has to find, by what it is about: each takes a safeguard away, or makes a rule wrong by one step. */
 export const MUTATIONS_BY_AREA: Readonly<Record<string, readonly Mutation[]>> = {
-  "Late writes": SETTLING,
+  "Late writes": [...SETTLING, ...FOLLOWED],
   "API servers": EVIDENCE_MUTATIONS,
   "Lists and writes of objects": OBJECTS,
   "Where a run goes on": CHECKPOINTS,

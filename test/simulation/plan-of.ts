@@ -13,6 +13,7 @@ import { departureAlone, departures, withDepartures } from "./departures.ts";
 import { installationOf, NOTHING } from "./installations.ts";
 import { type Action, isServing, type KindPlan, type Plan, type ProgramPlan } from "./plan.ts";
 import { reencryptionsOf } from "./reencryptions.ts";
+import { unmanagedOf } from "./unmanaged.ts";
 import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
@@ -65,7 +66,8 @@ export function planOf(seed: number): Plan {
   const reencryptions = reencryptionsOf(seed, kind, isControlled);
   const runs = reencryptions.programs(drawn);
   const beside = isControlled ? besideOf(seed) : NOTHING_BESIDE;
-  const limits = withDepartures({
+  const unmanaged = unmanagedOf(seed, isControlled, (stream, plural) => kindPlan(stream, plural, objects));
+  const drawnLimits = withDepartures({
     ...installation,
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
@@ -86,6 +88,7 @@ export function planOf(seed: number): Plan {
         ? EARLY
         : FLIP_AT + (isLongAgo ? OLD_MS : oneOf(random, [5, 100, 2_000, 10_000, 70_000, 300_000])),
   });
+  const limits = unmanaged.limits(drawnLimits);
   const { actions: aimed, isAlone } = isAimed ? aimedActions(random, limits) : NO_AIM;
   const isAimedAlone = isAlone || (isAimed && oneIn(random, 2));
   const disturbed = isAimedAlone ? [] : disturbances(random, limits);
@@ -98,9 +101,10 @@ export function planOf(seed: number): Plan {
     ...reencryptions.actions(limits),
     ...beside.actions(limits),
     ...departures(limits),
+    ...unmanaged.actions(limits),
   ];
   const silence = sometimes(limits, FORGOTTEN_SILENCE, SILENCE_IN, SILENCE_SALT);
-  const alone = silence.length > 0 ? silence : departureAlone(limits);
+  const [alone = []] = [unmanaged.alone(limits), silence, departureAlone(limits)].filter(({ length }) => length > 0);
   const all = alone.length > 0 ? [...begun, ...alone] : [...begun, ...aimed, ...disturbed, ...others];
   const actions = all.filter((action) => isPlausible(limits, action));
 

@@ -37,6 +37,8 @@ export interface ProgramPlan {
   readonly trigger?: "on" | "off";
   /** Whether a controller serves the webhook as well, and keeps its certificates. @default false */
   readonly servesWebhook?: boolean;
+  /** Whether a controller neither freezes nor prunes (`--manage-stored-versions=false`). @default false */
+  readonly unmanaged?: boolean;
   /** Whether users ask a controller to re-encrypt. @default false */
   readonly reencrypts?: boolean;
   /** Whether a re-encryption is told which configuration is meant: the newest one when it starts. @default false */
@@ -57,8 +59,8 @@ export function isServing({ run, servesWebhook = run === "webhook" }: ProgramPla
 }
 
 /** Whether a program freezes CRDs. */
-export function restsOnFreeze({ kinds }: Pick<Plan, "kinds">, { kind, run }: ProgramPlan): boolean {
-  return run === "controller" || (run === "migrate" && kinds[kind]?.isBuiltIn !== true);
+export function restsOnFreeze({ kinds }: Pick<Plan, "kinds">, { kind, run, unmanaged }: ProgramPlan): boolean {
+  return (run === "controller" && unmanaged !== true) || (run === "migrate" && kinds[kind]?.isBuiltIn !== true);
 }
 
 /** What happens to the world at some moment. */

@@ -9,7 +9,7 @@ import { changeConversion, convert } from "./conversion-actions.ts";
 import { meddle } from "./meddling-webhook-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { leave } from "./departure-actions.ts";
-import { editVersions, foreignPrune, keepPruning } from "./crd-version-actions.ts";
+import { editVersions, foreignPrune, keepPruning, pruneMigrated } from "./crd-version-actions.ts";
 import { compact, restore } from "./etcd-actions.ts";
 import { damagePolicy, damageShipped, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
 import { failWebhook, mutate, pretend } from "./hostile-webhook-actions.ts";
@@ -62,6 +62,7 @@ export const ACTIONS: readonly ActionSort[] = [
   editVersions,
   foreignPrune,
   keepPruning,
+  pruneMigrated,
   inTreeMigration,
   mutate,
   failWebhook,

@@ -47,6 +47,11 @@ export function hasController({ programs }: Pick<Limits, "programs">): boolean {
   return programs.some(({ run }) => run === "controller");
 }
 
+/** Whether the controllers of a world neither freeze nor prune. */
+export function areUnmanaged({ programs }: Pick<Limits, "programs">): boolean {
+  return programs.some(({ unmanaged }) => unmanaged === true);
+}
+
 /** Whether something in a world looks after migrations: controllers, or `ksvm init`. */
 export function hasMigrations({ programs }: Pick<Limits, "programs">): boolean {
   return programs.some(({ run }) => run === "controller" || run === "init");

@@ -1,4 +1,13 @@
-import type { CrdVersion, CustomResourceDefinition } from "../../../src/api/crd.ts";
+import {
+  type CrdVersion,
+  type CustomResourceDefinition,
+  isClean,
+  specKeyOf,
+  storageVersionOf,
+} from "../../../src/api/crd.ts";
+import type { StorageVersionMigration } from "../../../src/api/migration.ts";
+import { collectionPath, MIGRATIONS } from "../../../src/kube/resources.ts";
+import { provesMigrated } from "../checks/claims.ts";
 import { MERGE, CRDS } from "../world/user-actions.ts";
 import { crdNameOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
@@ -122,6 +131,38 @@ export const keepPruning = sort<{
         `${path}/status`,
         { metadata: { resourceVersion }, status: { storedVersions: [to] } },
         MERGE,
+      );
+    }
+  },
+});
+
+/**
+ * Another client prunes what a migration says is migrated, as those do that run a controller with `--manage-stored-versions=false`. Of the seeds only
+ * those have it that have such a controller, see `unmanaged.ts`.
+ */
+export const pruneMigrated = sort<{ readonly kind: number; readonly everyMs: number; readonly ms: number }>({
+  name: "pruneMigrated",
+  suits: () => false,
+  choose: (random, limits) => ({ kind: kindOf(random, limits), everyMs: 1_000, ms: lastingOf(random) }),
+  text: ({ kind, everyMs }, names) =>
+    `another client prunes storedVersions of ${names.crd(kind)} once a migration says that it is migrated, and looks every ${names.time(everyMs)}`,
+  async play(world, { kind, everyMs, ms }) {
+    const plan = world.kindAt(kind);
+    if (plan === undefined) return;
+    const { schedule, user } = world;
+    const path = `${CRDS}/${crdNameOf(plan)}`;
+    for (const end = schedule.now + ms; schedule.now < end; await schedule.wait(everyMs)) {
+      const found = await user.send("GET", path);
+      const crd = found?.body as unknown as CustomResourceDefinition | undefined;
+      if (found?.status !== 200 || crd === undefined || isClean(crd)) continue;
+      const migrations = (await user.send("GET", collectionPath(MIGRATIONS)))?.body["items"] ?? [];
+      if (!(migrations as readonly StorageVersionMigration[]).some((one) => provesMigrated(one, crd))) continue;
+      const { resourceVersion } = crd.metadata;
+      const status = { storedVersions: [storageVersionOf(crd)] };
+      const answer = await user.send("PATCH", `${path}/status`, { metadata: { resourceVersion }, status }, MERGE);
+      world.tell(
+        "user",
+        `prunes ${specKeyOf(crd.metadata)} to ${status.storedVersions}: ${answer?.status ?? "nobody answers"}`,
       );
     }
   },

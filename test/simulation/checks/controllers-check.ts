@@ -27,6 +27,7 @@ import {
 import { LEASES, MIGRATIONS, objectPath, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { configHashOf } from "../model/encryption-configuration.ts";
+import { areUnmanaged } from "../actions/choices.ts";
 import { isServing, type KindPlan } from "../plan.ts";
 import { ControllerProgram, restartReplicas } from "../programs/controller-program.ts";
 import { crdNameOf, prefixOf, resourceOf } from "../world/kinds.ts";
@@ -264,7 +265,8 @@ export class ControllersCheck implements Check {
     if (crd === undefined || isForeign(crd)) return undefined;
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${name} is frozen`;
     if (!this.#hasTrigger || this.#words.has(name) || this.#isLiftedByUser(name, crd)) return undefined;
-    if (!isClean(crd)) return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
+    if (!isClean(crd) && !areUnmanaged(this.#world.plan))
+      return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
     return this.#leftOfState(name, storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind));
   }
 

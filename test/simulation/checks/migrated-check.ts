@@ -7,6 +7,7 @@ import { currentWriter } from "../world/api-server-node.ts";
 import type { KindPlan } from "../plan.ts";
 import { groupOf, prefixOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";
+import { areUnmanaged } from "../actions/choices.ts";
 import type { Check } from "./check.ts";
 import { type CrdPast, pastOf, storedUnder } from "./crd-past.ts";
 import { storedVersionsOf } from "./served-storage.ts";
@@ -26,7 +27,7 @@ const MIGRATIONS = "/registry/migration.k8s.io/storageversionmigrations/";
 /**
  * A StorageVersionMigration that ksvm calls Succeeded says what etcd shows at that revision: every object of its CRD is in the
  * storage version of the generation that the status names, but for those written after a later change of the storage version; and
- * storedVersions was that version alone at some moment since the migration was created. One that re-encrypts prunes nothing: its
+ * storedVersions was that version alone at some moment since the migration was created, unless its controller prunes nothing. One that re-encrypts prunes nothing: its
  * objects are encrypted with the key of the configuration that the status names. One of a built-in resource says that its objects are in the
  * version that the API servers stored when the last one was written.
  */
@@ -82,8 +83,9 @@ export class MigratedCheck implements Check {
     const { etcd } = this.#world.cluster;
     const wish = reencryptionWishOf(migration.metadata.annotations);
     if (reasonOf(migration) === "NothingToDo" && wish === undefined) return neverClean(past, createRevision);
+    const prunes = wish === undefined && !areUnmanaged(this.#world.plan);
     return (
-      notMigrated(etcd, past, { since: createRevision, proven: migration.status?.crd, prunes: wish === undefined }) ??
+      notMigrated(etcd, past, { since: createRevision, proven: migration.status?.crd, prunes }) ??
       (wish === undefined ? undefined : this.#notReencrypted(migration, { createRevision, prefix: past.prefix, wish }))
     );
   }
@@ -150,7 +152,7 @@ function reasonOf({ status }: StorageVersionMigration): string | undefined {
   return status?.conditions?.find(({ type }) => type === "Succeeded")?.reason;
 }
 
-/** @param prunes one that re-encrypts does not */
+/** @param prunes one that re-encrypts does not, nor one of a controller with `--manage-stored-versions=false` */
 function notMigrated(
   etcd: SimEtcd,
   past: CrdPast,

@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
-import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { isClean, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import type { StorageVersionMigration } from "../../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "../../../src/api/owner.ts";
 import { conditionsWithoutDoubt } from "../../../src/in-tree/prune-doubt.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
@@ -10,7 +11,10 @@ import { currentRequest } from "../world/api-server-node.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { CRDS } from "../world/user-actions.ts";
 import { isByKsvm, type World } from "../world/world.ts";
+import { areUnmanaged } from "../actions/choices.ts";
 import type { Check } from "./check.ts";
+import { provesMigrated } from "./claims.ts";
+import { MIGRATIONS_PREFIX, UserWords } from "./user-words.ts";
 
 /** No process writes objects that has not read their CRD within this time, in milliseconds. */
 const LOOKED_WITHIN_MS = 10_000;
@@ -40,7 +44,8 @@ interface Sent {
 /**
  * S1 at every revision: the version that an object is stored in is listed in `status.storedVersions` of its CRD, as far as ksvm
  * has a part in it. Kubernetes breaks it without ksvm: a write that is under way when a CRD is deleted and created again lands
- * in a version of the CRD before. So a version counts that ksvm pruned, and each object that ksvm stores in another version than before, where the
+ * in a version of the CRD before. So a version counts that ksvm pruned, or that another client pruned where a controller with
+ * `--manage-stored-versions=false` says that the CRD is migrated, and each object that ksvm stores in another version than before, where the
  * CRD is frozen in yet another one, or the process has read the CRD since another client took that version out, or has not read it for longer than
  * {@link LOOKED_WITHIN_MS}. And no prune of ksvm stands beside the condition by which every reader of the CRD doubts it.
  */
@@ -55,10 +60,12 @@ export class StoredVersionsCheck implements Check {
   /** When a process last asked for a CRD as it is and got it, and when it had it; by its name and the prefix of its objects. */
   readonly #readAt = new Map<string, readonly [askedAt: number, gotAt: number]>();
   readonly #sent = new WeakMap<ModelRequest, Sent>();
+  readonly #words: UserWords;
 
   constructor(world: World) {
     const { etcd } = world.cluster;
     this.#world = world;
+    this.#words = new UserWords(world);
     this.#report = (violation) => world.violate(violation);
     etcd.onRevision((entry) => this.#written(entry));
     etcd.onRestore(() => this.#readAll(etcd));
@@ -125,15 +132,24 @@ export class StoredVersionsCheck implements Check {
       return;
     }
     const listed = storedVersionsOf(crd);
-    if (isByKsvm()) {
+    const isOfKsvm = isByKsvm();
+    if (isOfKsvm || this.#isClaimed(crd)) {
       const removed = storedVersionsOf(before).filter((version) => !listed.includes(version));
       for (const version of removed) pruned.add(version);
-      if (removed.length > 0 && conditionsWithoutDoubt(crd) !== undefined) {
+      if (isOfKsvm && removed.length > 0 && conditionsWithoutDoubt(crd) !== undefined) {
         this.#report(`stored versions: a prune of ${crd.metadata.name} leaves the condition that casts doubt on it`);
       }
     }
     for (const version of listed) pruned.delete(version);
     this.#prunedFrom.set(entry.object, new Set(pruned));
+  }
+
+  /** Whether another client may prune a CRD, since a controller that does not do so says that it is migrated. */
+  #isClaimed(crd: CustomResourceDefinition): boolean {
+    const { cluster, plan } = this.#world;
+    if (!areUnmanaged(plan) || !isClean(crd) || this.#words.has(crd.metadata.name)) return false;
+    const migrations = cluster.etcd.range(MIGRATIONS_PREFIX);
+    return migrations.some(({ object }) => provesMigrated(object as unknown as StorageVersionMigration, crd));
   }
 
   /** @returns what it belongs to, where that is a CRD or one of its objects */

@@ -1,3 +1,4 @@
+import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
 import type { ProgramPlan } from "../plan.ts";
 import type { World } from "../world/world.ts";
 import { CertsProgram } from "./certs-program.ts";
@@ -20,6 +21,7 @@ export function startProgram(
     expectsConfig = false,
     resumes = false,
     verifies = false,
+    unmanaged = false,
   }: ProgramPlan,
   name: string,
 ): Program | undefined {
@@ -39,7 +41,11 @@ export function startProgram(
     case "controller":
       return new ControllerProgram(world, {
         name,
-        settings: controllerSettings(world.settings, trigger ?? "on", world.plan.kinds),
+        settings: controllerSettings(
+          unmanaged ? rewriting(world.settings) : world.settings,
+          trigger ?? "on",
+          world.plan.kinds,
+        ),
         servesWebhook,
       });
     case "init":
@@ -50,4 +56,9 @@ export function startProgram(
     case "rotateCertificates":
       return new CertsProgram(world, { name, rotates: run === "rotateCertificates" });
   }
+}
+
+/** As of `--manage-stored-versions=false`. */
+function rewriting({ options, ...settings }: RunSettings): RunSettings {
+  return { ...settings, options: { ...options, crdMode: "rewrite" } };
 }
