@@ -158,12 +158,10 @@ export const pruneMigrated = sort<{ readonly kind: number; readonly everyMs: num
       const migrations = (await user.send("GET", collectionPath(MIGRATIONS)))?.body["items"] ?? [];
       if (!(migrations as readonly StorageVersionMigration[]).some((one) => provesMigrated(one, crd))) continue;
       const { resourceVersion } = crd.metadata;
-      const status = { storedVersions: [storageVersionOf(crd)] };
+      const to = storageVersionOf(crd);
+      const status = { storedVersions: [to] };
       const answer = await user.send("PATCH", `${path}/status`, { metadata: { resourceVersion }, status }, MERGE);
-      world.tell(
-        "user",
-        `prunes ${specKeyOf(crd.metadata)} to ${status.storedVersions}: ${answer?.status ?? "nobody answers"}`,
-      );
+      world.tell("user", `prunes ${specKeyOf(crd.metadata)} to ${to}: ${answer?.status ?? "nobody answers"}`);
     }
   },
 });
