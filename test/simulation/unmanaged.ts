@@ -80,7 +80,7 @@ function pruned(random: Random, limits: Limits): readonly Action[] {
     if (isBuiltIn === true) return [];
     const at = Math.round(limits.startAt + spread(random, 10, 60_000));
     const everyMs = Math.round(spread(random, 400, 8_000));
-    const ms = Math.round(spread(random, 60_000, 600_000));
+    const ms = Math.round(spread(random, 200_000, 600_000));
     return [{ at, do: "pruneMigrated", kind, everyMs, ms } as Action];
   });
 }
