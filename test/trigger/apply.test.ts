@@ -23,3 +23,29 @@ await tap.test("apply() writes no StorageState where a migration could not be di
   await t.rejects(apply({ client, index, heartbeatMs: 1 }, rolledBack, decision), /modified/);
   t.same(new Set(requests), new Set(["storageversionmigrations"]), "it is decided again before anything rests on it");
 });
+
+// A stand-in: the migration has to go back in time between the look and the write.
+await tap.test("apply() calls nothing completed where a migration is not over any more", async (t) => {
+  const done = migration("Succeeded", "B", { uid: "m" });
+  const seen = situation(builtIn("B"), state(["A", "B"], "B"), [done]);
+  const decision = decide(seen);
+  t.equal(decision.cause, "completed");
+  const metadata = { name: done.name, uid: "m", resourceVersion: "7" };
+  const succeeded = [{ type: "Succeeded", status: "True" }];
+  const answers: Readonly<Record<string, object | undefined>> = {
+    deleted: undefined,
+    "another one": { metadata: { ...metadata, uid: "n" }, status: { conditions: succeeded } },
+    "running again": { metadata, status: { conditions: [{ type: "Running", status: "True" }] } },
+  };
+  for (const [what, answer] of Object.entries(answers)) {
+    const requests: string[] = [];
+    const migrationObject = answer && { spec: { resource: { resource: "deployments", version: "v1" } }, ...answer };
+    const client = {
+      find: () => Promise.resolve(migrationObject),
+      patch: ({ resource }: { resource: string }) => Promise.reject(requests.push(resource)),
+    } as unknown as ApiClient;
+    const index = new MigrationIndex(() => undefined);
+    await t.rejects(apply({ client, index, heartbeatMs: 1 }, seen, decision), /is not as it was; looking again/, what);
+    t.same(requests, [], what);
+  }
+});
