@@ -220,7 +220,7 @@ export class LeaderElector {
     return (holder === "" || holder === identity || this.#isExpired()) && this.#write(found, signal);
   }
 
-  /** A read is never stale. All that this replica knows of the cluster is of a past that a restore of etcd has undone: who leads now begins anew. */
+  /** A read is never stale. All that this replica knows of the cluster is of a past that a restore of etcd has undone: a leader starts again. */
   #hasGoneBack({ metadata: { resourceVersion, uid } }: Lease): boolean {
     const before = this.#observed?.lease.metadata;
     return before?.uid === uid && isNewer(before.resourceVersion, resourceVersion);

@@ -234,7 +234,7 @@ await tap.test("LeaderElector stops at once when it sees another holder", async 
   t.equal(store.lease.spec["holderIdentity"], "b", "nor does it give away what is not its own");
 });
 
-await tap.test("LeaderElector stops leading where its Lease went back in time, and then leads anew", async (t) => {
+await tap.test("LeaderElector stops leading where its Lease went back in time, and then leads again", async (t) => {
   const [store, clock] = [new LeaseStore(), new ManualClock()];
   const told: string[] = [];
   const a = replica(store, clock, "a", { onError: (error) => told.push(String(error)) });

@@ -34,7 +34,7 @@ export const TRIGGERS: readonly Mutation[] = [
   {
     name: "what is known of a CRD is looked up by its resourceVersion alone",
     survives:
-      "a leader that notices a restore of etcd begins anew, so that the CRD has to get its resourceVersion again within seconds",
+      "a leader that notices a restore of etcd starts again, so that the CRD has to get its resourceVersion again within seconds",
     edits: [
       {
         file: "trigger/crd-index.ts",
