@@ -46,7 +46,8 @@ export class MigrationIndex {
   /** Takes in what a read showed in the place of one, however old it is: after a restore of etcd the feed may be late to tell. */
   correct({ uid }: Pick<MigrationFacts, "uid">, found: StorageVersionMigration | undefined): void {
     this.#remove(uid);
-    if (found !== undefined) {
+    // As in a write, the feed tells of one that was deleted no more.
+    if (found !== undefined && found.metadata.deletionTimestamp === undefined) {
       this.#set(migrationFactsOf(found));
     }
   }

@@ -35,8 +35,10 @@ await tap.test("apply() calls nothing completed where a migration is not over an
   const answers: Readonly<Record<string, object | undefined>> = {
     deleted: undefined,
     "another one": { metadata: { ...metadata, uid: "n" }, status: { conditions: succeeded } },
+    "kept by a finalizer": { metadata: { ...metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } },
     "running again": { metadata, status: { conditions: [{ type: "Running", status: "True" }] } },
   };
+  const known: Record<string, readonly string[]> = {};
   for (const [what, answer] of Object.entries(answers)) {
     const requests: string[] = [];
     const migrationObject = answer && { spec: { resource: { resource: "deployments", version: "v1" } }, ...answer };
@@ -47,5 +49,8 @@ await tap.test("apply() calls nothing completed where a migration is not over an
     const index = new MigrationIndex(() => undefined);
     await t.rejects(apply({ client, index, heartbeatMs: 1 }, seen, decision), /is not as it was; looking again/, what);
     t.same(requests, [], what);
+    known[what] = index.of("deployments").map(({ uid }) => uid);
   }
+  const expected = { deleted: [], "another one": ["n"], "kept by a finalizer": [], "running again": ["m"] };
+  t.same(known, expected, "the next look knows it");
 });
