@@ -242,14 +242,16 @@ export class ApiServerNode implements Peer {
 
   /**
    * One that stood still goes on with what it held, before it notices that the time is over. Where its machine was suspended, what was
-   * under way has as much left to go as before.
+   * under way has as much left to go as before. What webhooks took the time of does not go on, though they may fail:
+   * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go
    */
   #hold(point: HoldPoint): Promise<void> {
     const { clock, isPaused } = this.process;
     const mostMs = this.#slowness.size === 0 ? 0 : Math.max(...this.#slowness.values());
     const ms = mostMs * this.#options.random() ** 2;
-    if (ms < 1 && !isPaused) return NOT_HELD;
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
+    const isInTime = clock.monotonic() < deadline || this.#hasJustWoken || point === "written";
+    if (ms < 1 && !isPaused && isInTime) return NOT_HELD;
     const dueAt = clock.monotonic() + ms;
     return new Promise((resolve) => {
       clock.timer(ms, () => {
@@ -257,6 +259,10 @@ export class ApiServerNode implements Peer {
         if (now < deadline || now > dueAt + 1 || point === "written") resolve();
       });
     });
+  }
+
+  get #hasJustWoken(): boolean {
+    return this.#options.schedule.now - this.process.wokeAfter(0) <= 1;
   }
 
   async #webhook(url: string, body: string, timeoutMs: number, caBundle?: string): Promise<WebhookAnswer> {
