@@ -207,23 +207,25 @@ export class LeaderElector {
       return true;
     }
     const found = await client.find<Lease>(LEASES, { namespace, name }, { signal });
+    if (this.isLeading && this.#hasGoneBack(found)) {
+      this.#confirmed = undefined;
+      throw this.#lostError(": another client deleted it, or etcd was restored from a backup");
+    }
     if (found === undefined) {
       return this.#write(undefined, signal);
     }
-    const hasGoneBack = this.#hasGoneBack(found);
     this.#observe(found);
-    if (this.isLeading && hasGoneBack) {
-      this.#confirmed = undefined;
-      throw this.#lostError(": it is as it was some time ago, as after etcd was restored from a backup");
-    }
     const holder = holderOf(found);
     return (holder === "" || holder === identity || this.#isExpired()) && this.#write(found, signal);
   }
 
-  /** A read is never stale. All that this replica knows of the cluster is of a past that a restore of etcd has undone: a leader starts again. */
-  #hasGoneBack({ metadata: { resourceVersion, uid } }: Lease): boolean {
+  /** A read is never stale. All that this replica knows of the cluster may be of a past that a restore of etcd has undone: a leader starts again. */
+  #hasGoneBack(found: Lease | undefined): boolean {
     const before = this.#observed?.lease.metadata;
-    return before?.uid === uid && isNewer(before.resourceVersion, resourceVersion);
+    if (before === undefined) {
+      return false;
+    }
+    return found?.metadata.uid !== before.uid || isNewer(before.resourceVersion, found.metadata.resourceVersion);
   }
 
   #observe(lease: Lease): void {

@@ -20,7 +20,7 @@ import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import { isThere, migrationOf } from "../migrations/read-migration.ts";
 import { StartAgain } from "../retry/start-again.ts";
-import { storedVersionsMarkOf } from "./crd-facts.ts";
+import { hasNotFlipped, storedVersionsMarkOf } from "./crd-facts.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";
 import type { MigrationIndex } from "./migration-index.ts";
@@ -42,7 +42,7 @@ export interface ApplyContext extends CallOptions {
  *   be wrong then, and is decided again; {ApiError | TransportError}.
  */
 export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<number> {
-  if (decision.cause === "completed") {
+  if (decision.cause === "completed" || mayHaveFlipped(situation)) {
     await confirmEnds(context, situation);
   }
   for (const migration of decision.remove) {
@@ -80,8 +80,13 @@ export async function forget(
   await client.delete(STORAGE_STATES, { name }, { signal, preconditions: { uid: state.uid } });
 }
 
+/** Whether the record of a clean CRD does not show that its storage version stayed the same: then a migration has to. */
+function mayHaveFlipped({ observed: { crd }, state }: Situation): boolean {
+  return crd?.isClean === true && state !== undefined && !hasNotFlipped(state.crd, crd);
+}
+
 /**
- * Reads the migrations that a completion rests on. After a restore of etcd one that was over may be running again, and the watch tells nothing until etcd
+ * Reads the migrations that a completion, or a record of a clean CRD, rests on. After a restore of etcd one that was over may be running again, and the watch tells nothing until etcd
  * has got as far as it was.
  * @throws {StartAgain} where one is not over.
  */

@@ -234,22 +234,33 @@ await tap.test("LeaderElector stops at once when it sees another holder", async 
   t.equal(store.lease.spec["holderIdentity"], "b", "nor does it give away what is not its own");
 });
 
-await tap.test("LeaderElector stops leading where its Lease went back in time, and then leads again", async (t) => {
-  const [store, clock] = [new LeaseStore(), new ManualClock()];
-  const told: string[] = [];
-  const a = replica(store, clock, "a", { onError: (error) => told.push(String(error)) });
-  await clock.advance(4_000);
-  const backup = structuredClone(store.lease);
-  await clock.advance(8_000);
-  store.lease = backup;
-  await clock.advance(2_000);
-  t.match(a.state.reason, { code: "OwnershipLost" });
-  t.match(told, [/as after etcd was restored from a backup/]);
-  await clock.advance(20_000);
-  t.same(a.state.changes, [true, false, true], "what it knew of the cluster is of a past that is undone");
-  a.stop();
-  await a.ended;
-});
+await tap.test(
+  "LeaderElector stops leading where its Lease went back in time or is gone, and then leads again",
+  async (t) => {
+    type Before = LeaseStore["lease"];
+    const after: Readonly<Record<string, (backup: Before, now: Before) => Before>> = {
+      "a backup was restored": (backup) => backup,
+      "an older backup was restored, or another client deleted it": () => undefined,
+      "another client created it again": (_, now) => now && { ...now, metadata: { uid: "v", resourceVersion: "900" } },
+    };
+    for (const [what, found] of Object.entries(after)) {
+      const [store, clock] = [new LeaseStore(), new ManualClock()];
+      const told: string[] = [];
+      const a = replica(store, clock, "a", { onError: (error) => told.push(String(error)) });
+      await clock.advance(4_000);
+      const backup = structuredClone(store.lease);
+      await clock.advance(8_000);
+      store.lease = found(backup, store.lease);
+      await clock.advance(2_000);
+      t.match(a.state.reason, { code: "OwnershipLost" }, what);
+      t.match(told, [/another client deleted it, or etcd was restored from a backup/], what);
+      await clock.advance(20_000);
+      t.same(a.state.changes, [true, false, true], "what it knew of the cluster may be of a past that is undone");
+      a.stop();
+      await a.ended;
+    }
+  },
+);
 
 await tap.test("LeaderElector gives the Lease up when it is told to stop, once its work has ended", async (t) => {
   const [store, clock] = [new LeaseStore(), new ManualClock()];

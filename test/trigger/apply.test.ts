@@ -4,7 +4,7 @@ import { ApiError } from "../../src/kube/errors.ts";
 import { apply } from "../../src/trigger/apply.ts";
 import { decide } from "../../src/trigger/decide.ts";
 import { MigrationIndex } from "../../src/trigger/migration-index.ts";
-import { builtIn, migration, situation, state } from "./situation.ts";
+import { builtIn, crd, custom, migration, situation, state } from "./situation.ts";
 
 // A stand-in: the conflict has to come between two requests of one look.
 await tap.test("apply() writes no StorageState where a migration could not be disowned", async (t) => {
@@ -25,6 +25,24 @@ await tap.test("apply() writes no StorageState where a migration could not be di
 });
 
 // A stand-in: the migration has to go back in time between the look and the write.
+await tap.test("apply() calls a CRD that may have flipped known by no migration that is gone", async (t) => {
+  const flippedBack = crd(["v1"], { generation: 5 });
+  const record = { uid: "crd-uid", generation: 3, storedVersions: ["v1"] };
+  const done = migration("Succeeded", "#v1", { provenCrd: "crd-uid/5" });
+  const seen = situation(custom(flippedBack), state(["#v1"], "#v1", { crd: record }), [done]);
+  const decision = decide(seen);
+  t.equal(decision.cause, "unchanged", "it rests on the migration");
+  const requests: string[] = [];
+  const client = {
+    find: () => Promise.resolve(undefined),
+    patch: ({ resource }: { resource: string }) => Promise.reject(requests.push(resource)),
+  } as unknown as ApiClient;
+  const index = new MigrationIndex(() => undefined);
+  await t.rejects(apply({ client, index, heartbeatMs: 1 }, seen, decision), /is not as it was; looking again/);
+  t.same(requests, []);
+});
+
+// The same stand-in.
 await tap.test("apply() calls nothing completed where a migration is not over any more", async (t) => {
   const done = migration("Succeeded", "B", { uid: "m" });
   const seen = situation(builtIn("B"), state(["A", "B"], "B"), [done]);
