@@ -28,6 +28,8 @@ export interface FreezeHoldOptions extends GuardedCrd {
 /** The freeze of one attempt, with the guard that enforces it: taken once, and released by the cleanup. */
 export class FreezeHold {
   readonly #options: FreezeHoldOptions;
+  /** The resourceVersion at which an API server may freeze the CRD yet, though no answer said so. */
+  #lateFreezeAt: string | undefined;
 
   constructor(options: FreezeHoldOptions) {
     this.#options = options;
@@ -63,7 +65,12 @@ export class FreezeHold {
       `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
       (signal) => this.#lift(signal),
     );
-    return freeze(context, crdName, owner, besides);
+    const onDoubt = (resourceVersion: string): void => {
+      this.#lateFreezeAt = resourceVersion;
+    };
+    const frozen = await freeze(context, crdName, owner, { besides, onDoubt });
+    this.#lateFreezeAt = undefined;
+    return frozen;
   }
 
   async #removePolicy(signal: AbortSignal): Promise<void> {
@@ -74,7 +81,8 @@ export class FreezeHold {
 
   async #lift(signal: AbortSignal): Promise<void> {
     const { crdName, onLifted, owner, releasing, undone } = this.#options;
-    if (await unfreeze({ ...releasing, signal }, crdName, owner, undone())) {
+    const options = { besides: undone(), lateFreezeAt: this.#lateFreezeAt };
+    if (await unfreeze({ ...releasing, signal }, crdName, owner, options)) {
       onLifted();
     }
   }
