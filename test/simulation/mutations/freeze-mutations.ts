@@ -94,6 +94,18 @@ export const FREEZES: readonly Mutation[] = [
     ],
   },
   {
+    name: "a freeze that may be written after its run is not forestalled",
+    survives:
+      "a freeze has to be on its way for longer than a run waits for an answer, and the run to end before it lands: plans in regressions/ find it",
+    edits: [
+      {
+        file: FREEZE,
+        from: "if (lateFreezeAt !== undefined) await",
+        to: 'if (lateFreezeAt === "") await',
+      },
+    ],
+  },
+  {
     name: "write annotations of a CRD without a precondition",
     found: { seed: 26, breaks: "freeze: a run took off or changed the freeze that user put on the CRD" },
     edits: [
