@@ -15,6 +15,7 @@ const INTRODUCTION = [
   "",
   "Each row is a plan in `test/simulation/regressions` that broke something once. `make test` plays each plan. Where a mutation can bring the",
   "mistake back, `make test` also plays the plan with that mutation, and expects the same kind of failure.",
+  'A row that begins with "Nothing" is a plan that only a mutation breaks.',
   "`make simulate PLAN=test/simulation/regressions/NAME.json` shows the trace of a plan. [Simulation](simulation.md) tells how plans are played,",
   "and what each check looks at. `make simulate-findings` writes this page.",
   "",
