@@ -17,13 +17,13 @@ const RESTORED = {
 
 const LEADS_ON = {
   file: "lease/leader-election.ts",
-  from: "if (this.isLeading && hasGoneBack) {",
-  to: "if (this.isLeading && hasGoneBack && this.#observed === undefined) {",
+  from: "if (this.isLeading && this.#hasGoneBack(found)) {",
+  to: "if (this.isLeading && this.#hasGoneBack(found) && this.#observed === undefined) {",
 } as const;
 const NOT_CONFIRMED = {
   file: "trigger/apply.ts",
-  from: 'if (decision.cause === "completed") {',
-  to: 'if (decision.cause === "completed" && context.client === undefined) {',
+  from: 'if (decision.cause === "completed" || mayHaveFlipped(situation)) {',
+  to: 'if ((decision.cause === "completed" || mayHaveFlipped(situation)) && context.client === undefined) {',
 } as const;
 
 /** What is wrong about the Lease of a run. */
