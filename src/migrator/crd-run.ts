@@ -190,7 +190,7 @@ export class CrdRun {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
     const served = probedResourceOf(crd);
-    const restored = new RestoredObjects(this.#context, served, memory.objectsSeen);
+    const restored = await RestoredObjects.begin(this.#context, served, memory.objectsSeen ?? resume?.seen);
     [this.#restored, memory.objectsSeen] = [restored, restored.seen];
     const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
     const pass = new RewritePass({
@@ -241,6 +241,7 @@ export class CrdRun {
         crdUid: crd.metadata.uid,
         generation: crd.metadata.generation ?? 0,
         storageVersion: storageVersionOf(crd),
+        seen: this.#restored?.seen.current,
         ...point,
         ...(point.continueToken === undefined ? {} : { progress: earlierProgressOf(tally.counts, position.state) }),
       }),

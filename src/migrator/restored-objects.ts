@@ -14,7 +14,8 @@ type RestoredContext = Pick<RunContext, "client" | "clock" | "pacer" | "retrier"
 
 /**
  * Looks whether etcd still has what a run rewrote. A backup that was made and restored between two looks is not noticed where it was
- * restored with `--bump-revision`, or where as much was written since.
+ * restored with `--bump-revision`, or where as much was written since. Nor is an older one that was restored with `--bump-revision` where the run
+ * wrote another object before its next look.
  */
 export class RestoredObjects {
   readonly #context: RestoredContext;
@@ -32,6 +33,23 @@ export class RestoredObjects {
     this.#resource = resource;
     this.seen = seen;
     this.#lookedAt = context.clock.monotonic();
+  }
+
+  /**
+   * Goes on with what earlier attempts of this run have seen. A run that goes on where another process stood looks at once, by what that one had seen.
+   * @throws as {@link assertNone}
+   */
+  static async begin(
+    context: RestoredContext,
+    resource: VersionedResource,
+    seen: SeenState | ResourceState | undefined,
+  ): Promise<RestoredObjects> {
+    if (seen instanceof SeenState) {
+      return new RestoredObjects(context, resource, seen);
+    }
+    const restored = new RestoredObjects(context, resource, new SeenState(seen));
+    await restored.assertNone();
+    return restored;
   }
 
   /** Looks, unless it did so a moment ago. @throws as {@link assertNone} */

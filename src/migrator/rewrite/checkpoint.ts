@@ -3,6 +3,7 @@ import { storageVersionOf } from "../../api/crd.ts";
 import type { Counts } from "./counts.ts";
 import { formatDigested, parseDigested } from "./digested-text.ts";
 import type { ListPositionState } from "./list-position.ts";
+import { type ResourceState, resourceStateIn } from "./seen-state.ts";
 
 /**
  * How far a run was at its checkpoint, as users see it. Counts rest on it and nothing else: no object that could not be
@@ -33,6 +34,11 @@ export interface Checkpoint {
   readonly shutdownDelayMs: number;
   /** resourceVersion of the first consistent list: objects written later are in the storage version. */
   readonly watermark: string;
+  /**
+   * What the run had seen of the objects by then: a restore of etcd may take back what it wrote and leave the Lease as it is. Missing in a
+   * checkpoint of an earlier release, which no run goes on from.
+   */
+  readonly seen?: ResourceState | undefined;
   /** Where the next page begins; missing where the next run begins at the first page. */
   readonly continueToken?: string;
   /** Missing where the next run begins at the first page, and counts every object itself. */
@@ -48,8 +54,9 @@ export interface ResumePoint {
   readonly continueToken?: string;
 }
 
-/** The same, and how far the earlier run was. */
+/** The same, how far the earlier run was, and what it had seen. */
 export interface EarlierRun extends ResumePoint {
+  readonly seen?: ResourceState;
   readonly progress?: EarlierProgress;
 }
 
@@ -88,7 +95,7 @@ export function formatCheckpoint(checkpoint: Checkpoint): string {
 /**
  * What a checkpoint is good for: nothing (`undefined`) where it is not whole, belongs to another migration, or not to
  * this CRD in this generation with this storage version, or other API servers live now, or its run waited for late writes for a shorter
- * time than this one: one that landed after that has a resourceVersion beyond the watermark.
+ * time than this one: one that landed after that has a resourceVersion beyond the watermark; or it does not say what its run had seen.
  */
 export function resumePointOf(
   text: string | undefined,
@@ -103,14 +110,14 @@ export function resumePointOf(
     checkpoint.storageVersion === storageVersionOf(crd) &&
     checkpoint.apiServers === expected.apiServers &&
     hasWaitedFor(checkpoint, expected);
-  if (!matches) {
+  if (!matches || checkpoint.seen === undefined) {
     return undefined;
   }
-  const { watermark, continueToken, progress } = checkpoint;
+  const { watermark, continueToken, progress, seen } = checkpoint;
   if (continueToken === undefined) {
-    return { watermark };
+    return { watermark, seen };
   }
-  return { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
+  return { watermark, continueToken, seen, ...(progress === undefined ? {} : { progress }) };
 }
 
 /** A checkpoint of an earlier release does not say for how long: it has waited for nothing. */
@@ -141,8 +148,10 @@ function fieldsOf(checkpoint: Checkpoint): Checkpoint {
   const { settleMs, shutdownDelayMs, watermark } = checkpoint;
   const fields = { migration, crdUid, generation, storageVersion, apiServers, settleMs, shutdownDelayMs, watermark };
   const progress = progressIn(checkpoint.progress);
+  const seen = resourceStateIn(checkpoint.seen);
   return {
     ...fields,
+    ...(seen === undefined ? {} : { seen }),
     ...(continueToken === undefined ? {} : { continueToken }),
     ...(progress === undefined ? {} : { progress }),
   };

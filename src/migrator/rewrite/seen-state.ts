@@ -25,6 +25,11 @@ interface LaterAnswer {
 export class SeenState {
   #current: ResourceState | undefined;
 
+  /** @param earlier what an earlier run has seen of it. @default nothing */
+  constructor(earlier?: ResourceState) {
+    this.#current = earlier;
+  }
+
   /** `undefined` where nothing was seen, or where resourceVersions cannot be compared. */
   get current(): ResourceState | undefined {
     return this.#current;
@@ -48,6 +53,22 @@ export class SeenState {
   #isHighest(resourceVersion: string): boolean {
     return isNewer(resourceVersion, this.#current?.resourceVersion ?? "0");
   }
+}
+
+/** What was read from the cluster as a state of a resource; `undefined` where it is no whole one. */
+export function resourceStateIn(value: unknown): ResourceState | undefined {
+  const { resourceVersion, written } = (value ?? {}) as Record<string, unknown>;
+  const object = identityIn(written);
+  const isWhole = typeof resourceVersion === "string" && (written === undefined || object !== undefined);
+  return isWhole ? { resourceVersion, ...(object === undefined ? {} : { written: object }) } : undefined;
+}
+
+function identityIn(value: unknown): ObjectIdentity | undefined {
+  const { name, namespace, uid, resourceVersion } = (value ?? {}) as Record<string, unknown>;
+  if (typeof name !== "string" || typeof uid !== "string" || typeof resourceVersion !== "string") {
+    return undefined;
+  }
+  return { name, uid, resourceVersion, ...(typeof namespace === "string" ? { namespace } : {}) };
 }
 
 /** How a consistent list that was asked for after `seen` contradicts it, in words; `undefined` where it does not. */

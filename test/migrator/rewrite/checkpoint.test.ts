@@ -15,6 +15,10 @@ const CRD = crdWith();
 const SERVERS = "each https://10.0.0.1:6443 0";
 const MIGRATION = "StorageVersionMigration uid-of-the-migration";
 const EXPECTED = { migration: MIGRATION, apiServers: SERVERS, settleMs: 65_000, shutdownDelayMs: 20_000 };
+const SEEN = {
+  resourceVersion: "190",
+  written: { name: "w17", namespace: "ns", uid: "uid-17", resourceVersion: "180" },
+};
 const CHECKPOINT: Checkpoint = {
   migration: MIGRATION,
   crdUid: "uid-1",
@@ -25,16 +29,21 @@ const CHECKPOINT: Checkpoint = {
   shutdownDelayMs: 20_000,
   watermark: "100",
   continueToken: "token",
+  seen: SEEN,
 };
 
 await tap.test("resumePointOf() gives back what formatCheckpoint() was given when the CRD is the same", (t) => {
-  t.same(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, EXPECTED), { watermark: "100", continueToken: "token" });
+  t.same(resumePointOf(formatCheckpoint(CHECKPOINT), CRD, EXPECTED), {
+    watermark: "100",
+    continueToken: "token",
+    seen: SEEN,
+  });
   const { continueToken: _, ...first } = CHECKPOINT;
-  t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100" });
+  t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100", seen: SEEN });
   fc.assert(
     fc.property(fc.string(), fc.string(), (watermark, continueToken) => {
       const text = formatCheckpoint({ ...CHECKPOINT, watermark, continueToken });
-      t.same(resumePointOf(text, CRD, EXPECTED), { watermark, continueToken });
+      t.same(resumePointOf(text, CRD, EXPECTED), { watermark, continueToken, seen: SEEN });
     }),
   );
   t.end();
@@ -54,13 +63,17 @@ await tap.test(
       total: 99,
     };
     const progress = earlierProgressOf(counts, { listed: 17, last: "ns/w17" });
-    const left = { watermark: "100", continueToken: "token" };
+    const left = { watermark: "100", continueToken: "token", seen: SEEN };
     const resumed = resumePointOf(formatCheckpoint({ ...CHECKPOINT, progress }), CRD, EXPECTED);
     const kept = { counts: { current: 5, gone: 6, newer: 12 }, position: { listed: 17, last: "ns/w17" } };
     t.same(resumed, { ...left, progress: kept }, "what it wrote was written since the watermark");
     t.match(Tally.after(resumed?.progress?.counts).counts, { done: 23, migrated: 0, newer: 12, failed: 0 });
     const { continueToken: _, ...first } = { ...CHECKPOINT, progress };
-    t.same(resumePointOf(formatCheckpoint(first), CRD, EXPECTED), { watermark: "100" }, "every object is shown again");
+    t.same(
+      resumePointOf(formatCheckpoint(first), CRD, EXPECTED),
+      { watermark: "100", seen: SEEN },
+      "every object is shown again",
+    );
     for (const forged of [7, null, "x", [], {}, { counts: { ...kept.counts, newer: -1 }, position: kept.position }]) {
       const text = formatCheckpoint({ ...CHECKPOINT, progress: forged as unknown as typeof progress });
       t.same(resumePointOf(text, CRD, EXPECTED), left, "counts from zero");
@@ -176,7 +189,7 @@ await tap.test(
     t.equal(resumePointOf(text, CRD, { ...EXPECTED, settleMs: 65_001 }), undefined, "--settle");
     t.equal(resumePointOf(text, CRD, { ...EXPECTED, shutdownDelayMs: 20_001 }), undefined, "--shutdown-delay");
     const waitedLonger = { ...EXPECTED, settleMs: 1_000, shutdownDelayMs: 0 };
-    t.same(resumePointOf(text, CRD, waitedLonger), { watermark: "100", continueToken: "token" });
+    t.same(resumePointOf(text, CRD, waitedLonger), { watermark: "100", continueToken: "token", seen: SEEN });
     const { settleMs: _settle, shutdownDelayMs: _delay, ...earlierRelease } = CHECKPOINT;
     const unknown = formatCheckpoint(earlierRelease as Checkpoint);
     t.equal(
@@ -215,6 +228,17 @@ for (const [name, before, now] of otherMigrations) {
 await tap.test("resumePointOf() gives a later run of the same migration what an earlier one left", (t) => {
   const text = formatCheckpoint({ ...CHECKPOINT, migration: checkpointOwnerOf(plain) });
   const later = { ...EXPECTED, migration: checkpointOwnerOf({ ...plain, identity: "host_2" }) };
-  t.same(resumePointOf(text, CRD, later), { watermark: "100", continueToken: "token" });
+  t.same(resumePointOf(text, CRD, later), { watermark: "100", continueToken: "token", seen: SEEN });
+  t.end();
+});
+
+await tap.test("resumePointOf() takes no checkpoint that does not say what its run had seen of the objects", (t) => {
+  const { seen: _, ...earlierRelease } = CHECKPOINT;
+  t.equal(resumePointOf(formatCheckpoint(earlierRelease), CRD, EXPECTED), undefined);
+  const { written, ...listed } = SEEN;
+  t.match(resumePointOf(formatCheckpoint({ ...CHECKPOINT, seen: listed }), CRD, EXPECTED), { seen: listed });
+  const { uid: _uid, ...cut } = written;
+  const broken = { ...listed, written: cut } as unknown as typeof SEEN;
+  t.equal(resumePointOf(formatCheckpoint({ ...CHECKPOINT, seen: broken }), CRD, EXPECTED), undefined);
   t.end();
 });

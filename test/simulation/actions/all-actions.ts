@@ -10,7 +10,7 @@ import { meddle } from "./meddling-webhook-actions.ts";
 import { annotate, recreateCrd } from "./crd-actions.ts";
 import { leave } from "./departure-actions.ts";
 import { editVersions, foreignPrune, keepPruning, pruneMigrated } from "./crd-version-actions.ts";
-import { compact, restore } from "./etcd-actions.ts";
+import { backUp, compact, restore, restoreBackup } from "./etcd-actions.ts";
 import { damagePolicy, damageShipped, damageWebhook, deleteSecret, foreignPolicy } from "./guard-actions.ts";
 import { failWebhook, mutate, pretend } from "./hostile-webhook-actions.ts";
 import { inTreeMigration } from "./in-tree-actions.ts";
@@ -45,6 +45,8 @@ export const ACTIONS: readonly ActionSort[] = [
   deny,
   compact,
   restore,
+  backUp,
+  restoreBackup,
   createMigrations,
   editMigration,
   suspendMigration,

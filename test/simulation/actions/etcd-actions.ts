@@ -1,5 +1,7 @@
 import { type Random, randomFrom } from "../../chaos/random.ts";
 import { oneIn, spread } from "../world/random-choices.ts";
+import type { EtcdSnapshot } from "../model/etcd.ts";
+import type { World } from "../world/world.ts";
 import { type Limits, sort } from "./action-sort.ts";
 import { serverOf } from "./choices.ts";
 
@@ -44,5 +46,30 @@ export const restore = sort<{ readonly ageMs: number }>({
   play(world, { ageMs }) {
     const snapshot = world.snapshotBefore(ageMs);
     if (snapshot) world.cluster.restore(snapshot);
+  },
+});
+
+const backups = new WeakMap<World, EtcdSnapshot>();
+
+/** For {@link restoreBackup}. No seed has that. */
+export const backUp = sort<object>({
+  name: "backUp",
+  weight: 0,
+  choose: () => ({}),
+  text: () => "etcd is backed up",
+  play(world) {
+    backups.set(world, world.cluster.etcd.snapshot());
+  },
+});
+
+/** Where `keepsLeases`, Leases are in an etcd of their own (`--etcd-servers-overrides`). No seed has that. */
+export const restoreBackup = sort<{ readonly keepsLeases: boolean }>({
+  name: "restoreBackup",
+  weight: 0,
+  choose: () => ({ keepsLeases: false }),
+  text: ({ keepsLeases }) => `etcd is restored from the backup${keepsLeases ? ", and Leases are in another etcd" : ""}`,
+  play(world, { keepsLeases }) {
+    const backup = backups.get(world);
+    if (backup) world.cluster.restore(backup, { keepsLeases });
   },
 });

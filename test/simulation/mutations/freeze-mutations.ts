@@ -175,9 +175,13 @@ export const FREEZES: readonly Mutation[] = [
       {
         file: "freeze/freeze-hold.ts",
         from: "    cleanup.defer(\n      `lift the freeze of",
-        to: "    const frozen = await freeze(context, crdName, owner, besides);\n    cleanup.defer(\n      `lift the freeze of",
+        to: "    const early = await freeze(context, crdName, owner, { besides });\n    cleanup.defer(\n      `lift the freeze of",
       },
-      { file: "freeze/freeze-hold.ts", from: "return freeze(context, crdName, owner, besides);", to: "return frozen;" },
+      {
+        file: "freeze/freeze-hold.ts",
+        from: "const frozen = await freeze(context, crdName, owner, { besides, onDoubt });",
+        to: "const frozen = early; void onDoubt;",
+      },
     ],
   },
   {

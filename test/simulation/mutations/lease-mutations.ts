@@ -15,7 +15,8 @@ const RESTORED = {
   to: "if (why === null) {",
 } as const;
 
-const LEADS_ON = {
+/** A leader whose Lease went back in time, or is gone, goes on. */
+export const LEADS_ON = {
   file: "lease/leader-election.ts",
   from: "if (this.isLeading && this.#hasGoneBack(found)) {",
   to: "if (this.isLeading && this.#hasGoneBack(found) && this.#observed === undefined) {",
@@ -47,6 +48,12 @@ export const LEASES: readonly Mutation[] = [
       breaks: "storage state: it says that every object is in the storage version, and one is in the old one",
     },
     edits: [LEADS_ON, NOT_CONFIRMED],
+  },
+  {
+    name: "a run goes on from a checkpoint whatever became of what was rewritten before it",
+    survives:
+      "Leases have to be in another etcd than the one that is restored: regressions/checkpoint-that-a-restore-left.json has them there",
+    edits: [{ file: "migrator/restored-objects.ts", from: "new SeenState(seen))", to: "new SeenState(void seen))" }],
   },
   {
     name: "a completion rests on what the leader was told of its migrations",

@@ -1,3 +1,4 @@
+import { LEADS_ON } from "./lease-mutations.ts";
 import type { Mutation } from "./mutation.ts";
 
 const NEXT = "trigger/next-status.ts";
@@ -32,10 +33,11 @@ export const TRIGGERS: readonly Mutation[] = [
       "no seed has the clocks of two API servers behind one address so far apart for that long; regressions/clocks-of-two-api-servers.json does",
   },
   {
-    name: "what is known of a CRD is looked up by its resourceVersion alone",
+    name: "a leader that goes on after a restore looks up what is known of a CRD by its resourceVersion alone",
     survives:
-      "a leader that notices a restore of etcd starts again, so that the CRD has to get its resourceVersion again within seconds",
+      "the CRD has to get its resourceVersion again, in another state: regressions/resource-version-that-a-restore-gave-again.json does",
     edits: [
+      LEADS_ON,
       {
         file: "trigger/crd-index.ts",
         from: 'return [uid, resourceVersion, generation, digest].join(" ");',

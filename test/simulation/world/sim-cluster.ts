@@ -6,6 +6,7 @@ import type { RequestObserver } from "../../../src/kube/transport-options.ts";
 import type { DenyRule } from "../model/access-table.ts";
 import type { ModelRequest, WebhookAnswer } from "../model/types.ts";
 import { type EtcdSnapshot, SimEtcd } from "../model/etcd.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
 import { RELEASE_1_36 } from "../model/resource-table.ts";
 import { configHashOf, type Encryption, PLAIN_TEXT } from "../model/encryption-configuration.ts";
 import { ApiServerNode, type ServerBuild, type WebhookCaller } from "./api-server-node.ts";
@@ -16,6 +17,7 @@ import type { Schedule } from "./schedule.ts";
 import type { SimProcess, StandSort } from "./sim-process.ts";
 import type { Streams } from "./streams.ts";
 
+const LEASE_PREFIX = "/registry/leases/";
 const DEFAULT_BUILD: ServerBuild = { release: RELEASE_1_36, encryption: PLAIN_TEXT };
 
 /** The address that all API servers share. */
@@ -238,9 +240,11 @@ export class SimCluster {
   }
 
   /** Ends all API servers, restores etcd, and starts them again, but for those that left since: an administrator takes their Leases away. */
-  restore(snapshot: EtcdSnapshot): void {
+  restore(snapshot: EtcdSnapshot, { keepsLeases = false }: { readonly keepsLeases?: boolean } = {}): void {
     for (const { process } of this.#nodes) process.crash();
+    const leases = keepsLeases ? this.etcd.range(LEASE_PREFIX) : undefined;
     this.etcd.restore(snapshot);
+    if (leases !== undefined) this.#putLeases(leases);
     for (const slot of this.#gone) this.#nodes[slot]?.api.deleteLease();
     for (const slot of this.#nodes.keys()) this.#startIn(slot, RESTORE_MS);
   }
@@ -287,6 +291,12 @@ export class SimCluster {
 
   #address(): string {
     return this.#options.access === "each" ? urlOf(0) : BALANCER_URL;
+  }
+
+  /** The Leases as they are in another etcd. Their resourceVersions are those of this one. */
+  #putLeases(leases: readonly EtcdEntry[]): void {
+    for (const { key, modRevision } of this.etcd.range(LEASE_PREFIX)) this.etcd.delete(key, modRevision);
+    for (const { key, object } of leases) this.etcd.put(key, { object }, 0);
   }
 
   /** One that left for good, also while it was down, is not started again. */
