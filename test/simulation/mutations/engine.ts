@@ -239,8 +239,8 @@ export const ENGINE: readonly Mutation[] = [
     edits: [
       {
         file: "freeze/freeze-hold.ts",
-        from: "if (await unfreeze({ ...releasing, signal }, crdName, owner, undone())) {\n      onLifted();\n    }",
-        to: "onLifted();\n    await unfreeze({ ...releasing, signal }, crdName, owner, undone());",
+        from: "if (await unfreeze({ ...releasing, signal }, crdName, owner, options)) {\n      onLifted();\n    }",
+        to: "onLifted();\n    await unfreeze({ ...releasing, signal }, crdName, owner, options);",
       },
     ],
     found: { seed: 1, breaks: "told: it says unfrozen, and its freeze is in place" },
