@@ -181,7 +181,7 @@ export class CrdRun {
   async #rewrite(crd: CustomResourceDefinition): Promise<boolean> {
     const [{ emit, options }, { memory }] = [this.#context, this.#parts];
     const resume = await this.#resumePoint(crd);
-    const { progress } = resume ?? {};
+    const { progress, seen } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
     const left = memory.left?.checkpoint === this.#known ? memory.left : undefined;
     const tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally);
@@ -190,7 +190,7 @@ export class CrdRun {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
     const served = probedResourceOf(crd);
-    const restored = await RestoredObjects.begin(this.#context, served, memory.objectsSeen ?? resume?.seen);
+    const restored = await RestoredObjects.begin(this.#context, served, { ...memory, seen });
     [this.#restored, memory.objectsSeen] = [restored, restored.seen];
     const report = (): void => emit({ type: "progress", counts: { ...tally.counts } });
     const pass = new RewritePass({

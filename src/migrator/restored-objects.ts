@@ -37,15 +37,16 @@ export class RestoredObjects {
 
   /**
    * Goes on with what earlier attempts of this run have seen. A run that goes on where another process stood looks at once, by what that one had seen.
+   * @param before `objectsSeen`: by earlier attempts; `seen`: by that process
    * @throws as {@link assertNone}
    */
   static async begin(
     context: RestoredContext,
     resource: VersionedResource,
-    seen: SeenState | ResourceState | undefined,
+    { objectsSeen, seen }: { readonly objectsSeen?: SeenState | undefined; readonly seen?: ResourceState | undefined },
   ): Promise<RestoredObjects> {
-    if (seen instanceof SeenState) {
-      return new RestoredObjects(context, resource, seen);
+    if (objectsSeen !== undefined) {
+      return new RestoredObjects(context, resource, objectsSeen);
     }
     const restored = new RestoredObjects(context, resource, new SeenState(seen));
     await restored.assertNone();

@@ -110,14 +110,16 @@ export function resumePointOf(
     checkpoint.storageVersion === storageVersionOf(crd) &&
     checkpoint.apiServers === expected.apiServers &&
     hasWaitedFor(checkpoint, expected);
-  if (!matches || checkpoint.seen === undefined) {
+  return matches ? earlierRunIn(checkpoint) : undefined;
+}
+
+function earlierRunIn({ continueToken, progress, seen, watermark }: Checkpoint): EarlierRun | undefined {
+  if (seen === undefined) {
     return undefined;
   }
-  const { watermark, continueToken, progress, seen } = checkpoint;
-  if (continueToken === undefined) {
-    return { watermark, seen };
-  }
-  return { watermark, continueToken, seen, ...(progress === undefined ? {} : { progress }) };
+  return continueToken === undefined
+    ? { watermark, seen }
+    : { watermark, continueToken, seen, ...(progress === undefined ? {} : { progress }) };
 }
 
 /** A checkpoint of an earlier release does not say for how long: it has waited for nothing. */
