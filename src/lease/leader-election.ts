@@ -222,10 +222,8 @@ export class LeaderElector {
   /** A read is never stale. All that this replica knows of the cluster may be of a past that a restore of etcd has undone: a leader starts again. */
   #hasGoneBack(found: Lease | undefined): boolean {
     const before = this.#observed?.lease.metadata;
-    if (before === undefined) {
-      return false;
-    }
-    return found?.metadata.uid !== before.uid || isNewer(before.resourceVersion, found.metadata.resourceVersion);
+    const now = found?.metadata;
+    return before !== undefined && (now?.uid !== before.uid || isNewer(before.resourceVersion, now.resourceVersion));
   }
 
   #observe(lease: Lease): void {

@@ -184,8 +184,7 @@ export class CrdRun {
     const { progress, seen } = resume ?? {};
     // What an attempt did after its last whole page is looked at again, and counted then.
     const left = memory.left?.checkpoint === this.#known ? memory.left : undefined;
-    const tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally);
-    this.#tally = tally;
+    const tally = (this.#tally = left === undefined ? Tally.after(progress?.counts) : new Tally(left.tally));
     if (resume !== undefined) {
       emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }

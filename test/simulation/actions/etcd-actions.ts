@@ -54,7 +54,7 @@ const backups = new WeakMap<World, EtcdSnapshot>();
 /** For {@link restoreBackup}. No seed has that. */
 export const backUp = sort<object>({
   name: "backUp",
-  weight: 0,
+  suits: () => false,
   choose: () => ({}),
   text: () => "etcd is backed up",
   play(world) {
@@ -65,7 +65,7 @@ export const backUp = sort<object>({
 /** Where `keepsLeases`, Leases are in an etcd of their own (`--etcd-servers-overrides`). No seed has that. */
 export const restoreBackup = sort<{ readonly keepsLeases: boolean }>({
   name: "restoreBackup",
-  weight: 0,
+  suits: () => false,
   choose: () => ({ keepsLeases: false }),
   text: ({ keepsLeases }) => `etcd is restored from the backup${keepsLeases ? ", and Leases are in another etcd" : ""}`,
   play(world, { keepsLeases }) {

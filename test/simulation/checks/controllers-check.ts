@@ -68,7 +68,7 @@ const WAITING_REQUESTS = 4;
  * So many migrations may the trigger create in a world; nine was the most in 900 of them. A webhook that denies half of what is written of their
  * status for a quarter of an hour has six resources migrated five times each: the pause doubles each time.
  */
-const MAX_CREATED = 60;
+const MAX_CREATED = 40;
 const SUSPEND_REF = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
 const SUSPEND_KEY = `/registry/leases/${SYSTEM_NAMESPACE}/${SUSPEND_LEASE}`;
 
