@@ -268,9 +268,15 @@ export class ControllersCheck implements Check {
     if (crd === undefined || isForeign(crd)) return undefined;
     if (crd.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${name} is frozen`;
     if (!this.#hasTrigger || this.#words.has(name) || this.#isLiftedByUser(name, crd)) return undefined;
+    if (this.#isToBeListedByUser(crd)) return undefined;
     if (!isClean(crd) && !areUnmanaged(this.#world.plan))
       return `storedVersions of ${name} is [${storedVersionsOf(crd).join(" ")}]`;
     return this.#leftOfState(name, storageVersionHashOf(crd.spec.group, storageVersionOf(crd), crd.spec.names.kind));
+  }
+
+  /** One that does not change CRDs says that a user has to, where another client took the storage version out of storedVersions. */
+  #isToBeListedByUser(crd: CustomResourceDefinition): boolean {
+    return areUnmanaged(this.#world.plan) && !storedVersionsOf(crd).includes(storageVersionOf(crd));
   }
 
   #leftOfState(name: string, hash: string): string | undefined {

@@ -85,10 +85,11 @@ export const BOUNDS: LoadBounds = {
 
 /**
  * Who does not migrate asks less in a minute, and keeps to it however disturbed it is. Where the Secret is missing, two replicas of the webhook may
- * each hold a CA of their own, and restore two configurations 20 times, with five requests each time (src/webhook/object-repair.ts).
+ * each hold a CA of their own, and restore two configurations 20 times, with five requests each time (src/webhook/object-repair.ts). Behind one
+ * address, each look whether API servers trust a new CA takes some twenty questions.
  */
 const OTHERS: Partial<Record<ProgramPlan["run"], number>> = {
-  webhook: 300,
+  webhook: 400,
   ensureCertificates: 400,
   rotateCertificates: 400,
   init: 600,
