@@ -42,7 +42,7 @@ export interface ApplyContext extends CallOptions {
  *   be wrong then, and is decided again; {ApiError | TransportError}.
  */
 export async function apply(context: ApplyContext, situation: Situation, decision: Decision): Promise<number> {
-  if (decision.cause === "completed" || mayHaveFlipped(situation)) {
+  if (decision.cause === "completed" || mayRestOnMigrations(situation)) {
     await confirmEnds(context, situation);
   }
   for (const migration of decision.remove) {
@@ -81,13 +81,13 @@ export async function forget(
 }
 
 /** Whether the record of a clean CRD does not show that its storage version stayed the same: then a migration has to. */
-function mayHaveFlipped({ observed: { crd }, state }: Situation): boolean {
+function mayRestOnMigrations({ observed: { crd }, state }: Situation): boolean {
   return crd?.isClean === true && state !== undefined && !hasNotFlipped(state.crd, crd);
 }
 
 /**
- * Reads the migrations that a completion, or a record of a clean CRD, rests on. After a restore of etcd one that was over may be running again, and the watch tells nothing until etcd
- * has got as far as it was.
+ * Reads the migrations that a completion, or a record of a clean CRD, rests on. After a restore of etcd one that was over may be gone or running
+ * again, and the watch tells nothing until etcd has got as far as it was.
  * @throws {StartAgain} where one is not over.
  */
 async function confirmEnds(

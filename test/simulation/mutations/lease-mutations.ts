@@ -23,8 +23,8 @@ export const LEADS_ON = {
 } as const;
 const NOT_CONFIRMED = {
   file: "trigger/apply.ts",
-  from: 'if (decision.cause === "completed" || mayHaveFlipped(situation)) {',
-  to: 'if ((decision.cause === "completed" || mayHaveFlipped(situation)) && context.client === undefined) {',
+  from: 'if (decision.cause === "completed" || mayRestOnMigrations(situation)) {',
+  to: 'if ((decision.cause === "completed" || mayRestOnMigrations(situation)) && context.client === undefined) {',
 } as const;
 
 /** What is wrong about the Lease of a run. */
