@@ -14,8 +14,7 @@ type RestoredContext = Pick<RunContext, "client" | "clock" | "pacer" | "retrier"
 
 /**
  * Looks whether etcd still has what a run rewrote. A backup that was made and restored between two looks is not noticed where it was
- * restored with `--bump-revision`, or where as much was written since. Nor is an older one that was restored with `--bump-revision` where the run
- * wrote another object before its next look.
+ * restored with `--bump-revision`, or where as much was written since.
  */
 export class RestoredObjects {
   readonly #context: RestoredContext;
@@ -63,18 +62,15 @@ export class RestoredObjects {
   /** @throws {StartAgain} where objects are as they were before the run saw them; whatever the requests end in. */
   async assertNone(): Promise<void> {
     const { clock, pacer, retrier, signal } = this.#context;
-    // What is seen while the request is under way may be newer than its answer.
-    const seen = this.seen.current;
-    if (seen === undefined) {
-      return;
-    }
-    const answer = await retrier.run(() => pacer.beside(() => this.#look(seen), signal), signal);
-    const why = contradiction(seen, answer);
-    if (why !== undefined) {
-      const text = `Cannot go on: objects are as they were some time ago, as after etcd was restored from a backup: ${why}`;
-      throw new StartAgain("OwnershipLost", text);
-    }
-    this.#lookedAt = clock.monotonic();
+    await this.seen.lookedFor(async (seen) => {
+      const answer = await retrier.run(() => pacer.beside(() => this.#look(seen), signal), signal);
+      const why = contradiction(seen, answer);
+      if (why !== undefined) {
+        const text = `Cannot go on: objects are as they were some time ago, as after etcd was restored from a backup: ${why}`;
+        throw new StartAgain("OwnershipLost", text);
+      }
+      this.#lookedAt = clock.monotonic();
+    });
   }
 
   async #look({ written }: ResourceState): Promise<Parameters<typeof contradiction>[1]> {

@@ -2,6 +2,7 @@ import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
+import { EtcdReader } from "../control-plane/etcd-reader.ts";
 import { startControlPlane } from "../control-plane/control-plane.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -26,15 +27,27 @@ function backUp(): void {
   controlPlane.etcd.resume();
 }
 
-/** As administrators do it: with the API server down. */
-async function restore(): Promise<void> {
+/**
+ * As administrators do it: with the API server down.
+ * @param besides before the API server starts. @default nothing
+ */
+async function restore(besides?: () => Promise<void>): Promise<void> {
   const [apiserver] = controlPlane.apiservers;
   await apiserver?.kill();
   await controlPlane.etcd.kill();
   rmSync(data, { recursive: true });
   cpSync(backup, data, { recursive: true });
   await controlPlane.etcd.restart();
+  await besides?.();
   await apiserver?.restart();
+}
+
+/** What `--bump-revision` is for: revisions go on beyond all that were given before. */
+async function raiseRevisions(beyond: number): Promise<void> {
+  const etcd = new EtcdReader(controlPlane.etcd.url);
+  while ((await etcd.currentRevision()) <= beyond) {
+    await etcd.writeKey("/raised", "");
+  }
 }
 
 await t.test(
@@ -64,6 +77,33 @@ await t.test(
     t.not(restored, undefined, "negative control: etcd was restored");
     t.equal(code, 0, stderr);
     t.match(stdout, /as after etcd was restored from a backup/);
+    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "what was undone is rewritten again");
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertUnfrozen(t, cluster, kind);
+  },
+);
+
+await t.test(
+  "a run does not prune where etcd was restored while it rewrote, with higher revisions, and Leases are in another etcd",
+  async (t) => {
+    const kind = new TestKind("raised");
+    await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+    const ended = cluster.migrate([kind.name, ...INTERRUPTED_FLAGS]);
+    await untilRewriting(cluster, kind, { ended });
+    rmSync(backup, { recursive: true, force: true });
+    backUp();
+    const rewritten = async (): Promise<number> => (await cluster.storedAs(kind))["v1"] ?? 0;
+    const inBackup = await rewritten();
+    // Within these pages the run looks at the objects.
+    await eventually(async () => (await rewritten()) > inBackup + 40, "further pages are rewritten", 60_000);
+    const before = await new EtcdReader(controlPlane.etcd.url).currentRevision();
+    await restore(async () => {
+      t.ok((await rewritten()) < inBackup + 10, "negative control: etcd was restored");
+      await raiseRevisions(before + 100);
+    });
+    const { code, stdout, stderr } = await ended;
+    t.equal(code, 0, stderr);
+    t.match(stdout, /as after etcd was restored from a backup: "[^"]+" is at resourceVersion/);
     t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS }, "what was undone is rewritten again");
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
     await assertUnfrozen(t, cluster, kind);

@@ -51,6 +51,27 @@ await tap.test("RestoredObjects looks for the object that was written last, by i
   t.equal(server.seen[0]?.query.get("fieldSelector"), "metadata.name=a");
 });
 
+await tap.test(
+  "RestoredObjects sees a write that is gone where another one followed with a higher resourceVersion",
+  async (t) => {
+    const stored = new Map([["a", "120"]]);
+    const { objects, seen } = await restored(t, ({ query }, response) => {
+      const name = query.get("fieldSelector")?.replace("metadata.name=", "") ?? "";
+      const metadata = { name, namespace: "ns", uid: `uid-${name}`, resourceVersion: stored.get(name) };
+      sendJson(response, 200, list("2000", { metadata }));
+    });
+    seen.wrote(WRITTEN);
+    await objects.assertNone();
+    stored.set("a", "90");
+    stored.set("b", "1130");
+    seen.wrote({ ...WRITTEN, name: "b", uid: "uid-b", resourceVersion: "1130" });
+    await t.rejects(objects.assertNone(), {
+      name: "StartAgain",
+      message: /"a" is at resourceVersion 90, and was written at 120/,
+    });
+  },
+);
+
 await tap.test("RestoredObjects compares resourceVersions where nothing was written", async (t) => {
   let revision = "120";
   const { objects, seen, server } = await restored(t, (_, response) => sendJson(response, 200, list(revision)));

@@ -24,10 +24,17 @@ interface LaterAnswer {
  */
 export class SeenState {
   #current: ResourceState | undefined;
+  /** The last write before the last look that passed began. */
+  #before: ObjectIdentity | undefined;
+  /** The first one since. */
+  #first: ObjectIdentity | undefined;
+  /** The first one since the look that is under way began. */
+  #later: ObjectIdentity | undefined;
 
   /** @param earlier what an earlier run has seen of it. @default nothing */
   constructor(earlier?: ResourceState) {
     this.#current = earlier;
+    this.#before = earlier?.written;
   }
 
   /** `undefined` where nothing was seen, or where resourceVersions cannot be compared. */
@@ -47,7 +54,31 @@ export class SeenState {
     if (this.#isHighest(resourceVersion)) {
       const written = { name, uid, resourceVersion, ...(namespace === undefined ? {} : { namespace }) };
       this.#current = { resourceVersion, written };
+      this.#first ??= written;
+      this.#later ??= written;
     }
+  }
+
+  /**
+   * Has `look` tell whether etcd still has what was seen. What a restore took back may have been followed by further writes, with
+   * higher resourceVersions where etcd was restored with `--bump-revision`. So it looks for two writes: the last one before the last
+   * look, which is gone where nothing was written between that look and the restore, and the first one since, which is gone otherwise.
+   * A backup that is younger than that one is found by the next look, if it is restored after this one.
+   * @param look for one object, or for none where none was written; throws where it is not as it was, or where that cannot be told
+   */
+  async lookedFor(look: (seen: ResourceState) => Promise<void>): Promise<void> {
+    const now = this.#current;
+    if (now === undefined) {
+      return;
+    }
+    this.#later = undefined;
+    const { resourceVersion } = now;
+    const written = [this.#before, this.#first].filter((one) => one !== undefined);
+    const sought = written.length === 0 ? [now] : written.map((one) => ({ resourceVersion, written: one }));
+    for (const seen of sought) {
+      await look(seen);
+    }
+    [this.#before, this.#first] = [now.written, this.#later];
   }
 
   #isHighest(resourceVersion: string): boolean {

@@ -1,6 +1,7 @@
 import { type Random, randomFrom } from "../../chaos/random.ts";
 import { oneIn, spread } from "../world/random-choices.ts";
 import type { EtcdSnapshot } from "../model/etcd.ts";
+import type { RestoreOptions } from "../world/sim-cluster.ts";
 import type { World } from "../world/world.ts";
 import { type Limits, sort } from "./action-sort.ts";
 import { serverOf } from "./choices.ts";
@@ -62,14 +63,17 @@ export const backUp = sort<object>({
   },
 });
 
-/** Where `keepsLeases`, Leases are in an etcd of their own (`--etcd-servers-overrides`). No seed has that. */
-export const restoreBackup = sort<{ readonly keepsLeases: boolean }>({
+/** No seed has that. */
+export const restoreBackup = sort<RestoreOptions>({
   name: "restoreBackup",
   suits: () => false,
-  choose: () => ({ keepsLeases: false }),
-  text: ({ keepsLeases }) => `etcd is restored from the backup${keepsLeases ? ", and Leases are in another etcd" : ""}`,
-  play(world, { keepsLeases }) {
+  choose: () => ({}),
+  text({ bump = 0, keepsLeases = false }) {
+    const bumped = bump === 0 ? "" : `, and revisions go on ${bump} later`;
+    return `etcd is restored from the backup${bumped}${keepsLeases ? ", and Leases are in another etcd" : ""}`;
+  },
+  play(world, ways) {
     const backup = backups.get(world);
-    if (backup) world.cluster.restore(backup, { keepsLeases });
+    if (backup) world.cluster.restore(backup, ways);
   },
 });

@@ -128,13 +128,15 @@ export class SimEtcd {
 
   /**
    * Goes back to a snapshot. The revisions that follow begin at that of the snapshot, so that a number which was given
-   * before is given a second time, to another write.
+   * before is given a second time, to another write; or `bump` revisions later, with all revisions up to there compacted
+   * (`--bump-revision` with `--mark-compacted`).
    *
    * https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump
    */
-  restore({ timeline, revision, compactedRevision }: EtcdSnapshot): void {
+  restore({ timeline, revision, compactedRevision }: EtcdSnapshot, bump = 0): void {
     this.#timeline = timeline.upTo(revision);
-    this.#compactedRevision = compactedRevision;
+    this.#timeline.skipTo(revision + bump);
+    this.#compactedRevision = bump === 0 ? compactedRevision : revision + bump;
     for (const listener of this.#restoreListeners) listener();
   }
 

@@ -45,12 +45,18 @@ export class Timeline {
   /** The entries of each key, the oldest first. */
   readonly #histories: EtcdEntry[][] = [];
   readonly #byKey = new Map<string, EtcdEntry[]>();
-  /** One for each revision after the first. */
+  /** One for each revision after the first that was not skipped, in order. */
   readonly #log: EtcdEntry[] = [];
-
   /** An empty etcd is at revision 1. */
+  #revision = 1;
+
   get revision(): number {
-    return this.#log.length + 1;
+    return this.#revision;
+  }
+
+  /** Goes on at a later revision. */
+  skipTo(revision: number): void {
+    this.#revision = revision;
   }
 
   append(entry: EtcdEntry): void {
@@ -64,6 +70,7 @@ export class Timeline {
     }
     history.push(entry);
     this.#log.push(entry);
+    this.#revision = entry.modRevision;
   }
 
   /** What a key has at a revision; `undefined` where it has nothing. */
@@ -86,14 +93,26 @@ export class Timeline {
 
   /** What was written after a revision, in order. */
   since(revision: number): readonly EtcdEntry[] {
-    return this.#log.slice(Math.max(0, revision - 1));
+    return this.#log.slice(this.#firstAfter(revision));
   }
 
   /** A timeline with the same past, up to a revision. */
   upTo(revision: number): Timeline {
     const copy = new Timeline();
-    for (const entry of this.#log.slice(0, revision - 1)) copy.append(entry);
+    for (const entry of this.#log.slice(0, this.#firstAfter(revision))) copy.append(entry);
+    copy.skipTo(revision);
     return copy;
+  }
+
+  /** The place in the log of the first entry after a revision. */
+  #firstAfter(revision: number): number {
+    let [low, high] = [0, this.#log.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#log[middle]?.modRevision ?? 0) <= revision) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   /** The place of the first key that is not smaller. */

@@ -58,6 +58,14 @@ export interface ClientOptions {
   readonly observer?: RequestObserver;
 }
 
+/** How etcd is restored. */
+export interface RestoreOptions {
+  /** Leases are in an etcd of their own (`--etcd-servers-overrides`). @default false */
+  readonly keepsLeases?: boolean;
+  /** Revisions go on this much later (`--bump-revision`). @default 0 */
+  readonly bump?: number;
+}
+
 /** What is done to requests of ksvm on their way; `undefined` lets one pass. */
 export type Interference = (user: string, request?: ModelRequest) => Fate["kind"] | FalseAnswer | undefined;
 
@@ -240,10 +248,10 @@ export class SimCluster {
   }
 
   /** Ends all API servers, restores etcd, and starts them again, but for those that left since: an administrator takes their Leases away. */
-  restore(snapshot: EtcdSnapshot, { keepsLeases = false }: { readonly keepsLeases?: boolean } = {}): void {
+  restore(snapshot: EtcdSnapshot, { bump, keepsLeases = false }: RestoreOptions = {}): void {
     for (const { process } of this.#nodes) process.crash();
     const leases = keepsLeases ? this.etcd.range(LEASE_PREFIX) : undefined;
-    this.etcd.restore(snapshot);
+    this.etcd.restore(snapshot, bump);
     if (leases !== undefined) this.#putLeases(leases);
     for (const slot of this.#gone) this.#nodes[slot]?.api.deleteLease();
     for (const slot of this.#nodes.keys()) this.#startIn(slot, RESTORE_MS);
