@@ -56,6 +56,18 @@ export const LEASES: readonly Mutation[] = [
     edits: [{ file: "migrator/restored-objects.ts", from: "new SeenState(seen))", to: "new SeenState(void seen))" }],
   },
   {
+    name: "a run looks for its last write alone",
+    survives:
+      "Leases have to be in another etcd than the one that is restored, with --bump-revision: regressions/restore-that-raises-revisions-during-a-run.json has it so",
+    edits: [
+      {
+        file: "migrator/rewrite/seen-state.ts",
+        from: "[this.#before, this.#first].filter",
+        to: "[now.written].filter",
+      },
+    ],
+  },
+  {
     name: "a completion rests on what the leader was told of its migrations",
     survives:
       "etcd has to be restored between a success and its StorageState, and the Lease of the leader has to be held: a plan in regressions/ finds it",
