@@ -251,7 +251,12 @@ export class MigrationJobs {
       ...this.#options,
       retrier: this.#retrierFor(observer.pulse),
       pulse: observer.pulse,
-      openRun: (run) => this.#options.openRun({ ...run, isDead: (holder) => this.isDead(holder) }),
+      openRun: (run) =>
+        this.#options.openRun({
+          ...run,
+          isDead: (holder) => this.isDead(holder),
+          assertLeading: () => this.#options.leadership.assertLeading(),
+        }),
       logger: log,
       recorder: this.#recorder,
       record,

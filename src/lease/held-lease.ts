@@ -79,10 +79,11 @@ export class HeldLease {
 
   /**
    * Whether the Lease was renewed so lately that no other run can hold it.
-   * @throws as {@link assertNotLost}
+   * @throws as {@link assertNotLost}; whatever `assertLeading` throws
    */
   get isConfirmed(): boolean {
     this.assertNotLost();
+    this.#options.assertLeading?.();
     return msSince(this.#confirmed, this.#options.clock) <= RENEW_DEADLINE_MS;
   }
 

@@ -25,6 +25,8 @@ export interface RunLeaseOptions {
   readonly onTakeOver?: (holder: string) => void;
   /** Whether a holder is known to be dead, so that its Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
+  /** Throws where the run may not write any more although it holds its Lease: its replica does not lead. @default it always may */
+  readonly assertLeading?: () => void;
 }
 
 /** What taking a Lease that is there writes into its annotations. */

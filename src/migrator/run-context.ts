@@ -80,6 +80,8 @@ export interface RunContext {
   readonly resumption?: "asked" | "not asked";
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
+  /** Throws where the run may write nothing but what ends it: its replica does not lead any more. @default it always may */
+  readonly assertLeading?: () => void;
   readonly emit: EventSink;
   /** Whether other migrations wait for the place of this one. @default none does */
   readonly isPlaceWanted?: () => boolean;

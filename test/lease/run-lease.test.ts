@@ -10,7 +10,7 @@ import { LeaseServer } from "./lease-server.ts";
 const OUTAGES = ["refusing", "hanging", 503] as const;
 const never = new AbortController().signal;
 
-async function start(t: Test, { maxIdleMs = 900_000 } = {}) {
+async function start(t: Test, { assertLeading = (): void => undefined, maxIdleMs = 900_000 } = {}) {
   const interrupted = new AbortController();
   const clock = new ManualClock();
   const server = new LeaseServer();
@@ -23,6 +23,7 @@ async function start(t: Test, { maxIdleMs = 900_000 } = {}) {
     name: "ksvm-migrate.widgets",
     identity: "me",
     signal: interrupted.signal,
+    assertLeading,
   });
   t.teardown(() => {
     server.state = "up";
@@ -149,6 +150,28 @@ await tap.test("a write whose answer was lost is found to be ours", async (t) =>
   await lease.confirm(never);
   t.equal(server.lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION], "page 1");
 });
+
+await tap.test(
+  "RunLease.confirm() throws where its replica does not lead, although nobody took the Lease",
+  async (t) => {
+    let isLeading = true;
+    const assertLeading = (): void => {
+      if (!isLeading) throw new KsvmError("OwnershipLost", "another replica leads");
+    };
+    const { clock, lease, server } = await start(t, { assertLeading });
+    await lease.confirm(never);
+    isLeading = false;
+    await t.rejects(lease.confirm(never), { code: "OwnershipLost", message: "another replica leads" });
+    isLeading = true;
+    server.state = 503;
+    await clock.advance(15_000);
+    const confirmed = watch(lease.confirm(never));
+    isLeading = false;
+    server.state = "up";
+    await clock.advance(5_000);
+    t.match(confirmed(), { message: "another replica leads" }, "it waited for a renewal");
+  },
+);
 
 await tap.test("RunLease.confirm() throws where the Lease was deleted", async (t) => {
   const { clock, lease, server } = await start(t);
