@@ -11,7 +11,6 @@ import { withKstatus } from "../api/kstatus.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { MAX_TOKEN_LENGTH, parseMigration } from "../api/parse-migration.ts";
 import { type FreezeOwner, formatOwner } from "../api/owner.ts";
-import { isNewer } from "../api/resource-version.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { isNotFound } from "../kube/absent.ts";
@@ -21,6 +20,7 @@ import { failureKindOf } from "../kube/failure.ts";
 import { isThere, migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
+import { isEarlier } from "./earlier-migration.ts";
 import { MigrationTaken } from "./migration-taken.ts";
 
 /** Between two writes of which the first met a conflict, in milliseconds: at first, and at most. */
@@ -254,7 +254,7 @@ export class MigrationRecord {
     if (shown !== formatOwner(owner)) {
       throw new MigrationTaken(name, owner, shown);
     }
-    const hasGoneBack = isNewer(this.#current.metadata.resourceVersion, found.metadata.resourceVersion);
+    const hasGoneBack = isEarlier(found, this.#current);
     this.#current = found;
     this.#assertUnfinished();
     if (hasGoneBack) {

@@ -134,6 +134,25 @@ await tap.test("MigrationRecord does not write what came of a run that a restore
 });
 
 await tap.test(
+  "MigrationRecord does not write it either where the migration has a higher resourceVersion by then, as with --bump-revision",
+  async (t) => {
+    const store = new Store();
+    const record = await claimed(store);
+    await record.update((before) => ({ ...before, counts: { migrated: 3, skipped: 0, failed: 0 } }));
+    const backup = structuredClone(store.object);
+    await record.update((before) => ({ ...before, counts: { migrated: 7, skipped: 2, failed: 0 } }));
+    store.object = backup;
+    store.touch({ spec: { suspend: false } });
+    const conditions = [{ type: "Succeeded", status: "True" }] as const;
+    await t.rejects(
+      record.update((before) => ({ ...before, conditions })),
+      { code: "OwnershipLost", message: /restored from a backup/ },
+    );
+    t.same(store.object?.status?.conditions, backup?.status?.conditions);
+  },
+);
+
+await tap.test(
   "MigrationRecord does not write it either where a look found out about the restore before",
   async (t) => {
     const store = new Store();

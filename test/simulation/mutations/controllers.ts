@@ -146,6 +146,18 @@ export const CONTROLLERS: readonly Mutation[] = [
       "no seed of the first few hundred restores etcd at that moment; regressions/restore-before-succeeded.json does",
   },
   {
+    name: "a migration that went back in time shows it by its resourceVersion alone",
+    edits: [
+      {
+        file: "controller/earlier-migration.ts",
+        from: "return isOlder || doneOf(found.status?.counts) < doneOf(before.status?.counts);",
+        to: "return isOlder && doneOf(found.status?.counts) <= doneOf(before.status?.counts);",
+      },
+    ],
+    survives:
+      "etcd has to be restored with --bump-revision at that moment, and another client to write the migration: regressions/migration-that-was-edited-after-a-restore.json has it so",
+  },
+  {
     name: "write how a migration ended although a look, and the Lease of the run, have found out that it went back in time",
     edits: [
       {
