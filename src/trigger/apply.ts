@@ -104,8 +104,18 @@ async function confirmEnds(
   }
 }
 
-async function remove({ client, index, signal }: ApplyContext, migration: MigrationFacts): Promise<void> {
-  await client.delete(MIGRATIONS, migration, { signal, preconditions: { uid: migration.uid } });
+/** A resourceVersion goes with it: a user may have suspended the migration in between, and the one that replaces it would not be. */
+async function remove(context: ApplyContext, migration: MigrationFacts): Promise<void> {
+  const { client, index, signal } = context;
+  const { name, resourceVersion, uid } = migration;
+  try {
+    await client.delete(MIGRATIONS, { name }, { signal, preconditions: { uid, resourceVersion } });
+  } catch (error) {
+    if (isConflict(error)) {
+      await readAgain(context, migration);
+    }
+    throw error;
+  }
   index.delete(migration);
 }
 
