@@ -25,34 +25,37 @@ await tap.test("apply() writes no StorageState where a migration could not be di
 });
 
 // The same stand-in: a user has to write between the look and the deletion.
-await tap.test("apply() deletes no migration that a user may have suspended since, and creates none for it", async (t) => {
-  const running = { ...migration("Running", "A"), uid: "m", resourceVersion: "7" };
-  const changed = situation(builtIn("B"), state(["A"], "A"), [running]);
-  const decision = decide(changed);
-  t.same([decision.remove, decision.create?.hash], [[running], "B"]);
-  const requests: unknown[] = [];
-  const suspended = {
-    metadata: { name: running.name, uid: "m", resourceVersion: "8" },
-    spec: { resource: { group: "apps", version: "v1", resource: "deployments" }, suspend: true },
-  };
-  const client = {
-    delete: (_: unknown, { name }: { name: string }, { preconditions }: { preconditions: object }) => {
-      requests.push(["delete", name, preconditions]);
-      return Promise.reject(new ApiError("DELETE", 409, { text: "the object has been modified" }));
-    },
-    patch: (_: unknown, { name }: { name: string }, { body }: { body: object }) => {
-      requests.push(["patch", name, body]);
-      return Promise.resolve(suspended);
-    },
-  } as unknown as ApiClient;
-  const index = new MigrationIndex(() => undefined);
-  await t.rejects(apply({ client, index, heartbeatMs: 1 }, changed, decision), /modified/);
-  t.same(requests, [
-    ["delete", running.name, { uid: "m", resourceVersion: "7" }],
-    ["patch", running.name, { metadata: { uid: "m" } }],
-  ]);
-  t.match(index.of("deployments.apps"), [{ isSuspended: true }], "the next look knows it");
-});
+await tap.test(
+  "apply() deletes no migration that a user may have suspended since, and creates none for it",
+  async (t) => {
+    const running = { ...migration("Running", "A"), uid: "m", resourceVersion: "7" };
+    const changed = situation(builtIn("B"), state(["A"], "A"), [running]);
+    const decision = decide(changed);
+    t.same([decision.remove, decision.create?.hash], [[running], "B"]);
+    const requests: unknown[] = [];
+    const suspended = {
+      metadata: { name: running.name, uid: "m", resourceVersion: "8" },
+      spec: { resource: { group: "apps", version: "v1", resource: "deployments" }, suspend: true },
+    };
+    const client = {
+      delete: (_: unknown, { name }: { name: string }, { preconditions }: { preconditions: object }) => {
+        requests.push(["delete", name, preconditions]);
+        return Promise.reject(new ApiError("DELETE", 409, { text: "the object has been modified" }));
+      },
+      patch: (_: unknown, { name }: { name: string }, { body }: { body: object }) => {
+        requests.push(["patch", name, body]);
+        return Promise.resolve(suspended);
+      },
+    } as unknown as ApiClient;
+    const index = new MigrationIndex(() => undefined);
+    await t.rejects(apply({ client, index, heartbeatMs: 1 }, changed, decision), /modified/);
+    t.same(requests, [
+      ["delete", running.name, { uid: "m", resourceVersion: "7" }],
+      ["patch", running.name, { metadata: { uid: "m" } }],
+    ]);
+    t.match(index.of("deployments.apps"), [{ isSuspended: true }], "the next look knows it");
+  },
+);
 
 // A stand-in: the migration has to go back in time between the look and the write.
 await tap.test("apply() calls a CRD that may have flipped known by no migration that is gone", async (t) => {
