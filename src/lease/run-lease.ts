@@ -214,7 +214,7 @@ export class RunLease {
 
   /**
    * Takes the checkpoint back, and those whose writes still wait: no run may resume there. Where that fails or Ctrl-C comes
-   * first, the Lease is deleted when it is given up.
+   * first, the Lease is deleted, or left without one, when it is given up.
    * @param waits as {@link saveCheckpoint} has them
    * @throws as {@link saveCheckpoint}.
    */

@@ -35,7 +35,7 @@ export interface MigrationResult {
   readonly managedFields?: Readonly<FieldsReport>;
   /** The first hundred objects that could not be migrated. */
   readonly failures: readonly ObjectFailure[];
-  /** The first hundred objects that another owner's admission webhook changed. */
+  /** The first hundred objects that were changed beyond their encoding, see `Counts.changed`. */
   readonly changedObjects: readonly NamedObject[];
 }
 

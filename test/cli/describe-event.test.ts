@@ -115,7 +115,7 @@ const results: readonly [result: MigrationResult, text: string][] = [
   ],
   [
     result({ outcome: "dry-run", counts: counts({ done: 7, changed: 2 }) }),
-    "dry run: 7 objects would be accepted (2 of them changed by admission); nothing was changed",
+    "dry run: 7 objects would be accepted (2 of them changed beyond their encoding); nothing was changed",
   ],
   [
     result({ outcome: "incomplete", isDryRun: true, counts: counts({ done: 20, migrated: 18, failed: 2 }) }),
@@ -155,7 +155,7 @@ await tap.test("describeCounts() names what there is and nothing else", (t) => {
   t.equal(describeCounts(counts()), "no objects");
   t.equal(
     describeCounts(counts({ migrated: 7, current: 2, newer: 3, gone: 4, failed: 5, changed: 6, done: 21 })),
-    "7 rewritten (6 of them changed by admission), 2 already up to date, 3 written since the run began, 4 deleted during the run, 5 failed",
+    "7 rewritten (6 of them changed beyond their encoding), 2 already up to date, 3 written since the run began, 4 deleted during the run, 5 failed",
   );
   t.end();
 });

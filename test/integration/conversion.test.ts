@@ -170,6 +170,12 @@ parallel(
     );
     const run = await cluster.migrate([kind.name]);
     t.equal(run.code, 0, run.stderr);
+    t.match(
+      run.stdout,
+      /: 1 rewritten \(1 of them changed beyond their encoding\)/,
+      "it has no managedFields any more",
+    );
+    t.match(run.stderr, /emptied managedFields that name a version which is gone:\n {2}default\/applied\n/);
     t.same(await cluster.storedAs(kind), { v2: 1 });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v2"]);
   },

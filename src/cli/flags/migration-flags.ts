@@ -82,7 +82,7 @@ const TUNING_FLAGS = {
   }),
   "max-freeze-idle": duration({
     default: DEFAULT_MAX_FREEZE_IDLE_MS,
-    help: "maximum time without progress before lifting the freeze; the run freezes again when it can continue",
+    help: "maximum time in which requests fail without progress before lifting the freeze; the run freezes again when it can continue",
   }),
 } satisfies FlagTable;
 

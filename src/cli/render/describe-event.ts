@@ -122,7 +122,7 @@ export function describeKeptFields({ managedFields }: MigrationResult): readonly
 
 function changedPart(counts: Readonly<Counts> | undefined): string {
   const changed = counts?.changed ?? 0;
-  return changed === 0 ? "" : ` (${changed} of them changed by admission)`;
+  return changed === 0 ? "" : ` (${changed} of them changed beyond their encoding)`;
 }
 
 /** The objects that could not be migrated, a line each. */
@@ -136,7 +136,7 @@ function failureLines(named: readonly ObjectFailure[], count: number): readonly 
   return more > 0 ? [...lines, `  and ${more} more`] : lines;
 }
 
-/** The objects that an admission webhook or policy changed, a line each. */
+/** The objects that were changed beyond their encoding, a line each. */
 export function describeChanged({ changedObjects, counts }: MigrationResult): readonly string[] {
   const lines = changedObjects.map((object) => `  ${objectNameOf(object)}`);
   const more = (counts?.changed ?? 0) - changedObjects.length;

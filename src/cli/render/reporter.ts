@@ -92,7 +92,10 @@ function endings(io: CliIo, elapsedMs: () => number, line: (text: string) => voi
       details([
         ...section("could not be migrated", describeFailures(result)),
         ...section("with managedFields that still name another version", describeKeptFields(result)),
-        ...section("changed by admission webhooks or policies, beyond their encoding", describeChanged(result)),
+        ...section(
+          "changed beyond their encoding, by admission webhooks or policies, or by the API server, which emptied managedFields that name a version which is gone",
+          describeChanged(result),
+        ),
       ]);
     },
     verification: (verification) => {

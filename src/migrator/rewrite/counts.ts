@@ -15,7 +15,7 @@ export interface Counts {
   gone: number;
   /** Still stored as they were. */
   failed: number;
-  /** Of the migrated ones: changed by another owner's admission webhook beyond the encoding. */
+  /** Of the migrated ones: changed beyond the encoding, by another owner's admission webhook, or by the API server, which empties managedFields that name a version that is gone. */
   changed: number;
   /** Estimate of what there is to look at in all; `undefined` until the first page came. */
   total: number | undefined;
@@ -48,7 +48,7 @@ export class Tally {
   readonly counts: Counts;
   /** The first {@link MAX_NAMED_OBJECTS} failures. */
   readonly failures: ObjectFailure[];
-  /** The first {@link MAX_NAMED_OBJECTS} objects that an admission webhook changed. */
+  /** The first {@link MAX_NAMED_OBJECTS} objects that were changed beyond their encoding. */
   readonly changedObjects: NamedObject[];
 
   /** @param before goes on from a copy of this one. @default nothing was counted */

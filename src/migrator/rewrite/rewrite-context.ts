@@ -10,7 +10,7 @@ import type { SeenState } from "./seen-state.ts";
 
 /** What became of one object. */
 export type ObjectOutcome =
-  /** It was written. `changed` where admission changed more than the encoding, as far as {@link ListedObject.digest} shows it. */
+  /** It was written. `changed` where more than the encoding changed, as far as {@link ListedObject.digest} shows it. */
   | { readonly kind: "migrated"; readonly changed: boolean }
   /** It was stored in the storage version already: the API server wrote nothing. */
   | { readonly kind: "current" }

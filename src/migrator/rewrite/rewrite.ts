@@ -102,12 +102,13 @@ class Rewrite {
   /**
    * The generation shows a change of the spec, where the kind has one; the digest one of labels, annotations and the like, and
    * of the status in a write through it.
-   * A merge patch in place of an apply may change managedFields by itself.
+   * A merge patch in place of an apply may change managedFields by itself: the API server empties those that name a version which is gone.
    */
   #hasChanged(written: ListedObject): boolean {
     const before = this.#object;
     const isComparable = this.#patchType === APPLY_PATCH || !before.hasManagedFields;
-    return written.generation !== before.generation || (isComparable && written.digest !== before.digest);
+    const isOther = isComparable ? written.digest !== before.digest : !written.hasManagedFields;
+    return isOther || written.generation !== before.generation;
   }
 
   async #patch(): Promise<ListedObject> {

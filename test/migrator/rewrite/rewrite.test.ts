@@ -508,6 +508,15 @@ await tap.test("rewriteObject() falls back to a merge patch with uid and resourc
 });
 
 await tap.test(
+  "rewriteObject() says that an object was changed whose managedFields a merge patch has emptied",
+  async (t) => {
+    const message = "request to convert CR to an invalid group/version: example.com/v0";
+    const { outcome } = await rewrite(t, { patch: [status(500, { message }), BARE_WRITTEN] });
+    t.same(await outcome, { kind: "migrated", changed: true });
+  },
+);
+
+await tap.test(
   "rewriteObject() is failed when neither an apply nor a merge patch can convert the object",
   async (t) => {
     const message = "request to convert CR from an invalid group/version: example.com/v0";
