@@ -17,6 +17,7 @@ export class LeftFreezesCheck implements Check {
     this.#world = world;
     world.cluster.etcd.onRestore(() => {
       for (const program of world.programs) if (program !== undefined) this.#restored.add(program.process.name);
+      for (const name of this.#cleaned) this.#restored.add(name);
     });
     world.cluster.etcd.onRevision(({ key, isDeleted, object }) => {
       if (key.startsWith(CRD_PREFIX) && !isDeleted) this.#judge(object, this.#cleaned);
