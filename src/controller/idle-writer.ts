@@ -62,12 +62,22 @@ export class IdleWriter {
       pulse.beat();
       // From here on a wake is for the next round.
       this.#woken = Promise.withResolvers();
-      for (const status of this.#inTurn(due()).slice(0, MAX_WRITES)) {
+      const dueNow = due();
+      this.#forgetAllBut(dueNow);
+      for (const status of this.#inTurn(dueNow).slice(0, MAX_WRITES)) {
         if (signal.aborted || !(await this.#write(status, signal))) {
           break;
         }
         pulse.beat();
       }
+    }
+  }
+
+  /** One that has begun, or is gone, is not written here any more. */
+  #forgetAllBut(due: readonly IdleStatus[]): void {
+    if (this.#told.size > 0) {
+      const uids = new Set(due.map(({ migration }) => migration.uid));
+      [...this.#told.keys()].filter((uid) => !uids.has(uid)).forEach((uid) => this.#told.delete(uid));
     }
   }
 

@@ -151,6 +151,7 @@ export class LeaderPart {
     const controller = new MigrationController({
       ...this.#options,
       openRun,
+      freezes: settings.runs.options.crdMode === "manage",
       namespace: settings.namespace,
       isServed: inTree?.isServed,
       maxConcurrent: settings.concurrentMigrations,

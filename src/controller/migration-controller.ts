@@ -26,6 +26,8 @@ export interface MigrationControllerOptions {
   readonly logger: Logger;
   readonly feed: Pick<MigrationFeed, "follow">;
   readonly openRun: OpenRun;
+  /** Whether runs freeze CRDs: those that re-encrypt never do. @default true */
+  readonly freezes?: boolean;
   /** Unique to this replica: host name and a random part. */
   readonly identity: string;
   /** The Lease of the leader, see {@link LeaderElector}. */
@@ -186,7 +188,12 @@ export class MigrationController {
 
   /** Whether a freeze is one that a run of ours has, or soon goes on with. A run that waits for its turn has none. */
   #isBusy(crdName: string): boolean {
-    if ([...this.#jobs.atWork.values()].some(({ resource, slot }) => resource === crdName && slot.isHeld)) {
+    const { freezes = true } = this.#options;
+    if (!freezes) {
+      return false;
+    }
+    const atWork = [...this.#jobs.atWork.values()].filter(({ resource, slot }) => resource === crdName && slot.isHeld);
+    if (atWork.some(({ isReencryption }) => !isReencryption)) {
       return true;
     }
     const isBrokenOff = [...this.#known.queue.dueOf(crdName)].some(({ uid }) => this.#jobs.isBrokenOff(uid));

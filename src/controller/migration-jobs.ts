@@ -53,9 +53,7 @@ export interface MigrationJobsOptions {
 }
 
 /** A migration that is being carried out, or waits with its run. */
-export interface Job {
-  readonly name: string;
-  readonly resource: string;
+export interface Job extends Pick<QueuedMigration, "name" | "resource" | "isReencryption"> {
   readonly slot: Slot;
 }
 
@@ -123,7 +121,8 @@ export class MigrationJobs {
       slot.give();
       this.#options.onEnd();
     });
-    this.#jobs.set(migration.uid, { name: migration.name, resource: migration.resource, slot, abort, done });
+    const { isReencryption, name, resource, uid } = migration;
+    this.#jobs.set(uid, { name, resource, isReencryption, slot, abort, done });
   }
 
   /** Ends one whose user wants it stopped. */

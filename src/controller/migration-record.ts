@@ -21,6 +21,7 @@ import { isThere, migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { isEarlier } from "./earlier-migration.ts";
+import type { StatusChange } from "./migration-status.ts";
 import { MigrationTaken } from "./migration-taken.ts";
 
 /** Between two writes of which the first met a conflict, in milliseconds: at first, and at most. */
@@ -57,9 +58,6 @@ export class MigrationOver extends KsvmError {
     );
   }
 }
-
-/** A status to write: what is null is taken away. */
-export type StatusChange = Omit<MigrationStatus, "queuePosition"> & { readonly queuePosition?: number | null };
 
 /** What a {@link MigrationRecord} needs. */
 export interface MigrationRecordOptions {

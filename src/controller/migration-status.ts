@@ -72,6 +72,12 @@ export function countsOf(counts: Readonly<Counts>): MigrationCounts {
   return { migrated, skipped: current + newer + gone, failed, ...remaining };
 }
 
+/** A status to write: what is null is taken away. */
+export type StatusChange = Omit<MigrationStatus, "queuePosition" | "completionTime"> & {
+  readonly queuePosition?: number | null;
+  readonly completionTime?: string | null;
+};
+
 /** The part of the status that says how far a run is. */
 export function progressOf(counts: Readonly<Counts>): Pick<MigrationStatus, "counts" | "progress"> {
   const total = Math.max(counts.total ?? counts.done, counts.done);

@@ -51,8 +51,9 @@ export class StatusWriter {
     const now = this.#time();
     return this.#options.record.update((before) => ({
       ...before,
-      // It is not in the queue any more.
+      // It is not in the queue any more. One that is carried out again, as its user has cleared its conditions, is not over.
       queuePosition: null,
+      completionTime: null,
       startTime: before.startTime ?? now,
       conditions: conditionsIn(phase, before.conditions ?? [], now),
     }));

@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { type FreezeOwner, freezeOwnerOf, ownerAnnotationOf } from "../api/owner.ts";
+import { KsvmError } from "../errors.ts";
 import { isForbidden } from "../kube/failure.ts";
 import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 import { readCrd } from "../resources/read-crd.ts";
@@ -45,6 +46,38 @@ export async function removeLeftovers(
   }
   await unlessForbidden(removePolicyGuard(context, crdName, isOfDead));
   return isLeft ? readCrd(context, crdName) : crd;
+}
+
+/** For {@link tryRemoveLeftovers}, in milliseconds. */
+const TRY_MS = 10_000;
+
+/**
+ * The same for a run that freezes nothing. It holds the Lease that shows that the dead run is dead, so nobody else can do it. It does not need to be done,
+ * either: the run goes on where the user may not do it, or where it does not work within ten seconds.
+ * @param owner of what the CRD has
+ * @param onFailure told why it could not be done
+ * @throws as {@link removeLeftovers}.
+ */
+export async function tryRemoveLeftovers(
+  context: HolderContext,
+  {
+    crdName,
+    lease,
+    owner,
+  }: { readonly crdName: string; readonly lease: string; readonly owner: FreezeOwner | undefined },
+  onFailure: (error: unknown) => void,
+): Promise<void> {
+  if (owner?.lease !== lease) {
+    return;
+  }
+  const retrier = context.retrier.with({ maxIdleMs: TRY_MS, webhookWaitMs: TRY_MS });
+  await removeLeftovers({ ...context, retrier }, crdName, lease).catch((error: unknown) => {
+    context.signal.throwIfAborted();
+    if (error instanceof KsvmError && error.code === "OwnershipLost") {
+      throw error;
+    }
+    onFailure(error);
+  });
 }
 
 /**

@@ -1,4 +1,9 @@
+import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
+import { ownerAnnotationOf } from "../api/owner.ts";
+import { messageOf } from "../errors.ts";
+import type { HolderContext } from "../freeze/freeze.ts";
+import { tryRemoveLeftovers } from "../freeze/leftovers.ts";
 import { accessForArrivals, accessForEncryption, accessForRewrite, assertAccess } from "./access-check.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
@@ -21,15 +26,34 @@ import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
  * Rewrites every object of a built-in resource. There is no storedVersions to prune and no storage version that a user
  * could change, so nothing is frozen. What the run rests on is proven before the first list and again at the end.
  *
- * @param crdName the CRD of a custom resource that is only rewritten: a change of its storage version is settled, too
+ * @param crd of a custom resource that is only rewritten: a change of its storage version is settled, too
  * @throws {KsvmError} NotConverged where the API servers disagree on the storage version; RetryBudgetExceeded.
  */
 export async function migrateBuiltIn(
   context: RunContext,
   resource: ServedResource,
-  crdName?: string,
+  crd?: CustomResourceDefinition,
 ): Promise<MigrationResult> {
-  return await withoutFreeze(context, { resource, crdName, work: new BuiltInRun(resource, crdName) });
+  const crdName = crd?.metadata.name;
+  return await withoutFreeze(context, {
+    resource,
+    crdName,
+    work: new BuiltInRun(resource, crdName),
+    ...(crd === undefined ? {} : { first: (holder, lease) => liftOfDead(holder, lease, crd) }),
+  });
+}
+
+/** What a dead run with a freeze left. */
+async function liftOfDead(
+  holder: RunContext & HolderContext,
+  lease: string,
+  crd: CustomResourceDefinition,
+): Promise<void> {
+  const { name: crdName } = crd.metadata;
+  await tryRemoveLeftovers(holder, { crdName, lease, owner: ownerAnnotationOf(crd) }, (error) => {
+    const message = `Cannot lift the freeze of "${crdName}" that a dead run has left: ${messageOf(error)}`;
+    holder.emit({ type: "warning", message });
+  });
 }
 
 /** What is done to a resource that is not frozen. */
@@ -37,6 +61,8 @@ export interface UnfrozenWork<T> {
   readonly resource: ServedResource;
   /** The CRD of a custom resource. */
   readonly crdName: string | undefined;
+  /** Done once, with the Lease of this key, before the first attempt. @default nothing */
+  readonly first?: (holder: RunContext & HolderContext, lease: string) => Promise<void>;
   readonly work: {
     /**
      * One attempt.
@@ -76,6 +102,9 @@ export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWo
       const lease = await takeLease(watched, name);
       // Whatever this run saw of API servers: the next one waits for all late writes in any case, as nothing was frozen.
       deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
+      const held = watched.client.fencedBy(() => lease.confirm(watched.signal));
+      const renew = (): Promise<void> => lease.renew(watched.signal);
+      await unfrozen.first?.({ ...watched, client: held, renew }, lease.key);
       return runAttempts({ ...unfrozen, context: watched, lease });
     });
   });

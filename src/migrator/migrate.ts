@@ -40,7 +40,7 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   if (options.dryRun) {
     return isDue(run.options, crd) ? dryRun(run, resource(), conversion) : nothingToDo(crd);
   }
-  return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd.metadata.name) : migrateCrd(run, crd);
+  return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd) : migrateCrd(run, crd);
 }
 
 /** The run looks for the CRD while it writes; giving its Lease up may take long. */

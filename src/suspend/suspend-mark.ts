@@ -41,7 +41,7 @@ export async function readSuspendMark(
   return markOf(object);
 }
 
-/** So often a mark is set that another client takes away again at the very same moment. */
+/** So often a mark is set or taken away that another client changes at the very same moment. */
 const MAX_TRIES = 5;
 
 /**
@@ -54,9 +54,14 @@ export async function setSuspendMark(
   wanted: { readonly namespace: string; readonly mark: SuspendMark },
   options: CallOptions = {},
 ): Promise<boolean> {
+  return whileItChanges(() => trySetMark(client, wanted, options));
+}
+
+/** Tries again where another client wrote the Lease, or took it away, in between. */
+async function whileItChanges<T>(change: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
-      return await trySetMark(client, wanted, options);
+      return await change();
     } catch (error) {
       const hasChanged = isConflict(error) || isAbsent(error, SUSPEND_LEASE);
       if (!hasChanged || tries === MAX_TRIES) {
@@ -93,19 +98,21 @@ async function trySetMark(
 /**
  * Takes the mark away.
  * @returns whether it was there
- * @throws {ApiError | TransportError}
+ * @throws {ApiError | TransportError} Conflict where others write it all the time.
  */
-export async function clearSuspendMark(
-  client: ApiClient,
-  namespace: string,
-  { signal }: CallOptions = {},
-): Promise<boolean> {
+export function clearSuspendMark(client: ApiClient, namespace: string, options: CallOptions = {}): Promise<boolean> {
+  return whileItChanges(() => tryClearMark(client, namespace, options));
+}
+
+/** @throws {ApiError} Conflict where another client wrote it in between: it may have set the mark. */
+async function tryClearMark(client: ApiClient, namespace: string, { signal }: CallOptions): Promise<boolean> {
   const ref = { namespace, name: SUSPEND_LEASE };
   const { object } = await listNamed<Lease>(client.transport, LEASES, ref, { signal });
   if (object === undefined) {
     return false;
   }
-  await client.delete(LEASES, ref, { preconditions: { uid: object.metadata.uid }, signal });
+  const { resourceVersion, uid } = object.metadata;
+  await client.delete(LEASES, ref, { preconditions: { uid, resourceVersion }, signal });
   return markOf(object) !== undefined;
 }
 

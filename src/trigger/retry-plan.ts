@@ -45,11 +45,18 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   if (last === undefined) {
     return { kind: "now", attempt: 1 };
   }
-  // Its end is by the clock of the replica that led then, which may be ahead.
-  const lookAgainMs = Math.min(last.endedAt, now) + delayAfter(last) - now;
+  const lookAgainMs = endOf(last, now) + delayAfter(last) - now;
   return lookAgainMs > 0
     ? { kind: "wait", reason: describe(last), lookAgainMs, mark: [] }
     : { kind: "now", attempt: last.attempt + 1 };
+}
+
+/**
+ * When it ended, as far as can be told. The end is by the clock of the replica that led then, which may be ahead or behind; the creation and
+ * `now` are by API servers. An end that is still to come is none: counted from now it would never be over.
+ */
+function endOf({ createdAt, endedAt }: MigrationFacts, now: number): number {
+  return endedAt > now ? Math.min(createdAt, now) : Math.max(createdAt, endedAt);
 }
 
 function delayAfter({ attempt, state }: MigrationFacts): number {

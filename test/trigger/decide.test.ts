@@ -229,8 +229,13 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   t.match(due.create, { hash: "B", attempt: 2 });
   t.same(due.remove, [], "the record stays while the next one runs");
 
-  const ahead = decide(situation(builtIn("B"), known, [{ ...failed, endedAt: NOW + 525_600 * MINUTE }]));
-  t.equal(ahead.lookAgainMs, MINUTE, "the clock of the replica that wrote its end is a year ahead");
+  const ahead = { ...failed, createdAt: NOW - MINUTE / 4, endedAt: NOW + 525_600 * MINUTE };
+  const early = decide(situation(builtIn("B"), known, [ahead]));
+  t.equal(early.lookAgainMs, (3 * MINUTE) / 4, "the clock of the replica that wrote its end is a year ahead");
+  const again = decide(situation(builtIn("B"), known, [{ ...ahead, createdAt: NOW - MINUTE }]));
+  t.match(again.create, { attempt: 2 }, "and the wait ends all the same");
+  const behind = decide(situation(builtIn("B"), known, [{ ...ahead, endedAt: NOW - 525_600 * MINUTE }]));
+  t.equal(behind.lookAgainMs, (3 * MINUTE) / 4, "or a year behind");
 
   const second = migration("Failed", "B", { uid: "2", name: "second", attempt: 2, createdAt: NOW - MINUTE });
   const both = decide(situation(builtIn("B"), known, [failed, second]));
