@@ -7,7 +7,7 @@ import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
 import type { Transport } from "../../src/kube/transport.ts";
-import { followSuspendMark, setSuspendMark } from "../../src/suspend/suspend-mark.ts";
+import { clearSuspendMark, followSuspendMark, setSuspendMark } from "../../src/suspend/suspend-mark.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 interface Lease {
@@ -38,6 +38,13 @@ function standIn(before: Lease | undefined, others: Readonly<Record<number, Leas
     }
     if (method === "POST" && lease !== undefined) throw refuse(409, "AlreadyExists");
     if (method === "PATCH" && lease === undefined) throw refuse(404, "NotFound");
+    if (method === "DELETE") {
+      const { resourceVersion } = (body as { preconditions: ObjectMeta }).preconditions;
+      if (lease === undefined) throw refuse(404, "NotFound");
+      if (resourceVersion !== lease.metadata.resourceVersion) throw refuse(409, "Conflict");
+      lease = undefined;
+      return { body: { kind: "Status", status: "Success", details: { name: SUSPEND_LEASE } } };
+    }
     lease = leaseWith((body as Lease).metadata.annotations ?? {});
     return { body: lease };
   };
@@ -46,6 +53,23 @@ function standIn(before: Lease | undefined, others: Readonly<Record<number, Leas
 }
 
 // A stand-in: the other client has to come between two requests.
+await tap.test("clearSuspendMark() takes no mark away that it has not read", async (t) => {
+  const marked = leaseWith(MARKED);
+  const later = { metadata: { ...marked.metadata, resourceVersion: "2" } };
+  for (const [what, before, others, wasThere] of [
+    ["nobody else", marked, {}, true],
+    ["no Lease", undefined, {}, false],
+    ["a Lease without a mark", leaseWith({}), {}, false],
+    ["suspended by another client in between", leaseWith({}), { 2: later }, true],
+    ["resumed by another client in between", marked, { 2: undefined }, true],
+  ] as const) {
+    const api = standIn(before, others);
+    t.equal(await clearSuspendMark(api.client, "ns"), wasThere, what);
+    t.notOk(api.isMarked(), what);
+  }
+});
+
+// The same.
 await tap.test("setSuspendMark() sets the mark also while others take it away", async (t) => {
   const wanted = { namespace: "ns", mark: { since: "2026-02-01T00:00:00Z", by: "me" } };
   for (const [what, before, others, isNew] of [

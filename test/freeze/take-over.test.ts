@@ -4,7 +4,7 @@ import { formatOwner, type FreezeOwner } from "../../src/api/owner.ts";
 import { KsvmError } from "../../src/errors.ts";
 import { freeze, type HolderContext } from "../../src/freeze/freeze.ts";
 import { installGuard, policyGuardOf } from "../../src/freeze/guard-install.ts";
-import { removeLeftovers } from "../../src/freeze/leftovers.ts";
+import { removeLeftovers, tryRemoveLeftovers } from "../../src/freeze/leftovers.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { Resource } from "../../src/kube/resources.ts";
@@ -108,4 +108,32 @@ await tap.test("no renewal is needed where nothing of another run is there", asy
     t.equal(code, "done", way);
     t.notOk(did.includes("renew"), `${way} finds what an earlier attempt of its own run left`);
   }
+});
+
+await tap.test(
+  "tryRemoveLeftovers() touches nothing of a run on another Lease, and nothing that is not there",
+  async (t) => {
+    const work =
+      (owner: FreezeOwner | undefined): Work =>
+      (context) =>
+        tryRemoveLeftovers(context, { crdName: CRD, lease: "default/widgets", owner }, () =>
+          t.fail("it did something"),
+        );
+    t.same(await doneBy(work(OWNER), { owner: OWNER }), { did: [], code: "done" });
+    t.same(await doneBy(work(undefined), {}), { did: [], code: "done" });
+  },
+);
+
+await tap.test("tryRemoveLeftovers() does as removeLeftovers(), and goes on where that does not work", async (t) => {
+  const failures: unknown[] = [];
+  const options = { crdName: CRD, lease: OWNER.lease, owner: ANOTHER };
+  const work: Work = (context) => tryRemoveLeftovers(context, options, (error) => failures.push(error));
+  const wanted = await doneBy((context) => removeLeftovers(context, CRD, OWNER.lease), { owner: ANOTHER });
+  t.same(await doneBy(work, { owner: ANOTHER }), wanted);
+  t.equal((await doneBy(work, { owner: ANOTHER, isLost: true })).code, "OwnershipLost");
+  t.same(failures, []);
+  const denied: Work = (context) =>
+    work({ ...context, renew: () => Promise.reject(new ApiError("write", 403, { text: "no" })) });
+  t.equal((await doneBy(denied, { owner: ANOTHER })).code, "done");
+  t.match(failures, [{ status: 403 }]);
 });

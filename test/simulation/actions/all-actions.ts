@@ -7,7 +7,7 @@ import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-acti
 import { disturb } from "./balancer-actions.ts";
 import { changeConversion, convert } from "./conversion-actions.ts";
 import { meddle } from "./meddling-webhook-actions.ts";
-import { annotate, recreateCrd } from "./crd-actions.ts";
+import { annotate, expectUnfrozen, recreateCrd } from "./crd-actions.ts";
 import { leave } from "./departure-actions.ts";
 import { editVersions, foreignPrune, keepPruning, pruneMigrated } from "./crd-version-actions.ts";
 import { backUp, compact, restore, restoreBackup } from "./etcd-actions.ts";
@@ -47,6 +47,7 @@ export const ACTIONS: readonly ActionSort[] = [
   restore,
   backUp,
   restoreBackup,
+  expectUnfrozen,
   createMigrations,
   editMigration,
   suspendMigration,

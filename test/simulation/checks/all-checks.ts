@@ -8,6 +8,7 @@ import { RunLeasesCheck } from "./run-leases-check.ts";
 import { ControllersCheck } from "./controllers-check.ts";
 import { LeaderFenceCheck } from "./leader-fence-check.ts";
 import { MigratedCheck } from "./migrated-check.ts";
+import { SuspendedCheck } from "./suspended-check.ts";
 import { StorageStateCheck } from "./storage-state-check.ts";
 import { StoredVersionsCheck } from "./stored-versions-check.ts";
 import { LoadCheck } from "./load-check.ts";
@@ -37,6 +38,7 @@ export const CHECKS: readonly BeginCheck[] = [
   (world) => new MigratedCheck(world),
   (world) => new StorageStateCheck(world),
   (world) => new LeaderFenceCheck(world),
+  (world) => new SuspendedCheck(world),
   // Replicas of the controller that serve the webhook are there until the next check ends them.
   (world) => TrustCheck.of(world),
   (world) => new ControllersCheck(world),

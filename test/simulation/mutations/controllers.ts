@@ -2,6 +2,11 @@ import type { Mutation } from "./mutation.ts";
 
 const ELECTION = "lease/leader-election.ts";
 const RECORD = "controller/migration-record.ts";
+const SWEEP_WAITS = {
+  file: "controller/migration-controller.ts",
+  from: "if (atWork.some(({ isReencryption }) => !isReencryption)) {",
+  to: "if (atWork.length > 0) {",
+} as const;
 const STATUS = "controller/migration-status.ts";
 const CONTROLLER = "controller/migration-controller.ts";
 
@@ -144,6 +149,25 @@ export const CONTROLLERS: readonly Mutation[] = [
     edits: [{ file: RECORD, from: "    if (hasGoneBack) {", to: "    if (hasGoneBack && isFinished(found)) {" }],
     survives:
       "no seed of the first few hundred restores etcd at that moment; regressions/restore-before-succeeded.json does",
+  },
+  {
+    name: "the sweep waits for each run on a CRD",
+    edits: [SWEEP_WAITS],
+    survives:
+      "in the worlds of seeds nothing says by when such a freeze has to be gone: regressions/freeze-of-a-dead-command-beside-a-reencryption.json does",
+  },
+  {
+    name: "the sweep waits for each run on a CRD, and one that freezes nothing takes no freeze of a dead run off",
+    edits: [
+      SWEEP_WAITS,
+      {
+        file: "migrator/migrate-built-in.ts",
+        from: "await unfrozen.first?.({ ...watched, client: held, renew }, lease.key);",
+        to: "void [held, renew];",
+      },
+    ],
+    survives:
+      "in the worlds of seeds nothing says by when such a freeze has to be gone: regressions/freeze-of-a-dead-leader-beside-a-reencryption.json does",
   },
   {
     name: "a migration that went back in time shows it by its resourceVersion alone",

@@ -243,6 +243,36 @@ export const TRIGGERS: readonly Mutation[] = [
     found: { seed: 7, breaks: "controllers: ksvm created more migrations than there is reason for" },
   },
   {
+    name: "a migration is deleted whatever was done to it since",
+    edits: [
+      {
+        file: APPLY,
+        from: "{ signal, preconditions: { uid, resourceVersion } });",
+        to: "{ signal, preconditions: { uid } });",
+      },
+    ],
+    survives:
+      "a user has to suspend a migration that the trigger replaces before it knows: regressions/suspension-that-the-trigger-has-not-seen.json has it so",
+  },
+  {
+    name: "a pause counts from now as long as an end is still to come",
+    edits: [
+      {
+        file: "trigger/retry-plan.ts",
+        from: "return endedAt > now ? Math.min(createdAt, now) :",
+        to: "return endedAt > now ? now :",
+      },
+    ],
+    survives:
+      "the leader has to be replaced by one whose clock is right: regressions/clock-of-a-leader-that-is-ahead.json has it so",
+  },
+  {
+    name: "a pause counts from the end alone",
+    edits: [{ file: "trigger/retry-plan.ts", from: "Math.max(createdAt, endedAt);", to: "endedAt;" }],
+    survives:
+      "a migration has to fail for an hour, with the clock of the leader behind: regressions/clock-of-a-leader-that-is-behind.json has it so",
+  },
+  {
     name: "a migration that failed is never tried again",
     edits: [
       {
