@@ -4,8 +4,8 @@ import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
 import { failureKindOf, isTooLargeResourceVersion } from "../kube/failure.ts";
-import { CRDS } from "../kube/resources.ts";
 import { type Check, checkFailureOf } from "./ask-all.ts";
+import { cachedCrd, NOT_FILLED } from "./cached-crd.ts";
 import { pauseAdvice } from "./settle.ts";
 
 /** The default of `--convergence-timeout`, in milliseconds. */
@@ -119,9 +119,12 @@ async function behindReason(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
-    const crd = await client.getMetadata(CRDS, { name }, { notOlderThan, signal });
-    const { resourceVersion: shown } = crd.metadata;
-    return isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
+    const crd = await cachedCrd(client, name, { notOlderThan, signal });
+    if (crd === "not filled") {
+      return NOT_FILLED;
+    }
+    const shown = crd?.metadata.resourceVersion;
+    return shown === undefined || isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
   } catch (error) {
     if (isTooLargeResourceVersion(error)) {
       return behindAt(notOlderThan, /current: (\d+)/.exec(error.said)?.[1], notOlderThan !== resourceVersion);
@@ -142,15 +145,14 @@ async function mayBeBehind(client: ApiClient, target: ConvergenceTarget, signal:
   }
 }
 
-/**
- * By what it answers without a wait: its watch cache, and discovery for where that cache is being filled, since etcd answers in its place then. The
- * freeze changes no `generation`.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/delegator.go
- */
+/** By what it answers without a wait: its watch cache, and discovery. The freeze changes no `generation`. */
 async function isBehindNow(client: ApiClient, target: ConvergenceTarget, signal: AbortSignal): Promise<boolean> {
   const { crd, group, requestVersion, resource } = target;
-  const { metadata } = await client.getMetadata(CRDS, { name: crd.name }, { notOlderThan: "0", signal });
+  const known = await cachedCrd(client, crd.name, { notOlderThan: "0", signal });
+  if (known === undefined || known === "not filled") {
+    return true;
+  }
+  const { metadata } = known;
   const isOther = metadata.generation !== crd.generation || metadata.uid !== crd.uid;
   if (isOther && isNewer(crd.resourceVersion, metadata.resourceVersion)) {
     return true;

@@ -3,15 +3,6 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of a read. */
-export interface ReadOptions extends CallOptions {
-  /**
-   * A resourceVersion that the API server's watch cache must have reached; it waits up to 3 s for that, and refuses then, see
-   * `isTooLargeResourceVersion()`. @default the object is read from etcd
-   */
-  readonly notOlderThan?: string;
-}
-
 /** Options of a write. */
 export interface WriteOptions extends CallOptions {
   readonly fieldManager?: string;

@@ -1,6 +1,6 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
-import type { CallOptions, ReadOptions, WriteOptions } from "./call-options.ts";
+import type { CallOptions, WriteOptions } from "./call-options.ts";
 import { assertDeleted, listedIn, objectIn, writtenIn } from "./answered-object.ts";
 import { ApiError } from "./errors.ts";
 import { isAdmissionDenial } from "./failure.ts";
@@ -106,12 +106,11 @@ export class ApiClient {
    * Reads the metadata of one object.
    * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
    */
-  async getMetadata(resource: Resource, ref: ObjectRef, options: ReadOptions = {}): Promise<PartialObjectMetadata> {
+  async getMetadata(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<PartialObjectMetadata> {
     const path = objectPath(resource, ref);
     const { body } = await this.transport.request<PartialObjectMetadata>({
       method: "GET",
       path,
-      query: { resourceVersion: options.notOlderThan },
       accept: ACCEPT_METADATA,
       signal: options.signal,
     });

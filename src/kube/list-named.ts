@@ -1,6 +1,7 @@
 import type { CallOptions } from "./call-options.ts";
 import type { KubeObject, ObjectRef } from "./client.ts";
 import { DoubtfulAnswer } from "./errors.ts";
+import { selectorOfName } from "./field-selector.ts";
 import { collectionPath, type Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 
@@ -16,6 +17,8 @@ export interface NamedList<T> {
 export interface ListNamedOptions extends CallOptions {
   /** Such as {@link ACCEPT_METADATA_LIST}. @default whole objects */
   readonly accept?: string;
+  /** A resourceVersion that the API server's watch cache must have reached. @default the list is consistent */
+  readonly notOlderThan?: string;
 }
 
 interface ListAnswer<T> {
@@ -37,15 +40,18 @@ export async function listNamed<T extends KubeObject>(
   transport: Transport,
   resource: Resource,
   { name, namespace }: ObjectRef,
-  options: ListNamedOptions = {},
+  { accept, notOlderThan, signal }: ListNamedOptions = {},
 ): Promise<NamedList<T>> {
   const path = collectionPath(resource, namespace);
   const { body } = await transport.request<unknown>({
     method: "GET",
     path,
-    query: { fieldSelector: `metadata.name=${name}` },
-    ...(options.accept === undefined ? {} : { accept: options.accept }),
-    signal: options.signal,
+    query: {
+      fieldSelector: selectorOfName(name),
+      ...(notOlderThan === undefined ? {} : { resourceVersion: notOlderThan, resourceVersionMatch: "NotOlderThan" }),
+    },
+    ...(accept === undefined ? {} : { accept }),
+    signal,
   });
   if (!isList<T>(body)) {
     throw new DoubtfulAnswer(`Cannot look for "${name}" at ${path}: the answer is no complete list`);

@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import { selectorOfName } from "./field-selector.ts";
 import { ApiError, TransportError } from "./errors.ts";
 import { failureKindOf } from "./failure.ts";
 import type { KubeObject } from "./client.ts";
@@ -140,7 +141,7 @@ async function* openWatch<T extends KubeObject>(
     query: {
       watch: true,
       allowWatchBookmarks: true,
-      fieldSelector: options.name === undefined ? undefined : `metadata.name=${options.name}`,
+      fieldSelector: options.name === undefined ? undefined : selectorOfName(options.name),
       labelSelector: options.labelSelector,
       resourceVersion: options.resourceVersion,
       timeoutSeconds: options.timeoutSeconds ?? WATCH_TIMEOUT_SECONDS,

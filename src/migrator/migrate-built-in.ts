@@ -12,6 +12,7 @@ import type { FieldsConversion } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
+import { CRDS } from "../kube/resources.ts";
 import { ownStorageOf, SEE_API_SERVICES } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
 import type { Fence } from "../kube/transport-options.ts";
@@ -88,6 +89,8 @@ export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWo
     wanted: [
       ...access,
       ...(isOwnMatter ? [SEE_API_SERVICES] : []),
+      // To ask API servers whether they have followed it.
+      ...(crdName === undefined ? [] : [{ verb: "list", resource: CRDS, name: crdName }]),
       ...accessForEncryption(context),
       ...accessForArrivals(context),
     ],

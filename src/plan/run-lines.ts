@@ -1,4 +1,5 @@
 import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
+import { selectorOfName } from "../kube/field-selector.ts";
 import { holderOf, type Lease } from "../api/lease.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
@@ -69,7 +70,7 @@ interface FoundLeases {
  * @throws {ApiError | TransportError}
  */
 export async function readControllerLine(client: ApiClient, options: CallOptions = {}): Promise<ControllerLine> {
-  const query = { fieldSelector: `metadata.name=${CONTROLLER_LEASE}` };
+  const query = { fieldSelector: selectorOfName(CONTROLLER_LEASE) };
   const { leases, now, unread } = await findLeases(client, { query, namespaces: [SYSTEM_NAMESPACE] }, options);
   const lines = leases.map((lease) => leaseLineOf(lease, now));
   // Users may write Leases in namespaces of their own.

@@ -1,8 +1,15 @@
 import tap from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import { type ConvergenceTarget, type FirstLook, knownAtFirst, lagReason } from "../../src/apiservers/converge.ts";
+import {
+  type ConvergenceTarget,
+  type FirstLook,
+  convergenceCheck,
+  knownAtFirst,
+  lagReason,
+} from "../../src/apiservers/converge.ts";
 
 const KNOWN = { name: "widgets.example.com", uid: "u", resourceVersion: "7", generation: 3 };
 const TARGET: ConvergenceTarget = {
@@ -46,20 +53,27 @@ const { signal } = new AbortController();
  * test chooses.
  * @param atOnce what it has when it is asked for any
  */
-function serverWith(atOnce: () => Partial<typeof KNOWN>, version = "v1") {
+function serverWith(atOnce: () => Partial<typeof KNOWN> | undefined, version = "v1") {
   const asked: (string | undefined)[] = [];
-  const getMetadata = async (_crds: unknown, _ref: unknown, { notOlderThan }: { notOlderThan?: string }) => {
-    asked.push(notOlderThan);
-    return { metadata: { ...KNOWN, ...atOnce() } };
-  };
   const resources = [{ ...FOUND, storageVersionHash: hash(version) }];
-  const body = { kind: "APIResourceList", groupVersion: "example.com/v1", resources };
-  const request = async () => ({ status: 200, body });
-  return { asked, client: { getMetadata, transport: { server: "https://a", request } } as unknown as ApiClient };
+  const discovery = { kind: "APIResourceList", groupVersion: "example.com/v1", resources };
+  const request = async ({ path, query }: ApiRequest) => {
+    if (!path.endsWith("/customresourcedefinitions")) return { status: 200, body: discovery };
+    asked.push(query?.["resourceVersion"]?.toString());
+    const has = atOnce();
+    const items = has === undefined ? [] : [{ metadata: { ...KNOWN, ...has } }];
+    return { status: 200, body: { kind: "PartialObjectMetadataList", metadata: {}, items } };
+  };
+  return { asked, client: { transport: { server: "https://a", request } } as unknown as ApiClient };
 }
 
-function absent(): never {
-  throw new ApiError("GET CRD", 404, { answer: { kind: "Status", reason: "NotFound", details: { name: KNOWN.name } } });
+function absent(): undefined {
+  return undefined;
+}
+
+/** As while the watch cache is being filled: etcd would answer a GET, with the newest CRD. */
+function unfilled(): never {
+  throw new ApiError("LIST CRDs", 429, { text: "storage is (re)initializing" });
 }
 
 function busy(): never {
@@ -85,6 +99,7 @@ for (const [title, atOnce, version, lags] of [
   ["shows the storage version before", () => ({}), "v1alpha1", true],
   ["has none", absent, "v1", true],
   ["does not say what it has", busy, "v1", true],
+  ["has a watch cache that is not filled", unfilled, "v1", true],
 ] as const) {
   await tap.test(`knownAtFirst() tells ${lags ? "" : "nothing "}once where an API server ${title}`, async (t) => {
     const { asked, client } = serverWith(atOnce, version);
@@ -119,3 +134,18 @@ await tap.test("knownAtFirst() fails with what it has to wait for, and hides no 
   });
   await t.rejects(knownAtFirst(TARGET, toldBy().look, signal)(fault.client), TypeError);
 });
+
+for (const [title, atOnce, reason] of [
+  ["knows the CRD", () => ({}), undefined],
+  ["knows an older one", () => ({ resourceVersion: "5" }), /its watch of CRDs is at resourceVersion 5/],
+  ["knows none", absent, /its watch of CRDs is at resourceVersion an older one/],
+  ["has a watch cache that is not filled", unfilled, /its watch cache of CRDs is not filled/],
+] as const) {
+  await tap.test(`convergenceCheck() where an API server ${title}`, async (t) => {
+    const { asked, client } = serverWith(atOnce);
+    const failure = await convergenceCheck(TARGET, signal)(client);
+    if (reason === undefined) t.equal(failure, undefined);
+    else t.match(failure, { reason, silent: false });
+    t.same(asked, [KNOWN.resourceVersion]);
+  });
+}

@@ -26,6 +26,20 @@ await tap.test("listNamed() asks for a consistent list of one name", async (t) =
   t.same([...(server.seen[0]?.query ?? [])], [["fieldSelector", "metadata.name=b"]]);
 });
 
+await tap.test("listNamed() looks for the name as it is, whatever characters it has", async (t) => {
+  const name = "a,b=c\\d";
+  const items = [{ metadata: { name } }];
+  const server = await startServer(t, (_, response) => sendJson(response, 200, { kind: "RoleList", items }));
+  const roles = { group: "rbac.authorization.k8s.io", version: "v1", resource: "roles" };
+  const { object } = await listNamed(server.transport(), roles, { name, namespace: "ns" }, { notOlderThan: "7" });
+  t.same(object, items[0]);
+  t.same(Object.fromEntries(server.seen[0]?.query ?? []), {
+    fieldSelector: "metadata.name=a\\,b\\=c\\\\d",
+    resourceVersion: "7",
+    resourceVersionMatch: "NotOlderThan",
+  });
+});
+
 await tap.test("listNamed() says that an object is absent where the list", async (t) => {
   for (const items of [[], null]) {
     const { answer } = await answered(t, { kind: "ConfigMapList", metadata: { resourceVersion: "7" }, items });

@@ -66,6 +66,16 @@ function processOf({ mayList = true } = {}) {
       const answer = (body: unknown) => ({ status: 200, body, serverTime: clock.now() });
       const asked = query["resourceVersion"];
       if (path === "/version") return answer({ gitVersion: "v1.36.3" });
+      const name = query["fieldSelector"]?.toString();
+      if (name !== undefined) {
+        // It holds the question until its watch is there, as a watch cache does for up to three seconds.
+        if (Number(asked) > Number(knownTo(server).metadata.resourceVersion)) {
+          clock.advance(2_000);
+          follow();
+        }
+        const items = [name.includes("widgets") ? widgets : knownTo(server)];
+        return answer({ kind: "PartialObjectMetadataList", metadata: {}, items });
+      }
       if (path.endsWith("/customresourcedefinitions")) {
         if (!mayList) {
           const message =
@@ -77,12 +87,7 @@ function processOf({ mayList = true } = {}) {
         return answer({ kind: "PartialObjectMetadataList", metadata: { resourceVersion: "50" }, items });
       }
       if (path.includes("/customresourcedefinitions/")) {
-        // It holds the question until its watch is there, as a watch cache does for up to three seconds.
-        if (Number(asked) > Number(knownTo(server).metadata.resourceVersion)) {
-          clock.advance(2_000);
-          follow();
-        }
-        return answer(path.includes("widgets") ? widgets : asked === undefined ? state.gadgets : knownTo(server));
+        return answer(path.includes("widgets") ? widgets : state.gadgets);
       }
       const list = { kind: "APIResourceList", groupVersion: "example.com/v1", metadata: {}, items: [] };
       const resources = ["widgets", "gadgets"].map((name) => ({

@@ -153,13 +153,18 @@ const NEW_HASH = storageVersionHashOf("example.com", "v2", "Widget");
 
 /** Whether an API server is asked whether it knows a CRD as it is. */
 function isAskedForCrd({ path, query }: ApiRequest): boolean {
-  return path === `${CRD_PATH}/widgets.example.com` && query?.["resourceVersion"] !== undefined;
+  return path === CRD_PATH && query?.["resourceVersion"] !== undefined;
+}
+
+/** What it answers. */
+function listOf(crd: unknown): object {
+  return { kind: "PartialObjectMetadataList", metadata: {}, items: [crd] };
 }
 
 await tap.test("FreezeEvidence tells of another storage version also where the question then fails", async (t) => {
   let asked = 0;
   const run = evidenceWith(async (request) => {
-    if (isAskedForCrd(request)) return { status: 200, body: crdWith() };
+    if (isAskedForCrd(request)) return { status: 200, body: listOf(crdWith()) };
     if (asked++ > 0) throw unavailable;
     return { status: 200, body: { kind: "APIResourceList", groupVersion: "example.com/v2", resources: [OLD_HASH] } };
   });
@@ -188,7 +193,7 @@ await tap.test("FreezeEvidence goes no further than what another storage version
   const lost = new KsvmError("OwnershipLost", "another run holds the Lease");
   const seen = new SeenServers(new FakeClock());
   const run = evidenceWith(
-    async (request) => ({ status: 200, body: isAskedForCrd(request) ? crdWith() : answer }),
+    async (request) => ({ status: 200, body: isAskedForCrd(request) ? listOf(crdWith()) : answer }),
     new FakeClock(),
     () => Promise.reject(lost),
     { seen },
@@ -220,7 +225,9 @@ for (const [what, answer] of [
     const time = new Date(0).toISOString();
     const run = evidenceWith(async (request) => ({
       status: 200,
-      body: isAskedForCrd(request) ? answer(request.query?.["resourceVersion"] === "0") : answerTo(request, time),
+      body: isAskedForCrd(request)
+        ? listOf(answer(request.query?.["resourceVersion"] === "0"))
+        : answerTo(request, time),
     }));
     const crd = crdWith({ metadata: { resourceVersion: "7" } });
     const message = /its watch of CRDs is at resourceVersion 5, and the CRD is at 7/;
@@ -256,7 +263,8 @@ function answerTo({ body, method, path }: ApiRequest, time: string): unknown {
     const resources = [{ ...OLD_HASH, storageVersionHash: NEW_HASH }];
     return { kind: "APIResourceList", groupVersion: "example.com/v2", resources };
   }
-  return path === "/version" ? { gitVersion: "v1.36.3" } : frozenCrd(time);
+  if (path === "/version") return { gitVersion: "v1.36.3" };
+  return path === CRD_PATH ? listOf(frozenCrd(time)) : frozenCrd(time);
 }
 
 /** Its storage version changed at this time, which is in managedFields. */
@@ -314,7 +322,9 @@ for (const tookMs of [0, 3_600_000]) {
           const storageVersionHash = (isDiscovery && hashes.shift()) || NEW_HASH;
           const resources = [{ ...OLD_HASH, storageVersionHash }];
           const list = { kind: "APIResourceList", groupVersion: "example.com/v2", resources };
-          const body = isDiscovery ? list : path === "/version" ? { gitVersion: "v1.36.3" } : changed;
+          const crd = path === CRD_PATH ? listOf(changed) : changed;
+          const other = path === "/version" ? { gitVersion: "v1.36.3" } : crd;
+          const body = isDiscovery ? list : other;
           return { status: 200, body, serverTime: clock.now() };
         },
         clock,

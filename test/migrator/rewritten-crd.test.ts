@@ -42,6 +42,9 @@ const NOT_FOUND = { kind: "Status", reason: "NotFound", code: 404, details: { na
 const bodyOf = (path: string, crd: object): unknown => {
   if (path === "/version") return { gitVersion: "v1.36.3" };
   if (path.endsWith("/widgets.example.com")) return crd;
+  if (path.endsWith("/customresourcedefinitions")) {
+    return { kind: "PartialObjectMetadataList", metadata: {}, items: [crd] };
+  }
   const resources = [{ name: "widgets", storageVersionHash: "h1" }];
   return { kind: "APIResourceList", groupVersion: "example.com/v1", metadata: {}, items: [], resources };
 };
@@ -59,7 +62,7 @@ function apiServer(
     clock.advance(10);
     const isBehind = clock.monotonic() < followsAtMs;
     if (query?.["resourceVersion"] === "0" && isBehind) {
-      return { status: 200, body: BEFORE, serverTime: clock.now() };
+      return { status: 200, body: bodyOf(path, BEFORE), serverTime: clock.now() };
     }
     if (query?.["resourceVersion"] !== undefined && isBehind) {
       throw new ApiError(`GET ${path}`, 504, { answer: TOO_LARGE as unknown as Status });

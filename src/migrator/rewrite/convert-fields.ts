@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { selectorOfName } from "../../kube/field-selector.ts";
 import { areSameFields, convertedFields, isOtherVersion } from "../../api/managed-fields.ts";
 import type { ManagedFieldsEntry, ObjectMeta, PartialObjectMetadata } from "../../api/meta.ts";
 import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
@@ -160,7 +161,7 @@ async function asUsual(context: RewriteContext, object: ListedObject): Promise<O
 async function read(context: RewriteContext, { name, namespace, uid }: ListedObject): Promise<ObjectMeta | undefined> {
   const { pacer, resource, retrier, signal, transport, waitSignal } = context;
   const path = collectionPath(resource, namespace);
-  const query = { fieldSelector: `metadata.name=${name}` };
+  const query = { fieldSelector: selectorOfName(name) };
   const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
   const list = (): Promise<{ readonly body: ListAnswer<PartialObjectMetadata> }> =>
     pacer.observe(() => transport.request<ListAnswer<PartialObjectMetadata>>(request));

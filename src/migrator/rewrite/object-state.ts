@@ -1,4 +1,5 @@
 import { KsvmError } from "../../errors.ts";
+import { selectorOfName } from "../../kube/field-selector.ts";
 import type { ApiRequest } from "../../kube/api-request.ts";
 import type { ListedObject, ObjectIdentity } from "../../kube/listed-object.ts";
 import { type ListedPage, readListedPage } from "../../kube/listed-page.ts";
@@ -31,7 +32,7 @@ export async function readObjectState(
   const { signal, subresource } = options;
   const status = subresource !== undefined;
   const path = collectionPath(resource, namespace);
-  const query = { fieldSelector: `metadata.name=${name}` };
+  const query = { fieldSelector: selectorOfName(name) };
   const accept = status ? {} : { accept: ACCEPT_METADATA_LIST };
   const request = { method: "GET", path, query, ...accept, signal } as const;
   const page = await listOnce(transport, resource, request, { status });

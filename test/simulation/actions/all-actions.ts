@@ -3,7 +3,7 @@ import type { ActionSort } from "./action-sort.ts";
 import { editLeader } from "./leader-actions.ts";
 import { createMigrations, editMigration, suspendMigration, suspendMigrations } from "./migration-actions.ts";
 import { editStorageState } from "./storage-state-actions.ts";
-import { joinServer, jumpServer, lag, slow, stopServer } from "./api-server-actions.ts";
+import { joinServer, jumpServer, lag, slow, stopServer, unfill } from "./api-server-actions.ts";
 import { disturb } from "./balancer-actions.ts";
 import { changeConversion, convert } from "./conversion-actions.ts";
 import { meddle } from "./meddling-webhook-actions.ts";
@@ -48,6 +48,7 @@ export const ACTIONS: readonly ActionSort[] = [
   backUp,
   restoreBackup,
   expectUnfrozen,
+  unfill,
   createMigrations,
   editMigration,
   suspendMigration,

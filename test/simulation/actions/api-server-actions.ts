@@ -84,6 +84,27 @@ export const lag = sort<Lateness & { readonly server: number }>({
   },
 });
 
+/**
+ * An API server cannot fill its watch cache of CRDs for some time, as where it cannot read one of them from etcd. It follows none of their changes, and
+ * etcd answers in its place. No seed has that.
+ */
+export const unfill = sort<{ readonly server: number; readonly ms: number }>({
+  name: "unfill",
+  suits: () => false,
+  choose: (random, limits) => ({ server: serverOf(random, limits), ms: lastingOf(random) }),
+  text: ({ server }, names) => `${names.server(server)} cannot fill its watch cache of CRDs`,
+  async play(world, { server, ms }) {
+    const node = world.cluster.nodeAt(server);
+    if (node === undefined) return;
+    const before = node.lags.crds;
+    node.api.fillCrds(false);
+    node.lags.crds = ms;
+    await world.lasting(ms);
+    node.lags.crds = before;
+    node.api.fillCrds(true);
+  },
+});
+
 /** An API server holds its requests for up to `holdMs`, for some time. */
 export const slow = sort<{ readonly server: number; readonly ms: number; readonly holdMs: number }>({
   name: "slow",

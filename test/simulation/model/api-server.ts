@@ -53,6 +53,7 @@ export class SimApiServer implements RequestContext {
   isPrompt: boolean;
   cache: WatchCacheState;
   crdsSeen: number;
+  #areCrdsFilled = true;
   readonly initializing = new Set<string>();
   readonly #watches = new Set<OpenWatch>();
   /** When its process started, in milliseconds since the Unix epoch. */
@@ -83,6 +84,7 @@ export class SimApiServer implements RequestContext {
     this.#isCachePaused = false;
     this.cache = this.#freshCache();
     this.crdsSeen = this.etcd.revision;
+    this.#areCrdsFilled = true;
     this.handlers.clear();
     this.discovery.clear();
     this.#followAll();
@@ -104,6 +106,20 @@ export class SimApiServer implements RequestContext {
   /** Its watch of CRDs comes to a revision: what its handlers and its discovery follow is behind that. */
   seeCrds(revision: number): void {
     this.crdsSeen = Math.min(Math.max(this.crdsSeen, revision), this.etcd.revision);
+  }
+
+  get areCrdsFilled(): boolean {
+    return this.#areCrdsFilled;
+  }
+
+  /** Empties its watch cache of CRDs, as where it cannot read one of them from etcd any more, or fills it. What follows CRDs goes on by {@link seeCrds}. */
+  fillCrds(areFilled: boolean): void {
+    this.#areCrdsFilled = areFilled;
+    const ended = areFilled ? [] : [...this.#watches].filter(({ kind }) => kind.prefix === CRD_PREFIX);
+    for (const watch of ended) {
+      watch.end();
+      this.#watches.delete(watch);
+    }
   }
 
   /** Has the request handler follow CRDs: all, or one as it was at a revision. */

@@ -1,8 +1,11 @@
-import { badRequest, expired, invalid, Refusal } from "./answers.ts";
+import { badRequest, expired, invalid } from "./answers.ts";
+import { untilCrdsSeen } from "./cached-reads.ts";
+import { CRD_PREFIX } from "./crd-registry.ts";
 import { EtcdError } from "./etcd.ts";
 import type { ModelObject } from "./model-object.ts";
 import type { ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
+import { revisionOf, tooLarge } from "./resource-versions.ts";
 import { selectorOf } from "./selectors.ts";
 import { decode, decodeNow, partialTextOf, textOf } from "./stored-objects.ts";
 import type { EtcdEntry } from "./timeline.ts";
@@ -27,6 +30,7 @@ const INCONSISTENT_CONTINUE =
 export async function list(context: ServerContext, request: ListRequest): Promise<string> {
   const { kind, query } = request;
   if (isOfCache(query)) await assertFilled(context, kind);
+  if (isOfCachedCrds(context, request)) await untilCrdsSeen(context, query);
   const selector = selectorOf(query);
   const limit = Number(query.get("limit") ?? 0);
   const name = /^metadata\.name=([^,]+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
@@ -59,12 +63,20 @@ function isOfCache(query: URLSearchParams): boolean {
   return !query.has("limit") || isSelective;
 }
 
+/** A list with a resourceVersion shows what the watch cache of CRDs has; etcd answers one of everything, in pages, where that is not filled. */
+function isOfCachedCrds({ areCrdsFilled }: ServerContext, { kind, query }: ListRequest): boolean {
+  const isOlder =
+    query.has("resourceVersion") && !query.has("continue") && query.get("resourceVersionMatch") !== "Exact";
+  return kind.prefix === CRD_PREFIX && isOlder && areCrdsFilled;
+}
+
 interface Range {
   readonly entries: readonly EtcdEntry[];
   readonly revision: number;
 }
 
-function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
+function range(context: ServerContext, request: ListRequest): Range {
+  const { cache, etcd } = context;
   const { query } = request;
   const prefix = prefixOf(request);
   const token = query.get("continue") ?? "";
@@ -91,6 +103,9 @@ function range({ cache, etcd }: ServerContext, request: ListRequest): Range {
       throw expired("The resourceVersion for the provided list is too old.");
     }
   }
+  if (isOfCachedCrds(context, request)) {
+    return { entries: etcd.timeline.range(prefix, context.crdsSeen), revision: context.crdsSeen };
+  }
   if (asked > cache.revision) throw tooLarge(asked, cache.revision);
   return { entries: cache.timeline.range(prefix, cache.revision), revision: cache.revision };
 }
@@ -114,30 +129,6 @@ function continued(
 /** Where the objects of a list lie. */
 export function prefixOf({ kind, namespace }: Pick<ListRequest, "kind" | "namespace">): string {
   return namespace === undefined ? kind.prefix : `${kind.prefix}${namespace}/`;
-}
-
-/** @throws {Refusal} 400 */
-export function revisionOf(text: string): number {
-  const revision = Number(text);
-  if (!Number.isInteger(revision) || revision < 0) {
-    throw badRequest(
-      `resourceVersion: Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`,
-    );
-  }
-  return revision;
-}
-
-/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/errors.go */
-export function tooLarge(asked: number, current: number): Refusal {
-  return new Refusal({
-    code: 504,
-    reason: "Timeout",
-    details: {
-      retryAfterSeconds: 1,
-      causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }],
-    },
-    message: `Timeout: Too large resource version: ${asked}, current: ${current}`,
-  });
 }
 
 function continueFields({

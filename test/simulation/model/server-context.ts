@@ -28,6 +28,8 @@ export interface ServerContext {
   readonly cache: WatchCacheState;
   /** What its watch of CRDs has followed up to. */
   readonly crdsSeen: number;
+  /** Whether its watch cache of CRDs is filled: where it is not, etcd answers a GET, whatever its resourceVersion, and a list by name or a watch gets 429. */
+  readonly areCrdsFilled: boolean;
   /** The CRDs whose watch cache is not filled: their lists and watches get 429. */
   readonly initializing: ReadonlySet<string>;
 }

@@ -1,5 +1,6 @@
 import { apiVersionOf } from "../../../src/kube/resources.ts";
 import { Refusal } from "./answers.ts";
+import { CRD_PREFIX } from "./crd-registry.ts";
 import type { CrdStorage, ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";
 import { decode, decodeNow } from "./stored-objects.ts";
@@ -14,6 +15,7 @@ import type { EtcdEntry } from "./timeline.ts";
  */
 export async function assertFilled(context: ServerContext, kind: ServedKind): Promise<void> {
   const { crd, version } = kind;
+  if (kind.prefix === CRD_PREFIX && !context.areCrdsFilled) throw reinitializing("");
   if (crd === undefined) return;
   if (context.initializing.has(crd.facts.name)) throw reinitializing("");
   if (crd.filled.has(version)) return;

@@ -1,6 +1,7 @@
 import { expired, plainError, Refusal } from "./answers.ts";
 import type { ModelObject } from "./model-object.ts";
-import { type ListRequest, prefixOf, revisionOf } from "./lists.ts";
+import { type ListRequest, prefixOf } from "./lists.ts";
+import { revisionOf } from "./resource-versions.ts";
 import { type Selector, selectorOf } from "./selectors.ts";
 import type { ServedKind } from "./served-kinds.ts";
 import type { ServerContext } from "./server-context.ts";

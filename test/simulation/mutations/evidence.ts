@@ -6,6 +6,18 @@ const FINDER = "apiservers/api-server-finder.ts";
 /** What is wrong about the API servers: who they are, what each of them shows. */
 export const EVIDENCE_MUTATIONS: readonly Mutation[] = [
   {
+    name: "ask by a GET whether an API server has followed",
+    edits: [
+      {
+        file: "apiservers/cached-crd.ts",
+        from: "return (await listNamed<PartialObjectMetadata>(transport, CRDS, { name }, options)).object;",
+        to: "const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`; return (await transport.request<PartialObjectMetadata>({ method: 'GET', path, query: { resourceVersion: notOlderThan }, signal })).body ?? options;",
+      },
+    ],
+    survives:
+      "no seed has an API server that cannot fill its watch cache of CRDs: regressions/watch-cache-of-crds-that-is-not-filled.json has one",
+  },
+  {
     name: "do not prove again before the prune",
     survives: "the watch of the CRD tells what happened in between: that needs both",
     edits: [

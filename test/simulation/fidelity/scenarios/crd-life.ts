@@ -78,6 +78,20 @@ export const crdLife: Scenario = {
     await play.line("and of another API server", { ...notOlder, server: 1 });
     await play.line("its metadata as the watch cache has it by then, without a wait", atOnce);
     const toCome = String(Number(resourceVersion) + 1_000_000);
+    const listed = (notOlderThan: string, name = cogs.name) =>
+      get(CRD_COLLECTION, {
+        accept: ACCEPT_METADATA_LIST,
+        query: {
+          fieldSelector: `metadata.name=${name}`,
+          resourceVersion: notOlderThan,
+          resourceVersionMatch: "NotOlderThan",
+        },
+      });
+    await play.line("a list by name, not older than it is", listed(resourceVersion));
+    await play.line("and of another API server", { ...listed(resourceVersion), server: 1 });
+    await play.line("a list by name as the watch cache has it by then, without a wait", listed("0"));
+    await play.line("the same of a name that no CRD has", listed("0", "none.example.com"));
+    await play.line("a list by name, not older than what is to come", listed(toCome));
     await play.line(
       "its metadata, not older than what is to come",
       get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion: toCome } }),
