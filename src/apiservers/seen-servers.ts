@@ -2,7 +2,7 @@ import { type Clock, wallOffsetOf } from "../clock.ts";
 import { PendingRequests } from "../kube/pending-requests.ts";
 import type { RequestObserver } from "../kube/transport-options.ts";
 import { type AskOptions, SLOW_ANSWER_MS } from "./ask-all.ts";
-import type { LiveLease } from "./control-plane-objects.ts";
+import type { IdentityLease, LiveLease } from "./control-plane-objects.ts";
 import { Departures } from "./departures.ts";
 import { LeaseSightings } from "./lease-sightings.ts";
 import { isOverdue, OVERDUE_MS } from "./missing-api-server.ts";
@@ -12,9 +12,13 @@ import { SettledChanges } from "./settled-changes.ts";
 /** That an API server was behind: each time that this is seen is another one. */
 type Lag = object;
 
+/** An identity Lease as a look shows it, and the process that holds it. */
+type SeenLease = LiveLease & Partial<Pick<IdentityLease, "holder">>;
+
 /** What looks show of an identity Lease. */
 interface Renewal {
   readonly renewTime: string | undefined;
+  readonly holder: string | undefined;
   /** When the first look showed it, on the monotonic clock. */
   readonly seenAt: number;
   /** Whether the last one should have shown another. */
@@ -31,6 +35,8 @@ export class SeenServers {
   readonly departures = new Departures();
   readonly arrivals: ServerArrivals;
   readonly settled = new SettledChanges();
+  /** Told where an API server has joined, also in the place of one that left. @default nobody is */
+  onJoin: (() => void) | undefined;
   readonly #clock: Clock;
   /** When one was last silent or missing, or may have stood still, on the monotonic clock. */
   #silentAt = Number.NEGATIVE_INFINITY;
@@ -51,7 +57,7 @@ export class SeenServers {
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.arrivals = new ServerArrivals(clock, this.departures);
+    this.arrivals = new ServerArrivals(clock, this.departures, () => this.onJoin?.());
     this.#wallOffset = wallOffsetOf(clock);
   }
 
@@ -74,7 +80,7 @@ export class SeenServers {
    * still until then; one that never is, of none. It is overdue by its stamp, or where looks showed the same renewal for as long: its clock may be
    * ahead, or that of the API server that answers behind.
    */
-  looked(leases: readonly LiveLease[]): void {
+  looked(leases: readonly SeenLease[]): void {
     const now = this.#clock.monotonic();
     const before = this.#renewals;
     this.#renewals = new Map(leases.map((lease) => [keyOf(lease), renewalOf(lease, before.get(keyOf(lease)), now)]));
@@ -84,6 +90,9 @@ export class SeenServers {
     };
     if ([...this.#renewals].some(isRenewed)) {
       this.silent();
+    }
+    if (before.size > 0 && leases.some((lease) => before.get(keyOf(lease))?.holder !== lease.holder)) {
+      this.onJoin?.();
     }
   }
 
@@ -211,10 +220,10 @@ export class SeenServers {
   }
 }
 
-function renewalOf(lease: LiveLease, before: Renewal | undefined, now: number): Renewal {
-  const { renewTime } = lease;
+function renewalOf(lease: SeenLease, before: Renewal | undefined, now: number): Renewal {
+  const { holder, renewTime } = lease;
   const seenAt = before !== undefined && before.renewTime === renewTime ? before.seenAt : now;
-  return { renewTime, seenAt, isOverdue: isOverdue(lease) || now - seenAt > OVERDUE_MS };
+  return { renewTime, holder, seenAt, isOverdue: isOverdue(lease) || now - seenAt > OVERDUE_MS };
 }
 
 function keyOf({ name, uid }: LiveLease): string {

@@ -49,6 +49,7 @@ interface Watching {
 export class ServerArrivals implements Arrivals {
   readonly #clock: Clock;
   readonly #departures: Departures | undefined;
+  readonly #onJoin: (() => void) | undefined;
   readonly #log = new ArrivalLog();
   /** Every change up to this resourceVersion is in the log; empty before the first list. */
   #seen = "";
@@ -61,10 +62,10 @@ export class ServerArrivals implements Arrivals {
   /** Ends the long watch that is open, so that all are listed again. */
   #round = new AbortController();
 
-  /** @param departures is told of each one that leaves. @default nothing is */
-  constructor(clock: Clock, departures?: Departures) {
+  /** @param told `departures` of each one that leaves, `onJoin` of each one that joins. @default nobody is */
+  constructor(clock: Clock, departures?: Departures, onJoin?: () => void) {
     this.#clock = clock;
-    this.#departures = departures;
+    [this.#departures, this.#onJoin] = [departures, onJoin];
   }
 
   get count(): number {
@@ -279,6 +280,8 @@ export class ServerArrivals implements Arrivals {
       this.#changedAt = this.#clock.monotonic();
       if (type === "DELETED") {
         this.#departures?.left(lease.metadata, this.#changedAt);
+      } else {
+        this.#onJoin?.();
       }
     }
     if (type !== "DELETED") {

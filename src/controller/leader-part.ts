@@ -207,8 +207,14 @@ export class LeaderPart {
       const watch = { ...observeTrigger(metrics), disagreed };
       const shared = { client, clock, feed, logger, findApiServers, crdMode, onPoll, sights, watch };
       const options = { ...shared, ...settings.trigger };
-      const run = (pulse: Loop): Promise<void> => new Trigger({ ...options, pulse }).run(signal).finally(watch.end);
+      const run = (pulse: Loop): Promise<void> => {
+        const trigger = new Trigger({ ...options, pulse });
+        // One of another release writes built-in resources otherwise, and may be gone by the next look at the whole of discovery.
+        seen.onJoin = () => trigger.pollSoon();
+        return trigger.run(signal).finally(watch.end);
+      };
       await loops.add("trigger").keep(run, signal);
+      seen.onJoin = undefined;
     }
   }
 

@@ -92,6 +92,21 @@ await tap.test(
   },
 );
 
+await tap.test("ServerArrivals tells at once of each API server that joins", async (t) => {
+  const { client, stand } = setting();
+  let joined = 0;
+  const arrivals = new ServerArrivals(systemClock, undefined, () => joined++);
+  await arrivals.during(client, async () => {
+    await until(() => stand.watches.length === 1);
+    const [watch] = stand.watches;
+    stand.tell(watch, "MODIFIED", "a", 11);
+    stand.tell(watch, "ADDED", "b", 12);
+    stand.tell(watch, "DELETED", "b", 13);
+    await until(() => arrivals.seenTo === "13");
+    t.equal(joined, 1);
+  });
+});
+
 await tap.test("catchUp() reads what the watch has not told yet, and counts what came in between", async (t) => {
   const { arrivals, client, context, stand } = setting();
   await arrivals.during(client, async () => {

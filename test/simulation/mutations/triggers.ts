@@ -243,6 +243,15 @@ export const TRIGGERS: readonly Mutation[] = [
     found: { seed: 7, breaks: "controllers: ksvm created more migrations than there is reason for" },
   },
   {
+    name: "the trigger does not look where an API server joins",
+    found: {
+      seed: 625_955,
+      breaks:
+        "liveness: /registry/volumeattributesclasses/volumeattributesclasses-27 is stored as storage.k8s.io/v1beta1",
+    },
+    edits: [{ file: "controller/leader-part.ts", from: "seen.onJoin = () => trigger.pollSoon();", to: "" }],
+  },
+  {
     name: "a migration is deleted whatever was done to it since",
     edits: [
       {
