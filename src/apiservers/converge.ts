@@ -3,6 +3,7 @@ import { isNewer } from "../api/resource-version.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
+import { ApiError } from "../kube/errors.ts";
 import { failureKindOf, isTooLargeResourceVersion } from "../kube/failure.ts";
 import { type Check, checkFailureOf } from "./ask-all.ts";
 import { cachedCrd, NOT_FILLED } from "./cached-crd.ts";
@@ -123,8 +124,18 @@ async function behindReason(
     if (crd === "not filled") {
       return NOT_FILLED;
     }
-    const shown = crd?.metadata.resourceVersion;
-    return shown === undefined || isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
+    if (crd === undefined) {
+      // A list that is not older than the CRD shows that it is gone.
+      const answer = {
+        kind: "Status",
+        reason: "NotFound",
+        message: `"${name}" was deleted`,
+        details: { name },
+      } as const;
+      throw new ApiError("look for the CRD", 404, { answer });
+    }
+    const { resourceVersion: shown } = crd.metadata;
+    return isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
   } catch (error) {
     if (isTooLargeResourceVersion(error)) {
       return behindAt(notOlderThan, /current: (\d+)/.exec(error.said)?.[1], notOlderThan !== resourceVersion);

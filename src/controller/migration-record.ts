@@ -4,7 +4,6 @@ import {
   isSuspended,
   type MigrationCondition,
   type MigrationStatus,
-  stateOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
 import { withKstatus } from "../api/kstatus.ts";
@@ -20,7 +19,8 @@ import { failureKindOf } from "../kube/failure.ts";
 import { isThere, migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
-import { isEarlier } from "./earlier-migration.ts";
+import { KnownProgress } from "./earlier-migration.ts";
+import { MigrationDeleted, MigrationOver, MigrationSuspended } from "./migration-ends.ts";
 import type { StatusChange } from "./migration-status.ts";
 import { MigrationTaken } from "./migration-taken.ts";
 
@@ -28,36 +28,6 @@ import { MigrationTaken } from "./migration-taken.ts";
 const MIN_INTERVAL_MS = 50;
 const MAX_INTERVAL_MS = 5_000;
 const UNSERVED_PATIENCE_MS = 60_000;
-
-/** Ends a run whose StorageVersionMigration is there no more. */
-export class MigrationDeleted extends KsvmError {
-  override readonly name = "MigrationDeleted";
-
-  constructor(migration: string) {
-    super("NotFound", `Cannot continue: StorageVersionMigration "${migration}" was deleted`);
-  }
-}
-
-/** Ends a run whose user wants it stopped. It is carried out later, where it left off. */
-export class MigrationSuspended extends KsvmError {
-  override readonly name = "MigrationSuspended";
-
-  constructor(migration: string) {
-    super("Interrupted", `Cannot continue: StorageVersionMigration "${migration}" was suspended`);
-  }
-}
-
-/** Ends a run whose StorageVersionMigration is over already: another client, or another leader, has said how it ended. */
-export class MigrationOver extends KsvmError {
-  override readonly name = "MigrationOver";
-
-  constructor(migration: StorageVersionMigration) {
-    super(
-      "Conflict",
-      `Cannot continue: StorageVersionMigration "${migration.metadata.name}" is ${stateOf(migration)} already`,
-    );
-  }
-}
 
 /** What a {@link MigrationRecord} needs. */
 export interface MigrationRecordOptions {
@@ -80,6 +50,7 @@ export interface MigrationRecordOptions {
 export class MigrationRecord {
   readonly #options: MigrationRecordOptions;
   #current: StorageVersionMigration;
+  readonly #progress: KnownProgress;
   #writes: Promise<unknown> = Promise.resolve();
   /** Why nothing may be written of the run that goes on; `undefined` as long as no restore of etcd has undone it. */
   #undone: KsvmError | undefined;
@@ -87,6 +58,7 @@ export class MigrationRecord {
   private constructor(options: MigrationRecordOptions, current: StorageVersionMigration) {
     this.#options = options;
     this.#current = current;
+    this.#progress = new KnownProgress(current);
   }
 
   /**
@@ -213,9 +185,10 @@ export class MigrationRecord {
     const options = subresource === undefined ? { signal } : { signal, subresource };
     const send = (): Promise<unknown> => {
       assertLeading();
+      this.#progress.sending(body);
       return client.patch<unknown>(MIGRATIONS, this.#current.metadata, patch, options);
     };
-    this.#current = migrationOf(await retrier.run(send, signal));
+    this.#become(migrationOf(await retrier.run(send, signal)));
     return this.#current;
   }
 
@@ -252,8 +225,8 @@ export class MigrationRecord {
     if (shown !== formatOwner(owner)) {
       throw new MigrationTaken(name, owner, shown);
     }
-    const hasGoneBack = isEarlier(found, this.#current);
-    this.#current = found;
+    const hasGoneBack = this.#progress.isPast(found);
+    this.#become(found);
     this.#assertUnfinished();
     if (hasGoneBack) {
       // A read is never stale. What was rewritten since is in its old version again, whatever the run found.
@@ -268,6 +241,11 @@ export class MigrationRecord {
     if (this.#undone !== undefined) {
       throw this.#undone;
     }
+  }
+
+  #become(migration: StorageVersionMigration): void {
+    this.#current = migration;
+    this.#progress.is(migration);
   }
 
   #assertUnfinished(): void {

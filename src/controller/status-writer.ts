@@ -7,7 +7,8 @@ import type { MigrationResult } from "../migrator/result.ts";
 import type { Counts } from "../migrator/rewrite/counts.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { resultTextOf } from "./event-text.ts";
-import { MigrationOver, type MigrationRecord } from "./migration-record.ts";
+import { MigrationOver } from "./migration-ends.ts";
+import type { MigrationRecord } from "./migration-record.ts";
 import { conditionsIn, type Phase, progressOf, reportIn } from "./migration-status.ts";
 
 /** Which migration it is, and who is told of its end. */

@@ -154,7 +154,8 @@ async function readAgain(
 ): Promise<void> {
   const patch = { type: MERGE_PATCH, body: { metadata: { uid } } };
   await client.patch<unknown>(MIGRATIONS, { name }, patch, { signal }).then(
-    (found) => index.put(migrationOf(found)),
+    // After a restore of etcd it may be older than what is known.
+    (found) => index.correct({ uid }, migrationOf(found)),
     // What is not read now arrives with the watch.
     () => undefined,
   );

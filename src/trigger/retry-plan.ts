@@ -51,12 +51,15 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
     : { kind: "now", attempt: last.attempt + 1 };
 }
 
+/** An end that is to come in more than this time is none, in milliseconds. What API servers tell as now is up to a second old. */
+const MAX_AHEAD_MS = 60_000;
+
 /**
  * When it ended, as far as can be told. The end is by the clock of the replica that led then, which may be ahead or behind; the creation and
- * `now` are by API servers. An end that is still to come is none: counted from now it would never be over.
+ * `now` are by API servers. Counted from now, an end that is still to come would never be over.
  */
 function endOf({ createdAt, endedAt }: MigrationFacts, now: number): number {
-  return endedAt > now ? Math.min(createdAt, now) : Math.max(createdAt, endedAt);
+  return endedAt - now > MAX_AHEAD_MS ? Math.min(createdAt, now) : Math.max(createdAt, endedAt);
 }
 
 function delayAfter({ attempt, state }: MigrationFacts): number {

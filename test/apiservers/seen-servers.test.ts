@@ -49,27 +49,23 @@ await tap.test("SeenServers knows whether late writes may come, until that is se
   t.ok(mayCome(), "it stands still");
 });
 
+function heldLease(name: string, holder: string, renewTime = "then") {
+  return { name, uid: `uid-${name}`, createdAt: 0, renewTime, renewedMsAgo: 0, holder };
+}
+
 await tap.test("SeenServers tells of an API server that joins, also in the place of another one", async (t) => {
   const seen = new SeenServers(new ManualClock());
   let joined = 0;
   seen.onJoin = () => joined++;
-  const lease = (name: string, holder: string, renewTime = "then") => ({
-    name,
-    uid: `uid-${name}`,
-    createdAt: 0,
-    renewTime,
-    renewedMsAgo: 0,
-    holder,
-  });
-  const told = (...leases: readonly ReturnType<typeof lease>[]): number => {
+  const told = (...leases: readonly ReturnType<typeof heldLease>[]): number => {
     seen.looked(leases);
     return joined;
   };
-  t.equal(told(lease("a", "a_1")), 0, "the first look knows of no other");
-  t.equal(told(lease("a", "a_1", "now")), 0, "a renewal");
-  t.equal(told(lease("a", "a_1"), lease("b", "b_1")), 1);
-  t.equal(told(lease("a", "a_1")), 1, "one that leaves");
-  t.equal(told(lease("a", "a_2")), 2, "a restart");
+  t.equal(told(heldLease("a", "a_1")), 0, "the first look knows of no other");
+  t.equal(told(heldLease("a", "a_1", "now")), 0, "a renewal");
+  t.equal(told(heldLease("a", "a_1"), heldLease("b", "b_1")), 1);
+  t.equal(told(heldLease("a", "a_1")), 1, "one that leaves");
+  t.equal(told(heldLease("a", "a_2")), 2, "a restart");
 });
 
 await tap.test("SeenServers sees a suspension also where a run ends before it has looked again", async (t) => {

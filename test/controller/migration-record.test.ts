@@ -18,6 +18,8 @@ class Store {
   /** Whether the status is a subresource: else a write to it is dropped, and answered 200. */
   hasStatus = true;
   writes = 0;
+  /** So many answers to writes are lost. */
+  losesAnswers = 0;
   #version = 1;
 
   constructor(conditions: readonly object[] = []) {
@@ -40,6 +42,10 @@ class Store {
       }
       this.writes++;
       this.touch(body, subresource);
+      if (this.losesAnswers > 0) {
+        this.losesAnswers--;
+        throw new ApiError("PATCH m", 504, { text: "timeout" });
+      }
       return structuredClone(this.object);
     },
   } as unknown as ApiClient;
@@ -149,6 +155,18 @@ await tap.test(
       { code: "OwnershipLost", message: /restored from a backup/ },
     );
     t.same(store.object?.status?.conditions, backup?.status?.conditions);
+  },
+);
+
+await tap.test(
+  "MigrationRecord takes a write whose answer was lost for no restore, although its run began again",
+  async (t) => {
+    const store = new Store();
+    const record = await claimed(store);
+    await record.update((before) => ({ ...before, counts: { migrated: 7, skipped: 2, failed: 0 } }));
+    store.losesAnswers = 1;
+    await record.update((before) => ({ ...before, counts: { migrated: 1, skipped: 0, failed: 0 } }));
+    t.match(store.object?.status?.counts, { migrated: 1 });
   },
 );
 

@@ -1,6 +1,7 @@
 import tap from "tap";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
+import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { apply } from "../../src/trigger/apply.ts";
 import { decide } from "../../src/trigger/decide.ts";
 import { MigrationIndex } from "../../src/trigger/migration-index.ts";
@@ -48,12 +49,19 @@ await tap.test(
       },
     } as unknown as ApiClient;
     const index = new MigrationIndex(() => undefined);
+    const { suspend: _suspend, ...spec } = suspended.spec;
+    const known = { ...suspended, spec, metadata: { ...suspended.metadata, resourceVersion: "500" } };
+    index.put(known as unknown as StorageVersionMigration);
     await t.rejects(apply({ client, index, heartbeatMs: 1 }, changed, decision), /modified/);
     t.same(requests, [
       ["delete", running.name, { uid: "m", resourceVersion: "7" }],
       ["patch", running.name, { metadata: { uid: "m" } }],
     ]);
-    t.match(index.of("deployments.apps"), [{ isSuspended: true }], "the next look knows it");
+    t.match(
+      index.of("deployments.apps"),
+      [{ isSuspended: true }],
+      "the next look knows it, also after a restore of etcd",
+    );
   },
 );
 

@@ -234,6 +234,13 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   t.equal(early.lookAgainMs, (3 * MINUTE) / 4, "the clock of the replica that wrote its end is a year ahead");
   const again = decide(situation(builtIn("B"), known, [{ ...ahead, createdAt: NOW - MINUTE }]));
   t.match(again.create, { attempt: 2 }, "and the wait ends all the same");
+  const long = { ...failed, createdAt: NOW - 130 * MINUTE, endedAt: NOW + 500 };
+  const next = decide(situation(builtIn("B"), known, [long]));
+  t.equal(
+    next.lookAgainMs,
+    MINUTE + 500,
+    "the clock of the API server is read a moment before: a long run has its pause",
+  );
   const behind = decide(situation(builtIn("B"), known, [{ ...ahead, endedAt: NOW - 525_600 * MINUTE }]));
   t.equal(behind.lookAgainMs, (3 * MINUTE) / 4, "or a year behind");
 

@@ -172,8 +172,8 @@ export const CONTROLLERS: readonly Mutation[] = [
     edits: [
       {
         file: "controller/earlier-migration.ts",
-        from: "return isOlder || doneOf(found.status?.counts) < doneOf(before.status?.counts);",
-        to: "return isOlder && doneOf(found.status?.counts) <= doneOf(before.status?.counts);",
+        from: "|| doneOf(status?.counts) < this.#done;",
+        to: "|| doneOf(status?.counts) < 0;",
       },
     ],
     survives:

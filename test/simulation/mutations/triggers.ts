@@ -268,7 +268,7 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [
       {
         file: "trigger/retry-plan.ts",
-        from: "return endedAt > now ? Math.min(createdAt, now) :",
+        from: "return endedAt - now > MAX_AHEAD_MS ? Math.min(createdAt, now) :",
         to: "return endedAt > now ? now :",
       },
     ],
