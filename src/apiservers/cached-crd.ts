@@ -8,9 +8,9 @@ import { ACCEPT_METADATA_LIST, CRDS } from "../kube/resources.ts";
 export const NOT_FILLED = "its watch cache of CRDs is not filled, as where it cannot read one of them from etcd";
 
 /**
- * A CRD as the watch cache of an API server has it, which its handlers and its discovery follow. A list by name, since from Kubernetes 1.31 on etcd answers a GET
- * in the place of a cache that is not filled, whatever its resourceVersion, and watches are refused in that time. A list by name is refused as well (before, it waits, but with "0"). Only where
- * an API server has no watch cache (`--watch-cache=false`, or a size of 0), etcd answers each of them.
+ * A CRD as the watch cache of an API server has it, which its handlers and its discovery follow. It is read by a list by name. While the cache is not filled, an API
+ * server of Kubernetes 1.31 or newer refuses that list and all watches with 429, and has etcd answer a GET, whatever its resourceVersion. An older one holds the list until the cache is
+ * filled, and has etcd answer one with "0". An API server without a watch cache (`--watch-cache=false`, or a size of 0) has etcd answer each of them.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/delegator.go
  * @param notOlderThan what the cache must have reached: the API server waits up to 3 s for that, and refuses then, see

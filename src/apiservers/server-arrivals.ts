@@ -62,7 +62,7 @@ export class ServerArrivals implements Arrivals {
   /** Ends the long watch that is open, so that all are listed again. */
   #round = new AbortController();
 
-  /** @param told `departures` of each one that leaves, `onJoin` of each one that joins. @default nobody is */
+  /** @param departures is told of each one that leaves. @param onJoin called for each one that joins. @default nobody is told */
   constructor(clock: Clock, departures?: Departures, onJoin?: () => void) {
     this.#clock = clock;
     [this.#departures, this.#onJoin] = [departures, onJoin];
