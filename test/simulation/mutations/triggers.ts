@@ -290,7 +290,7 @@ export const TRIGGERS: readonly Mutation[] = [
         to: "  return lookAgainMs > Number.NEGATIVE_INFINITY\n",
       },
     ],
-    found: { seed: 39, breaks: "load: more than 2,500 requests in a minute are about no object" },
+    found: { seed: 39, breaks: "load: more than 3,000 requests in a minute are about no object" },
   },
   {
     name: "a migration that failed is tried again at once",
