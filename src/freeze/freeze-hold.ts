@@ -63,7 +63,7 @@ export class FreezeHold {
     cleanup.defer(
       `lift the freeze of "${crdName}"`,
       `lift it with: kubectl annotate crd ${crdName} ${MIGRATING_ANNOTATION}-`,
-      (signal) => this.#lift(signal),
+      (signal) => this.lift(signal),
     );
     const onDoubt = (resourceVersion: string): void => {
       this.#lateFreezeAt = resourceVersion;
@@ -73,17 +73,21 @@ export class FreezeHold {
     return frozen;
   }
 
-  async #removePolicy(signal: AbortSignal): Promise<void> {
-    const { crdName, owner, releasing } = this.#options;
-    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameRun(found, owner);
-    await removePolicyGuard({ ...releasing, signal }, crdName, isOwn);
-  }
-
-  async #lift(signal: AbortSignal): Promise<void> {
+  /**
+   * Lifts the freeze, where the CRD has it.
+   * @throws as {@link unfreeze}
+   */
+  async lift(signal: AbortSignal): Promise<void> {
     const { crdName, onLifted, owner, releasing, undone } = this.#options;
     const options = { besides: undone(), lateFreezeAt: this.#lateFreezeAt };
     if (await unfreeze({ ...releasing, signal }, crdName, owner, options)) {
       onLifted();
     }
+  }
+
+  async #removePolicy(signal: AbortSignal): Promise<void> {
+    const { crdName, owner, releasing } = this.#options;
+    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameRun(found, owner);
+    await removePolicyGuard({ ...releasing, signal }, crdName, isOwn);
   }
 }

@@ -11,7 +11,7 @@ import { earlierProgressOf, formatCheckpoint, resumeExpectationOf, resumePointOf
 import { CheckpointKey } from "./checkpoint-key.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { conversionOf } from "./crd-options.ts";
-import type { FieldsReport, WayOfPass } from "./rewrite/convert-fields.ts";
+import type { WayOfPass } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
@@ -27,30 +27,15 @@ import { readCrd } from "../resources/read-crd.ts";
 import { RestoredObjects } from "./restored-objects.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
-import type { SeenState } from "./rewrite/seen-state.ts";
 import { RewritePass, type Settled } from "./rewrite/rewrite-pass.ts";
 import { probedResourceOf } from "./rewrite/stuck-probe.ts";
 import type { RunContext } from "./run-context.ts";
+import type { RunMemory } from "./run-memory.ts";
 import type { RunLease } from "../lease/run-lease.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
-
-/** Where an attempt stood at its last checkpoint: for the next one of the same run, which counts on from there. */
-interface Left extends Omit<Settled, "point"> {
-  readonly checkpoint: string;
-}
-
-/** What the attempts of one run know of each other. */
-export interface RunMemory {
-  /**
-   * The checkpoints that this run wrote last, or that it knows the earlier one wrote; two while it is not known whether a write
-   * arrived. Any other text on the Lease is that of a client that may have made it up, or brought one back that is void.
-   */
-  known?: readonly string[];
-  left?: Left | undefined;
-  fields?: FieldsReport | undefined;
-  objectsSeen?: SeenState | undefined;
-}
+import type { Fence } from "../kube/transport-options.ts";
+import { assertStoredAlike, type Rewritten } from "./stored-alike.ts";
 
 /** What a {@link CrdRun} is made of. */
 export interface CrdRunParts {
@@ -74,6 +59,7 @@ export class CrdRun {
   /** Fenced by the Lease alone: the prune lists the storage version by itself. */
   readonly #byLease: RunContext;
   readonly #abort = new AbortController();
+  readonly #fence: Fence;
   #tally = new Tally();
   #key = new CheckpointKey();
   #restored: RestoredObjects | undefined;
@@ -93,15 +79,20 @@ export class CrdRun {
     this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
     cleanup.defer("stop listing the storage version", "nothing is left to do", () => this.#foreignPrunes.end());
     const renew = (): Promise<void> => lease.renew(signal, retrier);
-    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)), renew };
+    this.#fence = () => this.#foreignPrunes.passed(confirm);
+    this.#context = { ...this.#byLease, client: client.fencedBy(this.#fence), renew };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
+    parts.memory.liftAgain = (within) => this.#hold.lift(within);
     this.#hold = new FreezeHold({
       ...guarded,
       owner: { lease: lease.key, identity, since: new Date(clock.now()).toISOString() },
       releasing: { client, retrier },
       cleanup,
-      onLifted: () => emit({ type: "unfrozen" }),
+      onLifted: () => {
+        parts.memory.liftAgain = undefined;
+        emit({ type: "unfrozen" });
+      },
       besides: { [CHECKPOINT_KEY_ANNOTATION]: this.#key.publicKey },
       undone: () => (this.#isLasting && this.#known !== undefined ? {} : { [CHECKPOINT_KEY_ANNOTATION]: null }),
     });
@@ -132,7 +123,8 @@ export class CrdRun {
     await this.#foreignPrunes.look();
     const isResumed = await this.#rewrite(crd);
     await this.#foreignPrunes.report(crd);
-    const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
+    const rewritten = { crd, apiServers };
+    const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor, rewritten) : undefined;
     const { clearsDoubt = false, ...proven } = pruned ?? {};
     if (pruned !== undefined) {
       const { storedVersions } = pruned;
@@ -285,7 +277,8 @@ export class CrdRun {
     return checkpoint;
   }
 
-  #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
+  async #prune(expected: CrdExpectation, monitor: CrdMonitor, rewritten: Rewritten): Promise<Pruned> {
+    await assertStoredAlike(this.#context, { ...rewritten, fence: this.#fence, objectsSeen: this.#restored?.seen });
     return pruneStoredVersions(this.#byLease, {
       renewLease: async () => {
         await this.#context.renew();

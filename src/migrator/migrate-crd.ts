@@ -12,6 +12,7 @@ import { hasLeftovers, removeCheckpointKey, removeLeftovers } from "../freeze/le
 import { crdResourceOf } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
+import type { RunMemory } from "./run-memory.ts";
 import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { accessNeededFor } from "./run-roles.ts";
 import { runUntilDone } from "./run-until-done.ts";
@@ -110,10 +111,12 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<Migra
     name: crdName,
     maxFreezeIdleMs: context.options.maxFreezeIdleMs,
     attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup, restarts }).run(),
-    probe: ({ stuckOn }, signal) =>
-      stuckOn?.kind === "lease"
+    probe: async ({ stuckOn }, signal) => {
+      await liftAgain(context, memory, signal);
+      return stuckOn?.kind === "lease"
         ? lease.probe(signal)
-        : probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal }),
+        : probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal });
+    },
     onError: async (error) => {
       if (error instanceof KsvmError && error.code === "FreezeLifted") {
         // A run that takes the Lease over sweeps the freeze first: then that is the reason to tell.
@@ -127,6 +130,19 @@ function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<Migra
       }
     },
   });
+}
+
+/** Milliseconds that a run which waits spends on a freeze that could not be lifted, before it looks whether it can go on. */
+const LIFT_MS = 5_000;
+
+/** A freeze that could not be lifted when the attempt ended, as where a webhook of others denied that, would stay for as long as the run waits. */
+async function liftAgain({ clock }: RunContext, memory: RunMemory, signal: AbortSignal): Promise<void> {
+  try {
+    await memory.liftAgain?.(AbortSignal.any([signal, clock.timeout(LIFT_MS)]));
+    memory.liftAgain = undefined;
+  } catch {
+    signal.throwIfAborted();
+  }
 }
 
 /** Whether a run has work: managedFields may name other versions in a CRD that is clean, too. */
