@@ -21,6 +21,8 @@ export class RunLeasesCheck implements Check {
   readonly #writers: Writers;
   /** When each was last written, by key. A restore makes that unknown. */
   readonly #writtenAt = new Map<string, number>();
+  /** When each got the spec that it has, by key and spec: who waits for it compares specs, and sees no edit that another one has undone. */
+  readonly #specsAt = new Map<string, Map<string, number>>();
   /** Whom each holder of the Lease of the leader replaced, after that had stood still for its duration. */
   readonly #replaced = new Map<string, string>();
 
@@ -30,7 +32,10 @@ export class RunLeasesCheck implements Check {
     const { etcd } = world.cluster;
     this.#writers = new Writers(world, writer);
     etcd.onRevision((entry) => this.#written(entry));
-    etcd.onRestore(() => this.#writtenAt.clear());
+    etcd.onRestore(() => {
+      this.#writtenAt.clear();
+      this.#specsAt.clear();
+    });
   }
 
   #written(entry: EtcdEntry): void {
@@ -38,10 +43,19 @@ export class RunLeasesCheck implements Check {
     if (!isOfLeader && !RUN_LEASE.test(entry.key)) return;
     const { now } = this.#world.schedule;
     const writtenAt = this.#writtenAt.get(entry.key);
-    this.#writtenAt.set(entry.key, now);
-    if (isOfLeader && writtenAt !== undefined) this.#leads(entry, now - writtenAt);
     const writer = this.#writers.of(entry);
+    this.#writtenAt.set(entry.key, this.#standsSince(entry, writer === undefined));
+    if (isOfLeader && writtenAt !== undefined) this.#leads(entry, now - writtenAt);
     if (writtenAt !== undefined && writer !== undefined) this.#judge(entry, writer, now - writtenAt);
+  }
+
+  #standsSince({ key, object }: EtcdEntry, isEdit: boolean): number {
+    const { now } = this.#world.schedule;
+    const spec = JSON.stringify((object as unknown as Lease).spec);
+    const before = isEdit ? this.#specsAt.get(key) : undefined;
+    const since = before?.get(spec) ?? now;
+    this.#specsAt.set(key, new Map([...(before ?? []), [spec, since]]));
+    return since;
   }
 
   #leads({ before, isDeleted, object }: EtcdEntry, stoodMs: number): void {
