@@ -169,6 +169,27 @@ await tap.test("every pod is under a NetworkPolicy that lets in the ports it lis
   t.same(portsInto(labelsOf("certificates")), []);
 });
 
+await tap.test("every pod may ask DNS, at the ports on which its pods listen", async (t) => {
+  const [policy] = documentsIn("deploy/base/network-policy.yaml") as readonly {
+    spec: NetworkPolicy & {
+      egress: readonly { to?: unknown; ports: readonly { protocol: string; port: unknown }[] }[];
+    };
+  }[];
+  for (const component of ["certificates", "init", "controller", "webhook", "test"]) {
+    t.ok(policy !== undefined && isSelected(policy.spec, labelsOf(component)), component);
+  }
+  const open = policy?.spec.egress.filter(({ to }) => to === undefined).flatMap(({ ports }) => ports) ?? [];
+  const pairs = open.map(({ port, protocol }) => `${String(port)}/${protocol}`);
+  for (const port of [53, 5353, 8053]) {
+    for (const protocol of ["UDP", "TCP"]) t.ok(pairs.includes(`${port}/${protocol}`), `${port}/${protocol}`);
+  }
+  t.same(
+    policy?.spec.egress[0]?.ports.map(({ port }) => port),
+    [443, 6443, 8443],
+    "docs/install.md and the chart add ports to those of API servers",
+  );
+});
+
 await tap.test("the manifests name the image of this version", async (t) => {
   for (const path of ["deploy/base", "deploy/initializer", "deploy/vendor/job"]) {
     const { images } = parse(read(`${path}/kustomization.yaml`)) as { images: unknown };
@@ -235,4 +256,43 @@ await tap.test("the roles that ksvm rbac prints find the API servers, as those o
     { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["list"] },
   ]);
   t.match(printed[0]?.rules.at(-1), { nonResourceURLs: ["/metrics"], verbs: ["get"] });
+});
+
+interface Labelled {
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string; readonly labels?: Labels };
+}
+
+await tap.test("docs/install.md deletes everything that keeps certificates, in each namespace", async (t) => {
+  const [, part = ""] = read("docs/install.md").split("### Another keeper for an installation");
+  const commands = (/```sh\n([^`]+)```/.exec(part)?.[1] ?? "").trim().split("\n");
+  const isDeleted = ({ kind, metadata: { name, namespace } }: Labelled): boolean =>
+    commands.some((command) => {
+      const [, of, kinds = "", which = ""] = /^kubectl delete (?:-n (\S+) )?(\S+) (\S.*)$/.exec(command) ?? [];
+      const isChosen =
+        which === name || which === "-l app.kubernetes.io/name=ksvm,app.kubernetes.io/component=certificates";
+      return of === namespace && kinds.split(",").includes(kind.toLowerCase()) && isChosen;
+    });
+  const keepers = manifests
+    .filter((path) => path.startsWith("deploy/base/"))
+    .flatMap((path) => documentsIn(path) as readonly Labelled[])
+    .filter(({ metadata }) => metadata?.labels?.["app.kubernetes.io/component"] === "certificates");
+  t.ok(keepers.length > 8);
+  for (const keeper of keepers) {
+    t.ok(isDeleted(keeper), `${keeper.kind} ${keeper.metadata.namespace ?? ""} ${keeper.metadata.name}`);
+  }
+});
+
+await tap.test("the documentation waits for a port that it forwards", async (t) => {
+  let forwarded = 0;
+  for (const path of globSync("docs/**/*.md", { cwd: fileURLToPath(root) })) {
+    const lines = read(path).split("\n");
+    for (const [index, line] of lines.entries()) {
+      if (!/^\s*kubectl .*port-forward/.test(line)) continue;
+      forwarded++;
+      t.match(line, / &(?: +#.*)?$/, `${path}:${index + 1}`);
+      t.match(lines[index + 1], /^until curl -sS '[^']+'; do sleep 1; done/, `${path}:${index + 2}`);
+    }
+  }
+  t.ok(forwarded > 0);
 });

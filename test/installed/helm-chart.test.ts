@@ -141,12 +141,15 @@ for (const [version, program] of helms) {
   });
 }
 
+const FOR_CERTIFICATES = ["--webhook-url=https://a.example/validate", "--extra-names=b.example"] as const;
+const FOR_ALL = ["--request-timeout=30s", "--v=4"] as const;
+
 for (const [version, program] of helms) {
   await t.test(`helm ${version} applies the values to every pod and every Deployment`, async (t) => {
     const values = [
       "separateWebhook=true",
       "replicas=1",
-      "extraArgs={--max-in-flight=8,--settle=125s}",
+      `extraArgs={--max-in-flight=8,--settle=125s,${FOR_CERTIFICATES.join(",")},${FOR_ALL.join(",")}}`,
       "nodeSelector.zone=a",
     ];
     const pull = ["image.pullSecrets={registry}", "image.pullPolicy=Always", "resources.limits.memory=1Gi"];
@@ -169,12 +172,24 @@ for (const [version, program] of helms) {
       });
     }
     const argsOf = (name: string): readonly string[] => deploymentIn(objects, name).containers[0]?.args ?? [];
+    for (const pod of pods) t.same(pod.containers[0]?.args?.slice(-2), FOR_ALL, "flags of every command");
+    const ofCertificates = pods.flatMap(({ containers }) => containers).filter(({ args }) => args?.[0] === "certs");
+    t.equal(ofCertificates.length, 2);
+    for (const { args } of [...ofCertificates, { args: argsOf("ksvm-controller") }]) {
+      t.same(
+        FOR_CERTIFICATES.filter((arg) => !args?.includes(arg)),
+        [],
+        "which must agree on them",
+      );
+    }
+    t.notMatch(JSON.stringify(ofCertificates), /--(settle|max-in-flight)/, "which they do not have");
     t.ok(argsOf("ksvm-controller").includes("--max-in-flight=8"));
     for (const name of ["ksvm-controller", "ksvm-webhook"]) {
       t.ok(argsOf(name).includes("--settle=125s"), name);
       t.match(deploymentIn(objects, name).containers, [{ resources: { limits: { memory: "1Gi" } } }]);
     }
-    t.notOk(argsOf("ksvm-webhook").includes("--max-in-flight=8"), "which it does not have");
+    t.ok(argsOf("ksvm-webhook").includes(FOR_CERTIFICATES[0]), "which it writes into its configuration");
+    t.notMatch(argsOf("ksvm-webhook").join(" "), /--(max-in-flight|extra-names)/, "which it does not have");
     t.notMatch(text, "PodDisruptionBudget", "which would keep the one replica on its node");
     const egress = objects.find(({ kind, metadata }) => kind === "NetworkPolicy" && metadata.name === "ksvm");
     t.match(JSON.stringify(egress), '{"port":8443,"protocol":"TCP"},{"port":16443,"protocol":"TCP"}]');

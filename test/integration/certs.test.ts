@@ -146,6 +146,17 @@ await t.test("a Secret of another owner is refused in one line and left alone", 
   t.match(nowhere, { code: 1, stderr: /^error: [^\n]*namespaces "nowhere" not found \[NotFound\]\n$/ });
 });
 
+await t.test("ensure makes the serving certificate valid for the host of --webhook-url", async (t) => {
+  const secret = "by-url";
+  t.match(await certs("ensure", [], { secret }), { code: 0 });
+  const isValidFor = async (name: string): Promise<boolean> =>
+    new X509Certificate(decoded(await readTheSecret(cluster, secret), "tls.crt")).checkHost(name) !== undefined;
+  t.notOk(await isValidFor("hooks.example"), "by itself");
+  t.match(await certs("ensure", ["--webhook-url=https://hooks.example:9443/validate"], { secret }), { code: 0 });
+  t.ok(await isValidFor("hooks.example"));
+  t.ok(await isValidFor("localhost"), "beside --extra-names");
+});
+
 await t.test("F30: a server that starts without a Secret becomes ready without a restart", async (t) => {
   // Nothing but the watch can tell it within the time of this test.
   const webhook = await serveFromSecret(t, cluster, { secret: "later", resyncMs: 3_600_000 });

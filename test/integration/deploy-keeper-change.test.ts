@@ -6,7 +6,7 @@ import { shellOf } from "./transcript.ts";
 
 const INSTALL = readFileSync(join(import.meta.dirname, "../../docs/install.md"), "utf8");
 const LABEL = "-l app.kubernetes.io/component=certificates";
-const NAMESPACED = `kubectl get -n kube-storage-migration cronjob,job,role,rolebinding,serviceaccount ${LABEL} -o name`;
+const NAMESPACED = `kubectl get --all-namespaces cronjob,job,role,rolebinding,serviceaccount ${LABEL} -o name`;
 const CLUSTER_WIDE = `kubectl get clusterrole,clusterrolebinding ${LABEL} -o name`;
 
 /** The commands that docs/install.md shows under a heading. */
@@ -35,8 +35,10 @@ await t.test("after a change of who keeps the certificates, docs/install.md dele
   for (const kind of ["cronjob", "job", "role", "rolebinding", "serviceaccount", "clusterrole", "clusterrolebinding"]) {
     t.match(left, new RegExp(`^${kind}[./]`, "m"), `kubectl apply leaves the ${kind}`);
   }
+  t.match(left, "storage-migrator-certificates-identities", "in kube-system");
+  t.match(left, "storage-migrator-certificates-endpoints", "in default");
   const commands = commandsUnder("Another keeper for an installation");
-  t.equal(commands.length, 3);
+  t.equal(commands.length, 5);
   for (const command of commands) await run(command);
   t.equal(`${await run(NAMESPACED)}${await run(CLUSTER_WIDE)}`, "");
   t.match(await run("kubectl get deployment -n kube-storage-migration -o name"), "deployment.apps/ksvm-controller");

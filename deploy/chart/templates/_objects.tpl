@@ -60,13 +60,27 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Those of extraArgs that `ksvm webhook` has as well. */ -}}
-{{- define "ksvm.webhookArgs" -}}
-{{- $args := list -}}
-{{- range .Values.extraArgs -}}
-{{-   if regexMatch "^--(settle|early-in-tree-migrations|shutdown-drain|log-level|log-format)=" . -}}{{- $args = append $args . -}}{{- end -}}
+{{- /* The flags of `ksvm controller` that others have as well: every command, `ksvm webhook`, and `ksvm certs`. A test compares them with the program. */ -}}
+{{- define "ksvm.globalFlags" -}}
+kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-format|v
 {{- end -}}
-{{- toJson $args -}}
+{{- define "ksvm.webhookFlags" -}}
+{{ include "ksvm.globalFlags" . }}|webhook-url|early-in-tree-migrations|shutdown-drain|settle
+{{- end -}}
+{{- define "ksvm.certificateFlags" -}}
+{{ include "ksvm.globalFlags" . }}|webhook-url|cluster-domain|extra-names|ca-lifetime|serving-lifetime|renew-before|apiserver-dwell|replica-dwell|replica-endpoints|apiserver-endpoints|shutdown-delay
+{{- end -}}
+
+{{- /* Gives the containers of .spec those of extraArgs that .flags names. */ -}}
+{{- define "ksvm.shareArgs" -}}
+{{- $pattern := printf "^--(%s)(=|$)" .flags -}}
+{{- $shared := list -}}
+{{- range .root.Values.extraArgs -}}
+{{-   if regexMatch $pattern . -}}{{- $shared = append $shared . -}}{{- end -}}
+{{- end -}}
+{{- range .spec.containers -}}
+{{-   $_ := set . "args" (concat .args $shared) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* What the values say about .object, in place. */ -}}
@@ -90,7 +104,7 @@
 {{- else if and (eq $object.kind "Deployment") (eq $object.metadata.name "ksvm-webhook") -}}
 {{-   $_ := set $object.spec "replicas" $values.replicas -}}
 {{-   $container := first $object.spec.template.spec.containers -}}
-{{-   $_ := set $container "args" (concat $container.args (include "ksvm.webhookArgs" .root | fromJsonArray)) -}}
+{{-   include "ksvm.shareArgs" (dict "root" .root "spec" $object.spec.template.spec "flags" (include "ksvm.webhookFlags" .root)) -}}
 {{-   if $values.resources -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
 {{- else if and (eq $object.kind "NetworkPolicy") (eq $object.metadata.name "ksvm") -}}
 {{-   $toServers := first $object.spec.egress -}}
@@ -103,7 +117,10 @@
 {{-   $_ := set $object "rules" $values.only.rules -}}
 {{- else if and (eq $object.kind "CustomResourceDefinition") $values.crds.keep -}}
 {{-   $_ := set $object.metadata "annotations" (merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict)) -}}
+{{- else if eq $object.kind "CronJob" -}}
+{{-   include "ksvm.shareArgs" (dict "root" .root "spec" $object.spec.jobTemplate.spec.template.spec "flags" (include "ksvm.certificateFlags" .root)) -}}
 {{- else if eq $object.kind "Job" -}}
+{{-   include "ksvm.shareArgs" (dict "root" .root "spec" $object.spec.template.spec "flags" (include "ksvm.certificateFlags" .root)) -}}
 {{-   $hook := dict "helm.sh/hook" "post-install,post-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation" -}}
 {{-   $_ := set $object.metadata "annotations" (merge $hook ($object.metadata.annotations | default dict)) -}}
 {{- end -}}

@@ -10,7 +10,7 @@ import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { webhookSettingsOf } from "./webhook-command.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
-import { takeOverFrom } from "../flags/certificate-flags.ts";
+import { furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -66,7 +66,7 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
     webhook: webhookSettingsOf(flags),
     certificates: {
       ...flags,
-      extraNames: namesOf(flags),
+      extraNames: furtherNamesOf(flags),
       apiServerDwellMs: flags.apiserverDwellMs,
       secret: flags.certSecret,
       takeOverFrom: takeOverFrom(flags.certSecret),
@@ -90,13 +90,4 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
           }
         : undefined,
   };
-}
-
-/** A webhook that is called by a URL must be valid for the host in it. */
-function namesOf({ extraNames = [], webhookUrl }: ControllerFlags): readonly string[] {
-  if (webhookUrl === undefined) {
-    return extraNames;
-  }
-  const { hostname: host } = new URL(webhookUrl);
-  return [...new Set([...extraNames, host.replace(/^\[(.*)\]$/, "$1")])];
 }

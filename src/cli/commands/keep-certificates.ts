@@ -9,7 +9,13 @@ import { SeenServers } from "../../apiservers/seen-servers.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
-import { ISSUE_FLAGS, SECRET_FLAGS, takeOverFrom } from "../flags/certificate-flags.ts";
+import {
+  furtherNamesOf,
+  ISSUE_FLAGS,
+  SECRET_FLAGS,
+  takeOverFrom,
+  WEBHOOK_URL_FLAGS,
+} from "../flags/certificate-flags.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import type { GLOBAL_FLAGS } from "../flags/global-flags.ts";
 import { duration } from "../flags/kinds.ts";
@@ -21,6 +27,7 @@ import { loggerOf } from "../shared/logger-of.ts";
 export const KEEP_FLAGS = {
   ...SECRET_FLAGS,
   ...ISSUE_FLAGS,
+  ...WEBHOOK_URL_FLAGS,
   timeout: duration({
     default: DEFAULT_FOLLOW_TIMEOUT_MS,
     help: "maximum time to wait for API servers and replicas, in addition to the two dwell times",
@@ -73,7 +80,12 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
   });
   try {
     const result = await ensureCertificates({
-      settings: { ...flags, takeOverFrom: takeOverFrom(flags.secret), apiServerDwellMs: flags.apiserverDwellMs },
+      settings: {
+        ...flags,
+        extraNames: furtherNamesOf(flags),
+        takeOverFrom: takeOverFrom(flags.secret),
+        apiServerDwellMs: flags.apiserverDwellMs,
+      },
       client: connection.client,
       findApiServers: (signal) => finder.find(signal),
       clock: systemClock,

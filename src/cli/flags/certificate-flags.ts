@@ -7,8 +7,8 @@ import {
 } from "../../certs/rotation-plan.ts";
 import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../certs/lifetimes.ts";
 import { DEFAULT_CLUSTER_DOMAIN } from "../../certs/service-names.ts";
-import { parseAddresses, parseNames } from "./address-parsers.ts";
-import type { FlagTable } from "./flag.ts";
+import { parseAddresses, parseNames, parseWebhookUrl } from "./address-parsers.ts";
+import type { FlagsOf, FlagTable } from "./flag.ts";
 import { duration, optional, value } from "./kinds.ts";
 import { anyText, parseShare } from "./parsers.ts";
 
@@ -19,6 +19,14 @@ export const RENEWAL_FLAGS = {
     default: DEFAULT_RENEW_BEFORE,
     defaultText: "1/3",
     help: "a certificate is renewed in this last share of its lifetime",
+  }),
+} satisfies FlagTable;
+
+/** `--webhook-url`, for every command that has to do with the host in it. */
+export const WEBHOOK_URL_FLAGS = {
+  "webhook-url": optional(parseWebhookUrl, {
+    placeholder: "url",
+    help: "URL of the webhook for API servers, such as https://192.0.2.1:9443/validate; if not set, the Service",
   }),
 } satisfies FlagTable;
 
@@ -76,6 +84,18 @@ export const ISSUE_FLAGS = {
     help: "comma-separated list with the HOST:PORT of each replica; if not set, the EndpointSlices of the Service",
   }),
 } satisfies FlagTable;
+
+/** The further names of the serving certificate: a webhook that is called by a URL must be valid for the host in it. */
+export function furtherNamesOf({
+  extraNames = [],
+  webhookUrl,
+}: Pick<FlagsOf<typeof ISSUE_FLAGS & typeof WEBHOOK_URL_FLAGS>, "extraNames" | "webhookUrl">): readonly string[] {
+  if (webhookUrl === undefined) {
+    return extraNames;
+  }
+  const { hostname: host } = new URL(webhookUrl);
+  return [...new Set([...extraNames, host.replace(/^\[(.*)\]$/, "$1")])];
+}
 
 /** The Secret of an earlier version, whose certificates are taken over; only where the default name says that it is an upgrade. */
 export function takeOverFrom(secret: string): string | undefined {

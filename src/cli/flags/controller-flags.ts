@@ -4,8 +4,8 @@ import { CERTIFICATE_SOURCES, CONTROLLER_DEFAULTS, MAX_CONCURRENT_MIGRATIONS } f
 import { EARLY_MODES } from "../../in-tree/early-migration.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/heartbeat-limit.ts";
 import { DEFAULT_DRAIN_MS } from "../../webhook/shutdown-times.ts";
-import { parseGroups, parseResources, parseWebhookUrl } from "./address-parsers.ts";
-import { ISSUE_FLAGS, RENEWAL_FLAGS } from "./certificate-flags.ts";
+import { parseGroups, parseResources } from "./address-parsers.ts";
+import { ISSUE_FLAGS, RENEWAL_FLAGS, WEBHOOK_URL_FLAGS } from "./certificate-flags.ts";
 import type { FlagTable } from "./flag.ts";
 import { choice, duration, optional, toggle, value } from "./kinds.ts";
 import { MIGRATION_FLAGS } from "./migration-flags.ts";
@@ -63,10 +63,7 @@ const WEBHOOK_FLAGS = {
     default: CONTROLLER_DEFAULTS.webhookPort,
     help: "port that serves the webhook; 0 selects a free port",
   }),
-  "webhook-url": optional(parseWebhookUrl, {
-    placeholder: "url",
-    help: "URL of the webhook for API servers, such as https://192.0.2.1:9443/validate; if not set, the Service",
-  }),
+  ...WEBHOOK_URL_FLAGS,
   certificates: choice(CERTIFICATE_SOURCES, {
     placeholder: "source",
     default: CONTROLLER_DEFAULTS.certificates,

@@ -1,5 +1,6 @@
 import { closeSync, existsSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import tap from "tap";
 import { kubeconfigFor, sendJson, startServer } from "../../kube/local-server.ts";
 import { startKsvm } from "../../processes/program.ts";
@@ -32,18 +33,54 @@ await tap.test("main.ts ends cleanly on SIGHUP", async (t) => {
   t.match(stderr, /^Received SIGHUP, shutting down/);
 });
 
-/** Has the process hear each SIGHUP twice, before the first one has led to anything. */
-const TWICE = "--import=data:text/javascript,process.once('SIGHUP',()=>process.emit('SIGHUP','SIGHUP'))";
+/** An environment in which the process runs a script of a test before its own. */
+function environmentWith(script: string): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} --import=data:text/javascript,${script}`,
+  };
+}
+
+/** Has the process hear a signal twice, before the first one has led to anything. */
+function twice(signal: NodeJS.Signals): string {
+  return `process.once('${signal}',()=>process.emit('${signal}','${signal}'));`;
+}
+
+/** Nobody takes what the process prints, so that it stays at its end. */
+const STUCK = "process.stdout.write=()=>true;setInterval(()=>0,1000);";
 
 await tap.test("main.ts ends cleanly where a closed terminal sends SIGHUP twice", async (t) => {
   const { flags, asked } = await silentAfterVersion(t);
-  const env = { ...process.env, NODE_OPTIONS: `${process.env["NODE_OPTIONS"] ?? ""} ${TWICE}` };
-  const run = startKsvm(t, ["plan", ...flags], { env });
+  const run = startKsvm(t, ["plan", ...flags], { env: environmentWith(twice("SIGHUP")) });
   await asked;
   run.signal("SIGHUP");
   const { code, stderr } = await run.ended;
   t.equal(code, 130);
   t.match(stderr, /^Received SIGHUP, shutting down \(send SIGTERM to force\)\nerror: .* \[Interrupted\]\n$/);
+});
+
+await tap.test("main.ts ends cleanly where GNU timeout sends SIGTERM twice", async (t) => {
+  const { flags, asked } = await silentAfterVersion(t);
+  const run = startKsvm(t, ["plan", ...flags], { env: environmentWith(twice("SIGTERM")) });
+  await asked;
+  run.signal("SIGTERM");
+  const { code, stderr } = await run.ended;
+  t.equal(code, 130);
+  t.match(stderr, /^Received SIGTERM, shutting down \(send SIGTERM again to force\)\nerror: .* \[Interrupted\]\n$/);
+});
+
+await tap.test("main.ts ends at once on a SIGTERM that comes more than a second after the first", async (t) => {
+  const { flags, asked } = await silentAfterVersion(t);
+  const run = startKsvm(t, ["plan", ...flags], { env: environmentWith(STUCK), timeoutMs: 60_000 });
+  await asked;
+  const { promise: interrupted, resolve } = Promise.withResolvers<void>();
+  run.onOutput(() => run.stderr.includes("[Interrupted]") && resolve());
+  run.signal("SIGTERM");
+  await interrupted;
+  await delay(1_100);
+  t.ok(run.isRunning, "it would not end by itself");
+  run.signal("SIGTERM");
+  t.match(await run.ended, { code: 130 });
 });
 
 await tap.test("main.ts ends cleanly when the reader of its stderr is gone", async (t) => {
