@@ -9,7 +9,7 @@ import { crdWith } from "../api/crd-with.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
-// The servers are local: when a real API server stores an object otherwise cannot be chosen (test/integration/stored-alike.test.ts has one with
+// The servers are local: when a real API server stores an object otherwise cannot be chosen (test/integration/stored-otherwise.test.ts has one with
 // another encryption key).
 
 interface Stored {
