@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Foundation } from "./foundation.ts";
+import { type KeptFollowing, keptFollowingIn } from "./rewrite/counted-objects.ts";
 import { formatDigested, parseDigested } from "./rewrite/digested-text.ts";
 import { type EarlierProgress, type EarlierRun, progressIn } from "./rewrite/checkpoint.ts";
 
@@ -21,6 +22,8 @@ export interface KeptCheckpoint {
   readonly watermark: string;
   /** Where the next page begins. @default at the first object */
   readonly continueToken?: string | undefined;
+  /** As in a `Checkpoint`. */
+  readonly following?: KeptFollowing | undefined;
   readonly progress?: EarlierProgress | undefined;
 }
 
@@ -69,14 +72,17 @@ export function differenceFrom(kept: KeptCheckpoint, expected: KeptExpectation):
 }
 
 /** Where the next run goes on. */
-export function earlierRunOf({ continueToken, progress, watermark }: KeptCheckpoint): EarlierRun {
-  return continueToken === undefined
-    ? { watermark }
-    : { watermark, continueToken, ...(progress === undefined ? {} : { progress }) };
+export function earlierRunOf({ continueToken, following, progress, watermark }: KeptCheckpoint): EarlierRun {
+  const further = {
+    ...(following === undefined ? {} : { following }),
+    ...(progress === undefined ? {} : { progress }),
+  };
+  return continueToken === undefined ? { watermark } : { watermark, continueToken, ...further };
 }
 
 function fieldsOf(kept: KeptCheckpoint): KeptCheckpoint {
   const { purpose, resource, foundation, settleMs, shutdownDelayMs, quietUpTo, watermark, continueToken } = kept;
+  const following = keptFollowingIn(kept.following);
   const progress = progressIn(kept.progress);
   return {
     purpose,
@@ -87,6 +93,7 @@ function fieldsOf(kept: KeptCheckpoint): KeptCheckpoint {
     quietUpTo,
     watermark,
     ...(continueToken === undefined ? {} : { continueToken }),
+    ...(following === undefined ? {} : { following }),
     ...(progress === undefined ? {} : { progress }),
   };
 }

@@ -36,6 +36,8 @@ const KEPT: KeptCheckpoint = {
 await t.test("parseKept() reads what formatKept() wrote, and believes no other text", async (t) => {
   t.same(parseKept(formatKept(KEPT)), KEPT);
   t.same(earlierRunOf(KEPT), { watermark: "100", continueToken: "token", progress: KEPT.progress });
+  const counted = { ...KEPT, following: { resourceVersion: "100", count: 7 } };
+  t.same(earlierRunOf(parseKept(formatKept(counted)) ?? KEPT), { ...earlierRunOf(KEPT), following: counted.following });
   const { continueToken: _token, progress: _progress, ...first } = KEPT;
   t.same(earlierRunOf(parseKept(formatKept(first)) ?? KEPT), { watermark: "100" });
   const changed = formatKept(KEPT).replace('"100"', '"1000"');

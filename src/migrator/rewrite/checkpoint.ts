@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../../api/crd.ts";
 import { storageVersionOf } from "../../api/crd.ts";
+import { type KeptFollowing, keptFollowingIn } from "./counted-objects.ts";
 import type { Counts } from "./counts.ts";
 import { formatDigested, parseDigested } from "./digested-text.ts";
 import type { ListPositionState } from "./list-position.ts";
@@ -41,6 +42,8 @@ export interface Checkpoint {
   readonly seen?: ResourceState | undefined;
   /** Where the next page begins; missing where the next run begins at the first page. */
   readonly continueToken?: string;
+  /** What the page before said of the objects behind it; missing where the API server does not count, and in a checkpoint of an earlier release. */
+  readonly following?: KeptFollowing;
   /** Missing where the next run begins at the first page, and counts every object itself. */
   readonly progress?: EarlierProgress;
 }
@@ -52,6 +55,7 @@ export type ResumeExpectation = Pick<Checkpoint, "migration" | "apiServers" | "s
 export interface ResumePoint {
   readonly watermark: string;
   readonly continueToken?: string;
+  readonly following?: KeptFollowing;
 }
 
 /** The same, how far the earlier run was, and what it had seen. */
@@ -113,13 +117,15 @@ export function resumePointOf(
   return matches ? earlierRunIn(checkpoint) : undefined;
 }
 
-function earlierRunIn({ continueToken, progress, seen, watermark }: Checkpoint): EarlierRun | undefined {
+function earlierRunIn({ continueToken, following, progress, seen, watermark }: Checkpoint): EarlierRun | undefined {
   if (seen === undefined) {
     return undefined;
   }
-  return continueToken === undefined
-    ? { watermark, seen }
-    : { watermark, continueToken, seen, ...(progress === undefined ? {} : { progress }) };
+  const further = {
+    ...(following === undefined ? {} : { following }),
+    ...(progress === undefined ? {} : { progress }),
+  };
+  return continueToken === undefined ? { watermark, seen } : { watermark, continueToken, seen, ...further };
 }
 
 /** A checkpoint of an earlier release does not say for how long: it has waited for nothing. */
@@ -151,10 +157,12 @@ function fieldsOf(checkpoint: Checkpoint): Checkpoint {
   const fields = { migration, crdUid, generation, storageVersion, apiServers, settleMs, shutdownDelayMs, watermark };
   const progress = progressIn(checkpoint.progress);
   const seen = resourceStateIn(checkpoint.seen);
+  const following = keptFollowingIn(checkpoint.following);
   return {
     ...fields,
     ...(seen === undefined ? {} : { seen }),
     ...(continueToken === undefined ? {} : { continueToken }),
+    ...(following === undefined ? {} : { following }),
     ...(progress === undefined ? {} : { progress }),
   };
 }

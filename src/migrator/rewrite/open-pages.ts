@@ -1,5 +1,6 @@
 import type { ListedObject } from "../../kube/listed-object.ts";
 import { untilAborted } from "../../retry/deadline.ts";
+import type { Following } from "./counted-objects.ts";
 import type { ObjectOutcome } from "./rewrite-context.ts";
 
 /** Pages whose objects may be under way at the same time: one object that takes long keeps others waiting only beyond them. */
@@ -13,15 +14,18 @@ export class OpenPage {
   readonly items: readonly ListedObject[];
   /** Where the next page begins. */
   readonly continueToken: string | undefined;
+  /** What it says of the objects behind it. */
+  readonly following: Following | undefined;
   /** What became of its objects, in the order in which they were done. Those that are to be tried again are left out. */
   readonly done: ObjectDone[] = [];
   readonly #closed = Promise.withResolvers<void>();
   /** Objects under way, and one more until all of them were begun. */
   #underWay = 1;
 
-  constructor(items: readonly ListedObject[], continueToken: string | undefined) {
+  constructor(items: readonly ListedObject[], continueToken: string | undefined, following?: Following) {
     this.items = items;
     this.continueToken = continueToken;
+    this.following = following;
   }
 
   /** Ends when every object of the page is done; never where one failed in a way that ends the pass. */

@@ -4,6 +4,7 @@ import type { ApiClient } from "../../kube/client.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
 import type { Resource } from "../../kube/resources.ts";
 import type { ResumePoint } from "./checkpoint.ts";
+import { followingOf, keptOf } from "./counted-objects.ts";
 import { Tally } from "./counts.ts";
 import type { RewriteEvent } from "./events.ts";
 import { ListPosition } from "./list-position.ts";
@@ -144,12 +145,10 @@ export class RewritePass {
     }
   }
 
-  *#dueOn({
-    page: { items, remainingItemCount = 0, resourceVersion },
-    continueToken,
-  }: PageAhead): Generator<DueObject> {
+  *#dueOn({ page: listed, continueToken }: PageAhead): Generator<DueObject> {
+    const { items, remainingItemCount = 0, resourceVersion } = listed;
     const { counts } = this.#options.tally;
-    const page = new OpenPage(items, continueToken);
+    const page = new OpenPage(items, continueToken, followingOf(listed));
     this.#watermark ??= resourceVersion;
     this.#options.objectsSeen?.listed(resourceVersion);
     counts.total = this.#position.listed + this.#open.items + items.length + remainingItemCount;
@@ -181,16 +180,16 @@ export class RewritePass {
     page.ended();
   }
 
-  async #pageDone({ continueToken, done, items }: OpenPage): Promise<void> {
+  async #pageDone(page: OpenPage): Promise<void> {
     const { onPage, tally } = this.#options;
     const settled = new Tally(this.#settled);
-    for (const [object, outcome] of done) {
+    for (const [object, outcome] of page.done) {
       settled.add(object, outcome);
     }
     settled.counts.total = tally.counts.total;
     this.#settled = settled;
-    this.#position.passed(items);
-    const [point, position] = [this.#point(continueToken), this.#position.copy()];
+    this.#position.passed(page.items);
+    const [point, position] = [this.#point(page), this.#position.copy()];
     await onPage({ point, position, tally: new Tally(settled) });
   }
 
@@ -198,10 +197,12 @@ export class RewritePass {
    * Where a later run may go on. An object that failed, or that is to be tried again, lies before the token: a run that
    * went on from there would miss it.
    */
-  #point(continueToken: string | undefined): ResumePoint {
+  #point({ continueToken, following }: OpenPage): ResumePoint {
     const watermark = this.#watermark ?? "";
     const isMissed = this.#settled.counts.failed > 0 || this.#setAside.size > 0;
-    return continueToken === undefined || isMissed ? { watermark } : { watermark, continueToken };
+    return continueToken === undefined || isMissed
+      ? { watermark }
+      : { watermark, continueToken, ...(following === undefined ? {} : { following: keptOf(following) }) };
   }
 
   /**
@@ -215,7 +216,7 @@ export class RewritePass {
     const order = resume && compareResourceVersions(probe.resourceVersion, resume.watermark);
     if (resume !== undefined && order !== undefined && order >= 0) {
       this.#watermark = resume.watermark;
-      this.#reader.continueToken = resume.continueToken;
+      this.#reader.goOnAt(resume);
       if (resume.continueToken === undefined) {
         this.#startOver();
       }

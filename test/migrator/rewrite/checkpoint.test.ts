@@ -68,7 +68,10 @@ await tap.test(
     const kept = { counts: { current: 5, gone: 6, newer: 12 }, position: { listed: 17, last: "ns/w17" } };
     t.same(resumed, { ...left, progress: kept }, "what it wrote was written since the watermark");
     t.match(Tally.after(resumed?.progress?.counts).counts, { done: 23, migrated: 0, newer: 12, failed: 0 });
-    const { continueToken: _, ...first } = { ...CHECKPOINT, progress };
+    const following = { resourceVersion: "100", count: 7 };
+    const counted = resumePointOf(formatCheckpoint({ ...CHECKPOINT, following }), CRD, EXPECTED);
+    t.same(counted, { ...left, following }, "and what the API server counted behind");
+    const { continueToken: _, ...first } = { ...CHECKPOINT, progress, following };
     t.same(
       resumePointOf(formatCheckpoint(first), CRD, EXPECTED),
       { watermark: "100", seen: SEEN },

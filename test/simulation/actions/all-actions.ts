@@ -4,7 +4,7 @@ import { editLeader } from "./leader-actions.ts";
 import { createMigrations, editMigration, suspendMigration, suspendMigrations } from "./migration-actions.ts";
 import { editStorageState } from "./storage-state-actions.ts";
 import { joinServer, jumpServer, lag, slow, stopServer, unfill } from "./api-server-actions.ts";
-import { disturb } from "./balancer-actions.ts";
+import { disturb, leaveOut } from "./balancer-actions.ts";
 import { changeConversion, convert } from "./conversion-actions.ts";
 import { meddle } from "./meddling-webhook-actions.ts";
 import { annotate, expectUnfrozen, recreateCrd } from "./crd-actions.ts";
@@ -83,6 +83,7 @@ export const ACTIONS: readonly ActionSort[] = [
   rotateKey,
   switchKey,
   visit,
+  leaveOut,
 ];
 
 const BY_NAME = new Map(ACTIONS.map((sort) => [sort.name, sort]));

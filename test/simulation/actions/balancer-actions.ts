@@ -1,6 +1,6 @@
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
 import { sort } from "./action-sort.ts";
-import { obstacleLastingOf, programOf } from "./choices.ts";
+import { kindOf, obstacleLastingOf, programOf } from "./choices.ts";
 
 const HARMS = ["reset", "reset", "lost", "404", "429", "503", "html", "empty", "success", "echo"] as const;
 const SUCCESS = JSON.stringify({ kind: "Status", apiVersion: "v1", metadata: {}, status: "Success" });
@@ -49,3 +49,37 @@ export const disturb = sort<{
     schedule.in(ms, end);
   },
 });
+
+/**
+ * A gateway takes objects out of lists of ksvm, and leaves their metadata as they are, as Teleport does with those that a role denies
+ * (lib/kube/proxy/resource_list_streaming.go). No seed has that.
+ */
+export const leaveOut = sort<{
+  readonly kind: number;
+  /** The numbers of the objects. */
+  readonly objects: readonly number[];
+  readonly ms: number;
+}>({
+  name: "leaveOut",
+  suits: () => false,
+  choose: (random, limits) => ({ kind: kindOf(random, limits), objects: [0], ms: obstacleLastingOf(random) }),
+  text: ({ kind, objects }, names) =>
+    `a gateway leaves object ${objects.join(", ")} of ${names.crd(kind)} out of the lists of ksvm`,
+  play(world, { kind, objects, ms }) {
+    const { plural = "" } = world.kindAt(kind) ?? {};
+    const left = new Set(objects.map((object) => `${plural}-${object}`));
+    const pass = (body: string): string => {
+      const { items, ...list } = JSON.parse(body) as { readonly items: readonly Named[] | null };
+      return JSON.stringify({ ...list, items: items?.filter(({ metadata }) => !left.has(metadata.name)) ?? null });
+    };
+    const end = world.cluster.interfere((user, request) => {
+      const isList = request?.method === "GET" && request.path.endsWith(`/${plural}`) && !request.query.has("watch");
+      return user.startsWith("ksvm") && isList ? { pass } : undefined;
+    });
+    world.schedule.in(ms, end);
+  },
+});
+
+interface Named {
+  readonly metadata: { readonly name: string };
+}

@@ -70,8 +70,8 @@ export const CHECKPOINTS: readonly Mutation[] = [
     edits: [
       {
         file: PASS,
-        from: "[this.#point(continueToken), this.#position.copy()]",
-        to: "[this.#point((void continueToken, this.#reader.continueToken)), this.#position.copy()]",
+        from: "[this.#point(page), this.#position.copy()]",
+        to: "[this.#point({ ...page, continueToken: this.#reader.continueToken, following: undefined }), this.#position.copy()]",
       },
     ],
   },

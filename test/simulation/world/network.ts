@@ -12,12 +12,19 @@ export interface Peer {
   handle(request: ModelRequest): Promise<ModelAnswer>;
 }
 
+interface Delivered {
+  readonly kind: "delivered";
+  readonly peer: Peer;
+  /** What something between makes of an answer with the status 200. */
+  readonly pass?: (body: string) => string;
+}
+
 /** What becomes of one request on its way. */
 export type Fate = {
   /** How much longer it is on its way than others, in milliseconds. @default 0 */
   readonly holdMs?: number;
 } & (
-  | { readonly kind: "delivered"; readonly peer: Peer }
+  | Delivered
   /** Something between answers in the place of an API server, and passes nothing on. */
   | { readonly kind: "answered"; readonly answer: Pick<ModelAnswer, "status" | "headers"> & { readonly body: string } }
   /** The connection breaks: before the request arrives, or with the answer on its way. */
@@ -176,7 +183,7 @@ class Exchange implements Dispatcher.DispatchController {
     ];
     this.#options.schedule.in(this.#options.latency() + (fate.holdMs ?? 0), () => {
       if (!peer.isListening) return this.#send(() => this.#fail(refused()));
-      peer.process.reach(() => void this.#serve(request, peer, fate.kind));
+      peer.process.reach(() => void this.#serve(request, peer, fate));
     });
   }
 
@@ -191,12 +198,12 @@ class Exchange implements Dispatcher.DispatchController {
 
   resume(): void {}
 
-  async #serve(request: ModelRequest, peer: Peer, kind: Fate["kind"]): Promise<void> {
+  async #serve(request: ModelRequest, peer: Peer, fate: Fate): Promise<void> {
     const answer = await peer.handle(request);
-    if (kind === "reset") {
+    if (fate.kind === "reset") {
       this.#send(() => this.#fail(reset()));
-    } else if (kind === "delivered") {
-      this.#send(() => this.#answer(answer));
+    } else if (fate.kind === "delivered") {
+      this.#send(() => this.#answer(passed(answer, fate.pass)));
     }
   }
 
@@ -252,6 +259,11 @@ class Exchange implements Dispatcher.DispatchController {
     this.#endWatch = undefined;
     for (const forget of this.#forgetCrashes) forget();
   }
+}
+
+function passed(answer: ModelAnswer, pass: ((body: string) => string) | undefined): ModelAnswer {
+  const { body, status } = answer;
+  return pass === undefined || status !== 200 || typeof body !== "string" ? answer : { ...answer, body: pass(body) };
 }
 
 function reset(): Error {

@@ -66,8 +66,13 @@ export interface RestoreOptions {
   readonly bump?: number;
 }
 
+/** What is made of an API server's answer with the status 200. */
+export interface Passage {
+  readonly pass: (body: string) => string;
+}
+
 /** What is done to requests of ksvm on their way; `undefined` lets one pass. */
-export type Interference = (user: string, request?: ModelRequest) => Fate["kind"] | FalseAnswer | undefined;
+export type Interference = (user: string, request?: ModelRequest) => Fate["kind"] | FalseAnswer | Passage | undefined;
 
 /** A webhook: what it answers to a body, and to whom. */
 export type SimWebhook = (body: string, caller: WebhookCaller) => Promise<WebhookAnswer>;
@@ -348,10 +353,10 @@ export class SimCluster {
     const random = this.#fateOf(request.user);
     const peer = this.#peerFor(random, server, pinned);
     const harm = this.harmOf(request);
-    if (harm === undefined) return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
     if (harm === "lost" || harm === "reset") return { kind: harm, peer: random() < 0.5 ? peer : undefined };
-    if (typeof harm === "object") return { kind: "answered", answer: answerOf(harm) };
-    return peer === undefined ? { kind: "reset", peer } : { kind: "delivered", peer };
+    if (typeof harm === "object" && "status" in harm) return { kind: "answered", answer: answerOf(harm) };
+    if (peer === undefined) return { kind: "reset", peer };
+    return { kind: "delivered", peer, ...(typeof harm === "object" ? harm : {}) };
   }
 
   /** What is done to a request that is sent now. */
