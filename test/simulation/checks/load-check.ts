@@ -71,8 +71,7 @@ interface ProcessLoad {
 
 /**
  * What one process of ksvm keeps to, as measured in some thousand worlds, and some more. Writes of objects fail some 110 times in a
- * minute at most there, and 670 times where a run may write none of 150 objects and tries each of them for a while. A time limit counts
- * until it is over, answered or not: there were 301 where four API servers behind one address were told apart again and again.
+ * minute at most there, and 670 times where a run may write none of 150 objects and tries each of them for a while.
  */
 export const BOUNDS: LoadBounds = {
   objectsInFlight: 16,
@@ -81,7 +80,7 @@ export const BOUNDS: LoadBounds = {
   objectFailuresPerMinute: 1_000,
   othersPerMinute: 1_450,
   guardWritesPerMinute: 60,
-  timers: 400,
+  timers: 300,
 };
 
 /**

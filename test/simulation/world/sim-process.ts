@@ -170,13 +170,14 @@ export class SimProcess {
     timeout: (ms) => this.#timeout(ms),
   };
 
+  /** Not counted: it is there until its time, also where nobody has it any more, and Node.js forgets it then. */
   #timeout(ms: number): AbortSignal {
     const limit = new AbortController();
     if (this.#isOver) {
       limit.abort(TIME_IS_UP);
     } else {
       this.#limits.add(limit);
-      this.#timer(ms, () => {
+      this.#wakeAfter(ms, () => {
         this.#limits.delete(limit);
         limit.abort(TIME_IS_UP);
       });
@@ -190,18 +191,31 @@ export class SimProcess {
     this.#limits.clear();
   }
 
-  /**
-   * Timers go by the monotonic clock: a suspension makes them late. None is shorter than a millisecond, as in Node.js: code that waits for
-   * what a sum of fractions leaves would wait forever for a time that does not pass.
-   */
-  #timer(wantedMs: number, onDue: () => void): () => void {
-    const ms = Math.max(1, wantedMs);
+  /** A timer that somebody waits for. */
+  #timer(ms: number, onDue: () => void): () => void {
     let isOver = false;
     this.#timers++;
     const end = (): void => {
       if (!isOver) this.#timers--;
       isOver = true;
     };
+    const cancel = this.#wakeAfter(ms, () => {
+      end();
+      onDue();
+    });
+    return () => {
+      end();
+      cancel();
+    };
+  }
+
+  /**
+   * Timers go by the monotonic clock: a suspension makes them late. None is shorter than a millisecond, as in Node.js: code that waits for
+   * what a sum of fractions leaves would wait forever for a time that does not pass.
+   */
+  #wakeAfter(wantedMs: number, onDue: () => void): () => void {
+    const ms = Math.max(1, wantedMs);
+    let isOver = false;
     const dueAt = this.#monotonic() + ms;
     const check = (): void => {
       const leftMs = dueAt - this.#monotonic();
@@ -210,13 +224,13 @@ export class SimProcess {
       if (leftMs > 0.001) {
         cancel = this.#schedule.in(leftMs, () => this.reach(check));
       } else {
-        end();
+        isOver = true;
         onDue();
       }
     };
     let cancel = this.#schedule.in(ms, () => this.reach(check));
     return () => {
-      end();
+      isOver = true;
       cancel();
     };
   }
