@@ -120,8 +120,6 @@ function othersOf({ access, programs }: Plan, process: string): number {
   return run === "controller" ? CONTROLLER_OTHERS : BOUNDS.othersPerMinute;
 }
 
-/** A controller reads the whole of discovery at once: the time limit of a request stays for as long as it is, answered or not. */
-const CONTROLLER_TIMERS = 1_500;
 /** What there was at most in each world that this process played, for who wants to measure it. */
 export const peaksOfAll: LoadBounds[] = [];
 
@@ -166,9 +164,7 @@ export class LoadCheck {
   static of(world: World): Check {
     const { cluster, plan, schedule, settings } = world;
     const collections = plan.kinds.flatMap((kind) => kind.versions.map((version) => collectionOf(kind, version)));
-    const isControlled = plan.programs.some(({ run }) => run === "controller");
-    const timers = isControlled ? CONTROLLER_TIMERS : BOUNDS.timers;
-    const bounds = { ...BOUNDS, objectsInFlight: plan.maxInFlight ?? settings.maxInFlight, timers };
+    const bounds = { ...BOUNDS, objectsInFlight: plan.maxInFlight ?? settings.maxInFlight };
     const load = new LoadCheck(
       bounds,
       () => schedule.now,
