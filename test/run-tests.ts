@@ -165,7 +165,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
       ? (["kube-controller-manager"] as const)
       : [];
     const kubectl = files.some((file) =>
-      /deploy|kubectl|installed-system|test\/installed|secret-of-another-program|delete-installation|rbac|separate-webhook|secret-upgrade/.test(
+      /deploy|kubectl|installed-system|test\/installed|secret-of-another-program|delete-installation|helm-order|rbac|separate-webhook|secret-upgrade/.test(
         file,
       ),
     )

@@ -1,4 +1,5 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
+import { lookForLoss } from "../certs/secret-lookout.ts";
 import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../lease/leader-election.ts";
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
@@ -222,16 +223,21 @@ export class LeaderPart {
     finder: ApiServerFinder,
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, logger, loops, lost, machine, settings } = this.#options;
+    const { client, clock, logger, loops, lost, machine, settings } = this.#options;
     const isOwn = settings.runs.options.crdMode === "manage" && settings.webhook.certificates === "own";
     if (isOwn) {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const tools = machine?.certificates ?? {};
       const options = { ...tools, settings: settings.certificates, client, logger, findApiServers, lost, signal };
-      await loops.add("certificates").keep((loop) => {
+      const { namespace, secret: name } = settings.certificates;
+      const kept = loops.add("certificates").keep((loop) => {
         const waiting = retrier.with({ onRetry: (_, delayMs) => loop.pause(delayMs) });
         return keepCertificates({ ...options, clock: loop.clock, retrier: waiting });
       }, signal);
+      // A replica that serves the webhook follows the Secret.
+      const isFollowed = settings.servesWebhook !== false;
+      const looking = isFollowed ? undefined : lookForLoss({ client, clock, lost, ref: { namespace, name }, signal });
+      await Promise.all([kept, looking]);
     }
   }
 }

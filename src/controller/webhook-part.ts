@@ -50,6 +50,8 @@ export class WebhookPart {
   readonly #configuration: Loop;
   readonly #serving: Loop;
   #server: WebhookServer | undefined;
+  /** A replica that ends goes on watching, and writes nothing: what uninstalls it deletes what it keeps. */
+  #isEnding = (): boolean => false;
   /** That of the Secret as it was read last with a CA; base64, as the configuration has it. */
   #caBundle: string | undefined;
   /** Whether the Secret, as it was read last, has it. */
@@ -111,6 +113,7 @@ export class WebhookPart {
       drainMs,
     });
     this.#server = server;
+    this.#isEnding = () => signal.aborted;
     this.#options.logger.info({ url: server.url }, "Serving the webhook");
     const drained = new AbortController();
     const stopped = new Promise<void>((resolve) => {
@@ -168,6 +171,9 @@ export class WebhookPart {
     path: string,
     live: KubeObject | undefined,
   ): WebhookConfiguration | undefined {
+    if (this.#isEnding()) {
+      return undefined;
+    }
     const clientConfig = this.#clientConfig(path);
     if (this.#options.settings.webhook.certificates !== "own") {
       return configurationOf({ clientConfig });

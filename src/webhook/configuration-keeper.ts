@@ -50,7 +50,7 @@ const CAINJECTOR_ANNOTATIONS = [
 
 /**
  * Keeps the ValidatingWebhookConfigurations in force, and beside them the policy that warns of a freeze that is lifted.
- * Whatever is changed, emptied, added or deleted is restored within about a second, and less often where another client goes on changing it. Several keepers that want the
+ * Whatever is changed, emptied or added is restored within about a second, what is deleted about five seconds later, and less often where another client goes on changing it. Several keepers that want the
  * same do not disturb each other. Of keepers of several versions the newest prevails: an older one leaves rules to a newer one that runs, unless they
  * do not {@link coversFreeze cover} the freeze, and goes on publishing the caBundle.
  *
@@ -108,18 +108,21 @@ export class ConfigurationKeeper {
 interface LiveWebhook {
   readonly name?: string;
   readonly clientConfig?: { readonly caBundle?: string };
+  readonly namespaceSelector?: object;
 }
 
-/** The webhooks as they are wanted, with the `caBundle` that is there: this write is not that of its owner. */
+/** The webhooks as they are wanted, with the `caBundle` and the namespaceSelector that are there: this write is not that of their owners. */
 function webhooksOf(live: KubeObject, wanted: WantedObject): object {
   const liveWebhooks = (live as { webhooks?: readonly LiveWebhook[] }).webhooks ?? [];
   const { webhooks } = wanted as unknown as WebhookConfiguration;
   return {
     webhooks: webhooks.map((webhook) => {
       const { clientConfig } = webhook as { clientConfig: object };
-      const liveConfig = liveWebhooks.find(({ name }) => name === webhook["name"])?.clientConfig;
+      const { clientConfig: liveConfig, namespaceSelector } =
+        liveWebhooks.find(({ name }) => name === webhook["name"]) ?? {};
       const caBundle = liveConfig?.caBundle === undefined ? {} : { caBundle: liveConfig.caBundle };
-      return { ...webhook, clientConfig: { ...clientConfig, ...caBundle } };
+      const selector = namespaceSelector === undefined ? {} : { namespaceSelector };
+      return { ...webhook, ...selector, clientConfig: { ...clientConfig, ...caBundle } };
     }),
   };
 }

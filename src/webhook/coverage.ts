@@ -12,7 +12,6 @@ interface Rule {
 interface Webhook {
   readonly name?: string;
   readonly failurePolicy?: string;
-  readonly namespaceSelector?: object;
   readonly objectSelector?: object;
   readonly rules?: readonly Rule[];
 }
@@ -20,6 +19,8 @@ interface Webhook {
 /**
  * Whether a configuration that is not of our making can enforce the freeze, as far as that shows without evaluating CEL: our
  * webhook is there, fails closed, and selects every update of a CRD. An older keeper leaves to a newer one nothing that enforces less.
+ *
+ * A namespaceSelector exempts no CRD, which belongs to no namespace: see `webhookConfigurationOf`.
  *
  * This is no proof, and S1 does not rest on it: a match condition may still be false for every request, or the webhook may not be
  * reached. Each run proves its freeze on every API server before it prunes, and takes no configuration for a proof
@@ -30,12 +31,7 @@ export function coversFreeze(live: KubeObject): boolean {
   const ours = (Array.isArray(webhooks) ? (webhooks as readonly Webhook[]) : []).find(
     ({ name }) => name === WEBHOOK_NAME,
   );
-  return (
-    ours?.failurePolicy === "Fail" &&
-    isEmpty(ours.namespaceSelector) &&
-    isEmpty(ours.objectSelector) &&
-    (ours.rules ?? []).some(selectsCrdUpdates)
-  );
+  return ours?.failurePolicy === "Fail" && isEmpty(ours.objectSelector) && (ours.rules ?? []).some(selectsCrdUpdates);
 }
 
 function selectsCrdUpdates({ apiGroups, apiVersions, operations, resources, scope = "*" }: Rule): boolean {

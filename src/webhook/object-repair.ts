@@ -52,6 +52,15 @@ const MAX_INTERVAL_MS = 10_000;
 const PROMPT_RESTORATIONS = 10;
 const CALM_MS = 60_000;
 
+/**
+ * What is gone stays away for so long before it comes back, in milliseconds. Helm, Flux and Argo CD delete a webhook configuration first and roles
+ * later, while replicas still run: one that comes back at once is left in a cluster without a webhook. Until then the roles are gone, or
+ * the replica has been stopped.
+ *
+ * https://github.com/helm/helm/blob/20a1ca2345a667ecb611aed87b5c515c334c3de8/pkg/release/v1/util/kind_sorter.go (UninstallOrder)
+ */
+const MISSING_MS = 5_000;
+
 type Plan =
   | { readonly kind: "nothing"; readonly lookAgainMs: number }
   | { readonly kind: "restore"; readonly wanted: WantedObject; readonly isOrphan: boolean }
@@ -71,6 +80,8 @@ export class ObjectRepair {
   readonly #deference: Deference;
   readonly #pace: LoopPace;
   #lastTurnAt = Number.NEGATIVE_INFINITY;
+  /** Since when there is no object, as far as this keeper saw; `undefined` where there was one when it looked last. */
+  #missingSince: number | undefined;
   /** Those of {@link ObjectRepairOptions.carriedAnnotations} that the object with this uid had when it was seen last. */
   #carried: { readonly uid: string | undefined; readonly annotations: Readonly<Record<string, string>> } = {
     uid: undefined,
@@ -115,11 +126,13 @@ export class ObjectRepair {
   }
 
   async #read(signal: AbortSignal): Promise<KubeObject | undefined> {
-    const { client, resource, name, observer } = this.#options;
+    const { client, clock, resource, name, observer } = this.#options;
     const sentAfter = observer?.resourceVersion;
     const found = await client.find<KubeObject>(resource, { name }, { signal });
     observer?.saw(found, sentAfter);
-    if (found !== undefined) {
+    if (found === undefined) {
+      this.#missingSince ??= clock.monotonic();
+    } else {
       this.#remember(found);
     }
     return found;
@@ -134,6 +147,7 @@ export class ObjectRepair {
     const { carriedAnnotations = [] } = this.#options;
     const { annotations = {}, uid } = live.metadata;
     this.#ofHelm = helmMarksOf(live.metadata);
+    this.#missingSince = undefined;
     if (!this.#lacksCarried(live)) {
       const carried = Object.entries(annotations).filter(([name]) => carriedAnnotations.includes(name));
       this.#carried = { uid, annotations: Object.fromEntries(carried) };
@@ -166,10 +180,20 @@ export class ObjectRepair {
   }
 
   #planToKeep(live: KubeObject | undefined, wanted: WantedObject, isOrphan: boolean): Plan {
-    if (live === undefined || isOrphan || !this.#isKept(live, wanted)) {
+    if (live === undefined) {
+      const lookAgainMs = this.#missingForMs();
+      return lookAgainMs > 0 ? { kind: "nothing", lookAgainMs } : { kind: "restore", wanted, isOrphan };
+    }
+    if (isOrphan || !this.#isKept(live, wanted)) {
       return { kind: "restore", wanted, isOrphan };
     }
     return isAsking(live) ? { kind: "answer", live } : NOTHING;
+  }
+
+  /** How long an object that is gone still stays away, in milliseconds. */
+  #missingForMs(): number {
+    const now = this.#options.clock.monotonic();
+    return (this.#missingSince ?? now) + MISSING_MS - now;
   }
 
   #planToYield(live: KubeObject, wanted: WantedObject, standing: Exclude<Standing, { kind: "keeps" }>): Plan {

@@ -45,6 +45,13 @@ export interface WebhookConfiguration {
  * The configuration that sends to the webhook what it has to decide on (KEP-2855, "Proposed Admission Webhook"). It
  * fails closed, yet its matchConditions let only a storage change on a frozen CRD reach the webhook: a stopped webhook
  * blocks no other update of a CRD, the one that repairs the webhook included.
+ *
+ * Neither configuration has a namespaceSelector. Each asks for cluster-scoped resources alone, and an API server looks at no
+ * namespaceSelector where a request has no namespace, unless it is for `namespaces` themselves: such a request "is never exempted". So one
+ * that another client adds, as AKS does to every webhook, is left as it is.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace/matcher.go (MatchNamespaceSelector)
+ * https://github.com/Azure/AKS/issues/4002
  */
 export function webhookConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
   return configurationOf(WEBHOOK_NAME, options, {
@@ -111,8 +118,7 @@ function configurationOf(
         clientConfig,
         rules,
         matchPolicy: "Equivalent",
-        // The defaults, stated: a selector that another client adds would take objects out of the webhook's sight.
-        namespaceSelector: {},
+        // The default, stated: a selector that another client adds would take objects out of the webhook's sight.
         objectSelector: {},
         ...(matchConditions.length === 0 ? {} : { matchConditions }),
         failurePolicy,

@@ -28,12 +28,24 @@ class Cluster {
   /** How often the configuration of the freeze was written. */
   writes = 0;
   #resourceVersion = 1;
-  readonly #objects = new Map<string, Stored>();
+  /** As the manifests install it, without a webhook yet: what is missing comes back later. */
+  readonly #objects = new Map<string, Stored>([
+    [`${BASE}/${WEBHOOK_NAME}`, { metadata: { name: WEBHOOK_NAME, resourceVersion: "1" }, webhooks: [] }],
+  ]);
   readonly #watches: Readable[] = [];
   readonly #secretWatches = new Map<number, Readable>();
 
   get caBundle(): string {
     return publishedBundleOf(this.#objects.get(`${BASE}/${WEBHOOK_NAME}`) as never) ?? "";
+  }
+
+  /** Another client empties the configuration. */
+  emptyConfiguration(): void {
+    const before = this.#objects.get(`${BASE}/${WEBHOOK_NAME}`);
+    const metadata = { name: WEBHOOK_NAME, ...before?.metadata, resourceVersion: `${++this.#resourceVersion}` };
+    const object = { ...before, metadata, webhooks: [] };
+    this.#objects.set(`${BASE}/${WEBHOOK_NAME}`, object);
+    for (const watch of this.#watches) watch.push(`${JSON.stringify({ type: "MODIFIED", object })}\n`);
   }
 
   client(replica: number): ApiClient {
@@ -110,8 +122,12 @@ async function until(condition: () => boolean): Promise<void> {
   for (let turn = 0; !condition() && turn < 500; turn++) await systemClock.sleep(20);
 }
 
-/** The part of a replica. @returns what stops it */
-function startPart(cluster: Cluster, replica: number): () => Promise<void> {
+/**
+ * The part of a replica.
+ * @param drained when its server has answered the last review, once it was told to stop. @default at once
+ * @returns what stops it
+ */
+function startPart(cluster: Cluster, replica: number, drained = Promise.resolve()): () => Promise<void> {
   const part = new WebhookPart({
     client: cluster.client(replica),
     clock: systemClock,
@@ -123,7 +139,7 @@ function startPart(cluster: Cluster, replica: number): () => Promise<void> {
       certificates: SETTINGS,
       webhook: { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 },
     },
-    startServer: async () => ({ url: "https://a", port: 1, ready: () => undefined, close: async () => undefined }),
+    startServer: async () => ({ url: "https://a", port: 1, ready: () => undefined, close: () => drained }),
   });
   const stop = new AbortController();
   const ended = part.run(stop.signal);
@@ -162,3 +178,22 @@ for (const left of [undefined, "empty"] as const) {
     },
   );
 }
+
+await tap.test("a replica that is told to stop restores nothing any more, also while it drains", async (t) => {
+  const cluster = new Cluster();
+  const issued = await issueServing();
+  cluster.secrets[0] = issued;
+  const drained = Promise.withResolvers<void>();
+  const stop = startPart(cluster, 0, drained.promise);
+  await until(() => cluster.caBundle === issued.caBundle);
+  cluster.emptyConfiguration();
+  await until(() => cluster.caBundle === issued.caBundle);
+  t.equal(cluster.caBundle, issued.caBundle, "negative control: one that runs restores it");
+  const stopped = stop();
+  const { writes } = cluster;
+  cluster.emptyConfiguration();
+  await systemClock.sleep(1_000);
+  t.equal(cluster.writes, writes);
+  drained.resolve();
+  await stopped;
+});

@@ -77,7 +77,6 @@ await tap.test("webhookConfigurationOf() fails closed, for storage changes of fr
         clientConfig,
         rules: [rule],
         matchPolicy: "Equivalent",
-        namespaceSelector: {},
         objectSelector: {},
         matchConditions: [
           { name: "frozen", expression: FROZEN_EXPRESSION },

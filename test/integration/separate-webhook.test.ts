@@ -4,7 +4,9 @@ import { type Access, describeAccess, isAllowed } from "../../src/kube/access.ts
 import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, LEASES, MIGRATIONS, POLICIES, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { CERTIFICATE_SECRET, EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { caBundleOf } from "../../src/certs/ca-bundle.ts";
+import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
 import { KSVM, startProgram } from "../processes/program.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
@@ -105,6 +107,23 @@ await t.test(
     t.notMatch(webhook.stderr + controller.log(), /forbidden/i, "RBAC refused nothing");
   },
 );
+
+await t.test("a Secret that is lost is filled within a minute by a controller that serves nothing", async (t) => {
+  const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
+  const flags = [...ONLY_CUSTOM, "--webhook=off"];
+  const controller = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags });
+  const ref = { namespace: NAMESPACE, name: CERTIFICATE_SECRET };
+  const isFilled = async (): Promise<boolean> => caBundleOf(await api.find<SecretObject>(SECRETS, ref)) !== undefined;
+  await eventually(async () => controller.isLeading() && (await isFilled()), "there are certificates");
+  await api.delete(SECRETS, ref);
+  // As an administrator does, or the next sync of a GitOps tool.
+  await applyAll(
+    api,
+    documents.filter(({ kind, metadata }) => kind === "Secret" && metadata.name === CERTIFICATE_SECRET),
+  );
+  t.notOk(await isFilled(), "negative control: the manifests have no certificates");
+  await eventually(isFilled, "there are certificates again");
+});
 
 /** The name of a flag; another word is itself. */
 function flagOf(arg: string): string {

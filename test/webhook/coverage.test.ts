@@ -7,6 +7,14 @@ const [webhook = {}] = CONFIGURATION.webhooks;
 const [rule = {}] = webhook["rules"] as readonly object[];
 const widest = { apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"] };
 
+/** What AKS adds to every webhook. */
+const OF_AKS = {
+  matchExpressions: [
+    { key: "control-plane", operator: "NotIn", values: ["true"] },
+    { key: "kubernetes.azure.com/managedby", operator: "NotIn", values: ["aks"] },
+  ],
+};
+
 const cases: readonly [what: string, webhooks: unknown, covers: boolean][] = [
   ["what is shipped", [webhook], true],
   ["another webhook beside it", [{ name: "other.example.com" }, webhook], true],
@@ -19,7 +27,8 @@ const cases: readonly [what: string, webhooks: unknown, covers: boolean][] = [
   ["a webhook of another name", [{ ...webhook, name: "other.example.com" }], false],
   ["failurePolicy Ignore", [{ ...webhook, failurePolicy: "Ignore" }], false],
   ["an object selector", [{ ...webhook, objectSelector: { matchLabels: { a: "b" } } }], false],
-  ["a namespace selector", [{ ...webhook, namespaceSelector: { matchLabels: { a: "b" } } }], false],
+  ["a namespaceSelector, which exempts no CRD", [{ ...webhook, namespaceSelector: OF_AKS }], true],
+  ["the same as an object selector", [{ ...webhook, objectSelector: OF_AKS }], false],
   ["no rule", [{ ...webhook, rules: [] }], false],
   ["no rules", [{ ...webhook, rules: undefined }], false],
   ["other groups", [{ ...webhook, rules: [{ ...rule, apiGroups: ["apps"] }] }], false],
