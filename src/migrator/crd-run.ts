@@ -34,8 +34,6 @@ import type { RunMemory } from "./run-memory.ts";
 import type { RunLease } from "../lease/run-lease.ts";
 import type { ServerRestarts } from "../apiservers/server-restarts.ts";
 import { StartAgain } from "../retry/start-again.ts";
-import type { Fence } from "../kube/transport-options.ts";
-import { assertStoredAlike, type Rewritten } from "./stored-alike.ts";
 
 /** What a {@link CrdRun} is made of. */
 export interface CrdRunParts {
@@ -59,7 +57,6 @@ export class CrdRun {
   /** Fenced by the Lease alone: the prune lists the storage version by itself. */
   readonly #byLease: RunContext;
   readonly #abort = new AbortController();
-  readonly #fence: Fence;
   #tally = new Tally();
   #key = new CheckpointKey();
   #restored: RestoredObjects | undefined;
@@ -79,8 +76,7 @@ export class CrdRun {
     this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
     cleanup.defer("stop listing the storage version", "nothing is left to do", () => this.#foreignPrunes.end());
     const renew = (): Promise<void> => lease.renew(signal, retrier);
-    this.#fence = () => this.#foreignPrunes.passed(confirm);
-    this.#context = { ...this.#byLease, client: client.fencedBy(this.#fence), renew };
+    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)), renew };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     parts.memory.liftAgain = (within) => this.#hold.lift(within);
@@ -123,8 +119,7 @@ export class CrdRun {
     await this.#foreignPrunes.look();
     const isResumed = await this.#rewrite(crd);
     await this.#foreignPrunes.report(crd);
-    const rewritten = { crd, apiServers };
-    const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor, rewritten) : undefined;
+    const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;
     const { clearsDoubt = false, ...proven } = pruned ?? {};
     if (pruned !== undefined) {
       const { storedVersions } = pruned;
@@ -277,8 +272,7 @@ export class CrdRun {
     return checkpoint;
   }
 
-  async #prune(expected: CrdExpectation, monitor: CrdMonitor, rewritten: Rewritten): Promise<Pruned> {
-    await assertStoredAlike(this.#context, { ...rewritten, fence: this.#fence, objectsSeen: this.#restored?.seen });
+  #prune(expected: CrdExpectation, monitor: CrdMonitor): Promise<Pruned> {
     return pruneStoredVersions(this.#byLease, {
       renewLease: async () => {
         await this.#context.renew();

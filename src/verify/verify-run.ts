@@ -2,8 +2,7 @@ import { storageVersionHashOf, storageVersionOf } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import { ServerRestarts } from "../apiservers/server-restarts.ts";
-import { closeWriters, writersThrough } from "../apiservers/writers-through.ts";
-import type { ApiClient } from "../kube/client.ts";
+import { ApiClient } from "../kube/client.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { readCrd } from "../resources/read-crd.ts";
@@ -69,7 +68,7 @@ export class VerifyRun {
         notShown: tally.failures,
       };
     } finally {
-      await closeWriters(context.client, writers);
+      await Promise.all(writers.filter((one) => one !== context.client).map(({ transport }) => transport.close()));
     }
   }
 
@@ -111,6 +110,10 @@ function writersOf(
     // A write cannot be pinned to one of several API servers behind an address: see `PinnedTransport`.
     return [[client], { servers: [server], ...(all === 0 ? {} : { of: all }), isShared: true }];
   }
-  const writers = writersThrough(client, apiServers.clients, fence);
+  const writers = apiServers.clients.map(({ transport }) =>
+    transport.server === server
+      ? client
+      : new ApiClient(client.transport.another({ server: transport.server })).fencedBy(fence),
+  );
   return [writers, { servers: writers.map(({ transport }) => transport.server), of: all }];
 }

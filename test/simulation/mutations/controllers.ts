@@ -112,8 +112,8 @@ export const CONTROLLERS: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/crd-run.ts",
-        from: "const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor, rewritten) : undefined;",
-        to: "void monitor; void rewritten; const pruned = { storedVersions: [expected.storageVersion], crd: `${crd.metadata.uid}/${crd.metadata.generation}` }; void this.#prune;",
+        from: "const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;",
+        to: "void monitor; const pruned = { storedVersions: [expected.storageVersion], crd: `${crd.metadata.uid}/${crd.metadata.generation}` }; void this.#prune;",
       },
     ],
     found: { seed: 1, breaks: "told: it says that storedVersions is the storage version, which it never was" },

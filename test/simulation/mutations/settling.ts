@@ -415,29 +415,6 @@ export const SETTLING: readonly Mutation[] = [
     ],
   },
   {
-    name: "do not write an object once more through each API server",
-    survives:
-      "what stores objects follows within the settle time in the seeds: regressions/handler-behind-its-discovery.json has it follow later",
-    edits: [
-      {
-        file: "migrator/crd-run.ts",
-        from: "    await assertStoredAlike(this.#context, { ...rewritten, fence: this.#fence, objectsSeen: this.#restored?.seen });\n",
-        to: "",
-      },
-    ],
-  },
-  {
-    name: "an object that moves once is taken for one that every write stores anew",
-    survives: "as the one before",
-    edits: [
-      {
-        file: "migrator/stored-alike.ts",
-        from: '(await write(writer)).kind === "current"',
-        to: '(await write(writer)).kind === "gone"',
-      },
-    ],
-  },
-  {
     name: "do not lift a freeze again while a run waits",
     survives:
       "a webhook has to keep a run from lifting its freeze while another one keeps it from writing objects: regressions/freeze-that-a-webhook-kept.json has it so",
