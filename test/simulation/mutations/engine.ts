@@ -225,7 +225,7 @@ export const ENGINE: readonly Mutation[] = [
         to: "    } finally {\n      ended?.();\n    }",
       },
     ],
-    found: { seed: 10, breaks: "load: more than 300 times are pending" },
+    found: { seed: 7, breaks: "load: more than 300 times are pending" },
   },
   {
     name: "look for the in-tree migrator without a pause",

@@ -61,7 +61,10 @@ export const WEBHOOKS: readonly Mutation[] = [
   },
   {
     name: "the webhook looks at the new object alone",
-    found: { seed: 7, breaks: "liveness: storedVersions of widgets.sim.example.com is [v1alpha1 v1]" },
+    found: {
+      seed: 18,
+      breaks: 'liveness: an undisturbed run ends with "Cannot prove that the storage version is frozen"',
+    },
     edits: [
       {
         file: "freeze/freeze-rule.ts",
