@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import tap from "tap";
+import tap, { type Test } from "tap";
 import { kubeconfigFor, sendJson, startServer } from "../../kube/local-server.ts";
 import { startKsvm } from "../../processes/program.ts";
 
@@ -49,23 +49,24 @@ function twice(signal: NodeJS.Signals): string {
 /** Nobody takes what the process prints, so that it stays at its end. */
 const STUCK = "process.stdout.write=()=>true;setInterval(()=>0,1000);";
 
-await tap.test("main.ts ends cleanly where a closed terminal sends SIGHUP twice", async (t) => {
+/** What `ksvm plan` says where it gets a signal twice. */
+async function stderrAfterTwo(t: Test, signal: NodeJS.Signals): Promise<string> {
   const { flags, asked } = await silentAfterVersion(t);
-  const run = startKsvm(t, ["plan", ...flags], { env: environmentWith(twice("SIGHUP")) });
+  const run = startKsvm(t, ["plan", ...flags], { env: environmentWith(twice(signal)) });
   await asked;
-  run.signal("SIGHUP");
+  run.signal(signal);
   const { code, stderr } = await run.ended;
   t.equal(code, 130);
+  return stderr;
+}
+
+await tap.test("main.ts ends cleanly where a closed terminal sends SIGHUP twice", async (t) => {
+  const stderr = await stderrAfterTwo(t, "SIGHUP");
   t.match(stderr, /^Received SIGHUP, shutting down \(send SIGTERM to force\)\nerror: .* \[Interrupted\]\n$/);
 });
 
 await tap.test("main.ts ends cleanly where GNU timeout sends SIGTERM twice", async (t) => {
-  const { flags, asked } = await silentAfterVersion(t);
-  const run = startKsvm(t, ["plan", ...flags], { env: environmentWith(twice("SIGTERM")) });
-  await asked;
-  run.signal("SIGTERM");
-  const { code, stderr } = await run.ended;
-  t.equal(code, 130);
+  const stderr = await stderrAfterTwo(t, "SIGTERM");
   t.match(stderr, /^Received SIGTERM, shutting down \(send SIGTERM again to force\)\nerror: .* \[Interrupted\]\n$/);
 });
 
