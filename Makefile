@@ -38,7 +38,7 @@ test-cbor: $(TAP_BUILT) ## Run cluster tests where API servers store custom reso
 	@KSVM_TEST_FEATURE_GATES=CBORServingAndStorage=true node test/run-tests.ts $(or $(FILES),$(CBOR_FILES))
 
 .PHONY: test-install
-test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager, Prometheus and helm, built once (about 3 minutes each); no part of `make test`
+test-install: $(TAP_BUILT) ## Run deploy/ beside the real cert-manager, Prometheus and helm, and a migration over kine, built once (about 3 minutes each); no part of `make test`
 	@node test/run-tests.ts $(or $(FILES),installed)
 
 .PHONY: chaos
@@ -81,11 +81,11 @@ upstream-report: $(INSTALLED) ## Run the reproduction of docs/upstream on Kubern
 ##@ Develop
 
 .PHONY: check
-check: $(TAP_BUILT) ## Lint, format, types, unit tests and docs parity; needs no cluster
+check: $(TAP_BUILT) ## Lint, format, types, unit tests and docs parity; needs no cluster (UNIT=no without the unit tests and docs parity, which make test runs as well)
 	biome format .
 	oxlint --type-aware src test bench tools
 	tsc -p .
-	node test/run-tests.ts unit
+	$(if $(filter no,$(UNIT)),,node test/run-tests.ts unit)
 
 .PHONY: coverage
 coverage: $(TAP_BUILT) ## Run the unit tests, or those of FILES, and print how much of src/ they cover
