@@ -6,7 +6,13 @@ import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
-import { describeMissing, endingApiServer, MissingApiServer, unseenEnding } from "./missing-api-server.ts";
+import {
+  assertNoHttpProxy,
+  describeMissing,
+  endingApiServer,
+  MissingApiServer,
+  unseenEnding,
+} from "./missing-api-server.ts";
 import { RecruitPace } from "./recruit-pace.ts";
 import type { SeenServers } from "./seen-servers.ts";
 import { ServerAddresses } from "./server-addresses.ts";
@@ -208,6 +214,7 @@ export class ApiServerFinder {
     signal: AbortSignal,
   ): Promise<ApiServers> {
     const { clock, seen } = this.#options;
+    assertNoHttpProxy(sampled.server);
     if (!this.#pace.isDue(leases, clock.monotonic())) {
       throw new MissingApiServer(this.#pace.describe(leases));
     }

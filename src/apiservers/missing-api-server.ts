@@ -49,6 +49,22 @@ export function unseenEnding(shutdownDelayMs: number): MissingApiServer {
 }
 
 /**
+ * Where an address has a path, an HTTP proxy answers there. It chooses an API server for each request and may keep to one for many in a row, as
+ * Rancher does with the two connections that it keeps: then neither a connection nor a number of requests tells API servers apart.
+ *
+ * https://github.com/rancher/rancher/blob/59bd052/pkg/clusterrouter/proxy/proxy_server.go
+ * @throws {KsvmError} ApiServerMissing where the address of several API servers has a path
+ */
+export function assertNoHttpProxy(server: string): void {
+  if (new URL(server).pathname !== "/") {
+    const text =
+      `Cannot tell the API servers behind ${server} apart: its path shows an HTTP proxy, which chooses an API server for each request; ` +
+      "use a kubeconfig that leads to the API servers, such as that of Rancher's authorized cluster endpoint";
+    throw new KsvmError("ApiServerMissing", text);
+  }
+}
+
+/**
  * That an API server which was found does not answer; `undefined` where a user named it: then its silence is a failure.
  */
 export function silentApiServer(

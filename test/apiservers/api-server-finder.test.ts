@@ -46,6 +46,8 @@ interface Seen {
   readonly timeoutMs?: number;
   /** Called before an API server answers whether it is there. */
   onVersion?: () => void;
+  /** Of the kubeconfig's address. @default none */
+  readonly path?: string;
   /** Host names at which a proxy answers in the place of an API server. */
   readonly proxies?: readonly string[];
 }
@@ -136,7 +138,7 @@ async function startApiServers(t: Test, seen: Seen, renewedAt: (name: string) =>
 async function finderFor(t: Test, seen: Seen, strict = false, ignored: readonly string[] = []) {
   const clock = seen.earlier?.clock ?? new SleepClock();
   const url = await startApiServers(t, seen, (name) => (ignored.includes(name) ? 0 : clock.monotonic()));
-  const config = configFor(kubeconfigFor(url, { token: "secret" }));
+  const config = configFor(kubeconfigFor(`${url}${seen.path ?? ""}`, { token: "secret" }));
   const lags: string[] = [];
   const retried: string[] = [];
   const servers = seen.earlier?.servers ?? new SeenServers(clock);
@@ -231,6 +233,23 @@ await tap.test("ApiServerFinder samples where an address does not answer, unless
   const strict = await finderFor(t, seen, true);
   await t.rejects(strict.finder.find(signal), { code: "NotConverged", message: /--convergence=strict/ });
 });
+
+await tap.test(
+  "ApiServerFinder tells no API servers apart behind the path of an HTTP proxy, as Rancher's",
+  async (t) => {
+    const seen = { addresses: ["127.0.0.1"], leases: ["a", "b"], instances: [1, 2], path: "/k8s/clusters/c-1" };
+    const { finder } = await finderFor(t, seen);
+    const message =
+      /behind https:\S+\/k8s\/clusters\/c-1 apart: its path shows an HTTP proxy.*authorized cluster endpoint/;
+    await t.rejects(finder.findAll(0, signal), { name: "KsvmError", code: "ApiServerMissing", message });
+    const sole = await finderFor(t, { ...seen, leases: ["a"] });
+    t.equal(
+      (await sole.finder.findAll(0, signal)).mode,
+      "each",
+      "negative control: a single API server has nobody beside it",
+    );
+  },
+);
 
 await tap.test("ApiServerFinder asks no API server which there are where they are named", async (t) => {
   const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "secret" }));
