@@ -9,6 +9,7 @@ import { stringify } from "yaml";
 import { ensureBinaries } from "./control-plane/binaries.ts";
 import { ensureCertManager } from "./installed/cert-manager.ts";
 import { ensureHelm, HELM_VERSIONS } from "./installed/helm.ts";
+import { ensureKine } from "./installed/kine.ts";
 import { ensureKrew } from "./installed/krew.ts";
 import { ensurePrometheus } from "./installed/prometheus.ts";
 import { ensureKustomize, KUBECTL_VERSIONS } from "./control-plane/kustomize.ts";
@@ -180,6 +181,7 @@ async function runCluster(files: readonly string[]): Promise<Counts> {
       for (const version of HELM_VERSIONS) await ensureHelm(version);
     }
     if (files.some((file) => file.includes("installed/release"))) await ensureKrew();
+    if (files.some((file) => file.includes("installed/kine"))) await ensureKine();
     if (files.some((file) => file.includes("deploy-render"))) {
       for (const version of KUBECTL_VERSIONS) await ensureKustomize(version);
     }

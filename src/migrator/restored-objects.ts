@@ -1,4 +1,5 @@
 import type { PartialObjectMetadata } from "../api/meta.ts";
+import { ApiError } from "../kube/errors.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { ACCEPT_METADATA_LIST } from "../kube/resources.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -65,12 +66,38 @@ export class RestoredObjects {
     await this.seen.lookedFor(async (seen) => {
       const answer = await retrier.run(() => pacer.beside(() => this.#look(seen), signal), signal);
       const why = contradiction(seen, answer);
-      if (why !== undefined) {
+      if (why !== undefined && !(await this.#isAsWritten(seen))) {
         const text = `Cannot go on: objects are as they were some time ago, as after etcd was restored from a backup: ${why}`;
         throw new StartAgain("OwnershipLost", text);
       }
       this.#lookedAt = clock.monotonic();
     });
+  }
+
+  /**
+   * Whether storage has the object exactly as the run wrote it. A list comes from the watch cache, and is as new as storage was said to be:
+   * a kine before 0.17, in the place of etcd, says what it last read from its database, which another kine may have written since.
+   * A GET comes from storage itself.
+   *
+   * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/delegator.go
+   * https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go
+   */
+  async #isAsWritten({ written }: ResourceState): Promise<boolean> {
+    if (written === undefined) {
+      return false;
+    }
+    const { client, pacer, retrier, signal } = this.#context;
+    const { resource } = this.#resource;
+    const read = (): Promise<PartialObjectMetadata> => client.getMetadata(resource, written, { signal });
+    try {
+      const { metadata } = await retrier.run(() => pacer.beside(read, signal), signal);
+      return metadata.uid === written.uid && metadata.resourceVersion === written.resourceVersion;
+    } catch (error) {
+      if (error instanceof ApiError) {
+        return false;
+      }
+      throw error;
+    }
   }
 
   async #look({ written }: ResourceState): Promise<Parameters<typeof contradiction>[1]> {

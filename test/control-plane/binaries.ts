@@ -119,9 +119,13 @@ async function build(name: BinaryName, output: string, { kubernetes, pinnedKuber
   await goBuild(name, [mode, "-ldflags", ldflags, "-o", output, PACKAGES[name]], cwd);
 }
 
-/** Runs `go build` in the folder of a module, and shows that on stderr. @throws {Error} where it fails */
-export async function goBuild(name: string, args: readonly string[], cwd: string): Promise<void> {
-  const env = { ...process.env, CGO_ENABLED: "0" };
+/**
+ * Runs `go build` in the folder of a module, and shows that on stderr.
+ * @param withC whether parts of the program are in C, and a C compiler is needed. @default false
+ * @throws {Error} where it fails
+ */
+export async function goBuild(name: string, args: readonly string[], cwd: string, withC = false): Promise<void> {
+  const env = { ...process.env, CGO_ENABLED: withC ? "1" : "0" };
   const total = await countPackages(args, cwd);
   const go = new RunningProgram("go", ["build", "-trimpath", "-v", ...args], { cwd, env, stdout: "ignore" });
   const done = showProgress(name, () => go.stderr.split("\n").length - 1, total);

@@ -8,10 +8,12 @@ export interface GoProgram {
   /** Beside this file: its go.mod names the version. */
   readonly folder: string;
   readonly module: string;
-  /** The package of its main function, below the module. */
-  readonly package: string;
+  /** The package of its main function, below the module. @default the module itself */
+  readonly package?: string;
   /** @default none */
   readonly tags?: string;
+  /** Whether parts of it are in C. @default false */
+  readonly withC?: boolean;
 }
 
 /**
@@ -27,8 +29,7 @@ export async function ensureGoProgram({ folder, module, name, tags, ...wanted }:
   if (existsSync(program)) return program;
   // It shares the machine with what else runs; two compilers at a time need less than 2 GiB.
   const args = ["-mod=readonly", "-p", "2", ...(tags === undefined ? [] : ["-tags", tags]), "-ldflags", "-s -w"];
-  await buildOnce(program, (unfinished) =>
-    goBuild(name, [...args, "-o", unfinished, `${module}/${wanted.package}`], cwd),
-  );
+  const main = wanted.package === undefined ? module : `${module}/${wanted.package}`;
+  await buildOnce(program, (unfinished) => goBuild(name, [...args, "-o", unfinished, main], cwd, wanted.withC));
   return program;
 }

@@ -12,8 +12,25 @@ import { type SeenRequest, sendJson, sendStatus, startServer } from "../kube/loc
 
 const WRITTEN = { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "120" };
 
+const METADATA = { apiVersion: "meta.k8s.io/v1", kind: "PartialObjectMetadata" };
+
 function list(resourceVersion: string, ...items: readonly object[]): object {
   return { kind: "PartialObjectMetadataList", metadata: { resourceVersion }, items };
+}
+
+/** Answers lists, and a GET of an object by what storage has: its resourceVersion, or none. */
+function answersOf(listed: (request: SeenRequest) => object, stored: ReadonlyMap<string, string>) {
+  return (request: SeenRequest, response: ServerResponse): void => {
+    const name = request.path.split("/widgets/")[1];
+    const resourceVersion = name === undefined ? undefined : stored.get(name);
+    if (name === undefined) sendJson(response, 200, listed(request));
+    else if (resourceVersion === undefined) sendStatus(response, 404);
+    else
+      sendJson(response, 200, {
+        ...METADATA,
+        metadata: { name, namespace: "ns", uid: `uid-${name}`, resourceVersion },
+      });
+  };
 }
 
 async function restored(t: Test, answer: (request: SeenRequest, response: ServerResponse) => unknown) {
@@ -39,9 +56,8 @@ await tap.test("RestoredObjects asks nothing where nothing was seen", async (t) 
 });
 
 await tap.test("RestoredObjects looks for the object that was written last, by its name", async (t) => {
-  const { objects, seen, server } = await restored(t, (_, response) =>
-    sendJson(response, 200, list("1000000000", { metadata: { ...WRITTEN, resourceVersion: "90" } })),
-  );
+  const listed = (): object => list("1000000000", { metadata: { ...WRITTEN, resourceVersion: "90" } });
+  const { objects, seen, server } = await restored(t, answersOf(listed, new Map([["a", "90"]])));
   seen.wrote(WRITTEN);
   await t.rejects(objects.assertNone(), {
     name: "StartAgain",
@@ -55,11 +71,13 @@ await tap.test(
   "RestoredObjects sees a write that is gone where another one followed with a higher resourceVersion",
   async (t) => {
     const stored = new Map([["a", "120"]]);
-    const { objects, seen } = await restored(t, ({ query }, response) => {
+    const listed = ({ query }: SeenRequest): object => {
       const name = query.get("fieldSelector")?.replace("metadata.name=", "") ?? "";
-      const metadata = { name, namespace: "ns", uid: `uid-${name}`, resourceVersion: stored.get(name) };
-      sendJson(response, 200, list("2000", { metadata }));
-    });
+      return list("2000", {
+        metadata: { name, namespace: "ns", uid: `uid-${name}`, resourceVersion: stored.get(name) },
+      });
+    };
+    const { objects, seen } = await restored(t, answersOf(listed, stored));
     seen.wrote(WRITTEN);
     await objects.assertNone();
     stored.set("a", "90");
@@ -71,6 +89,35 @@ await tap.test(
     });
   },
 );
+
+const BEHIND = () => list("110", { metadata: { ...WRITTEN, resourceVersion: "90" } });
+
+await tap.test(
+  "RestoredObjects believes storage where a list is from before a write, as one kine of several answers",
+  async (t) => {
+    const { objects, seen, server } = await restored(t, answersOf(BEHIND, new Map([["a", "120"]])));
+    seen.wrote(WRITTEN);
+    await t.resolves(objects.assertNone());
+    t.match(server.seen.at(-1), { path: "/apis/example.com/v1/namespaces/ns/widgets/a" });
+    t.equal(server.seen.at(-1)?.query.get("resourceVersion"), null, "storage answers, and no watch cache");
+  },
+);
+
+for (const [stored, what] of [
+  ["90", "the state before the write"],
+  ["121", "a later write, which may be of after a restore"],
+  [undefined, "no such object"],
+] as const) {
+  await tap.test(
+    `RestoredObjects has a list from before a write confirmed by storage, which has ${what}`,
+    async (t) => {
+      const objectsStored = new Map(stored === undefined ? [] : [["a", stored]]);
+      const { objects, seen } = await restored(t, answersOf(BEHIND, objectsStored));
+      seen.wrote(WRITTEN);
+      await t.rejects(objects.assertNone(), { name: "StartAgain", message: /at resourceVersion 110, and were at 120/ });
+    },
+  );
+}
 
 await tap.test("RestoredObjects compares resourceVersions where nothing was written", async (t) => {
   let revision = "120";
