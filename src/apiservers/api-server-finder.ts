@@ -7,9 +7,10 @@ import { apiServerModeOf } from "./api-server-mode.ts";
 import { type ApiServers, identityOf } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
 import {
-  assertNoHttpProxy,
+  behindHttpProxy,
   describeMissing,
   endingApiServer,
+  isHttpProxy,
   MissingApiServer,
   unseenEnding,
 } from "./missing-api-server.ts";
@@ -214,7 +215,9 @@ export class ApiServerFinder {
     signal: AbortSignal,
   ): Promise<ApiServers> {
     const { clock, seen } = this.#options;
-    assertNoHttpProxy(sampled.server);
+    if (isHttpProxy(sampled.server)) {
+      throw behindHttpProxy(leases, sampled.server);
+    }
     if (!this.#pace.isDue(leases, clock.monotonic())) {
       throw new MissingApiServer(this.#pace.describe(leases));
     }

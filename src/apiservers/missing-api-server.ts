@@ -49,19 +49,23 @@ export function unseenEnding(shutdownDelayMs: number): MissingApiServer {
 }
 
 /**
- * Where an address has a path, an HTTP proxy answers there. It chooses an API server for each request and may keep to one for many in a row, as
- * Rancher does with the two connections that it keeps: then neither a connection nor a number of requests tells API servers apart.
+ * That there may be several API servers behind an address with a path: an HTTP proxy answers there. It chooses an API server for each request and
+ * may keep to one for many in a row, as Rancher does with the two connections that it keeps, so that neither a connection nor a number of
+ * requests tells them apart. Once all Leases but one have expired there is nothing to tell apart.
  *
  * https://github.com/rancher/rancher/blob/59bd052/pkg/clusterrouter/proxy/proxy_server.go
- * @throws {KsvmError} ApiServerMissing where the address of several API servers has a path
  */
-export function assertNoHttpProxy(server: string): void {
-  if (new URL(server).pathname !== "/") {
-    const text =
-      `Cannot tell the API servers behind ${server} apart: its path shows an HTTP proxy, which chooses an API server for each request; ` +
-      "use a kubeconfig that leads to the API servers, such as that of Rancher's authorized cluster endpoint";
-    throw new KsvmError("ApiServerMissing", text);
-  }
+export function behindHttpProxy(leases: readonly LiveLease[], server: string): MissingApiServer {
+  const found = `they cannot be told apart behind ${server}, whose path shows an HTTP proxy`;
+  const remedy =
+    "use a kubeconfig that leads to the API servers, as that of an authorized cluster endpoint of Rancher does, or run ksvm in the cluster; where one " +
+    "API server is gone, wait until its Lease has expired, or pass --ignore-apiserver with its name";
+  return new MissingApiServer(describeMissing(leases, found), remedy);
+}
+
+/** Whether an HTTP proxy answers at an address: no load balancer of connections has a path. */
+export function isHttpProxy(server: string): boolean {
+  return new URL(server).pathname !== "/";
 }
 
 /**

@@ -1,15 +1,22 @@
 import type { PartialObjectMetadata } from "../api/meta.ts";
-import { ApiError } from "../kube/errors.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { ACCEPT_METADATA_LIST } from "../kube/resources.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { listInAnyVersion, type VersionedResource } from "./rewrite/list-in-any-version.ts";
-import { contradiction, type ResourceState, SeenState } from "./rewrite/seen-state.ts";
+import { contradiction, isBehind, type LaterAnswer, type ResourceState, SeenState } from "./rewrite/seen-state.ts";
 import { throwIfUnserved } from "./rewrite/unserved-version.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** Between two looks while objects are rewritten, in milliseconds: the Lease of a run is renewed as often. */
 const LOOK_EVERY_MS = 5_000;
+/**
+ * So long a list may be behind what an earlier answer showed, in milliseconds: each kine before 0.17, in the place of etcd, answers by what it
+ * last read from its database, and reads it once a second. After a restore of etcd lists stay behind for longer, unless clients write as much again.
+ *
+ * https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go
+ */
+const LAG_MS = 2_000;
+const LOOK_AGAIN_MS = 500;
 
 type RestoredContext = Pick<RunContext, "client" | "clock" | "pacer" | "retrier" | "signal">;
 
@@ -62,11 +69,10 @@ export class RestoredObjects {
 
   /** @throws {StartAgain} where objects are as they were before the run saw them; whatever the requests end in. */
   async assertNone(): Promise<void> {
-    const { clock, pacer, retrier, signal } = this.#context;
+    const { clock } = this.#context;
     await this.seen.lookedFor(async (seen) => {
-      const answer = await retrier.run(() => pacer.beside(() => this.#look(seen), signal), signal);
-      const why = contradiction(seen, answer);
-      if (why !== undefined && !(await this.#isAsWritten(seen))) {
+      const why = contradiction(seen, await this.#lookUntilUpToDate(seen));
+      if (why !== undefined) {
         const text = `Cannot go on: objects are as they were some time ago, as after etcd was restored from a backup: ${why}`;
         throw new StartAgain("OwnershipLost", text);
       }
@@ -74,33 +80,20 @@ export class RestoredObjects {
     });
   }
 
-  /**
-   * Whether storage has the object exactly as the run wrote it. A list comes from the watch cache, and is as new as storage was said to be:
-   * a kine before 0.17, in the place of etcd, says what it last read from its database, which another kine may have written since.
-   * A GET comes from storage itself.
-   *
-   * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/delegator.go
-   * https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go
-   */
-  async #isAsWritten({ written }: ResourceState): Promise<boolean> {
-    if (written === undefined) {
-      return false;
-    }
-    const { client, pacer, retrier, signal } = this.#context;
-    const { resource } = this.#resource;
-    const read = (): Promise<PartialObjectMetadata> => client.getMetadata(resource, written, { signal });
-    try {
-      const { metadata } = await retrier.run(() => pacer.beside(read, signal), signal);
-      return metadata.uid === written.uid && metadata.resourceVersion === written.resourceVersion;
-    } catch (error) {
-      if (error instanceof ApiError) {
-        return false;
+  /** Looks again for a moment where the list is behind `seen`. @returns the last answer, whichever it is */
+  async #lookUntilUpToDate(seen: ResourceState): Promise<LaterAnswer> {
+    const { clock, pacer, retrier, signal } = this.#context;
+    const until = clock.monotonic() + LAG_MS;
+    for (;;) {
+      const answer = await retrier.run(() => pacer.beside(() => this.#look(seen), signal), signal);
+      if (!isBehind(seen, answer) || clock.monotonic() >= until) {
+        return answer;
       }
-      throw error;
+      await clock.sleep(LOOK_AGAIN_MS, signal);
     }
   }
 
-  async #look({ written }: ResourceState): Promise<Parameters<typeof contradiction>[1]> {
+  async #look({ written }: ResourceState): Promise<LaterAnswer> {
     const { client, signal } = this.#context;
     const { resource } = this.#resource;
     if (written === undefined) {

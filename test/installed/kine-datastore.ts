@@ -50,16 +50,26 @@ export class KineDatastore {
 
   /** How many objects the database has in each version. */
   storedAs({ plural }: TestKind): Record<string, number> {
-    const database = new DatabaseSync(this.#path, { readOnly: true });
     const counts: Record<string, number> = {};
+    for (const { value } of this.#rows(NEWEST, `/registry/${GROUP}/${plural}/%`)) {
+      const version = typeMetaOf(Buffer.from(value as Uint8Array)).apiVersion.slice(GROUP.length + 1);
+      counts[version] = (counts[version] ?? 0) + 1;
+    }
+    return counts;
+  }
+
+  /** The resourceVersion of the last write to an object of the kind. */
+  lastWrite({ plural }: TestKind): number {
+    const [row] = this.#rows("SELECT MAX(id) AS id FROM kine WHERE name LIKE ?", `/registry/${GROUP}/${plural}/%`);
+    return Number(row?.["id"]);
+  }
+
+  #rows(query: string, name: string): readonly Record<string, unknown>[] {
+    const database = new DatabaseSync(this.#path, { readOnly: true });
     try {
-      for (const { value } of database.prepare(NEWEST).all(`/registry/${GROUP}/${plural}/%`)) {
-        const version = typeMetaOf(Buffer.from(value as Uint8Array)).apiVersion.slice(GROUP.length + 1);
-        counts[version] = (counts[version] ?? 0) + 1;
-      }
+      return database.prepare(query).all(name);
     } finally {
       database.close();
     }
-    return counts;
   }
 }

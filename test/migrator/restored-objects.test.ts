@@ -12,25 +12,8 @@ import { type SeenRequest, sendJson, sendStatus, startServer } from "../kube/loc
 
 const WRITTEN = { name: "a", namespace: "ns", uid: "uid-a", resourceVersion: "120" };
 
-const METADATA = { apiVersion: "meta.k8s.io/v1", kind: "PartialObjectMetadata" };
-
 function list(resourceVersion: string, ...items: readonly object[]): object {
   return { kind: "PartialObjectMetadataList", metadata: { resourceVersion }, items };
-}
-
-/** Answers lists, and a GET of an object by what storage has: its resourceVersion, or none. */
-function answersOf(listed: (request: SeenRequest) => object, stored: ReadonlyMap<string, string>) {
-  return (request: SeenRequest, response: ServerResponse): void => {
-    const name = request.path.split("/widgets/")[1];
-    const resourceVersion = name === undefined ? undefined : stored.get(name);
-    if (name === undefined) sendJson(response, 200, listed(request));
-    else if (resourceVersion === undefined) sendStatus(response, 404);
-    else
-      sendJson(response, 200, {
-        ...METADATA,
-        metadata: { name, namespace: "ns", uid: `uid-${name}`, resourceVersion },
-      });
-  };
 }
 
 async function restored(t: Test, answer: (request: SeenRequest, response: ServerResponse) => unknown) {
@@ -56,8 +39,9 @@ await tap.test("RestoredObjects asks nothing where nothing was seen", async (t) 
 });
 
 await tap.test("RestoredObjects looks for the object that was written last, by its name", async (t) => {
-  const listed = (): object => list("1000000000", { metadata: { ...WRITTEN, resourceVersion: "90" } });
-  const { objects, seen, server } = await restored(t, answersOf(listed, new Map([["a", "90"]])));
+  const { objects, seen, server } = await restored(t, (_, response) =>
+    sendJson(response, 200, list("1000000000", { metadata: { ...WRITTEN, resourceVersion: "90" } })),
+  );
   seen.wrote(WRITTEN);
   await t.rejects(objects.assertNone(), {
     name: "StartAgain",
@@ -71,13 +55,11 @@ await tap.test(
   "RestoredObjects sees a write that is gone where another one followed with a higher resourceVersion",
   async (t) => {
     const stored = new Map([["a", "120"]]);
-    const listed = ({ query }: SeenRequest): object => {
+    const { objects, seen } = await restored(t, ({ query }, response) => {
       const name = query.get("fieldSelector")?.replace("metadata.name=", "") ?? "";
-      return list("2000", {
-        metadata: { name, namespace: "ns", uid: `uid-${name}`, resourceVersion: stored.get(name) },
-      });
-    };
-    const { objects, seen } = await restored(t, answersOf(listed, stored));
+      const metadata = { name, namespace: "ns", uid: `uid-${name}`, resourceVersion: stored.get(name) };
+      sendJson(response, 200, list("2000", { metadata }));
+    });
     seen.wrote(WRITTEN);
     await objects.assertNone();
     stored.set("a", "90");
@@ -90,35 +72,6 @@ await tap.test(
   },
 );
 
-const BEHIND = () => list("110", { metadata: { ...WRITTEN, resourceVersion: "90" } });
-
-await tap.test(
-  "RestoredObjects believes storage where a list is from before a write, as one kine of several answers",
-  async (t) => {
-    const { objects, seen, server } = await restored(t, answersOf(BEHIND, new Map([["a", "120"]])));
-    seen.wrote(WRITTEN);
-    await t.resolves(objects.assertNone());
-    t.match(server.seen.at(-1), { path: "/apis/example.com/v1/namespaces/ns/widgets/a" });
-    t.equal(server.seen.at(-1)?.query.get("resourceVersion"), null, "storage answers, and no watch cache");
-  },
-);
-
-for (const [stored, what] of [
-  ["90", "the state before the write"],
-  ["121", "a later write, which may be of after a restore"],
-  [undefined, "no such object"],
-] as const) {
-  await tap.test(
-    `RestoredObjects has a list from before a write confirmed by storage, which has ${what}`,
-    async (t) => {
-      const objectsStored = new Map(stored === undefined ? [] : [["a", stored]]);
-      const { objects, seen } = await restored(t, answersOf(BEHIND, objectsStored));
-      seen.wrote(WRITTEN);
-      await t.rejects(objects.assertNone(), { name: "StartAgain", message: /at resourceVersion 110, and were at 120/ });
-    },
-  );
-}
-
 await tap.test("RestoredObjects compares resourceVersions where nothing was written", async (t) => {
   let revision = "120";
   const { objects, seen, server } = await restored(t, (_, response) => sendJson(response, 200, list(revision)));
@@ -128,6 +81,46 @@ await tap.test("RestoredObjects compares resourceVersions where nothing was writ
   await t.rejects(objects.assertNone(), { name: "StartAgain", message: /at resourceVersion 119, and were at 120/ });
   t.equal(server.seen[0]?.query.get("limit"), "1");
 });
+
+await tap.test(
+  "RestoredObjects looks again where a list is behind, as one through another kine for a second",
+  async (t) => {
+    const revisions = ["118", "119", "121"];
+    const { clock, objects, seen, server } = await restored(t, (_, response) =>
+      sendJson(response, 200, list(revisions.shift() ?? "", { metadata: WRITTEN })),
+    );
+    seen.wrote(WRITTEN);
+    await t.resolves(objects.assertNone());
+    t.equal(server.seen.length, 3);
+    t.equal(clock.monotonic(), 1_000, "twice half a second");
+  },
+);
+
+await tap.test(
+  "RestoredObjects takes a list that stays behind for a restore, whatever the object of the last write",
+  async (t) => {
+    let revision = 110;
+    const { clock, objects, seen } = await restored(t, (_, response) =>
+      sendJson(response, 200, list(String(revision++), { metadata: WRITTEN })),
+    );
+    seen.wrote(WRITTEN);
+    seen.listed("150");
+    await t.rejects(objects.assertNone(), { name: "StartAgain", message: /at resourceVersion 114, and were at 150/ });
+    t.equal(clock.monotonic(), 2_000);
+  },
+);
+
+await tap.test(
+  "RestoredObjects takes an object from before its write for a restore where the list has caught up",
+  async (t) => {
+    const { clock, objects, seen } = await restored(t, (_, response) =>
+      sendJson(response, 200, list("130", { metadata: { ...WRITTEN, resourceVersion: "90" } })),
+    );
+    seen.wrote(WRITTEN);
+    await t.rejects(objects.assertNone(), { name: "StartAgain", message: /"a" is at resourceVersion 90/ });
+    t.equal(clock.monotonic(), 0, "at once");
+  },
+);
 
 await tap.test("RestoredObjects does not compare with what was seen while it looked", async (t) => {
   const { objects, seen } = await restored(t, (_, response) => {

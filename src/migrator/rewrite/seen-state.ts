@@ -10,7 +10,7 @@ export interface ResourceState {
 }
 
 /** What an answer shows that came later. */
-interface LaterAnswer {
+export interface LaterAnswer {
   /** Of the list. */
   readonly resourceVersion: string;
   /** The object that {@link ResourceState} names; `undefined` where there is none of its name any more, which says nothing. */
@@ -102,11 +102,17 @@ function identityIn(value: unknown): ObjectIdentity | undefined {
   return { name, uid, resourceVersion, ...(typeof namespace === "string" ? { namespace } : {}) };
 }
 
+/** Whether a list that was asked for after `seen` is from before it. */
+export function isBehind(seen: ResourceState, { resourceVersion }: LaterAnswer): boolean {
+  return isNewer(seen.resourceVersion, resourceVersion);
+}
+
 /** How a consistent list that was asked for after `seen` contradicts it, in words; `undefined` where it does not. */
-export function contradiction(seen: ResourceState, { object, resourceVersion }: LaterAnswer): string | undefined {
+export function contradiction(seen: ResourceState, answer: LaterAnswer): string | undefined {
   const { written } = seen;
-  if (isNewer(seen.resourceVersion, resourceVersion)) {
-    return `the objects are at resourceVersion ${resourceVersion}, and were at ${seen.resourceVersion} before`;
+  const { object } = answer;
+  if (isBehind(seen, answer)) {
+    return `the objects are at resourceVersion ${answer.resourceVersion}, and were at ${seen.resourceVersion} before`;
   }
   if (
     written !== undefined &&

@@ -11,7 +11,7 @@ const BACK_IN_TIME = {
 const OF_ANY_TIME = { file: HELD, from: "|| !this.#renewTimes.has(spec?.renewTime)", to: "|| spec === null" } as const;
 const RESTORED = {
   file: "migrator/restored-objects.ts",
-  from: "if (why !== undefined && !(await this.#isAsWritten(seen))) {",
+  from: "if (why !== undefined) {",
   to: "if (why === null) {",
 } as const;
 
@@ -54,18 +54,6 @@ export const LEASES: readonly Mutation[] = [
     survives:
       "Leases have to be in another etcd than the one that is restored: regressions/checkpoint-that-a-restore-left.json has them there",
     edits: [{ file: "migrator/restored-objects.ts", from: "new SeenState(seen))", to: "new SeenState(void seen))" }],
-  },
-  {
-    name: "a list from before a write counts for nothing where storage has the object, whatever was written",
-    survives:
-      "Leases have to be in another etcd than the one that is restored: regressions/checkpoint-that-a-restore-left.json has them there",
-    edits: [
-      {
-        file: "migrator/restored-objects.ts",
-        from: "return metadata.uid === written.uid && metadata.resourceVersion === written.resourceVersion;",
-        to: "return metadata.uid === written.uid;",
-      },
-    ],
   },
   {
     name: "a run of a former leader writes as long as it holds its own Lease",
