@@ -58,6 +58,10 @@ simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash f
 simulate-mutations: $(INSTALLED) ## Play each known mistake in the code in the seed that finds it, or in many seeds (MUTATION="do not freeze" SEEDS=1000)
 	@node test/simulation/mutations-main.ts $(call SIMULATE_FLAGS,FROM SEEDS WORKERS MUTATION)
 
+.PHONY: test-mutations
+test-mutations: $(TAP_BUILT) ## Play all mutations and negative controls of the simulation, of which `make test` plays a third (some seven minutes)
+	@MUTATIONS=all node test/run-tests.ts test/simulation/mutations/stated-seeds.test.ts test/simulation/regressions/regressions.test.ts
+
 .PHONY: simulate-findings
 simulate-findings: $(INSTALLED) ## Write docs/simulation-findings.md and docs/simulation-mutations.md: what the simulation found, and which mistakes it finds
 	@node test/simulation/regressions/findings-main.ts

@@ -4,6 +4,7 @@ import type { EtcdReader } from "../control-plane/etcd-reader.ts";
 import { typeMetaOf } from "../control-plane/stored-value.ts";
 import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
 import { watchChanges } from "./etcd-watch.ts";
+import { pauseMs } from "./soundness-checker.ts";
 import type { StoredChange } from "./stored-state.ts";
 
 /** A moment at which an object could not be read: an API server did not have its key. */
@@ -107,8 +108,9 @@ export class KeyChecker {
   async #snapshotAgainAndAgain(): Promise<void> {
     const { signal } = this.#abort;
     while (!signal.aborted) {
+      const startedAt = performance.now();
       await this.#snapshot().catch(() => undefined);
-      await delay(SNAPSHOT_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      await delay(pauseMs(SNAPSHOT_EVERY_MS, startedAt), undefined, { signal }).catch(() => undefined);
     }
   }
 

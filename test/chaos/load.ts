@@ -4,7 +4,10 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
-import { between, pick, type Random, randomFrom } from "./random.ts";
+import { between, IS_LONG, pick, type Random, randomFrom } from "./random.ts";
+
+/** In `make test` several scenarios share the machine, and more load would slow down what they wait for. */
+const PAUSE_MS = IS_LONG ? 60 : 150;
 
 /** How a {@link Load} works. */
 export interface LoadOptions {
@@ -13,7 +16,7 @@ export interface LoadOptions {
   readonly existing: readonly string[];
   /** @default 4 */
   readonly workers?: number;
-  /** Milliseconds between two requests of a worker. @default 60 */
+  /** Milliseconds between two requests of a worker. @default 150, and 60 in `make chaos` */
   readonly pauseMs?: number;
   /** The API servers that it talks to. @default the first one */
   readonly apiservers?: readonly [number, ...number[]];
@@ -119,7 +122,7 @@ export class Load {
       }
       const attempt = this.#choose(random, names);
       if ((await this.#send(random, attempt)) === "unanswered") names.splice(names.indexOf(attempt.name), 1);
-      await delay(this.#options.pauseMs ?? 60);
+      await delay(this.#options.pauseMs ?? PAUSE_MS);
     }
   }
 

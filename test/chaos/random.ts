@@ -43,3 +43,9 @@ export function pick<T>(random: Random, items: readonly [T, ...T[]]): T {
 export function between(random: Random, low: number, high: number): number {
   return low + Math.floor(random() * (high - low));
 }
+
+/** The items in an order that chance gives them. */
+export function shuffled<T>(random: Random, items: readonly T[]): readonly T[] {
+  const placed = items.map((item) => ({ item, place: random() }));
+  return placed.toSorted((a, b) => a.place - b.place).map(({ item }) => item);
+}

@@ -41,7 +41,10 @@ export interface ListReport {
 
 /** How a {@link SoundnessChecker} works. */
 export interface CheckerOptions {
-  /** Milliseconds between two full reads; there is one after every change of the CRD as well. @default 75 */
+  /**
+   * Milliseconds between two full reads, more where a read takes longer than a quarter of it; there is one after every change of
+   * the CRD as well. @default 75
+   */
   readonly snapshotEveryMs?: number;
   /**
    * The storageVersionHash of each version, as discovery shows it: follows the StorageState as well. @default it is not
@@ -223,9 +226,11 @@ export class SoundnessChecker {
   async #snapshotAgainAndAgain(everyMs: number): Promise<void> {
     const { signal } = this.#abort;
     while (!signal.aborted) {
+      const startedAt = performance.now();
       // A read fails while etcd is down, and where the revision is compacted already.
       await this.#snapshot(this.#due.shift()).catch(() => undefined);
-      if (this.#due.length === 0) await delay(everyMs, undefined, { signal }).catch(() => undefined);
+      if (this.#due.length > 0) continue;
+      await delay(pauseMs(everyMs, startedAt), undefined, { signal }).catch(() => undefined);
     }
   }
 
@@ -258,6 +263,11 @@ export class SoundnessChecker {
     const state = this.#list && (await etcd.readKey(this.#keys.stateKey, { revision }));
     return { revision, changes: [crd, ...objects, state].filter((entry) => entry !== undefined) };
   }
+}
+
+/** How long to pause after a full read: it is to have a fifth of the time at most, on a busy machine too, or it is the load. */
+export function pauseMs(everyMs: number, startedAt: number): number {
+  return Math.max(everyMs, 4 * (performance.now() - startedAt));
 }
 
 function sorted(counts: Record<string, number>): readonly (readonly [string, number])[] {

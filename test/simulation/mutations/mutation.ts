@@ -20,7 +20,7 @@ export interface Mutation {
   readonly name: string;
   /** More than one where each of several safeguards would be enough by itself. */
   readonly edits: readonly Edit[];
-  /** What finds it: within so many seeds. `make test` plays that seed. Missing where none does. */
+  /** What finds it: within so many seeds. `make test-mutations` plays that seed. Missing where none does. */
   readonly found?: FoundIn;
   /** Why the simulation does not find it. */
   readonly survives?: string;

@@ -27,7 +27,7 @@ function introduction(all: number, found: number, byPlan: number): readonly stri
     "",
     `A mutation is a change of \`src/\` that takes a safeguard away, or makes a rule wrong by one step. There are ${all}. The simulation finds ${found} of`,
     "them: in the seed that the table names something breaks with the mutation, and nothing without it. So a play of the seeds from 1 on finds the",
-    "mutation within that many seeds. `make test` plays each of these seeds with its mutation and without it.",
+    "mutation within that many seeds. `make test-mutations` plays each of these seeds with its mutation and without it, and `make test` a third of them.",
     "",
     `No seed that was played finds the other ${all - found}. A [plan](simulation-findings.md) finds ${byPlan} of these. The table says why no seed does: another safeguard`,
     "does the same, so that it takes two mistakes, or the seeds have not met the moment at which the mistake does harm.",

@@ -3,6 +3,7 @@ import tap from "tap";
 import { MUTATIONS } from "../mutations.ts";
 import { findMutations, isAsStated } from "./find-mutations.ts";
 import { resultText } from "./mutation-text.ts";
+import { thirdOf } from "./third.ts";
 
 // With other tests beside it on a slow machine.
 tap.setTimeout(1_800_000);
@@ -13,8 +14,9 @@ await tap.test(
   async (t) => {
     const stated = MUTATIONS.filter(({ found }) => found !== undefined);
     t.ok(stated.length > 100);
-    const results = await findMutations(stated, { workers: availableParallelism() });
-    t.equal(results.length, stated.length);
+    const played = thirdOf(stated, "test/simulation/mutations/stated-seeds.test.ts");
+    const results = await findMutations(played, { workers: availableParallelism() });
+    t.equal(results.length, played.length);
     for (const result of results) t.ok(isAsStated(result), resultText(result));
   },
 );

@@ -1,3 +1,4 @@
+import { flushCompileCache } from "node:module";
 import type { PlayTask } from "./play-task.ts";
 import { serve } from "./worker-side.ts";
 
@@ -6,4 +7,11 @@ import { serve } from "./worker-side.ts";
 if (process.env["MUTATION"] !== undefined) await import("../mutate.ts");
 // Not before the mutation is in force.
 const { playHere } = await import("./play-here.ts");
-serve((task: PlayTask) => playHere(task));
+let isFirst = true;
+serve(async (task: PlayTask) => {
+  const played = await playHere(task);
+  // A pool may end this process by a signal, before Node has kept what it compiled for the next one (NODE_COMPILE_CACHE).
+  if (isFirst) flushCompileCache();
+  isFirst = false;
+  return played;
+});
