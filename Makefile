@@ -21,7 +21,7 @@ demo: $(INSTALLED) ## Migrate a real CRD on a real API server, step by step, in 
 	@node test/demo/demo.ts
 
 .PHONY: test
-test: $(TAP_BUILT) ## Run all tests: unit, contract and integration
+test: $(TAP_BUILT) ## Run all tests: unit, contract, integration, and half of the chaos tests
 	@node test/run-tests.ts
 
 .PHONY: test-kubernetes
