@@ -118,7 +118,7 @@ async function runCluster(chosen: readonly string[]): Promise<readonly Counts[]>
   // Five at a time, on two cores too: mostly they wait, for a settle time or a Lease. The long versions of the chaos tests do not wait, and
   // take longer.
   const isLongChaos = process.env["CHAOS"] === "long";
-  return files.run(chosen, isLongChaos ? { jobs: 1, timeoutSeconds: 3_600 } : { jobs: 5, timeoutSeconds: 600 });
+  return files.run(chosen, isLongChaos ? { jobs: 1, timeoutSeconds: 3_600 } : { jobs: 5, timeoutSeconds: 1_200 });
 }
 
 async function runAll(args: readonly string[]): Promise<number> {
