@@ -21,8 +21,12 @@ demo: $(INSTALLED) ## Migrate a real CRD on a real API server, step by step, in 
 	@node test/demo/demo.ts
 
 .PHONY: test
-test: $(TAP_BUILT) ## Run all tests: unit, contract, integration, and half of the chaos tests
+test: $(TAP_BUILT) ## Run all tests; with fewer than four processors, two thirds of the integration tests and half of the chaos tests
 	@node test/run-tests.ts
+
+.PHONY: test-cluster
+test-cluster: $(TAP_BUILT) ## Run all tests that need a control plane (more than an hour on two processors)
+	@node test/run-tests.ts cluster
 
 .PHONY: test-kubernetes
 test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kubernetes (KUBERNETES_VERSION=1.30.14 FILES=...)

@@ -55,10 +55,21 @@ interface Chosen {
   readonly cluster: readonly string[];
 }
 
-/** Half of the chaos tests, as chance chooses: they load the machine most, and each run plays other moments anyway. `cluster` runs all. */
+/** With so many processors, all cluster tests take less than an hour. */
+const ALL_FROM_PROCESSORS = 4;
+
+/**
+ * What a smaller machine leaves out, as chance chooses: half of the chaos tests, which load it most, and a third of the integration tests.
+ * `cluster` runs all.
+ */
 function leftOut(): readonly string[] {
-  const chaos = shuffled(randomFrom(randomInt(2 ** 31)), globSync("test/chaos/*.test.ts", { cwd: ROOT }));
-  return chaos.slice(Math.ceil(chaos.length / 2));
+  if (availableParallelism() >= ALL_FROM_PROCESSORS) return [];
+  return [...shareOf("test/chaos/*.test.ts", 1 / 2), ...shareOf("test/integration/*.test.ts", 1 / 3)];
+}
+
+function shareOf(pattern: string, share: number): readonly string[] {
+  const all = shuffled(randomFrom(randomInt(2 ** 31)), globSync(pattern, { cwd: ROOT }));
+  return all.slice(0, Math.floor(all.length * share));
 }
 
 /** The files to run: all but `installed`, `unit`, `cluster`, `installed`, or those named. */
@@ -115,16 +126,17 @@ async function runCluster(chosen: readonly string[]): Promise<readonly Counts[]>
     console.error(error instanceof Error ? error.message : error);
     return [{ passed: 0, failed: chosen.length, skipped: 0 }];
   }
-  // Five at a time, on two cores too: mostly they wait, for a settle time or a Lease. The long versions of the chaos tests do not wait, and
+  // Four at a time, on two cores too: mostly they wait, for a settle time or a Lease. The long versions of the chaos tests do not wait, and
   // take longer.
   const isLongChaos = process.env["CHAOS"] === "long";
-  return files.run(chosen, isLongChaos ? { jobs: 1, timeoutSeconds: 3_600 } : { jobs: 5, timeoutSeconds: 1_200 });
+  return files.run(chosen, isLongChaos ? { jobs: 1, timeoutSeconds: 3_600 } : { jobs: 4, timeoutSeconds: 1_200 });
 }
 
 async function runAll(args: readonly string[]): Promise<number> {
   const { unit, long, cluster: chosen } = chooseFiles(args);
   const left = args.length === 0 ? leftOut() : [];
-  const whyNot = (file: string): string | undefined => (left.includes(file) ? "not in this half" : needOf(file));
+  const whyNot = (file: string): string | undefined =>
+    left.includes(file) ? "left out this time, as chance chose (make test-cluster runs all)" : needOf(file);
   const cluster = chosen.filter((file) => whyNot(file) === undefined);
   const all: Counts[] = [];
   for (const file of chosen.filter((other) => !cluster.includes(other))) {
@@ -134,6 +146,7 @@ async function runAll(args: readonly string[]): Promise<number> {
   all.push(...(await files.run(unit, { jobs: availableParallelism(), timeoutSeconds: 240 })));
   all.push(...(await files.run(long, { jobs: 1, timeoutSeconds: 1_200 })));
   if (cluster.length > 0 && !files.isInterrupted) all.push(...(await runCluster(cluster)));
+  if (files.failures.length > 0) console.log(`failed:\n${files.failures.map((name) => `  ${name}\n`).join("")}`);
   const { passed, failed, skipped } = sum(all);
   console.log(`${passed} passed, ${failed} failed${skipped === 0 ? "" : `, ${skipped} skipped`}`);
   return failed === 0 ? 0 : 1;

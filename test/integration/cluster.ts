@@ -136,7 +136,7 @@ export class Cluster {
  * A wait is no measurement: what a quiet machine does within seconds may take a busy one minutes. So a wait tells no quick way,
  * as a watch, from a slow one, as a look once a minute: a test of the quick one has to keep the slow one out. In milliseconds.
  */
-const SHORTEST_WAIT_MS = 120_000;
+const SHORTEST_WAIT_MS = 300_000;
 
 /**
  * Waits until `condition` holds.
@@ -147,7 +147,7 @@ export async function eventually(
   condition: () => Promise<boolean>,
   what: string,
   // Generous: it is only used up where something is wrong, or the machine is busy with others.
-  timeoutMs = 180_000,
+  timeoutMs = SHORTEST_WAIT_MS,
   pauseMs = 50,
 ): Promise<void> {
   const limitMs = Math.max(timeoutMs, SHORTEST_WAIT_MS);

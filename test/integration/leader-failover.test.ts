@@ -173,7 +173,7 @@ await t.test("kill -9 of the leader at three stages: the other replica finishes 
   times.push(`finished what was about to be pruned and what was being proven after ${since()}`);
   await assertDone(t, rewriting, MANY);
   console.error(`  ${t.name}: ${times.join(", ")}, and what was being rewritten after ${since()}`);
-  t.ok(finishedMs < 60_000, "the lease time and some seconds");
+  t.ok(finishedMs < 180_000, "the lease time and some seconds, on a slow machine too");
   t.same(await revisionsOf(pruning), before, "what was rewritten is not written again");
   const { counts } = (await readMigration(cluster, rewriting.migration)).status ?? {};
   t.ok((counts?.migrated ?? MANY) < MANY, "the other replica did what was left, not everything");

@@ -57,7 +57,7 @@ await t.test(
     await deleteMigration(cluster, created);
     const deletedAt = performance.now();
     await eventually(isThawed(kind), "the freeze is lifted");
-    t.ok(performance.now() - deletedAt < 15_000, "soon");
+    t.ok(performance.now() - deletedAt < 60_000, "soon, on a slow machine too");
     const left = await cluster.storedAs(kind);
     t.ok((left["v1alpha1"] ?? 0) > 0, "there was work left");
     await new Promise((resolve) => setTimeout(resolve, 2_000));

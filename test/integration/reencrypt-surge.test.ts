@@ -8,7 +8,8 @@ import { EncryptedObjects, optionsOf } from "./encrypted-objects.ts";
 const OBJECTS = 60;
 const OLD = ["key0", "key1"];
 const NEW = ["key1", "key0"];
-const FLAGS = ["--settle", "1s", "--max-qps", "6", "--page-size", "10"];
+// So slow that an API server starts and ends within a run, also on a busy machine.
+const FLAGS = ["--settle", "1s", "--max-qps", "2", "--page-size", "10"];
 const LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
 

@@ -68,7 +68,7 @@ async function writesOf(kind: TestKind): Promise<readonly number[]> {
 async function assertStopped(t: Test, kind: TestKind, since: number): Promise<void> {
   await eventually(async () => !hasFreezeAnnotation(await cluster.crd(kind)), "the freeze is lifted");
   const seconds = (performance.now() - since) / 1_000;
-  t.ok(seconds < 15, `within seconds: ${seconds.toFixed(1)} s`);
+  t.ok(seconds < 60, `soon: ${seconds.toFixed(1)} s`);
   t.comment(`unfrozen ${seconds.toFixed(1)} s after it was suspended`);
   const before = await revisionsOf(kind);
   await new Promise((resolve) => setTimeout(resolve, 5_000));

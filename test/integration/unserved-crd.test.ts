@@ -9,6 +9,7 @@ import { TestKind } from "./crd-fixture.ts";
 import { balanceRequests } from "./http-balancer.ts";
 import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "./replica.ts";
 import { untilRewriting } from "./slow-run.ts";
+import { MigrationApi } from "./trigger-harness.ts";
 import { WebhookService } from "./webhook-service.ts";
 
 const GROUP = "/apis/migration.k8s.io";
@@ -99,6 +100,11 @@ await t.test("A CRD that one of two API servers does not serve yet costs no migr
   // The watch tells of one, and a read of it answers that there is nothing.
   const asked = new TestKind("asked");
   await cluster.createCrd(asked, { storage: "v1" });
+  // What runs when the trigger first sees the CRD proves nothing, and the trigger replaces it.
+  await eventually(async () => {
+    const { current, persisted = [] } = (await new MigrationApi(cluster).hashes(asked.name)) ?? {};
+    return persisted.length === 1 && persisted[0] === current;
+  }, "the trigger has looked after the CRD");
   second.isBehind = true;
   const created = await createMigration(cluster, asked);
   await whileBehind(4, () => replica.log());

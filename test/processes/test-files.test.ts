@@ -21,7 +21,8 @@ async function run(t: Test, text: string, timeoutSeconds = 60) {
   const lines = capture(t);
   const files = new TestFiles(t.testdirName, process.env);
   const [counts] = await files.run([file], { jobs: 1, timeoutSeconds });
-  return { counts, output: lines.join("\n") };
+  const failures = files.failures.map((name) => name.slice(file.length));
+  return { counts, output: lines.join("\n"), failures };
 }
 
 await tap.test("each test directly in a file counts, what they nest does not", async (t) => {
@@ -36,7 +37,7 @@ await tap.test("each test directly in a file counts, what they nest does not", a
 });
 
 await tap.test("negative control: a test that fails is counted and shown with its diagnostics", async (t) => {
-  const { counts, output } = await run(
+  const { counts, failures, output } = await run(
     t,
     `import t from ${TAP};
     await t.test("one", async (t) => t.pass());
@@ -45,6 +46,7 @@ await tap.test("negative control: a test that fails is counted and shown with it
   t.same(counts, { passed: 1, failed: 1, skipped: 0 });
   t.match(output, /not ok .*two > as one\n/);
   t.match(output, /FAIL .*some\.test\.ts \(2 tests/);
+  t.same(failures, [" > two"]);
 });
 
 const BROKEN = [
@@ -54,8 +56,9 @@ const BROKEN = [
 
 for (const [what, text, why] of BROKEN) {
   await tap.test(`negative control: a file that ${what} is a failed test`, async (t) => {
-    const { counts, output } = await run(t, text);
+    const { counts, failures, output } = await run(t, text);
     t.equal(counts?.failed, 1);
+    t.same(failures, [` > ${why}`]);
     t.match(output, why);
     t.match(output, /FAIL .*some\.test\.ts/);
   });

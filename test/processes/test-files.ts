@@ -29,6 +29,7 @@ export class TestFiles {
   readonly #cwd: string;
   readonly #env: NodeJS.ProcessEnv;
   readonly #children = new Set<ChildProcess>();
+  readonly #failures: string[] = [];
   #isInterrupted = false;
 
   constructor(cwd: string, env: NodeJS.ProcessEnv) {
@@ -38,6 +39,11 @@ export class TestFiles {
 
   get isInterrupted(): boolean {
     return this.#isInterrupted;
+  }
+
+  /** What failed up to now, as "FILE > TEST": the output of a long run is easier to read from its end. */
+  get failures(): readonly string[] {
+    return this.#failures;
   }
 
   /** Sends a signal to all that runs, and starts nothing more. @returns whether something runs */
@@ -56,7 +62,7 @@ export class TestFiles {
       watchdog.watch([...this.#children].map(({ pid }) => -(pid ?? 0)).filter((pid) => pid < 0));
     const lane = async (): Promise<void> => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-        all.push(this.#isInterrupted ? notRun(next) : await this.#runFile(next, options, watch));
+        all.push(this.#isInterrupted ? this.#notRun(next) : await this.#runFile(next, options, watch));
       }
     };
     await Promise.all(Array.from({ length: options.jobs }, lane));
@@ -86,7 +92,15 @@ export class TestFiles {
     clearTimeout(timer);
     this.#children.delete(child);
     watch();
-    return record.end(file, how, (performance.now() - startedAt) / 1_000);
+    const counts = record.end(file, how, (performance.now() - startedAt) / 1_000);
+    this.#failures.push(...record.failures.map((name) => `${file} > ${name}`));
+    return counts;
+  }
+
+  #notRun(file: string): Counts {
+    console.log(`FAIL ${file}: no result`);
+    this.#failures.push(`${file} > no result`);
+    return { passed: 0, failed: 1, skipped: 0 };
   }
 }
 
@@ -98,20 +112,18 @@ function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-function notRun(file: string): Counts {
-  console.log(`FAIL ${file}: no result`);
-  return { passed: 0, failed: 1, skipped: 0 };
-}
-
 /** The tests of one file, as its TAP stream tells them. */
 class FileRecord {
   readonly parser = new Parser();
+  readonly failures: string[] = [];
   readonly #counts = { passed: 0, failed: 0, skipped: 0 };
   #isOk = false;
 
   constructor() {
-    this.parser.on("assert", ({ ok, skip, todo }: Result) => {
-      this.#counts[skip !== false || todo !== false ? "skipped" : ok ? "passed" : "failed"]++;
+    this.parser.on("assert", ({ ok, skip, todo, name }: Result) => {
+      const outcome = skip !== false || todo !== false ? "skipped" : ok ? "passed" : "failed";
+      this.#counts[outcome]++;
+      if (outcome === "failed") this.failures.push(name);
     });
     this.parser.on("complete", ({ ok }) => (this.#isOk = ok));
     showFailures(this.parser);
@@ -126,8 +138,11 @@ class FileRecord {
     const tests = passed + failed + skipped;
     const isPassed = this.#isOk && how === "code 0" && tests > 0;
     const isBroken = !isPassed && failed === 0;
-    if (isBroken)
-      console.log(`\nnot ok ${file}: ${tests === 0 ? "no test ran" : "it broke down outside of its tests"} (${how})`);
+    if (isBroken) {
+      const what = tests === 0 ? "no test ran" : "it broke down outside of its tests";
+      console.log(`\nnot ok ${file}: ${what} (${how})`);
+      this.failures.push(what);
+    }
     console.log(`${isPassed ? "PASS" : "FAIL"} ${file} (${tests} tests, ${seconds.toFixed(1)} s)`);
     return { passed, failed: isBroken ? 1 : failed, skipped };
   }
