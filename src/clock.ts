@@ -25,6 +25,11 @@ export function wallOffsetOf(clock: Clock): number {
 /** The longest time that a timer of Node.js can wait, in milliseconds: 24.8 days. A longer one ends after 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** What a timer of Node.js can take. It warns on standard error of a time below 0, such as what is left until a moment that has just passed. */
+function timerMs(ms: number): number {
+  return Math.min(Math.max(ms, 0), LONGEST_TIMER_MS);
+}
+
 /** The clock of this machine. */
 export const systemClock: Clock = {
   monotonic: () => performance.now(),
@@ -34,7 +39,7 @@ export const systemClock: Clock = {
     try {
       let left = ms;
       do {
-        await delay(Math.min(left, LONGEST_TIMER_MS), undefined, signal === undefined ? {} : { signal });
+        await delay(timerMs(left), undefined, signal === undefined ? {} : { signal });
         left -= LONGEST_TIMER_MS;
       } while (left > 0);
     } catch (error) {
@@ -46,10 +51,10 @@ export const systemClock: Clock = {
     let timer: NodeJS.Timeout;
     const wait = (left: number): void => {
       const onEnd = left > LONGEST_TIMER_MS ? () => wait(left - LONGEST_TIMER_MS) : onDue;
-      timer = setTimeout(onEnd, Math.min(left, LONGEST_TIMER_MS));
+      timer = setTimeout(onEnd, timerMs(left));
     };
     wait(ms);
     return () => clearTimeout(timer);
   },
-  timeout: (ms) => AbortSignal.timeout(Math.min(ms, LONGEST_TIMER_MS)),
+  timeout: (ms) => AbortSignal.timeout(timerMs(ms)),
 };

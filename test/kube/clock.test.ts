@@ -33,6 +33,22 @@ await tap.test("systemClock.timer() and timeout() wait for durations that are to
   t.notOk(limits.some(({ aborted }) => aborted));
 });
 
+await tap.test("systemClock takes a time below 0 for none, and Node.js warns of nothing", async (t) => {
+  const warnings: string[] = [];
+  const onWarning = ({ name }: Error): void => void warnings.push(name);
+  process.on("warning", onWarning);
+  t.teardown(() => process.off("warning", onWarning));
+  await systemClock.sleep(-0.5);
+  await new Promise<void>((resolve) => void systemClock.timer(-0.5, resolve));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  systemClock.timeout(-0.5).addEventListener("abort", () => resolve());
+  await Promise.all([promise, delay(50)]);
+  t.same(warnings, []);
+  await delay(-1);
+  await delay(50);
+  t.same(warnings, ["TimeoutNegativeWarning"], "negative control: Node.js warns of such a time");
+});
+
 // In a process of its own: nothing else may keep it alive.
 await tap.test("systemClock.timer() keeps the process alive until it is over, and timeout() does not", async (t) => {
   const module = JSON.stringify(new URL("../../src/clock.ts", import.meta.url));
