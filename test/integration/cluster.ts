@@ -134,9 +134,10 @@ export class Cluster {
 
 /**
  * A wait is no measurement: what a quiet machine does within seconds may take a busy one minutes. So a wait tells no quick way,
- * as a watch, from a slow one, as a look once a minute: a test of the quick one has to keep the slow one out. In milliseconds.
+ * as a watch, from a slow one, as a look once a minute: a test of the quick one has to keep the slow one out. It is shorter than the
+ * interval of the trigger, 240 s, and that of the webhook's objects, 300 s. In milliseconds.
  */
-const SHORTEST_WAIT_MS = 300_000;
+const SHORTEST_WAIT_MS = 200_000;
 
 /**
  * Waits until `condition` holds.

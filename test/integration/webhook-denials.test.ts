@@ -42,7 +42,8 @@ async function assertRejected(t: Test, kind: TestKind, isSecond: boolean): Promi
     lines.some(({ type }) => type === "retrying" || type === "waiting"),
     "nobody waited for that object",
   );
-  t.comment(`it took ${Math.round(ms)} ms`);
+  // Generous, for a busy machine: a slot that was held would take a minute, and longer there.
+  t.ok(ms < 58_000, `it took ${Math.round(ms)} ms`);
   t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: OBJECTS - 1 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
