@@ -49,6 +49,11 @@ export class ApiError extends KsvmError {
   }
 }
 
+/** Whether the API server's validation, or an expression of a policy, refused the object as it would have become. */
+export function isInvalid(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 422;
+}
+
 /**
  * No answer came: the connection was refused or reset, the answer was cut off, or the time was up (ServerUnreachable); or the
  * certificate of who would answer is not trusted (ServerUntrusted).

@@ -3,10 +3,12 @@ import { besideHelm, isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
 import { isServed } from "../kube/absent.ts";
 import type { KubeObject } from "../kube/client.ts";
-import { isAsWanted } from "../kube/drift.ts";
+import { isAsWanted, mergePatchTo } from "../kube/drift.ts";
+import { isInvalid } from "../kube/errors.ts";
 import {
   APPLY_PATCH,
   CRDS,
+  MERGE_PATCH,
   MUTATING_POLICIES,
   MUTATING_POLICY_BINDINGS,
   POLICIES,
@@ -25,6 +27,8 @@ import {
 import { readPruneGuard } from "./read-prune-guard.ts";
 
 const FIELD_MANAGER = "ksvm-guard";
+/** What `ksvm guard enable` stands for without flags. */
+const DEFAULTS: PruneGuardOptions = { mode: "warn", allowedUsers: [] };
 
 /** An object of the guard, or the place of one. */
 export interface GuardObject {
@@ -97,12 +101,17 @@ export async function disablePruneGuard(context: CallContext): Promise<readonly 
 
 /** The guard as a cluster has it. */
 export interface PruneGuardStatus {
-  /** `off` where a policy or its binding is missing; `changed` where one is not as this program writes it. */
+  /**
+   * `off` where the policy that judges removals or its binding is missing; `changed` where an object of the guard is not as this program writes
+   * it, which may still deny.
+   */
   readonly state: "off" | "changed" | PruneGuardMode;
+  /** What the binding says; missing where the guard is off. */
+  readonly mode?: PruneGuardMode;
   readonly allowedUsers: readonly string[];
   /** Whether what the in-tree controller removes after a failed migration is put back. */
   readonly restores: boolean;
-  /** What is missing, or not as it is to be: `resource/name`. */
+  /** What is missing, left over from another mode, or not as it is to be: `resource/name`. */
   readonly objects: readonly string[];
   /** The annotations that allow a prune. */
   readonly allowances: readonly ListedAllowance[];
@@ -119,14 +128,14 @@ export async function pruneGuardStatus(context: CallContext): Promise<PruneGuard
     live(POLICIES, PRUNE_POLICY_NAMES.unproven),
     live(POLICY_BINDINGS, PRUNE_POLICY_NAMES.unproven),
   );
-  const wanted = guardObjects(options ?? { mode: "warn", allowedUsers: [] }, canRestore);
-  const wrong = wanted.filter(({ body, resource, name }) => body !== undefined && !isKept(live(resource, name), body));
-  const isMissing = wrong.some(({ resource, name }) => live(resource, name) === undefined);
-  const restores = canRestore && options?.mode === "deny" && wrong.length === 0;
+  const isRight = ({ body, resource, name }: GuardObject): boolean =>
+    body === undefined ? live(resource, name) === undefined : isKept(live(resource, name), body);
+  const wrong = guardObjects(options ?? DEFAULTS, canRestore).filter((object) => !isRight(object));
   return {
-    state: isMissing || options === undefined ? "off" : wrong.length > 0 ? "changed" : options.mode,
+    state: options === undefined ? "off" : wrong.length > 0 ? "changed" : options.mode,
+    ...(options && { mode: options.mode }),
     allowedUsers: options?.allowedUsers ?? [],
-    restores,
+    restores: canRestore && options !== undefined && restoringObjects(options, { isWanted: true }).every(isRight),
     objects: wrong.map(nameOf),
     allowances: await listAllowances(context),
   };
@@ -142,17 +151,20 @@ function servesMutatingPolicies({ client, retrier, signal }: CallContext): Promi
 
 /** In the order in which they are written. */
 function guardObjects(options: PruneGuardOptions, canRestore: boolean): readonly GuardObject[] {
-  const restore = restorePolicy(options);
-  const isRestored = options.mode === "deny";
-  const restoring = [
-    { resource: MUTATING_POLICIES, object: restore.policy },
-    { resource: MUTATING_POLICY_BINDINGS, object: restore.binding },
-  ].map(({ resource, object }) => placeOf(resource, object, isRestored));
+  const restoring = canRestore ? restoringObjects(options, { isWanted: options.mode === "deny" }) : [];
   const judging = prunePolicies(options).flatMap(({ policy, binding }) => [
     placeOf(POLICIES, policy, true),
     placeOf(POLICY_BINDINGS, binding, true),
   ]);
-  return [...(canRestore ? restoring : []), ...judging];
+  return [...restoring, ...judging];
+}
+
+function restoringObjects(
+  options: PruneGuardOptions,
+  { isWanted }: { readonly isWanted: boolean },
+): readonly GuardObject[] {
+  const { policy, binding } = restorePolicy(options);
+  return [placeOf(MUTATING_POLICIES, policy, isWanted), placeOf(MUTATING_POLICY_BINDINGS, binding, isWanted)];
 }
 
 function placeOf(
@@ -188,17 +200,57 @@ async function findAll(
   return all;
 }
 
+/**
+ * Applies an object. Server-side apply leaves alone what others added, such as the action of another mode: where the API server refuses both
+ * together, or takes them, the spec is replaced.
+ */
 async function put(
-  { client, retrier, signal }: CallContext,
+  context: CallContext,
   object: GuardObject,
   body: KubeObject,
   found: KubeObject | undefined,
 ): Promise<GuardChange> {
-  const patch = { type: APPLY_PATCH, body: besideHelm(body, found) };
-  const options = { fieldManager: FIELD_MANAGER, force: true, signal };
-  const written = await retrier.run(() => client.patch<KubeObject>(object.resource, object, patch, options), signal);
+  const wanted = besideHelm(body, found);
+  let written = await applyOver(context, object, wanted, found);
+  if (!isAsWanted(written, wanted)) {
+    written = await replaceSpec(context, object, wanted, written);
+  }
+  if (!isAsWanted(written, wanted)) {
+    written = await applyOver(context, object, wanted, undefined);
+  }
   const isSame = found?.metadata.resourceVersion === written.metadata.resourceVersion;
   return { object: nameOf(object), result: found === undefined ? "created" : isSame ? "unchanged" : "updated" };
+}
+
+/** @returns `found` where the API server does not take what is wanted beside what others added to it */
+async function applyOver(
+  { client, retrier, signal }: CallContext,
+  object: GuardObject,
+  wanted: KubeObject,
+  found: KubeObject | undefined,
+): Promise<KubeObject> {
+  const patch = { type: APPLY_PATCH, body: wanted };
+  const options = { fieldManager: FIELD_MANAGER, force: true, signal };
+  try {
+    return await retrier.run(() => client.patch<KubeObject>(object.resource, object, patch, options), signal);
+  } catch (error) {
+    if (found === undefined || !isInvalid(error)) {
+      throw error;
+    }
+    return found;
+  }
+}
+
+function replaceSpec(
+  { client, retrier, signal }: CallContext,
+  object: GuardObject,
+  wanted: KubeObject,
+  { metadata: { resourceVersion } }: KubeObject,
+): Promise<KubeObject> {
+  const { spec } = wanted as KubeObject & { readonly spec?: unknown };
+  const patch = { type: MERGE_PATCH, body: { metadata: { resourceVersion }, spec: mergePatchTo(spec) } };
+  const options = { fieldManager: FIELD_MANAGER, signal };
+  return retrier.run(() => client.patch<KubeObject>(object.resource, object, patch, options), signal);
 }
 
 async function remove(

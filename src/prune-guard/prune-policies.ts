@@ -1,6 +1,6 @@
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
 import { MANAGED_LABELS } from "../freeze/guard.ts";
-import { matchCrdUpdates } from "../freeze/match-crd-updates.ts";
+import { bindEverywhere, matchCrdUpdates } from "../freeze/match-crd-updates.ts";
 import {
   ALLOWED_EXPRESSION,
   BY_RUN_EXPRESSION,
@@ -85,13 +85,15 @@ export function restorePolicy({ allowedUsers }: Pick<PruneGuardOptions, "allowed
       metadata,
       spec: {
         failurePolicy: "Fail",
+        paramKind: undefined,
         reinvocationPolicy: "Never",
         matchConstraints: MATCH,
         matchConditions: listOf(conditions),
+        variables: undefined,
         mutations: [{ patchType: "JSONPatch", jsonPatch: { expression } }],
       },
     },
-    binding: { apiVersion: API_VERSION, kind: "MutatingAdmissionPolicyBinding", metadata, spec: { policyName: name } },
+    binding: { apiVersion: API_VERSION, kind: "MutatingAdmissionPolicyBinding", metadata, spec: bindEverywhere(name) },
   };
 }
 
@@ -116,6 +118,7 @@ function validatingPolicy(name: string, { mode, conditions }: Judgment): FreezeP
       spec: {
         // The first condition is false for every other update of a status, and the others are not looked at then.
         failurePolicy: mode === "deny" ? "Fail" : "Ignore",
+        paramKind: undefined,
         matchConstraints: MATCH,
         matchConditions: listOf(conditions),
         variables: [{ name: "removed", expression: REMOVED_EXPRESSION }],
@@ -127,13 +130,14 @@ function validatingPolicy(name: string, { mode, conditions }: Judgment): FreezeP
             messageExpression: MESSAGE_EXPRESSION,
           },
         ],
+        auditAnnotations: undefined,
       },
     },
     binding: {
       apiVersion: API_VERSION,
       kind: "ValidatingAdmissionPolicyBinding",
       metadata,
-      spec: { policyName: name, validationActions: mode === "deny" ? ["Deny", "Audit"] : ["Warn", "Audit"] },
+      spec: { ...bindEverywhere(name), validationActions: mode === "deny" ? ["Deny", "Audit"] : ["Warn", "Audit"] },
     },
   };
 }

@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from "fastify";
 import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
+import { mergePatchTo } from "../kube/drift.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
 import { bundleWhileYielding, isBundleOwned, partsOf } from "./bundle-ownership.ts";
@@ -127,7 +128,6 @@ function webhooksOf(live: KubeObject, wanted: WantedObject): object {
   };
 }
 
-/** A merge patch takes out a field by null; lists are replaced whole. */
 function specOf(_live: KubeObject, wanted: WantedObject): object {
-  return { spec: (wanted as unknown as { spec: object }).spec };
+  return { spec: mergePatchTo((wanted as unknown as { spec: object }).spec) };
 }

@@ -1,5 +1,5 @@
 import type { ApiClient, KubeObject } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
+import { isInvalid } from "../kube/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
 import { isAsWanted } from "../kube/drift.ts";
 
@@ -99,10 +99,6 @@ export class ObjectWriter {
     const options = { fieldManager: KEEPER_FIELD_MANAGER, signal };
     return client.patch<KubeObject>(resource, { name }, { type: MERGE_PATCH, body }, options);
   }
-}
-
-function isInvalid(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 422;
 }
 
 function allAtOnce(fields: WantedObject): readonly AppliedPart[] {

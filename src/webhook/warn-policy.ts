@@ -1,6 +1,6 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
-import { matchCrdUpdates } from "../freeze/match-crd-updates.ts";
+import { bindEverywhere, matchCrdUpdates } from "../freeze/match-crd-updates.ts";
 import { STAMP } from "./generation.ts";
 
 /** Name of the policy and of its binding. */
@@ -35,6 +35,7 @@ export function warnPolicy(): FreezePolicy {
       kind: "ValidatingAdmissionPolicy",
       spec: {
         failurePolicy: "Ignore",
+        paramKind: undefined,
         // An update of the status may change annotations as well.
         matchConstraints: matchCrdUpdates(["customresourcedefinitions", "customresourcedefinitions/status"]),
         matchConditions: [
@@ -48,12 +49,13 @@ export function warnPolicy(): FreezePolicy {
             messageExpression: WARNING,
           },
         ],
+        auditAnnotations: undefined,
       },
     },
     binding: {
       ...common,
       kind: "ValidatingAdmissionPolicyBinding",
-      spec: { policyName: WARN_POLICY_NAME, validationActions: ["Warn", "Audit"] },
+      spec: { ...bindEverywhere(WARN_POLICY_NAME), validationActions: ["Warn", "Audit"] },
     },
   };
 }

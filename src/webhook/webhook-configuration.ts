@@ -120,7 +120,8 @@ function configurationOf(
         matchPolicy: "Equivalent",
         // The default, stated: a selector that another client adds would take objects out of the webhook's sight.
         objectSelector: {},
-        ...(matchConditions.length === 0 ? {} : { matchConditions }),
+        // What is absent is stated too: a condition that another client adds would take all of them out of it.
+        matchConditions: matchConditions.length === 0 ? undefined : matchConditions,
         failurePolicy,
         sideEffects: "None",
         admissionReviewVersions: ["v1"],

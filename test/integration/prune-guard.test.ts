@@ -3,7 +3,7 @@ import { type CustomResourceDefinition, storedVersionsOf } from "../../src/api/c
 import { ALLOW_PRUNE_ANNOTATION } from "../../src/api/names.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
-import { CRDS, MERGE_PATCH, POLICIES } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MUTATING_POLICY_BINDINGS, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
 import { PRUNE_POLICY_NAMES } from "../../src/prune-guard/prune-policies.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -206,6 +206,55 @@ await t.test("status tells a guard that was changed; enable puts it right, disab
   t.match((await cluster.ksvm(["guard", "status"])).stdout, /^off: /);
   await eventually(async () => (await denialOf(kind)) === undefined, "nothing is denied");
   t.match((await cluster.ksvm(["guard", "disable"])).stdout, "nothing to do");
+});
+
+await t.test("enable puts in force what an installation with kubectl owns in another mode", async (t) => {
+  const kind = await stale("installed");
+  const manifest = new URL("../../deploy/base/stored-versions-guard.yaml", import.meta.url).pathname;
+  const { code, stderr } = await kubectl(["apply", "--server-side", "-f", manifest]);
+  t.equal(code, 0, stderr);
+  await enable(kind, "--mode", "deny");
+  t.match((await cluster.ksvm(["guard", "status"])).stdout, /^deny: /);
+  await enable(kind, "--mode", "warn");
+  t.match((await cluster.ksvm(["guard", "status"])).stdout, /^warn: /);
+});
+
+const EVERY_STATUS = {
+  apiGroups: ["apiextensions.k8s.io"],
+  apiVersions: ["v1"],
+  operations: ["*"],
+  resources: ["customresourcedefinitions/status"],
+};
+const BINDING = { resource: POLICY_BINDINGS, name: PRUNE_POLICY_NAMES.unproven };
+const POLICY = { resource: POLICIES, name: PRUNE_POLICY_NAMES.unproven };
+const exemptions: readonly [what: string, of: typeof POLICY, spec: object][] = [
+  ["a rule of its binding", BINDING, { matchResources: { excludeResourceRules: [EVERY_STATUS] } }],
+  ["a rule of the policy", POLICY, { matchConstraints: { excludeResourceRules: [EVERY_STATUS] } }],
+  ["a selector of its binding", BINDING, { matchResources: { objectSelector: { matchLabels: { guarded: "yes" } } } }],
+];
+
+for (const [index, [what, { resource, name }, spec]] of exemptions.entries()) {
+  await t.test(`status tells where ${what} exempts CRDs from the guard, and enable takes it out`, async (t) => {
+    const kind = await stale(`exempt${index}`);
+    await enable(kind, "--mode", "deny", "--allow-user", "capi-manager");
+    await cluster.api.patch(resource, { name }, { type: MERGE_PATCH, body: { spec } });
+    await eventually(async () => (await denialOf(kind)) === undefined, "the CRD is exempt");
+    const { code, stdout } = await cluster.ksvm(["guard", "status"]);
+    t.equal(code, 1);
+    t.match(stdout, /^changed: /);
+    t.match(stdout, `ksvm guard enable --mode=deny --allow-user=capi-manager puts it right`);
+    await enable(kind, "--mode", "deny", "--allow-user", "capi-manager");
+    t.match((await cluster.ksvm(["guard", "status"])).stdout, /^deny: /);
+  });
+}
+
+await t.test("status says that the guard is changed, not off, where what puts versions back is missing", async (t) => {
+  const kind = await stale("restoring");
+  await enable(kind, "--mode", "deny");
+  await cluster.api.delete(MUTATING_POLICY_BINDINGS, { name: PRUNE_POLICY_NAMES.restore });
+  t.match((await cluster.ksvm(["guard", "status"])).stdout, /^changed: .*--mode=deny/);
+  t.match(await denialOf(kind), /would lose/);
+  t.equal((await cluster.ksvm(["guard", "disable"])).code, 0);
 });
 
 await t.test("a policy of that name that another client wrote is left alone", async (t) => {

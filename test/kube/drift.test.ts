@@ -1,9 +1,17 @@
 import tap from "tap";
-import { isAsWanted } from "../../src/kube/drift.ts";
+import { isAsWanted, mergePatchTo } from "../../src/kube/drift.ts";
 
 const WANTED = {
   metadata: { name: "a", labels: { b: "c" } },
-  webhooks: [{ name: "a", clientConfig: { url: "u", caBundle: "x" }, objectSelector: {}, rules: ["r"] }],
+  webhooks: [
+    {
+      name: "a",
+      clientConfig: { url: "u", caBundle: "x" },
+      objectSelector: {},
+      rules: ["r"],
+      matchConditions: undefined,
+    },
+  ],
 };
 const [webhook] = WANTED.webhooks;
 
@@ -24,6 +32,7 @@ const cases: readonly [name: string, live: unknown, isRight: boolean][] = [
   ["the selector gone", { ...WANTED, webhooks: [{ ...webhook, objectSelector: undefined }] }, false],
   ["a rule added", { ...WANTED, webhooks: [{ ...webhook, rules: ["r", "s"] }] }, false],
   ["no rule left", { ...WANTED, webhooks: [{ ...webhook, rules: [] }] }, false],
+  ["what is to be absent added", { ...WANTED, webhooks: [{ ...webhook, matchConditions: [{}] }] }, false],
   ["a webhook added", { ...WANTED, webhooks: [webhook, webhook] }, false],
   ["no webhook left", { ...WANTED, webhooks: null }, false],
 ];
@@ -34,3 +43,16 @@ for (const [name, live, isRight] of cases) {
     t.end();
   });
 }
+
+await tap.test(
+  "mergePatchTo() takes out what is to be absent, and leaves lists and empty objects as they are wanted",
+  (t) => {
+    const wanted = {
+      spec: { bound: undefined, rules: [{ names: undefined }], selector: {}, match: { also: undefined } },
+    };
+    t.same(JSON.parse(JSON.stringify(mergePatchTo(wanted))), {
+      spec: { bound: null, rules: [{}], selector: {}, match: { also: null } },
+    });
+    t.end();
+  },
+);

@@ -1,11 +1,12 @@
 import { pino } from "pino";
 import tap from "tap";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { PublishedTrust } from "../../src/certs/published-trust.ts";
 import { systemClock } from "../../src/clock.ts";
-import { ApiClient } from "../../src/kube/client.ts";
+import { ApiClient, type KubeObject } from "../../src/kube/client.ts";
 import { ConfigurationKeeper } from "../../src/webhook/configuration-keeper.ts";
-import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { WARN_POLICY_NAME, warnPolicy } from "../../src/webhook/warn-policy.ts";
+import { earlyConfigurationOf, webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 import { issueServing } from "./issue-serving.ts";
 
@@ -124,5 +125,64 @@ for (const [what, added, isRestored] of additions) {
     t.equal(writes, isRestored ? 2 : 0);
     const { webhooks } = live as { readonly webhooks: readonly object[] };
     t.same(webhooks, [{ ...SHIPPED, namespaceSelector: OF_AKS }], "the namespaceSelector stays in each case");
+  });
+}
+
+const BINDING = warnPolicy().binding;
+const EARLY = earlyConfigurationOf({ clientConfig: { url: "https://webhook.example.com/early" } });
+const EXEMPT = {
+  excludeResourceRules: [{ apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"] }],
+};
+
+function ofAnother(wanted: KubeObject, change: object): KubeObject {
+  return { ...wanted, ...change };
+}
+
+const others: readonly [what: string, path: string, live: KubeObject, wanted: object][] = [
+  [
+    "a match condition of the webhook that judges early migrations",
+    `validatingwebhookconfigurations/${EARLY_WEBHOOK_NAME}`,
+    ofAnother(EARLY, { webhooks: [{ ...EARLY.webhooks[0], matchConditions: [NEVER] }] }),
+    { webhooks: EARLY.webhooks },
+  ],
+  [
+    "a rule that exempts CRDs from the warning of a lifted freeze",
+    `validatingadmissionpolicybindings/${WARN_POLICY_NAME}`,
+    ofAnother(BINDING, { spec: { ...BINDING.spec, matchResources: EXEMPT } }),
+    { spec: { ...BINDING.spec, matchResources: null, paramRef: null } },
+  ],
+];
+
+// A local server, as above: it keeps what a merge patch said.
+for (const [what, path, added, patch] of others) {
+  await tap.test(`${what} is taken out`, async (t) => {
+    let live = { ...added, metadata: { ...added.metadata, resourceVersion: "10" } };
+    let merged: Readonly<Record<string, unknown>> | undefined;
+    const server = await startServer(t, ({ body, headers, method, path: asked, query }, response) => {
+      if (query.has("watch")) return response.flushHeaders();
+      if (path.startsWith(asked.slice(asked.lastIndexOf("/") + 1)))
+        return sendJson(response, 200, { metadata: { resourceVersion: "10" }, items: [] });
+      if (!asked.endsWith(path)) return sendStatus(response, 404);
+      if (method === "PATCH" && headers["content-type"]?.includes("merge-patch") === true) {
+        merged = body as Readonly<Record<string, unknown>>;
+        live = { ...live, metadata: { ...live.metadata, resourceVersion: "11" } };
+      }
+      return sendJson(response, 200, live);
+    });
+    const stop = new AbortController();
+    const keeper = new ConfigurationKeeper({
+      client: new ApiClient(server.transport()),
+      clock: systemClock,
+      logger,
+      wanted: () => undefined,
+      wantedEarly: () => EARLY,
+      resyncMs: 20,
+    });
+    const ended = keeper.run(stop.signal);
+    await until(() => merged !== undefined);
+    stop.abort();
+    await ended;
+    const { metadata: _metadata, ...change } = merged ?? {};
+    t.same(change, JSON.parse(JSON.stringify(patch)));
   });
 }

@@ -1,5 +1,5 @@
 import { messageOf } from "../../errors.ts";
-import { ApiError } from "../../kube/errors.ts";
+import { ApiError, isInvalid } from "../../kube/errors.ts";
 import { failedWebhookOf, isAdmissionDenial } from "../../kube/failure.ts";
 
 /** Why an object could not be rewritten, on one line. */
@@ -18,5 +18,5 @@ export function isOfTheObject(error: unknown): boolean {
 
 /** Whether validation or admission refused the values of an object: another way to write it may not be held to the same rule. */
 export function isAboutValues(error: unknown): boolean {
-  return isAdmissionDenial(error) || (error instanceof ApiError && error.status === 422);
+  return isAdmissionDenial(error) || isInvalid(error);
 }
