@@ -35,6 +35,8 @@ export interface Disagreement {
   readonly isUntold: boolean;
   /** Whether this is about how custom resources are encoded, and not about how they are encrypted. @default false */
   readonly isEncoding?: boolean;
+  /** What a user can do about one that differs, in words. @default nothing is known */
+  readonly todo?: string;
 }
 
 /** `sha256:` and the digest of the name of an identity Lease, as the API server itself is named in its metrics. */
@@ -104,27 +106,27 @@ export function nameOf(
   return identity === undefined ? server : `${server} (${identity})`;
 }
 
+/** One that has what a user means is never the one that differs. */
 function differenceAmong(
-  [first, ...others]: readonly Told[],
+  told: readonly Told[],
   { configHash, namedBy = "--expect-config" }: Expected,
 ): Disagreement | undefined {
+  const odd = configHash === undefined ? undefined : told.find(({ shown }) => shown.configHash !== configHash);
+  if (odd !== undefined) {
+    const reason = `it uses encryption configuration ${odd.shown.configHash}, which is not ${configHash} of ${namedBy}`;
+    return { server: odd.server, reason, isUntold: false, todo: "have it read the new configuration" };
+  }
+  const [first, ...others] = told;
   if (first === undefined) {
     return undefined;
   }
   for (const { server, shown } of others) {
     const difference = differenceOf(first.shown, shown);
     if (difference !== undefined) {
-      return { server, reason: `${difference} of ${first.server}`, isUntold: false };
+      return { server, reason: `${difference.reason} of ${first.server}`, isUntold: false, todo: difference.todo };
     }
   }
-  const found = first.shown.configHash;
-  return configHash === undefined || found === configHash
-    ? undefined
-    : {
-        server: first.server,
-        reason: `it uses encryption configuration ${found}, which is not ${configHash} of ${namedBy}`,
-        isUntold: false,
-      };
+  return undefined;
 }
 
 /**
@@ -153,14 +155,21 @@ function fingerprintOfAll(told: readonly Told[]): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** What of `shown` is not as in `first`, in words before its server; `undefined` where both encrypt alike. */
-function differenceOf(first: ShownEncryption, shown: ShownEncryption): string | undefined {
+/** What of `shown` is not as in `first`, in words before its server; `undefined` where both encrypt alike. Which of the two is as it should be, nothing shows. */
+function differenceOf(
+  first: ShownEncryption,
+  shown: ShownEncryption,
+): Required<Pick<Disagreement, "reason" | "todo">> | undefined {
   if (shown.configHash !== first.configHash) {
-    return `it uses encryption configuration ${shown.configHash}, which is not ${first.configHash}`;
+    const reason = `it uses encryption configuration ${shown.configHash}, which is not ${first.configHash}`;
+    return { reason, todo: "have all of them read the same configuration" };
   }
   const both = [...first.keys].filter(([provider]) => shown.keys.has(provider));
   const other = both.find(([provider, key]) => shown.keys.get(provider) !== key);
   return other === undefined
     ? undefined
-    : `its KMS plugin "${other[0]}" uses key ${shown.keys.get(other[0])}, which is not ${other[1]}`;
+    : {
+        reason: `its KMS plugin "${other[0]}" uses key ${shown.keys.get(other[0])}, which is not ${other[1]}`,
+        todo: "have all plugins name the same key",
+      };
 }

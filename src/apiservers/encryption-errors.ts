@@ -22,12 +22,12 @@ export function encryptionErrorOf(
   what: string,
   { isOptional = false, isUnattended = false }: { readonly isOptional?: boolean; readonly isUnattended?: boolean },
 ): KsvmError {
-  const { server, reason, isUntold, isEncoding = false } = disagreement;
+  const { server, reason, isUntold, isEncoding = false, todo } = disagreement;
   if (isEncoding) {
     return encodingErrorOf(disagreement, what);
   }
   if (!isUntold) {
-    const advice = isUnattended ? "" : "; have it read the new configuration, and run again";
+    const advice = isUnattended || todo === undefined ? "" : `; ${todo}, and run again`;
     return new EncryptionDiffers(what, disagreement, advice);
   }
   // What only looks on cannot assume anything: that would show nothing. A controller has no such flag.

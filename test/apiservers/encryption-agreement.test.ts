@@ -1,5 +1,11 @@
 import tap from "tap";
-import { agreementOf, type Answered, serverIdHashOf } from "../../src/apiservers/encryption-agreement.ts";
+import {
+  agreementOf,
+  type Answered,
+  type Disagreement,
+  serverIdHashOf,
+} from "../../src/apiservers/encryption-agreement.ts";
+import { encryptionErrorOf } from "../../src/apiservers/encryption-errors.ts";
 import { EncryptionMetrics } from "../../src/apiservers/encryption-metrics.ts";
 import type { ShownEncryption } from "../../src/apiservers/encryption-metrics.ts";
 
@@ -111,3 +117,37 @@ await tap.test(
     t.match(agreementOf(ALIKE, { ...LEASES, configHash: "new" }), { configHash: "new" });
   },
 );
+
+await tap.test("agreementOf() names one that lacks what a user means, and not one that has it", async (t) => {
+  const [old, ready] = [answer("a", { configHash: "old" }), answer("b")];
+  for (const answers of [
+    [old, ready],
+    [ready, old],
+  ]) {
+    t.match(agreementOf(answers, { ...LEASES, configHash: "new" }), {
+      server: "a (lease-a)",
+      reason: "it uses encryption configuration old, which is not new of --expect-config",
+      isUntold: false,
+    });
+  }
+});
+
+/** What a user is told who runs a command. */
+function textOf(answers: readonly Answered[], configHash?: string): string {
+  return encryptionErrorOf(agreementOf(answers, { ...LEASES, configHash }) as Disagreement, "secrets", {}).message;
+}
+
+await tap.test("encryptionErrorOf() advises only what brings API servers to encrypt alike", async (t) => {
+  const [a, b] = [answer("a", { configHash: "old" }), answer("b")];
+  t.match(textOf([a, b], "new"), /: a \(lease-a\): .*; have it read the new configuration, and run again$/);
+  // Which of two is the new one, nothing shows.
+  t.match(textOf([a, b]), /: b \(lease-b\): .*; have all of them read the same configuration, and run again$/);
+  const keys = [answer("a", keyed(["vault", "k2"])), answer("b", keyed(["vault", "k1"]))];
+  t.match(textOf(keys), /key k1, which is not k2 of a \(lease-a\); have all plugins name the same key, and run again$/);
+  const told = { server: "b", reason: "r", isUntold: false, todo: "have it read the new configuration" };
+  t.match(
+    encryptionErrorOf(told, "secrets", { isUnattended: true }).message,
+    /: b: r$/,
+    "a controller goes on by itself",
+  );
+});
