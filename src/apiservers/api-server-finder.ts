@@ -4,7 +4,7 @@ import { ApiClient } from "../kube/client.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { apiServerModeOf } from "./api-server-mode.ts";
-import { type ApiServers, identityOf } from "./api-servers.ts";
+import { type ApiServers, identityOf, type OpenNew } from "./api-servers.ts";
 import { endpointUrls, type LiveLease } from "./control-plane-objects.ts";
 import {
   behindHttpProxy,
@@ -280,7 +280,8 @@ export class ApiServerFinder {
           "name each with --apiserver-endpoints",
       );
     }
-    const open = (): ApiClient => new ApiClient(client.transport.another({ timeoutMs: REQUEST_TIMEOUT_MS }));
+    const timeoutMs = REQUEST_TIMEOUT_MS;
+    const open: OpenNew = (onConnect) => new ApiClient(client.transport.another({ timeoutMs, onConnect }));
     return { mode: "sampled", server, open };
   }
 

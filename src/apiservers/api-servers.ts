@@ -1,6 +1,12 @@
 import type { ApiClient } from "../kube/client.ts";
 import type { LiveLease } from "./control-plane-objects.ts";
 
+/**
+ * Opens a client with connections of its own. Where `onConnect` is given there is one at a time, which is told of whenever it was made: two requests
+ * with one connection have ended at one API server.
+ */
+export type OpenNew = (onConnect?: () => void) => ApiClient;
+
 /** The API servers of a cluster, each of which must have frozen the CRD and must write the new version. */
 export type ApiServers = {
   /** The identity Leases that live; missing where they cannot be read or were not asked for. */
@@ -25,7 +31,7 @@ export type ApiServers = {
   | {
       readonly mode: "sampled";
       readonly server: string;
-      readonly open: () => ApiClient;
+      readonly open: OpenNew;
       readonly clients?: readonly ApiClient[];
     }
 );

@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import type { ApiClient } from "../kube/client.ts";
-import type { ApiServers } from "./api-servers.ts";
+import type { ApiServers, OpenNew } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { type Answered, heardCount, unheardOf } from "./encryption-agreement.ts";
 import { unencryptedInstancesOf } from "./encoding-agreement.ts";
@@ -20,6 +20,7 @@ const READ_TIMEOUT_MS = 60_000;
 const SAMPLES_AT_ONCE = 4;
 /** Of three API servers behind a load balancer that chooses at random, one is missed so once in ten million times. */
 const MAX_SAMPLES = 40;
+const LOST = "the connection was lost while it was asked, and another API server may have answered on the next one";
 
 /** How each of the API servers says that it encrypts. */
 export async function answersOf(context: AskContext, apiServers: ApiServers): Promise<readonly Answered[]> {
@@ -30,7 +31,7 @@ export async function answersOf(context: AskContext, apiServers: ApiServers): Pr
 }
 
 /**
- * One answer comes from one API server, so none has to be pinned: new ones are asked until each identity Lease was heard, and as many API servers as were told apart. Where no API
+ * Each answer comes over one connection, and so from one API server: new ones are asked until each identity Lease was heard, and as many API servers as were told apart. Where no API
  * server has an EncryptionConfiguration none names its Lease: then until as many processes answered as Leases live.
  */
 async function sampledAnswers(
@@ -50,10 +51,15 @@ async function sampledAnswers(
   return answers;
 }
 
-async function answerOnNew(context: AskContext, open: () => ApiClient): Promise<Answered> {
-  const client = open();
+/** Its metrics and its health are of one API server where one connection carried both. */
+async function answerOnNew(context: AskContext, open: OpenNew): Promise<Answered> {
+  let connections = 0;
+  const client = open(() => {
+    connections++;
+  });
   try {
-    return await answerOf(context, client);
+    const answered = await answerOf(context, client);
+    return connections > 1 ? { server: answered.server, shown: LOST } : answered;
   } finally {
     await client.transport.close();
   }

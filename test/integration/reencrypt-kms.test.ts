@@ -4,6 +4,7 @@ import { join } from "node:path";
 import t from "tap";
 import { kmsConfig, KMS_SOCKET, storedWithKms } from "../control-plane/encryption.ts";
 import { KmsPlugin } from "../kms-plugin/kms-plugin.ts";
+import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { ENCRYPTED, EncryptedObjects, optionsOf } from "./encrypted-objects.ts";
 
@@ -107,4 +108,18 @@ await t.test("reencrypt believes no key that a plugin names and cannot encrypt w
   const run = await cluster.ksvm([...REENCRYPT, ...THROUGH_SECOND, "--convergence-timeout", "5s"]);
   t.equal(run.code, 1, run.stdout + run.stderr);
   t.match(run.stderr, /kms-provider\S* failed, see the log of the API server.*\[EncryptionUnknown\]/);
+});
+
+await t.test("reencrypt behind one address believes the health of no other API server", async (t) => {
+  firstPlugin.refusesToEncrypt = false;
+  const isHealthy = async (index: number): Promise<boolean> =>
+    (await controlPlane.request("/healthz", { apiserver: index })).status === 200;
+  await eventually(async () => isHealthy(FIRST), "the first API server encrypts with the new key", 90_000);
+  t.notOk(await isHealthy(SECOND));
+  const { kubeconfig } = await balance(t, controlPlane, [first, second]);
+  const args = ["reencrypt", "--settle", "1s", "--convergence-timeout", "10s", "--kubeconfig", kubeconfig];
+  const run = await cluster.ksvm([...args, ...objects.names]);
+  t.equal(run.code, 1, run.stdout + run.stderr);
+  t.match(run.stderr, /kms-provider\S* failed, see the log of the API server.*\[EncryptionUnknown\]/);
+  t.same(await objects.keys(), { [storedWithKms(PROVIDER, "key2")]: ALL });
 });
