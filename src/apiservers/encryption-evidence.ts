@@ -61,7 +61,7 @@ export interface LookOptions {
 
 /** In place of the digest of a configuration of which there is no evidence. */
 export const ASSUMED = "assumed";
-/** In place of it where every API server works and none of them shows one. */
+/** In place of it where every API server works and none of them shows one, or shows the key of the resource, and no key is claimed. */
 export const NONE_SHOWN = "none shown";
 /** That all API servers encrypt alike, and store custom resources alike. */
 interface Encoded extends Agreement {
@@ -94,7 +94,7 @@ export interface EncryptionEvidenceOptions {
   readonly expectedConfig?: string | undefined;
   /** How they are to store custom resources: then no configuration has to be shown. @default any, if all of them do it alike */
   readonly expectedEncoding?: StorageEncoding | undefined;
-  /** Is content where no API server at all shows a configuration, and none is expected. @default false */
+  /** Claims no key where no API server at all shows a configuration and none is expected, or where a KMS v1 plugin encrypts. @default false */
   readonly isOptional?: boolean;
   /** A first look waits for no API server that differs: who looks tries again, later each time. @default false */
   readonly isUnattended?: boolean;
@@ -167,12 +167,13 @@ export class EncryptionEvidence {
   }
 
   /**
-   * Checks, after the last look, that the key of a resource is one that API servers show.
+   * What the last look found of a resource: no configuration where its key is none that API servers show, and none is claimed.
    * @param rewritten how many objects were written again since the first look
-   * @throws {KsvmError} EncryptionUnknown where a KMS v1 plugin encrypts.
+   * @throws {KsvmError} EncryptionUnknown where a KMS v1 plugin encrypts, and a key is claimed.
    */
-  assertKeyIsShown(resource: string, rewritten: number): void {
-    this.#kmsV1.assertNoneEncrypts(resource, rewritten);
+  foundFor(resource: string, rewritten: number): EncryptionFound | undefined {
+    const isKeyShown = this.#kmsV1.showsKey(resource, rewritten);
+    return this.#agreed && (isKeyShown ? this.#agreed : { ...this.#agreed, configHash: NONE_SHOWN });
   }
 
   /** Looks again and again, for so many milliseconds. @returns what differs where the last look found that */

@@ -14,7 +14,7 @@ export interface KmsV1Look {
 
 /** Who looks. */
 export interface KmsV1Options {
-  /** Claims nothing of a key: it warns where others fail. */
+  /** Claims nothing of a key: it warns where others fail, and ends without that claim. */
   readonly isOptional?: boolean;
   /** Has no flags. */
   readonly isUnattended?: boolean;
@@ -49,7 +49,7 @@ export class KmsV1 {
     const after = kmsV1UseOf(answers, resource);
     this.#uses.set(resource, { before: (isRepeated ? known?.before : undefined) ?? after, after });
     if (this.#options.isOptional !== true) {
-      this.assertNoneEncrypts(resource, 1);
+      this.showsKey(resource, 1);
     } else if (known === undefined && after.reads + after.writes > 0) {
       const message = `a KMS v1 plugin decrypts or encrypts "${resource}": if the configuration has it first, nothing is shown of a key, since ${UNKNOWN}`;
       emit({ type: "warning", message });
@@ -57,14 +57,15 @@ export class KmsV1 {
   }
 
   /**
-   * Checks that no such plugin encrypts what a run found as it should be. One that no longer encrypts still decrypts what it encrypted
+   * Whether no such plugin encrypts what a run found as it should be. One that no longer encrypts still decrypts what it encrypted
    * before, but then these objects are written again, without it.
    * @param rewritten how many objects were written again between the first look and the last one
-   * @throws {KsvmError} EncryptionUnknown
+   * @throws {KsvmError} EncryptionUnknown where one does, and a key is claimed
    */
-  assertNoneEncrypts(resource: string, rewritten: number): void {
+  showsKey(resource: string, rewritten: number): boolean {
     const { after, before } = this.#uses.get(resource) ?? { after: NO_USE, before: NO_USE };
-    if (after.writes > 0 || (rewritten === 0 && after.reads > before.reads)) {
+    const isEncrypting = after.writes > 0 || (rewritten === 0 && after.reads > before.reads);
+    if (isEncrypting && this.#options.isOptional !== true) {
       const orAssume =
         this.#options.isUnattended === true
           ? ""
@@ -72,6 +73,7 @@ export class KmsV1 {
       const text = `Cannot tell which key "${resource}" has: ${UNKNOWN}; go over to KMS v2, see docs/reencryption.md${orAssume}`;
       throw new KsvmError("EncryptionUnknown", text);
     }
+    return !isEncrypting;
   }
 }
 

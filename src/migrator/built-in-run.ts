@@ -84,12 +84,12 @@ export class BuiltInRun {
     await listed?.look();
     // Where objects were rejected, it is not called re-encrypted anyway, and they are named.
     const { failed, migrated, newer } = start.tally.counts;
-    context.encryption?.assertKeyIsShown(resourceNameOf(resource), failed + migrated + newer);
+    const found = context.encryption?.foundFor(resourceNameOf(resource), failed + migrated + newer);
     return {
       resource: resourceNameOf(resource),
       outcome: outcomeOf(start.tally, "migrated"),
       ...(foundation.crd === "" ? {} : { crd: foundation.crd }),
-      ...shownStorageOf(context.encryption?.found, this.#crdName),
+      ...shownStorageOf(found, this.#crdName),
       ...(isResumed ? { isResumed } : {}),
       ...reportOf(start.tally),
     };

@@ -348,3 +348,21 @@ await tap.test(
     t.equal(asked, 20, "and not forty, since none of them names its Lease");
   },
 );
+
+await tap.test(
+  "EncryptionEvidence that is optional names no configuration where a KMS v1 plugin encrypts",
+  async (t) => {
+    const labels = `resource="secrets",status="OK",transformation_type="to_storage",transformer_prefix="k8s:enc:kms:v1:vault:"`;
+    const counted = `apiserver_storage_transformation_operations_total{${labels}} 1\n`;
+    const { context, events } = setting(() => metricsOf("lease-b", NEW) + counted);
+    const evidence = new EncryptionEvidence({ isAssumed: false, isOptional: true, isUnattended: true });
+    for (const resource of ["secrets", "configmaps"]) {
+      await evidence.look(context, resource, { resource });
+    }
+    t.equal(evidence.foundFor("secrets", 5)?.configHash, NONE_SHOWN);
+    t.equal(evidence.foundFor("configmaps", 5)?.configHash, NEW);
+    t.equal(events.filter(({ type }) => type === "warning").length, 1, "it warns of that before its first write");
+    const claiming = new EncryptionEvidence({ isAssumed: false, isUnattended: true });
+    await t.rejects(claiming.look(context, "secrets", { resource: "secrets" }), { code: "EncryptionUnknown" });
+  },
+);

@@ -140,8 +140,8 @@ export const ENCRYPTION: readonly Mutation[] = [
     edits: [
       {
         file: EVIDENCE,
-        from: "this.#kmsV1.assertNoneEncrypts(resource, rewritten);",
-        to: "void resource; void rewritten;",
+        from: "this.#kmsV1.showsKey(resource, rewritten);",
+        to: "(void resource, void rewritten, true);",
       },
     ],
   },
