@@ -2,12 +2,10 @@ import { eventLine } from "../render/document.ts";
 import { ArrivalProofs } from "../../apiservers/arrival-proofs.ts";
 import type { CountedArrivals } from "../../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
-import { waitForApiServers } from "../../apiservers/missing-api-server.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
-import { watchingArrivals } from "../../migrator/watch-arrivals.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { type REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
@@ -21,6 +19,7 @@ import {
 import type { Chosen } from "../shared/choose-resources.ts";
 import { type ResourceReport, type ResourceRun, type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
 import { type Due, DueResources } from "./due-resources.ts";
+import { type LastLook, lookAtLast } from "./last-look.ts";
 import { type ToVerify, Verifications } from "./verifications.ts";
 
 /** What the runs of one `ksvm reencrypt` share. */
@@ -48,8 +47,6 @@ const WHY_DUE = {
   changed: "the API servers changed their encryption since: again",
   appeared: "not among the resources as they were listed first: now",
 } as const satisfies Record<Due["why"], string>;
-/** In place of the fingerprint of a look during which an API server came or went: no resource has that. */
-const CAME_SINCE = "came since";
 
 /**
  * Re-encrypts resources, one after the other. While it is waited for the proof that no API server came or went until the end of
@@ -202,18 +199,10 @@ export class Reencryption {
     });
   }
 
-  #lookAgain(report: ResourceReport): Promise<{ readonly configHash: string; readonly fingerprint: string }> {
-    return withRun(this.#session, report, this.#run(), async (context) => {
-      return await watchingArrivals(context, async (watched) => {
-        await waitForApiServers(watched);
-        // What came and went by now is counted by the look.
-        await watched.arrivals.catchUp(watched);
-        const found = await this.#session.encryption.look(watched, EVERY_RESOURCE);
-        // One that joins during the look may be gone again before it is asked.
-        await watched.arrivals.catchUp(watched);
-        return watched.arrivals.count === found.arrivals ? found : { ...found, fingerprint: CAME_SINCE };
-      });
-    });
+  #lookAgain(report: ResourceReport): Promise<LastLook> {
+    return withRun(this.#session, report, this.#run(), (context) =>
+      lookAtLast(context, this.#session.encryption, EVERY_RESOURCE),
+    );
   }
 
   #run(): ResourceRun {
