@@ -26,7 +26,7 @@ export interface InitOptions {
   readonly namespace: string;
   /** Removes other migrators instead of refusing. */
   readonly replace: boolean;
-  /** Has every stored resource re-encrypted. @default what is due is migrated */
+  /** Has every served resource re-encrypted. @default what is due is migrated */
   readonly reencryption?: ReencryptionWish | undefined;
 }
 

@@ -27,7 +27,7 @@ export const INIT_COMMAND = defineCommand({
   flags: {
     force: toggle({
       help:
-        "have the controller write every object of every stored resource again, with evidence that all API servers encrypt " +
+        "have the controller write every object of every served resource again, with evidence that all API servers encrypt " +
         "alike, as after a rotation of the encryption key",
     }),
     "expect-config": optional(parseDigest, {

@@ -16,7 +16,7 @@ const { "assume-config-rolled-out": _assume, resume: _resume, verify: _verify, .
 
 const VERIFY_FLAGS = {
   ...SHARED_FLAGS,
-  all: toggle({ help: "verify the objects of every stored resource, built-in and custom" }),
+  all: toggle({ help: "verify the objects of every served resource, built-in and custom" }),
 } satisfies FlagTable;
 
 const WORDS = { verb: "verify", risk: "are not current" };

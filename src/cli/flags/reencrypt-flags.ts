@@ -29,7 +29,7 @@ const DEFAULT_ROLLOUT_MS = 600_000;
 
 /** The flags of `ksvm reencrypt`. */
 export const REENCRYPT_FLAGS = {
-  all: toggle({ help: "rewrite the objects of every stored resource, built-in and custom" }),
+  all: toggle({ help: "rewrite the objects of every served resource, built-in and custom" }),
   "assume-config-rolled-out": toggle({
     help:
       "do not ask the API servers which encryption configuration they use. Data is lost if one of them still uses the old " +

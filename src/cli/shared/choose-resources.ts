@@ -30,7 +30,7 @@ export interface Chosen {
   readonly names: readonly string[];
   /** What finding them comes to by itself. */
   readonly code: ExitCode;
-  /** Finds every stored resource once more, of which some may have come since; missing where a user named resources. */
+  /** Finds every served resource once more, of which some may have come since; missing where a user named resources. */
   readonly listAgain?: () => Promise<Chosen>;
 }
 
@@ -73,7 +73,7 @@ interface AllLookup extends Omit<NameLookup, "signal"> {
   readonly told: Set<string>;
 }
 
-/** Every stored resource. Says which are left out, and why. */
+/** Every served resource that is stored. Says which are left out, and why. */
 async function everyResource(io: CliIo, lookup: AllLookup, words: ChoiceWords): Promise<Chosen> {
   const { client, retrier, told } = lookup;
   const { leftOut, names, unread } = await storedResources({ client, clock: systemClock, retrier, signal: io.signal });
