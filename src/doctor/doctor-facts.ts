@@ -1,6 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { SYSTEM_NAMESPACE } from "../api/migration.ts";
-import { type FreezeOwner, freezerOf } from "../api/owner.ts";
+import { formatOwner, type Freezer, type FreezeOwner, freezerOf } from "../api/owner.ts";
 import { type IdentityLease, identityLeases, type LiveLease } from "../apiservers/control-plane-objects.ts";
 import { isOverdue } from "../apiservers/missing-api-server.ts";
 import type { Clock } from "../clock.ts";
@@ -85,24 +85,51 @@ export async function readDoctorFacts(context: DoctorContext, names: readonly st
 }
 
 /**
- * A CRD whose condition none of these migrations explains is read again: since it was read, the one that explained it may have ended, or a
- * run of ksvm may have proven what the one before had pruned.
+ * A CRD is read again whose freeze may not be that of a live run, or whose condition none of these migrations explains: since it was read,
+ * that run may have lifted its freeze and given up its Lease, the migration that explained the condition may have ended, or a run of ksvm
+ * may have proven what the one before had pruned.
  * @returns `undefined` where the CRD is gone
  */
 async function asOfNow(
-  { client, retrier, signal }: DoctorContext,
+  context: DoctorContext,
   facts: CrdFacts,
   inTree: readonly InTreeMigration[],
 ): Promise<CrdFacts | undefined> {
+  const { crd, freeze } = facts;
+  const explains = (one: InTreeMigration): boolean =>
+    inTreeResourceOf(one) === crd.metadata.name && isInTreeUnfinished(one);
+  const isOfNote = hasMigratingCondition(crd) || pruneDoubtOf(crd) !== undefined;
+  const isDoubtful = freeze !== undefined && freeze.isAlive !== true;
+  return isDoubtful || (isOfNote && !inTree.some(explains)) ? readAgain(context, facts) : facts;
+}
+
+/**
+ * The freeze of another run than the one that was judged is judged in its turn, and its CRD read once more after that.
+ * @param isLast whether one more freeze of another run is not judged any more: as long as runs come and go, every look may come too late
+ */
+async function readAgain(context: DoctorContext, facts: CrdFacts, isLast = false): Promise<CrdFacts | undefined> {
+  const { client, retrier, signal } = context;
   const { name } = facts.crd.metadata;
-  const explains = (one: InTreeMigration): boolean => inTreeResourceOf(one) === name && isInTreeUnfinished(one);
-  const isOfNote = hasMigratingCondition(facts.crd) || pruneDoubtOf(facts.crd) !== undefined;
-  if (!isOfNote || inTree.some(explains)) {
-    return facts;
-  }
   const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });
   const crd = await retrier.run(find, signal);
-  return crd && { ...facts, crd };
+  if (crd === undefined) {
+    return undefined;
+  }
+  const freezer = freezerOf(crd.metadata);
+  if (freezer?.kind !== "run") {
+    return { ...facts, crd, freeze: freezer };
+  }
+  if (isJudged(facts.freeze, freezer.owner)) {
+    return { ...facts, crd };
+  }
+  const freeze = isLast ? { ...freezer, isAlive: undefined } : await judged(context, name, freezer);
+  const again = { ...facts, crd, freeze };
+  return isLast || freeze.isAlive === true ? again : readAgain(context, again, true);
+}
+
+/** A later attempt of a run is judged by itself: its Lease may have been gone between the two. */
+function isJudged(freeze: FoundFreeze | undefined, owner: FreezeOwner): boolean {
+  return freeze?.kind === "run" && formatOwner(freeze.owner) === formatOwner(owner);
 }
 
 async function everyCrd({ client, signal }: CallContext): Promise<readonly CustomResourceDefinition[]> {
@@ -132,10 +159,17 @@ async function namedCrds(
 
 async function freezeOf(context: DoctorContext, crd: CustomResourceDefinition): Promise<FoundFreeze | undefined> {
   const freezer = freezerOf(crd.metadata);
-  if (freezer?.kind !== "run") {
-    return freezer;
-  }
-  const ref = leaseOfRun(crd.metadata.name, freezer.owner);
+  return freezer?.kind === "run" ? judged(context, crd.metadata.name, freezer) : freezer;
+}
+
+type FrozenByRun = Extract<Freezer, { kind: "run" }>;
+
+async function judged(
+  context: DoctorContext,
+  crdName: string,
+  freezer: FrozenByRun,
+): Promise<Extract<FoundFreeze, { kind: "run" }>> {
+  const ref = leaseOfRun(crdName, freezer.owner);
   const isDead = ref && (await unlessForbidden(() => isRunDead(context, ref)));
   return { ...freezer, isAlive: isDead === undefined ? undefined : !isDead };
 }
