@@ -1,26 +1,33 @@
 import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
-import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { type Freezer, type FreezeOwner, freezerOf, isSameRun } from "../api/owner.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type CrdChange, changeCrd } from "./change-crd.ts";
 import { hasMigratingCondition } from "./freeze-rule.ts";
 import { updateCrd } from "./freeze.ts";
-import { isPolicyGuardThere, policyGuardOf, removePolicyGuard } from "./guard-install.ts";
+import { isPolicyGuardThere, policyGuardOf, policyOwnersOf, removePolicyGuard } from "./guard-install.ts";
 import { inTreeMigrations, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import { notInStoredVersions } from "../in-tree/prune-doubt.ts";
 import { findCrd } from "../resources/read-crd.ts";
+
+/** A freeze that a user is told of. */
+interface SeenFreeze {
+  readonly freezer: Freezer;
+  /** Of the annotation that freezes. */
+  readonly value: string;
+}
 
 /** What keeps the storage version of a CRD as it is. */
 export interface FreezeFindings {
   readonly name: string;
   /** Whether one of our annotations is there. */
   readonly isAnnotated: boolean;
-  /** Who froze it, in words; missing where it is not frozen by the annotation. */
-  readonly frozenBy?: string;
-  /** Whether a policy or its binding is there, which does nothing once the annotation is off. */
-  readonly hasPolicy: boolean;
+  /** Who froze it; missing where it is not frozen by the annotation. */
+  readonly freeze?: SeenFreeze | undefined;
+  /** Whom a policy and its binding belong to, which do nothing once the annotation is off; empty where neither is there. */
+  readonly policyOwners: readonly (FreezeOwner | undefined)[];
   /** The condition of Kubernetes' own migrator: `stuck` where no migration of it explains the condition. */
   readonly condition: "absent" | "stuck" | "explained";
   /** What could not be found out, or stays as it is, in words. */
@@ -39,41 +46,44 @@ export async function inspectFreeze(context: CallContext, name: string): Promise
     throw new KsvmError("ResourceNotFound", text);
   }
   const notes: string[] = [];
-  const hasPolicy = await unlessDenied(notes, "leftover policies", () => isPolicyGuardThere(context, name));
+  const policyOwners = await unlessDenied(notes, "leftover policies", () => policyOwnersOf(context, name));
   const condition = await conditionOf(context, crd, notes);
-  const annotations = crd.metadata.annotations ?? {};
   return {
     name,
-    isAnnotated: hasFreezeAnnotation(crd) || Object.hasOwn(annotations, OWNER_ANNOTATION),
-    ...(hasFreezeAnnotation(crd) ? { frozenBy: describeOwner(crd) } : {}),
-    hasPolicy: hasPolicy ?? false,
+    isAnnotated: ourAnnotationsOn(crd).length > 0,
+    freeze: freezeOn(crd),
+    policyOwners: policyOwners ?? [],
     condition,
     notes,
   };
 }
 
 /** Whether there is nothing that {@link breakGlass} would take away. */
-export function isNothingToLift({ isAnnotated, hasPolicy, condition }: FreezeFindings): boolean {
-  return !isAnnotated && !hasPolicy && condition !== "stuck";
+export function isNothingToLift({ isAnnotated, policyOwners, condition }: FreezeFindings): boolean {
+  return !isAnnotated && policyOwners.length === 0 && condition !== "stuck";
 }
 
 /**
- * Takes away what freezes a CRD, whichever client put it there. The annotations go first: nothing that fails after that keeps the
- * storage version frozen by them.
+ * Takes away what was found to freeze a CRD, whichever client put it there. The annotations go first: nothing that fails after that keeps
+ * the storage version frozen by them. What another run or client has put there since stays: the user was not told whose migration ends.
  * @returns what was done, a line each
  * @throws {ApiError | TransportError | KsvmError} where the annotations or the condition cannot be taken off.
  */
 export async function breakGlass(context: CallContext, findings: FreezeFindings): Promise<readonly string[]> {
   const { name } = findings;
   const done: string[] = [];
-  if (await liftAnnotations(context, name)) {
+  const { isLifted, newer } = await liftAnnotations(context, findings);
+  if (newer !== undefined) {
+    const by = describeFreezer(newer.freezer);
+    done.push(`left the freeze of "${name}": by now it is that of ${by}; run this again`);
+  } else if (isLifted) {
     done.push(`"${name}" is no longer frozen`);
   }
   if (findings.condition === "stuck") {
     done.push(await liftCondition(context, name));
   }
-  if (findings.hasPolicy) {
-    done.push(await sweepPolicy(context, name));
+  if (findings.policyOwners.length > 0) {
+    done.push(await sweepPolicy(context, findings, newer === undefined));
   }
   return done;
 }
@@ -95,14 +105,40 @@ async function liftCondition(context: CallContext, name: string): Promise<string
     : `cleared ${what}${listedAgain(cleared)}`;
 }
 
-async function liftAnnotations(context: CallContext, name: string): Promise<boolean> {
-  let lifted = false;
-  await updateCrd(context, name, ({ metadata: { annotations = {} } }) => {
-    const found = [MIGRATING_ANNOTATION, OWNER_ANNOTATION].filter((key) => Object.hasOwn(annotations, key));
-    lifted ||= found.length > 0;
-    return found.length === 0 ? undefined : Object.fromEntries(found.map((key) => [key, null]));
+/** @returns whether they were taken off; `newer`: the freeze of another run or client, for which they stay */
+async function liftAnnotations(
+  context: CallContext,
+  { name, freeze }: FreezeFindings,
+): Promise<{ readonly isLifted: boolean; readonly newer: SeenFreeze | undefined }> {
+  let isLifted = false;
+  let newer: SeenFreeze | undefined;
+  await updateCrd(context, name, (crd) => {
+    const [now, found] = [freezeOn(crd), ourAnnotationsOn(crd)];
+    newer = now === undefined || isSameFreeze(now, freeze) ? undefined : now;
+    if (newer !== undefined || found.length === 0) {
+      return undefined;
+    }
+    isLifted = true;
+    return Object.fromEntries(found.map((key) => [key, null]));
   });
-  return lifted;
+  return { isLifted, newer };
+}
+
+function ourAnnotationsOn({ metadata: { annotations = {} } }: CustomResourceDefinition): readonly string[] {
+  return [MIGRATING_ANNOTATION, OWNER_ANNOTATION].filter((key) => Object.hasOwn(annotations, key));
+}
+
+function freezeOn({ metadata }: CustomResourceDefinition): SeenFreeze | undefined {
+  const [freezer, value] = [freezerOf(metadata), metadata.annotations?.[MIGRATING_ANNOTATION]];
+  return freezer === undefined || value === undefined ? undefined : { freezer, value };
+}
+
+/** That of a later attempt of the same run is the same. */
+function isSameFreeze({ freezer: now, value }: SeenFreeze, before: SeenFreeze | undefined): boolean {
+  if (now.kind === "run") {
+    return before?.freezer.kind === "run" && isSameRun(now.owner, before.freezer.owner);
+  }
+  return before?.freezer.kind === "other" && now.manager === before.freezer.manager && value === before.value;
 }
 
 /** What became of a condition that nothing explains. */
@@ -137,18 +173,24 @@ function withoutCondition({ status }: CustomResourceDefinition): readonly CrdCon
 }
 
 /** It does nothing without the annotation, so that what keeps it from being removed is no failure. */
-async function sweepPolicy(context: CallContext, name: string): Promise<string> {
+async function sweepPolicy(
+  context: CallContext,
+  { name, policyOwners }: FreezeFindings,
+  isUnfrozen: boolean,
+): Promise<string> {
   const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
+  const wasFound = (owner: FreezeOwner | undefined): boolean =>
+    policyOwners.some((found) => (found && owner ? isSameRun(found, owner) : found === owner));
   try {
-    const removal = await removePolicyGuard(context, name, () => true);
+    const removal = await removePolicyGuard(context, name, wasFound);
     // What counts is what is there now: another client may have written it, or put it back.
     if (removal === "kept" || (await isPolicyGuardThere(context, name))) {
-      return `left ${policy}, which does nothing now: another client writes it at the same time; run this again`;
+      return `left ${policy}: another client has written it since; run this again`;
     }
     return removal === "removed" ? `removed ${policy}` : `${policy} was gone already`;
   } catch (error) {
     context.signal.throwIfAborted();
-    return `left ${policy}, which does nothing now: ${messageOf(error)}`;
+    return `left ${policy}${isUnfrozen ? ", which does nothing now" : ""}: ${messageOf(error)}`;
   }
 }
 
@@ -187,8 +229,13 @@ async function unlessDenied<T>(notes: string[], what: string, read: () => Promis
   }
 }
 
-function describeOwner(crd: CustomResourceDefinition): string {
-  const owner = freezeOwnerOf(crd);
+/** Who froze a CRD, in words. */
+export function describeFreezer(freezer: Freezer): string {
+  return describeOwner(freezer.kind === "run" ? freezer.owner : undefined);
+}
+
+/** Whose a freeze or a policy is, in words. */
+export function describeOwner(owner: FreezeOwner | undefined): string {
   return owner === undefined
     ? "something other than ksvm"
     : `${owner.identity} (Lease "${owner.lease}") since ${owner.since}`;

@@ -67,13 +67,22 @@ export async function removePolicyGuard(context: CallContext, crdName: string, i
 }
 
 /**
- * Whether the policy of a CRD is there, or its binding: a user may have deleted one of them alone.
+ * Whom the policy of a CRD and its binding belong to, as far as these are there: `undefined` for one of which no owner is noted. A user may have
+ * deleted one of them alone.
  * @throws {ApiError} Forbidden where the user may not see them.
  */
-export async function isPolicyGuardThere(context: CallContext, crdName: string): Promise<boolean> {
+export async function policyOwnersOf(
+  context: CallContext,
+  crdName: string,
+): Promise<readonly (FreezeOwner | undefined)[]> {
   const guard = policyGuardOf(crdName);
   const found = await Promise.all([POLICIES, POLICY_BINDINGS].map((resource) => findOne(context, resource, guard)));
-  return found.some((object) => object !== undefined);
+  return found.flatMap((object) => (object === undefined ? [] : [notedOwnerOf(object)]));
+}
+
+/** Whether one of them is there. @throws as {@link policyOwnersOf} */
+export async function isPolicyGuardThere(context: CallContext, crdName: string): Promise<boolean> {
+  return (await policyOwnersOf(context, crdName)).length > 0;
 }
 
 /** Whether there is a configuration of the webhook. @throws {ApiError} Forbidden where the user may not see it. */
@@ -126,15 +135,15 @@ function write(
 }
 
 /** @returns the run on this Lease that it belongs to @throws {KsvmError} ForeignFreeze where it belongs to none */
-function ownerOnLease(crdName: string, { resource }: Resource, { metadata }: KubeObject, lease: string): FreezeOwner {
-  const owner = parseOwner(metadata.annotations?.[OWNER_ANNOTATION]);
+function ownerOnLease(crdName: string, { resource }: Resource, found: KubeObject, lease: string): FreezeOwner {
+  const owner = notedOwnerOf(found);
   if (owner?.lease === lease) {
     return owner;
   }
   const by = owner === undefined ? "another client" : `a run that holds Lease "${owner.lease}"`;
   throw new KsvmError(
     "ForeignFreeze",
-    `Cannot migrate "${crdName}": ${resource} "${metadata.name}" belongs to ${by}; wait for it to end, or remove the ` +
+    `Cannot migrate "${crdName}": ${resource} "${found.metadata.name}" belongs to ${by}; wait for it to end, or remove the ` +
       `policy with: ksvm unfreeze ${crdName}`,
   );
 }
@@ -161,7 +170,7 @@ async function removeOwned(
     await pace.turn(signal);
     if (found === undefined) return conflicts === 0 ? "absent" : "removed";
     const { metadata } = found;
-    if (!isIdentified(metadata) || !(await isOurs(parseOwner(metadata.annotations?.[OWNER_ANNOTATION])))) return "kept";
+    if (!isIdentified(metadata) || !(await isOurs(notedOwnerOf(found)))) return "kept";
     const { uid, resourceVersion, name } = metadata;
     try {
       const options = { preconditions: { uid, resourceVersion }, signal };
@@ -172,6 +181,10 @@ async function removeOwned(
       found = await findOne(context, resource, { name });
     }
   }
+}
+
+function notedOwnerOf({ metadata }: KubeObject): FreezeOwner | undefined {
+  return parseOwner(metadata.annotations?.[OWNER_ANNOTATION]);
 }
 
 function isIdentified(metadata: KubeObject["metadata"]): metadata is ObjectMeta {

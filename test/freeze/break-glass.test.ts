@@ -1,10 +1,12 @@
-import tap from "tap";
+import tap, { type Test } from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
-import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
+import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
+import { formatOwner } from "../../src/api/owner.ts";
 import { breakGlass, clearCondition, inspectFreeze } from "../../src/freeze/break-glass.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { crdWith } from "../api/crd-with.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { groupList, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 import { ManualClock } from "../manual-clock.ts";
 
@@ -72,3 +74,79 @@ await tap.test(
     }
   },
 );
+
+/** Annotations of a CRD and of its policy; no policy, where those are missing. */
+interface Found {
+  readonly crd: Readonly<Record<string, string>>;
+  readonly policy?: Readonly<Record<string, string>>;
+}
+
+const BY_HAND = { [MIGRATING_ANNOTATION]: "by-hand" };
+
+function ownedBy(identity: string, since = "2026-01-01T00:00:00.000Z"): Readonly<Record<string, string>> {
+  const lease = `kube-system/ksvm-migrate.${crdWith().metadata.name}`;
+  return { [OWNER_ANNOTATION]: formatOwner({ lease, identity, since }) };
+}
+
+/** What a run leaves, or has at work. */
+function ofRun(identity: string, since?: string): Found {
+  const owner = ownedBy(identity, since);
+  return { crd: { [MIGRATING_ANNOTATION]: "true", ...owner }, policy: owner };
+}
+
+/** What a user is told who was asked about `asked`, and finds `found` when they say yes; and what was written. */
+async function broken(t: Test, asked: Found, found: Found): Promise<readonly string[]> {
+  let now = asked;
+  const written: string[] = [];
+  // A stand-in: no real API server has a run begin between two requests.
+  const server = await startServer(t, ({ method, path }, response) => {
+    const name = path.split("/").at(-1) ?? "";
+    const isCrd = path.includes("/customresourcedefinitions/");
+    const annotations = { ...(isCrd ? now.crd : now.policy) };
+    if (!isCrd && (now.policy === undefined || path.includes("/validatingadmissionpolicybindings/")))
+      return sendStatus(response, 404, { reason: "NotFound", details: { name } });
+    if (method !== "GET") written.push(path);
+    if (method === "PATCH") now = { ...now, crd: {} };
+    if (method === "DELETE") now = { crd: now.crd };
+    return sendJson(response, 200, crdWith({ metadata: { ...(isCrd ? {} : { name }), annotations } }));
+  });
+  const clock = new FakeClock();
+  const retrier = new Retrier({ clock, random: () => 0.5 });
+  const context = { client: new ApiClient(server.transport()), retrier, signal: new AbortController().signal };
+  const findings = await inspectFreeze(context, crdWith().metadata.name);
+  now = found;
+  const said = await breakGlass(context, findings);
+  t.equal(written.length, said.filter((line) => !/^left | was gone already$/.test(line)).length, "it says what it did");
+  return said;
+}
+
+const UNFROZEN = '"widgets.example.com" is no longer frozen';
+const POLICY = 'ValidatingAdmissionPolicy "ksvm-freeze.widgets.example.com"';
+const LEFT_FREEZE = /^left the freeze of "widgets.example.com": by now it is that of b \(Lease .*; run this again$/;
+const LEFT_POLICY = `left ${POLICY}: another client has written it since; run this again`;
+
+await tap.test("breakGlass() leaves what a run has frozen since the user was asked", async (t) => {
+  t.match(await broken(t, ofRun("a"), ofRun("b")), [LEFT_FREEZE, LEFT_POLICY]);
+  t.match(await broken(t, { crd: {}, policy: ownedBy("a") }, ofRun("b")), [LEFT_FREEZE, LEFT_POLICY], "a policy alone");
+  t.match(await broken(t, { crd: BY_HAND }, ofRun("b")), [LEFT_FREEZE], "another client's before");
+  const policyOfA = await broken(t, ofRun("a"), { ...ofRun("b"), policy: ownedBy("a") });
+  t.match(policyOfA, [LEFT_FREEZE, `removed ${POLICY}`], "the webhook guards the other one");
+});
+
+await tap.test("breakGlass() leaves the freeze of another client than the user was told of", async (t) => {
+  const [said] = await broken(t, { crd: BY_HAND }, { crd: { [MIGRATING_ANNOTATION]: "other" } });
+  t.match(said, /^left the freeze of .*: by now it is that of something other than ksvm; run this again$/);
+  t.match(await broken(t, ofRun("a"), { ...ofRun("a"), crd: BY_HAND }), [/^left the freeze of /, `removed ${POLICY}`]);
+});
+
+await tap.test("breakGlass() lifts what the user was told of", async (t) => {
+  const all = [UNFROZEN, `removed ${POLICY}`];
+  t.strictSame(await broken(t, ofRun("a"), ofRun("a")), all);
+  const later = ofRun("a", "2026-01-01T00:05:00.000Z");
+  t.strictSame(await broken(t, ofRun("a"), later), all, "by a later attempt of the same run, too");
+  t.strictSame(await broken(t, { crd: BY_HAND }, { crd: BY_HAND }), [UNFROZEN]);
+  t.strictSame(await broken(t, { crd: {}, policy: {} }, { crd: {}, policy: {} }), [`removed ${POLICY}`]);
+  t.strictSame(await broken(t, ofRun("a"), { crd: {} }), [`${POLICY} was gone already`]);
+  const ownerAlone = { crd: ownedBy("a") };
+  t.strictSame(await broken(t, ownerAlone, ownerAlone), [UNFROZEN], "what kubectl left of it");
+});

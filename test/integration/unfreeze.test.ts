@@ -41,6 +41,7 @@ await t.test("unfreeze ends a run under way without pruning", async (t) => {
   const { code, stdout, stderr } = await unfreeze(kind.name);
   t.equal(code, 0, stderr);
   t.match(stderr, /is frozen by .* \(Lease "kube-system\/ksvm-migrate\..*"\) since 20.*ends Failed \(FreezeLifted\)/s);
+  t.match(stderr, /^ValidatingAdmissionPolicy "ksvm-freeze\..*" of that run guards the freeze\.$/m);
   t.match(stdout, new RegExp(`"${kind.name}" is no longer frozen`));
   t.match(await run.ended, { code: 1, stderr: /\[FreezeLifted\]/ });
   t.same((await cluster.crd(kind)).status?.storedVersions, ["v1alpha1", "v1"]);

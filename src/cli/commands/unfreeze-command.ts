@@ -1,6 +1,15 @@
 import { STORAGE_MIGRATING_CONDITION } from "../../api/names.ts";
 import { systemClock } from "../../clock.ts";
-import { breakGlass, type FreezeFindings, inspectFreeze, isNothingToLift } from "../../freeze/break-glass.ts";
+import { isSameRun } from "../../api/owner.ts";
+import {
+  breakGlass,
+  describeFreezer,
+  describeOwner,
+  type FreezeFindings,
+  inspectFreeze,
+  isNothingToLift,
+} from "../../freeze/break-glass.ts";
+import { policyGuardOf } from "../../freeze/guard-install.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { confirm, YES_FLAG } from "../shared/confirm.ts";
@@ -59,12 +68,13 @@ function noteOf(note: string): string {
 }
 
 /** What happens if this freeze is lifted. */
-function meaningOf({ name, frozenBy, hasPolicy, condition }: FreezeFindings): readonly string[] {
+function meaningOf(findings: FreezeFindings): readonly string[] {
+  const { name, freeze, condition } = findings;
   const owner =
-    frozenBy === undefined
+    freeze === undefined
       ? []
       : [
-          `"${name}" is frozen by ${frozenBy}.`,
+          `"${name}" is frozen by ${describeFreezer(freeze.freezer)}.`,
           "If that migration is still running, it ends Failed (FreezeLifted): nothing is pruned, the objects that were " +
             "rewritten stay so, and it does not freeze again by itself. The storage version can be changed at once.",
         ];
@@ -74,6 +84,17 @@ function meaningOf({ name, frozenBy, hasPolicy, condition }: FreezeFindings): re
           `Condition StorageMigrating of "${name}" also freezes it; no migration of Kubernetes' own migrator explains it.`,
         ]
       : [];
-  const policy = hasPolicy ? [`A ValidatingAdmissionPolicy of an earlier run on "${name}" still exists.`] : [];
-  return [...owner, ...stuck, ...policy];
+  return [...owner, ...stuck, ...policyMeanings(findings)];
+}
+
+/** Its policy and the binding of that may belong to two runs. */
+function policyMeanings({ freeze, name, policyOwners }: FreezeFindings): readonly string[] {
+  const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
+  const freezer = freeze?.freezer;
+  const meanings = policyOwners.map((owner) =>
+    owner !== undefined && freezer?.kind === "run" && isSameRun(owner, freezer.owner)
+      ? `${policy} of that run guards the freeze.`
+      : `${policy} is there, of ${describeOwner(owner)}, which has not frozen "${name}".`,
+  );
+  return [...new Set(meanings)];
 }
