@@ -88,14 +88,12 @@ export function progressOf(counts: Readonly<Counts>): Pick<MigrationStatus, "cou
 export function phaseAfter(result: MigrationResult): Phase {
   const { encryption } = result;
   switch (result.outcome) {
-    case "incomplete": {
-      const left = encryption === undefined ? "storedVersions was not pruned" : "the old key is still needed";
+    case "incomplete":
       return {
         type: "Failed",
         reason: "ObjectsNotMigrated",
-        message: `${result.counts?.failed ?? 0} objects could not be migrated; ${left}`,
+        message: `${result.counts?.failed ?? 0} objects could not be migrated; ${whatIsLeftOf(encryption)}`,
       };
-    }
     case "nothing-to-do":
       return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
     case "migrated":
@@ -107,6 +105,17 @@ export function phaseAfter(result: MigrationResult): Phase {
             reason: "Reencrypted",
             message: `every object is encrypted by configuration ${encryption}`,
           };
+  }
+}
+
+function whatIsLeftOf(encryption: string | undefined): string {
+  switch (encryption) {
+    case undefined:
+      return "storedVersions was not pruned";
+    case NONE_SHOWN:
+      return "they are stored as they were";
+    default:
+      return "the old key is still needed";
   }
 }
 

@@ -1,6 +1,7 @@
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { stateOf } from "../../src/api/migration.ts";
+import { NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
 import { conditionsIn, phaseAfter, progressOf, reportIn } from "../../src/controller/migration-status.ts";
 import { Tally } from "../../src/migrator/rewrite/counts.ts";
 
@@ -112,7 +113,7 @@ await tap.test("conditionsIn() and reportIn() cut long texts, and say so", async
 });
 
 await tap.test(
-  "phaseAfter() says which configuration re-encrypted objects have, and that failed ones need the old key",
+  "phaseAfter() says which configuration re-encrypted objects have, and that failed ones need the old key, if there is one",
   async (t) => {
     const tally = new Tally();
     const result = {
@@ -130,6 +131,10 @@ await tap.test(
     t.match(phaseAfter({ ...result, outcome: "incomplete" }), {
       type: "Failed",
       message: "0 objects could not be migrated; the old key is still needed",
+    });
+    t.match(phaseAfter({ ...result, outcome: "incomplete", encryption: NONE_SHOWN }), {
+      type: "Failed",
+      message: "0 objects could not be migrated; they are stored as they were",
     });
   },
 );
