@@ -1,12 +1,15 @@
 import tap from "tap";
-import { NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
+import { UNSEEN_ARRIVALS } from "../../src/apiservers/arrivals.ts";
+import { type EncryptionContext, EncryptionEvidence, NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
 import {
+  describeChangeAmong,
   describeNotShown,
   describeUnnamed,
   describeVerification,
   describeVerifications,
 } from "../../src/cli/render/render-verification.ts";
 import { type Verification, verdictOf } from "../../src/verify/verification.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 function verification(fields: Partial<Verification> = {}): Verification {
   const counts = fields.counts ?? { current: 1_204_331, changed: 0, gone: 0, notShown: 0 };
@@ -64,4 +67,28 @@ await tap.test("describeVerifications() sums up several resources", async (t) =>
     "verified: all objects of 1 of 3 resources are current: 1,204,335 objects current, 1 changed, 2 not shown; " +
       "nothing is known of secrets",
   );
+});
+
+await tap.test("describeChangeAmong() does not call it another encryption where an API server joined", async (t) => {
+  const evidence = new EncryptionEvidence({ isAssumed: true });
+  const lookAfter = async (joined: number) => {
+    const arrivals = { ...UNSEEN_ARRIVALS, count: joined };
+    const context = { arrivals, clock: new FakeClock(), findApiServers: async () => ({ mode: "each", clients: [] }) };
+    return evidence.look(context as unknown as EncryptionContext, "widgets.example.com");
+  };
+  const [first, second, joined] = [await lookAfter(0), await lookAfter(0), await lookAfter(1)];
+  t.equal(describeChangeAmong([first, second]), undefined);
+  t.equal(
+    describeChangeAmong([first, second, joined]),
+    "between two resources an API server may have come, gone or changed its encryption: run again",
+  );
+  t.equal(
+    describeChangeAmong([first, { ...first, configHash: "sha256:cd", fingerprint: "another" }]),
+    "the API servers changed their encryption between two resources: run again",
+  );
+});
+
+await tap.test("describeChangeAmong() finds none where it is not looked at how API servers encrypt", async (t) => {
+  t.equal(describeChangeAmong([]), undefined);
+  t.equal(describeChangeAmong([undefined, undefined]), undefined);
 });

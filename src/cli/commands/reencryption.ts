@@ -44,7 +44,7 @@ const MAX_ROUNDS = 5;
 const EVERY_RESOURCE = "every resource";
 /** Why there is another round, before the names. */
 const WHY_DUE = {
-  changed: "the API servers changed their encryption since: again",
+  changed: "since then an API server may have come, gone or changed its encryption: again",
   appeared: "not among the resources as they were listed first: now",
 } as const satisfies Record<Due["why"], string>;
 
@@ -154,7 +154,7 @@ export class Reencryption {
       }
       throw new KsvmError(
         "NotConverged",
-        "Cannot re-encrypt every resource: the API servers keep changing their encryption",
+        "Cannot re-encrypt every resource: API servers keep coming, going or changing their encryption",
       );
     });
     await this.#proofs.ended();

@@ -1,5 +1,5 @@
 import { eventLine } from "../render/document.ts";
-import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
+import type { EncryptionEvidence, EncryptionFound } from "../../apiservers/encryption-evidence.ts";
 import { systemClock } from "../../clock.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
 import { workBesideInTree } from "../../migrator/beside-in-tree.ts";
@@ -7,7 +7,7 @@ import type { Verification } from "../../verify/verification.ts";
 import { verify } from "../../verify/verify.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import { oneLine, printable } from "../render/printable.ts";
-import { describeVerifications, totalOf } from "../render/render-verification.ts";
+import { describeChangeAmong, describeVerifications, totalOf } from "../render/render-verification.ts";
 import type { Chosen } from "../shared/choose-resources.ts";
 import { type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
 
@@ -25,7 +25,8 @@ export type ToVerify = Pick<Chosen, "listAgain" | "names">;
 export class Verifications {
   readonly #session: VerificationSession;
   readonly #done = new Map<string, Verification>();
-  readonly #fingerprints = new Set<string>();
+  /** How the API servers encrypted at the end of each. */
+  readonly #looks: (EncryptionFound | undefined)[] = [];
 
   constructor(session: VerificationSession) {
     this.#session = session;
@@ -50,10 +51,12 @@ export class Verifications {
       });
       codes.push(listed);
     }
+    const change = describeChangeAmong(this.#looks);
     if (tried.size > 1) {
-      this.#summarize([...tried].filter((name) => !this.#done.has(name)));
+      const notDone = [...tried].filter((name) => !this.#done.has(name));
+      this.#summarize(notDone, change);
     }
-    return worstOf([this.#fingerprints.size > 1 ? EXIT.incomplete : EXIT.done, ...codes]);
+    return worstOf([change === undefined ? EXIT.done : EXIT.incomplete, ...codes]);
   }
 
   async #verifyEach(names: readonly string[]): Promise<ExitCode[]> {
@@ -76,28 +79,28 @@ export class Verifications {
       report.log.debug({ verification }, "Run ended");
       report.reporter.verification(verification);
       this.#done.set(name, verification);
-      this.#fingerprints.add(encryption?.found?.fingerprint ?? "");
+      this.#looks.push(encryption?.found);
       return verification.outcome === "current" ? EXIT.done : EXIT.incomplete;
     });
   }
 
-  #summarize(notDone: readonly string[]): void {
+  /** @param change why they are no statement about one and the same key */
+  #summarize(notDone: readonly string[], change: string | undefined): void {
     const { format, io } = this.#session;
     const verifications = [...this.#done.values()];
-    const isMixed = this.#fingerprints.size > 1;
     const line = {
       type: "summary",
       current: verifications.filter(({ outcome }) => outcome === "current").map(({ resource }) => resource),
       notCurrent: verifications.filter(({ outcome }) => outcome !== "current").map(({ resource }) => resource),
       notDone,
       counts: totalOf(verifications),
-      isEncryptionMixed: isMixed,
+      isEncryptionMixed: change !== undefined,
+      ...(change === undefined ? {} : { change }),
     };
-    const mixed = isMixed ? "; the API servers changed their encryption between two resources: run again" : "";
     const text =
       format === "json"
         ? printable(eventLine(systemClock.now(), line))
-        : oneLine(`${describeVerifications(verifications, notDone)}${mixed}`);
+        : oneLine([describeVerifications(verifications, notDone), change].filter(Boolean).join("; "));
     io.stdout.write(`${text}\n`);
   }
 }

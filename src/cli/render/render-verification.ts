@@ -1,4 +1,4 @@
-import { ASSUMED, NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
+import { ASSUMED, type EncryptionFound, NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
 import { encodingText } from "../../apiservers/storage-encoding.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
 import type { NotCurrent } from "../../migrator/events.ts";
@@ -88,6 +88,26 @@ export function describeVerifications(verifications: readonly Verification[], no
     `verified: all objects of ${shown} of ${all} resources are current: ${grouped(counts.current)} objects current, ` +
     `${grouped(counts.changed)} changed${unknown}${left}`
   );
+}
+
+/**
+ * Why several verifications are no statement about one and the same key, in words; `undefined` where they are.
+ * @param looks how the API servers encrypted at the end of each; `undefined` where that is not looked at
+ */
+export function describeChangeAmong(
+  looks: readonly (Pick<EncryptionFound, "configHash" | "fingerprint"> | undefined)[],
+): string | undefined {
+  if (isOne(looks.map((look) => look?.fingerprint))) {
+    return undefined;
+  }
+  // A fingerprint also tells of an API server that joined or left, and of a gap in the watch in which one may have.
+  return isOne(looks.map((look) => look?.configHash))
+    ? "between two resources an API server may have come, gone or changed its encryption: run again"
+    : "the API servers changed their encryption between two resources: run again";
+}
+
+function isOne(values: readonly (string | undefined)[]): boolean {
+  return new Set(values).size <= 1;
 }
 
 /** The sum of their counts. */
