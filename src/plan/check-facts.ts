@@ -61,9 +61,9 @@ export async function checkManifest(context: CallContext, manifest: CrdManifest)
 async function checked(
   context: CallContext,
   manifest: CrdManifest,
-  failed: readonly InTreeMigration[],
+  failed: readonly InTreeMigration[] | undefined,
 ): Promise<CheckedManifest> {
-  const names = failed.filter((one) => inTreeResourceOf(one) === manifest.name).map(({ metadata }) => metadata.name);
+  const names = failed?.filter((one) => inTreeResourceOf(one) === manifest.name).map(({ metadata }) => metadata.name);
   const facts = await factsOf(context, manifest);
   return { entry: checkCrd(manifest, { ...facts, failedInTree: names }), live: facts.live };
 }
@@ -130,14 +130,14 @@ async function dryRunOf({ client, retrier, signal }: CallContext, name: string, 
   }
 }
 
-/** Those that this user may not list are not known; a run waits for running ones in any case. */
-async function failedInTree({ client, retrier, signal }: CallContext): Promise<readonly InTreeMigration[]> {
+/** @returns `undefined` where this user may not list them; a run waits for running ones in any case */
+async function failedInTree({ client, retrier, signal }: CallContext): Promise<readonly InTreeMigration[] | undefined> {
   try {
     const all = await retrier.run(() => inTreeMigrations(client, { signal }), signal);
     return all.filter((migration) => inTreeStateOf(migration) === "Failed");
   } catch (error) {
     if (isForbidden(error)) {
-      return [];
+      return undefined;
     }
     throw error;
   }

@@ -2,19 +2,24 @@ import { type CustomResourceDefinition, movesFields, storageVersionOf } from "..
 import type { CheckFacts, ListedObjects } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import { type FieldVersions, fieldVersionsText } from "./field-versions.ts";
+import { notInStoredVersions } from "../in-tree/prune-doubt.ts";
 import { lastPruneOf } from "./last-prune.ts";
 import { unservedTextOf } from "./listed-objects.ts";
 import { droppedFieldsOf } from "./dropped-fields.ts";
 import {
   hasVersion,
   losesConversion,
+  outgoingOf,
   removedVersionsOf,
   targetVersionOf,
   unlistedVersionsOf,
 } from "./version-changes.ts";
 
 /** What there is to know of a file besides its verdict, and what cannot be known. */
-export function notesOf(manifest: CrdManifest, { live, managedFields, objects }: CheckFacts): readonly string[] {
+export function notesOf(
+  manifest: CrdManifest,
+  { failedInTree, live, managedFields, objects }: CheckFacts,
+): readonly string[] {
   if (live === undefined) {
     return unservedNotes(manifest);
   }
@@ -29,6 +34,7 @@ export function notesOf(manifest: CrdManifest, { live, managedFields, objects }:
     ...unlistedNotes(manifest, live, objects),
     ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
     ...lossNotesOf(manifest, live),
+    ...(failedInTree === undefined ? unseenNotes(manifest, live) : []),
   ];
 }
 
@@ -122,4 +128,15 @@ function unservedNotes({ versions }: CrdManifest): readonly string[] {
   return versions.length > 0 && versions.every(({ served }) => !served)
     ? ["this file serves no version: no client can read or write the objects"]
     : [];
+}
+
+/** A migration that failed, and that nobody saw, may have taken a version out of storedVersions in which no object may stay. */
+function unseenNotes(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
+  const versions = outgoingOf(manifest, live, notInStoredVersions(live)).join(", ");
+  return versions === ""
+    ? []
+    : [
+        "this user may not list storageversionmigrations.storagemigration.k8s.io: it is not known whether a migration of Kubernetes' own " +
+          `migrator failed; one that does takes ${versions} out of storedVersions although objects are still stored in it`,
+      ];
 }

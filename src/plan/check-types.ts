@@ -76,6 +76,9 @@ export interface CheckFacts {
   readonly objects?: ListedObjects | undefined;
   /** Whose managedFields name a version that the file does not have; missing where the file drops none. */
   readonly managedFields?: FieldVersions | undefined;
-  /** Migrations of Kubernetes' own migrator of this resource that failed: it prunes storedVersions all the same. */
-  readonly failedInTree: readonly string[];
+  /**
+   * Migrations of Kubernetes' own migrator of this resource that failed: it prunes storedVersions all the same. `undefined` where this user may
+   * not list them.
+   */
+  readonly failedInTree: readonly string[] | undefined;
 }

@@ -80,7 +80,7 @@ function judge(manifest: CrdManifest, facts: CheckFacts): Judgement {
 }
 
 /** What the API shows of lost objects: they cannot be listed, or a migrator that failed pruned. Nothing else shows in it. */
-function lossOf(manifest: CrdManifest, { failedInTree, live, objects }: CheckFacts): Judgement | undefined {
+function lossOf(manifest: CrdManifest, { failedInTree = [], live, objects }: CheckFacts): Judgement | undefined {
   const { name } = manifest;
   if (live?.metadata.deletionTimestamp !== undefined) {
     return {

@@ -249,6 +249,23 @@ const cases: readonly Case[] = [
     { verdict: "data-loss", reason: /migration of it failed \(bump\)/ },
   ],
   [
+    "migrations of Kubernetes' own migrator that this user may not list are told of where one of them may have pruned",
+    { storedVersions: ["v2"] },
+    ["v2+"],
+    { failedInTree: undefined },
+    {
+      verdict: "applicable",
+      notes: [/rests on storedVersions alone/, /^this user may not list storageversionmigrations/],
+    },
+  ],
+  [
+    "migrations that this user may not list do not matter where no version is dropped",
+    { storedVersions: ["v2"] },
+    ["v1", "v2+"],
+    { failedInTree: undefined },
+    { verdict: "applicable", notes: [] },
+  ],
+  [
     "a failed migration of Kubernetes' own migrator is no loss where no version is dropped",
     { storedVersions: ["v2"] },
     ["v1", "v2+"],
