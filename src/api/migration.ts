@@ -155,6 +155,17 @@ export function stateOf(migration: Pick<StorageVersionMigration, "status">): Mig
   return types.find((type) => hasCondition(migration, type)) ?? "Pending";
 }
 
+/**
+ * The reasons of `Succeeded` by which ksvm says that every object was looked at. Any client may write that condition, as
+ * kube-storage-version-migrator does, which gives no reason.
+ */
+const WHOLE_REASONS: readonly string[] = ["Migrated", "Reencrypted"];
+
+/** Whether the reason of a `Succeeded` condition says that a run of ksvm has looked at every object. */
+export function isWholeRun(reason: string | undefined): boolean {
+  return reason !== undefined && WHOLE_REASONS.includes(reason);
+}
+
 /** Whether its user wants it stopped (`spec.suspend`), whether or not it is yet. */
 export function isSuspended({ spec }: Pick<StorageVersionMigration, "spec">): boolean {
   return spec.suspend === true;

@@ -40,7 +40,9 @@ export interface MigrationLine {
   readonly crd?: string;
   /** 1 for the one that is next. */
   readonly queuePosition?: number;
-  /** Why it is in this state. */
+  /** Why it is in this state, in one word. */
+  readonly reason?: string;
+  /** The same, with what there is to say of it. */
   readonly message?: string;
   /** RFC 3339. */
   readonly created?: string;
@@ -85,7 +87,7 @@ export function migrationLineOf(migration: StorageVersionMigration): MigrationLi
     ...(status.crd === undefined ? {} : { crd: status.crd }),
     ...(status.queuePosition === undefined ? {} : { queuePosition: status.queuePosition }),
     ...(status.failures === undefined ? {} : { failures: status.failures }),
-    ...messageOf(condition),
+    ...whyOf(condition),
     ...createdOf(metadata),
     ...(status.completionTime === undefined ? {} : { ended: status.completionTime }),
   };
@@ -100,14 +102,17 @@ export function inTreeLineOf(migration: InTreeMigration): MigrationLine {
     resource: inTreeResourceOf(migration),
     controller: "in-tree",
     state,
-    ...messageOf(condition),
+    ...whyOf(condition),
     ...createdOf(migration.metadata),
   };
 }
 
-function messageOf(condition: Pick<MigrationCondition, "reason" | "message"> | undefined): { message?: string } {
-  const words = [condition?.reason, condition?.message].filter((text) => text !== undefined && text !== "");
-  return words.length === 0 ? {} : { message: words.join(": ") };
+function whyOf(
+  condition: Pick<MigrationCondition, "reason" | "message"> | undefined,
+): Pick<MigrationLine, "reason" | "message"> {
+  const { message = "", reason = "" } = condition ?? {};
+  const words = [reason, message].filter((text) => text !== "");
+  return { ...(reason === "" ? {} : { reason }), ...(words.length === 0 ? {} : { message: words.join(": ") }) };
 }
 
 function createdOf({ creationTimestamp }: { readonly creationTimestamp?: string }): { created?: string } {

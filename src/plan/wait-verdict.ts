@@ -7,6 +7,7 @@ import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
 import { lastPruneOf } from "./last-prune.ts";
 import type { MigrationLine } from "./migration-lines.ts";
 import { pruneDoubtTextOf } from "./plan.ts";
+import { type LeftStored, leftStoredOf, unprovenOf } from "./succeeded-work.ts";
 
 /** How far what is waited for is. */
 export interface WaitVerdict {
@@ -22,6 +23,11 @@ export interface AwaitedCrd {
   readonly crd: CustomResourceDefinition | undefined;
   /** Every migration of it. */
   readonly migrations: readonly MigrationLine[];
+  /**
+   * Whether the end of its migrations is waited for. storedVersions may keep what it lists then, as with `--manage-stored-versions=false`.
+   * @default false: it is waited for
+   */
+  readonly isForEnd?: boolean;
 }
 
 /**
@@ -29,7 +35,7 @@ export interface AwaitedCrd {
  * but for two that failed: Kubernetes' own migrator prunes storedVersions all the same, and to one that re-encrypts storedVersions
  * says nothing.
  */
-export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
+export function crdVerdictOf({ crd, isForEnd, migrations }: AwaitedCrd): WaitVerdict {
   if (crd === undefined) {
     return { state: "failed", text: "the CRD was deleted" };
   }
@@ -37,14 +43,24 @@ export function crdVerdictOf({ crd, migrations }: AwaitedCrd): WaitVerdict {
   if (unfinished !== undefined) {
     return { state: "pending", text: lineText(unfinished) };
   }
-  const last = newestOf(migrations.filter((line) => isOfVersions(line, crd)));
+  const ofVersions = migrations.filter((line) => isOfVersions(line, crd));
+  const last = newestOf(ofVersions);
   if (last?.state === "Failed" && (outweighsVersions(last) || !isClean(crd))) {
     return failureOf(last);
   }
   if (!isClean(crd)) {
-    return { state: "pending", text: staleText(crd) };
+    return staleVerdictOf(crd, isForEnd === true ? ofVersions : []);
   }
   return doubtedVerdictOf(crd, last) ?? { state: "done", text: `storedVersions is ${storageVersionOf(crd)} alone` };
+}
+
+/** @param ended those whose end is waited for; one that re-encrypts says nothing of storedVersions, and Kubernetes' own prunes what it can */
+function staleVerdictOf(crd: CustomResourceDefinition, ended: readonly MigrationLine[]): WaitVerdict {
+  const last = newestOf(ended.filter(({ reencrypts }) => reencrypts !== true));
+  if (last?.controller !== "ksvm") {
+    return { state: "pending", text: staleText(crd) };
+  }
+  return last.state === "Failed" ? failureOf(last) : successVerdictOf(last, crd);
 }
 
 /** Kubernetes' own migrator prunes before it has rewritten anything, and its migration may be gone by now. */
@@ -100,6 +116,30 @@ export function migrationsVerdictOf(migrations: readonly MigrationLine[]): WaitV
   return last.state === "Failed" ? failureOf(last) : { state: "done", text: lineText(last) };
 }
 
+/**
+ * What one that has succeeded comes to: it is believed as far as its CRD bears it out, or its reason, since another migrator of migration.k8s.io may
+ * have written that it has. Kubernetes' own answers for its own.
+ * @param crd `undefined` where there is none, or this user may not tell
+ */
+export function successVerdictOf(last: MigrationLine, crd: CustomResourceDefinition | undefined): WaitVerdict {
+  const left = last.controller === "ksvm" ? leftOf(last, crd) : undefined;
+  const text = left === undefined ? lineText(last) : `${lineText(last)}; ${left.text}`;
+  return { state: left?.isMigrated === false ? "incomplete" : "done", text };
+}
+
+function leftOf(last: MigrationLine, crd: CustomResourceDefinition | undefined): LeftStored | undefined {
+  const { crd: proven, reason, reencrypts, resource } = last;
+  if (reencrypts === true) {
+    return unprovenOf(reason, `ksvm reencrypt ${resource}`);
+  }
+  if (crd === undefined) {
+    // With a CRD alone there may be nothing to do: this user may not read it, or it was deleted.
+    return reason === "NothingToDo" ? undefined : unprovenOf(reason, `ksvm migrate ${resource} --standalone`);
+  }
+  // Of versions that changed later it says nothing.
+  return isOfVersions(last, crd) ? leftStoredOf(crd, { proven }) : undefined;
+}
+
 function failureOf(line: MigrationLine): WaitVerdict {
   return { state: (line.counts?.failed ?? 0) > 0 ? "incomplete" : "failed", text: lineText(line) };
 }
@@ -110,9 +150,10 @@ export function isOfVersions({ created = "", reencrypts }: MigrationLine, crd: C
   return changedAt === undefined || reencrypts === true || Date.parse(created) >= changedAt;
 }
 
-/** The one that was created last. */
+/** The one that was created last; of several in one second, which is all that an API server tells, the one that ended last. */
 export function newestOf(migrations: readonly MigrationLine[]): MigrationLine | undefined {
-  return migrations.toSorted((a, b) => (a.created ?? "").localeCompare(b.created ?? "")).at(-1);
+  const timesOf = ({ created = "", ended = "" }: MigrationLine): string => `${created} ${ended}`;
+  return migrations.toSorted((a, b) => timesOf(a).localeCompare(timesOf(b))).at(-1);
 }
 
 function lineText({ message, name, progress, state }: MigrationLine): string {

@@ -30,7 +30,7 @@ export interface MigrationFacts {
   readonly isSuspended: boolean;
   /** Whether it is to re-encrypt: it is its user's, whatever the trigger finds. */
   readonly isReencryption: boolean;
-  /** Of the Failed condition, such as `FreezeLifted`. */
+  /** Of the condition of its state, such as `FreezeLifted`. */
   readonly reason?: string;
   /** Milliseconds since the Unix epoch; NaN where it cannot be told. */
   readonly createdAt: number;

@@ -1,5 +1,5 @@
 import { specKeyOf } from "../api/crd.ts";
-import { UNKNOWN_HASH, type CrdMode } from "../api/migration.ts";
+import { isWholeRun, UNKNOWN_HASH, type CrdMode } from "../api/migration.ts";
 import { MAX_HASHES } from "../api/parse-storage-state.ts";
 import { type CrdFacts, type CrdRecord, formatCrdRecord, hasNotFlipped, isRecorded, isSameSpec } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
@@ -192,7 +192,7 @@ function isKnown({ crd: record, persisted }: StateFacts, crd: CrdFacts, { migrat
 export type Shown = Pick<Observed, "agreed" | "crd" | "storageVersion"> & { readonly persisted: readonly string[] };
 
 /**
- * Whether a migration shows that every object is stored as `agreed` says: it showed so when it ended, and the CRD has the
+ * Whether a migration shows that every object is stored as `agreed` says: ksvm showed so when it ended, and the CRD has the
  * spec that it had then. One of another generation may have had another storage version in between, whatever its
  * storedVersions lists: another client may have pruned it.
  */
@@ -210,9 +210,15 @@ function showsAll(migration: MigrationFacts, { agreed, persisted, storageVersion
   return migration.state === "Succeeded" && !isFound && isFor(migration, { agreed, storageVersion });
 }
 
-/** One that found nothing to do rests on storedVersions, which is looked at again. */
+/**
+ * One that found nothing to do rests on storedVersions, which is looked at again. Of a built-in resource, which has neither that nor a spec,
+ * the reason alone shows that another migrator of migration.k8s.io, or a user, has not called it Succeeded.
+ */
 function isOfSpec(migration: MigrationFacts, { crd }: Shown): boolean {
-  return crd === undefined || foundNothing(migration) || migration.provenCrd === specKeyOf(crd);
+  if (crd === undefined) {
+    return isWholeRun(migration.reason);
+  }
+  return foundNothing(migration) || migration.provenCrd === specKeyOf(crd);
 }
 
 function foundNothing({ reason }: MigrationFacts): boolean {

@@ -25,7 +25,7 @@ export function retryDelayMs(attempt: number): number {
 
 /**
  * Whether the newest one in vain for what is observed now is behind us. One that succeeded and proves nothing, since the CRD
- * changed before that was noticed, is tried again at once; later each time where the CRD never stands still.
+ * changed before that was noticed or since another program called it Succeeded, is tried again at once; later each time where that goes on.
  * @param isNewSpell whether what succeeded is no longer looked at
  */
 export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
@@ -47,7 +47,7 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   }
   const lookAgainMs = endOf(last, now) + delayAfter(last) - now;
   return lookAgainMs > 0
-    ? { kind: "wait", reason: describe(last), lookAgainMs, mark: [] }
+    ? { kind: "wait", reason: describe(last, situation), lookAgainMs, mark: [] }
     : { kind: "now", attempt: last.attempt + 1 };
 }
 
@@ -69,9 +69,10 @@ function delayAfter({ attempt, state }: MigrationFacts): number {
   return attempt === 1 ? 0 : retryDelayMs(attempt - 1);
 }
 
-function describe({ attempt, name, state }: MigrationFacts): string {
-  const what = state === "Failed" ? "failed" : "proves nothing: its CRD changed since";
-  return `"${name}" ${what} (attempt ${attempt})`;
+function describe({ attempt, name, provenCrd, reason, state }: MigrationFacts, { observed }: Situation): string {
+  const isForeign = observed.crd === undefined || (provenCrd === undefined && reason !== "NothingToDo");
+  const why = isForeign ? "another program than ksvm called it Succeeded" : "its CRD changed since";
+  return `"${name}" ${state === "Failed" ? "failed" : `proves nothing: ${why}`} (attempt ${attempt})`;
 }
 
 function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }: Situation): boolean {

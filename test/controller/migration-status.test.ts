@@ -1,8 +1,9 @@
 import tap from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { stateOf } from "../../src/api/migration.ts";
+import { isWholeRun, stateOf } from "../../src/api/migration.ts";
 import { NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
 import { conditionsIn, phaseAfter, progressOf, reportIn } from "../../src/controller/migration-status.ts";
+import type { MigrationResult } from "../../src/migrator/result.ts";
 import { Tally } from "../../src/migrator/rewrite/counts.ts";
 
 const [T1, T2] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"];
@@ -138,3 +139,14 @@ await tap.test(
     });
   },
 );
+
+await tap.test("phaseAfter() gives the reasons by which others see that ksvm has looked at every object", async (t) => {
+  const result = { resource: "r", failures: [], changedObjects: [] } as const;
+  const reasonOf = (more: Pick<MigrationResult, "outcome" | "encryption">) => phaseAfter({ ...result, ...more }).reason;
+  t.ok(isWholeRun(reasonOf({ outcome: "migrated" })));
+  t.ok(isWholeRun(reasonOf({ outcome: "migrated", encryption: NONE_SHOWN })));
+  t.ok(isWholeRun(reasonOf({ outcome: "migrated", encryption: "sha256:1" })));
+  t.notOk(isWholeRun(reasonOf({ outcome: "nothing-to-do" })));
+  t.notOk(isWholeRun(reasonOf({ outcome: "incomplete" })));
+  t.notOk(isWholeRun(undefined));
+});

@@ -203,6 +203,25 @@ await t.test("a StorageState that is deleted is a new resource", async (t) => {
   await migration.setCondition(created, "Succeeded");
 });
 
+await t.test("a built-in resource is not called migrated because another program says so", async (t) => {
+  const running = startTrigger(t, cluster);
+  await running.settled();
+  const known = await migration.migrations("limitranges");
+  await api.delete(STORAGE_STATES, { name: "limitranges" });
+  running.trigger.pollSoon();
+  const created = await migration.nextMigration("limitranges", known);
+  // As kube-storage-version-migrator does, which gives no reason.
+  const body = { status: { conditions: [{ type: "Succeeded", status: "True" }] } };
+  const { name } = created.metadata;
+  await api.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { subresource: "status" });
+  const again = await migration.nextMigration("limitranges", [...known, created]);
+  t.equal(again.metadata.annotations?.[ATTEMPT_ANNOTATION], "2");
+  const current = storageVersionHashOf("", "v1", "LimitRange");
+  t.same(await migration.hashes("limitranges"), { persisted: ["Unknown"], current });
+  await migration.setCondition(again, "Succeeded");
+  await migration.waitForHashes("limitranges", { persisted: [current], current });
+});
+
 await t.test("a new resource begins with the hashes of all versions that its CRD lists as stored", async (t) => {
   const kind = new TestKind("dirty");
   await cluster.createCrd(kind, { storage: "v1alpha1" });

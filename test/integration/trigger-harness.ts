@@ -157,8 +157,8 @@ export class MigrationApi {
   }
 
   /**
-   * Writes a condition, as the migration controller does, which does not run in these tests. With Succeeded comes the
-   * spec that the CRD has now.
+   * Writes a condition, as the migration controller does, which does not run in these tests. With Succeeded come the
+   * spec that the CRD has now and, unless another one is given, the reason `Migrated`.
    */
   async setCondition(
     { metadata: { name }, spec }: StorageVersionMigration,
@@ -166,7 +166,8 @@ export class MigrationApi {
     options: { readonly reason?: string; readonly at?: number } = {},
   ): Promise<void> {
     const lastUpdateTime = new Date(options.at ?? Date.now()).toISOString();
-    const reason = options.reason === undefined ? {} : { reason: options.reason };
+    const given = options.reason ?? (type === "Succeeded" ? "Migrated" : undefined);
+    const reason = given === undefined ? {} : { reason: given };
     const crd = type === "Succeeded" ? await this.#specOf(resourceNameOf(spec.resource)) : {};
     const body = { status: { conditions: [{ type, status: "True", lastUpdateTime, ...reason }], ...crd } };
     await this.#cluster.api.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { subresource: "status" });

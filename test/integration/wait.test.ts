@@ -1,4 +1,5 @@
 import t from "tap";
+import { specKeyOf } from "../../src/api/crd.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { LEASES, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -77,8 +78,34 @@ await t.test("wait without names waits for what is under way, of built-in resour
   await setCondition(name, { type: "Running" });
   const waiting = cluster.spawnKsvm(t, ["wait"]);
   await eventually(async () => waiting.stderr.includes("is Running"), "it waits");
+  await setCondition(name, { type: "Succeeded", reason: "Migrated" });
+  t.match(await waiting.ended, { code: 0, stdout: `secrets: done: migrations/${name} is Succeeded: Migrated\n` });
+});
+
+await t.test("wait believes no migration of a built-in resource that another program calls Succeeded", async (t) => {
+  const name = await createMigration({ version: "v1", resource: "configmaps" });
+  // As kube-storage-version-migrator does, which gives no reason.
   await setCondition(name, { type: "Succeeded" });
-  t.match(await waiting.ended, { code: 0, stdout: `secrets: done: migrations/${name} is Succeeded\n` });
+  for (const given of [name, "configmaps"]) {
+    const { code, stdout } = await cluster.ksvm(["wait", given]);
+    t.equal(code, 3);
+    t.match(stdout, /: incomplete: migrations\/.* is Succeeded; .*then run ksvm migrate configmaps --standalone\n$/);
+  }
+});
+
+await t.test("wait without names ends where a run has proven every object and pruned nothing", async (t) => {
+  const kind = new TestKind("unpruned");
+  await cluster.createStale(kind, 1);
+  const name = await createMigration({ group: "example.com", version: "v1", resource: kind.plural });
+  await setCondition(name, { type: "Running" });
+  const waiting = cluster.spawnKsvm(t, ["wait"]);
+  await eventually(async () => waiting.stderr.includes("is Running"), "it waits");
+  const body = { status: { crd: specKeyOf((await cluster.crd(kind)).metadata) } };
+  await cluster.api.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { subresource: "status" });
+  await setCondition(name, { type: "Succeeded", reason: "Migrated" });
+  const { code, stdout } = await waiting.ended;
+  t.equal(code, 0);
+  t.match(stdout, /: done: .*storedVersions still lists v1alpha1: .*--manage-stored-versions=false/);
 });
 
 await t.test(

@@ -3,7 +3,7 @@ import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import type { MigrationLine } from "../../src/plan/migration-lines.ts";
-import { crdVerdictOf, migrationsVerdictOf } from "../../src/plan/wait-verdict.ts";
+import { crdVerdictOf, migrationsVerdictOf, successVerdictOf } from "../../src/plan/wait-verdict.ts";
 import { crdWith } from "../api/crd-with.ts";
 
 const VERSIONS = { "f:spec": { "f:versions": {} } };
@@ -167,6 +167,75 @@ const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], 
     "incomplete",
     /Failed/,
   ],
+  [
+    "pending where a named CRD keeps an old version after a run has proven every object",
+    { crd: stale, migrations: [line("Succeeded", { crd: "uid-1/3" })] },
+    "pending",
+    /v1,v2/,
+  ],
+  [
+    "done where the end is waited for, and a run has proven every object of this CRD",
+    { crd: stale, isForEnd: true, migrations: [line("Succeeded", { crd: "uid-1/3" })] },
+    "done",
+    /^migrations\/m is Succeeded; .*storedVersions still lists v1: .*--manage-stored-versions=false/,
+  ],
+  [
+    "incomplete where the end is waited for, and the CRD has changed since",
+    { crd: stale, isForEnd: true, migrations: [line("Succeeded", { crd: "uid-1/2" })] },
+    "incomplete",
+    /the CRD has changed since/,
+  ],
+  [
+    "incomplete where the end is waited for, and another migrator than ksvm wrote it",
+    { crd: stale, isForEnd: true, migrations: [line("Succeeded")] },
+    "incomplete",
+    /another migrator than ksvm may have written that/,
+  ],
+  [
+    "done where the end is waited for, also where a re-encryption ended after the migration",
+    {
+      crd: stale,
+      isForEnd: true,
+      migrations: [
+        line("Succeeded", { crd: "uid-1/3" }),
+        line("Succeeded", { created: "2026-01-04T00:00:00Z", reencrypts: true, reason: "Reencrypted" }),
+      ],
+    },
+    "done",
+    /storedVersions still lists v1/,
+  ],
+  [
+    "failed where the end is waited for, and the migration failed before a re-encryption ended",
+    {
+      crd: stale,
+      isForEnd: true,
+      migrations: [
+        line("Failed", { message: "why" }),
+        line("Succeeded", { created: "2026-01-04T00:00:00Z", reencrypts: true, reason: "Reencrypted" }),
+      ],
+    },
+    "failed",
+    /Failed: why/,
+  ],
+  [
+    "pending where the end is waited for, and what ended is of other versions, or of Kubernetes' own migrator",
+    {
+      crd: stale,
+      isForEnd: true,
+      migrations: [
+        line("Succeeded", { crd: "uid-1/3", created: "2026-01-01T12:00:00Z" }),
+        line("Succeeded", { controller: "in-tree" }),
+      ],
+    },
+    "pending",
+    /v1,v2/,
+  ],
+  [
+    "pending while anything is under way, also where the end is waited for",
+    { crd: stale, isForEnd: true, migrations: [line("Succeeded", { crd: "uid-1/3" }), line("Running")] },
+    "pending",
+    /Running/,
+  ],
   ["failed where the CRD is gone", { crd: undefined, migrations: [] }, "failed", /deleted/],
 ];
 
@@ -186,5 +255,31 @@ await tap.test("migrationsVerdictOf() goes by the newest of several, once all ha
     text: "migrations/m is Running 1/2",
   });
   t.match(migrationsVerdictOf([]), { state: "failed", text: /deleted/ });
+  t.end();
+});
+
+await tap.test("migrationsVerdictOf() goes by the one that ended last of those created in the same second", (t) => {
+  const [sooner, later] = [{ ended: "2026-01-03T00:05:00Z" }, { ended: "2026-01-03T00:09:00Z" }];
+  t.match(migrationsVerdictOf([line("Failed", later), line("Succeeded", sooner)]), { state: "failed" });
+  t.match(migrationsVerdictOf([line("Failed", sooner), line("Succeeded", later)]), { state: "done" });
+  t.end();
+});
+
+await tap.test("successVerdictOf() believes no success without a CRD that no run of ksvm has written", (t) => {
+  const theirs = /another migrator than ksvm may have written\. .* ksvm migrate widgets\.example\.com --standalone$/;
+  for (const reason of ["", "StorageVersionMigrationSucceeded"]) {
+    t.match(successVerdictOf(line("Succeeded", { reason }), undefined), { state: "incomplete", text: theirs });
+  }
+  t.match(successVerdictOf(line("Succeeded"), undefined), { state: "incomplete", text: theirs });
+  for (const reason of ["Migrated", "Reencrypted", "NothingToDo"]) {
+    t.match(successVerdictOf(line("Succeeded", { reason }), undefined), { state: "done" }, reason);
+  }
+  t.match(successVerdictOf(line("Succeeded", { controller: "in-tree" }), undefined), { state: "done" });
+  const keys = { reencrypts: true } as const;
+  t.match(successVerdictOf(line("Succeeded", keys), clean), {
+    state: "incomplete",
+    text: /ksvm reencrypt widgets\.example\.com$/,
+  });
+  t.match(successVerdictOf(line("Succeeded", { ...keys, reason: "Reencrypted" }), stale), { state: "done" });
   t.end();
 });

@@ -89,7 +89,7 @@ export function migration(
     createdAt: NOW - 2 * MINUTE,
     endedAt: NOW,
     attempt: 1,
-    ...(state === "Succeeded" ? { provenCrd: "crd-uid/3" } : {}),
+    ...(state === "Succeeded" ? { reason: "Migrated", provenCrd: "crd-uid/3" } : {}),
     ...(hash === undefined ? {} : { hash }),
     ...more,
   };

@@ -10,14 +10,14 @@ import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
 import { watchObject } from "../../kube/watch.ts";
 import { manifestOf } from "../../migrations/manifest.ts";
 import { isDeleted, migrationOf } from "../../migrations/read-migration.ts";
+import { leftStoredOf, unprovenOf } from "../../plan/succeeded-work.ts";
 import { findResource } from "../../resources/served-resource.ts";
 import { LoopPace } from "../../retry/loop-pace.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { crdResourceOf } from "../../resources/request-resource.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
-import { followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
-import { leftStoredOf } from "./succeeded-crd.ts";
+import { endReasonOf, followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
 import type { Reporter } from "../render/reporter.ts";
 
 export interface FollowOptions {
@@ -53,7 +53,7 @@ export async function followMigration(options: FollowOptions, name: string): Pro
 
 /**
  * What a migration that has ended comes to. Of a CRD that is in storedVersions and in what ksvm has proven, and not in what some migrator says of its
- * work. A controller of ksvm never finds nothing to do for one that is forced.
+ * work. A controller of ksvm never finds nothing to do for one that is forced, nor for a built-in resource.
  */
 async function endOf(
   { client, clock, force, reporter, signal }: FollowOptions,
@@ -67,13 +67,16 @@ async function endOf(
   const retrier = new Retrier({ clock, random: Math.random });
   const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
   const isProofDue = force || result.outcome === "migrated";
-  const left = crd && leftStoredOf(crd, { proven: migration.status?.crd, isProofDue });
-  if (crd === undefined || left === undefined) {
+  const left =
+    crd === undefined
+      ? unprovenOf(endReasonOf(migration), `ksvm migrate ${result.resource} --standalone`)
+      : leftStoredOf(crd, { proven: migration.status?.crd, isProofDue });
+  if (left === undefined) {
     return result;
   }
   reporter.note(left.isMigrated ? left.text : `not migrated: ${left.text}`);
   const outcome = left.isMigrated ? result.outcome : "incomplete";
-  return { ...result, outcome, storedVersions: storedVersionsOf(crd) };
+  return { ...result, outcome, ...(crd === undefined ? {} : { storedVersions: storedVersionsOf(crd) }) };
 }
 
 async function createMigration(

@@ -41,14 +41,18 @@ export function followedResult(migration: StorageVersionMigration): MigrationRes
   const failures = migration.status?.failures ?? [];
   const result = { resource, ...(counts === undefined ? {} : { counts }), failures, changedObjects: [] };
   if (hasCondition(migration, "Succeeded")) {
-    const { reason } = conditionOf(migration, "Succeeded");
-    return { ...result, outcome: reason === "NothingToDo" ? "nothing-to-do" : "migrated" };
+    return { ...result, outcome: endReasonOf(migration) === "NothingToDo" ? "nothing-to-do" : "migrated" };
   }
   if (failures.length > 0) {
     return { ...result, outcome: "incomplete" };
   }
   const { reason, message } = conditionOf(migration, "Failed");
   throw new KsvmError(codeIn(reason), message ?? `Cannot migrate "${resource}": ${reason ?? "no reason was given"}`);
+}
+
+/** Why a migration that has succeeded says so, in one word. */
+export function endReasonOf(migration: StorageVersionMigration): string | undefined {
+  return conditionOf(migration, "Succeeded").reason;
 }
 
 function conditionOf({ status }: StorageVersionMigration, type: string): Partial<MigrationCondition> {

@@ -5,9 +5,9 @@ import { unlessForbidden } from "../../kube/unless-forbidden.ts";
 import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluster-status.ts";
 import {
   crdVerdictOf,
-  isOfVersions,
   migrationsVerdictOf,
   newestOf,
+  successVerdictOf,
   type WaitVerdict,
 } from "../../plan/wait-verdict.ts";
 import { findCrd } from "../../resources/read-crd.ts";
@@ -22,7 +22,6 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName, type NameLookup } from "../shared/full-names.ts";
 import { isControllerRunning } from "./find-controller.ts";
-import { leftStoredOf } from "./succeeded-crd.ts";
 
 const POLL_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 1_800_000;
@@ -98,8 +97,9 @@ async function waitForAll(context: WaitContext, names: readonly string[]): Promi
   const read = (): Promise<Migrations> => retrier.run(() => readMigrations(client, { signal }), signal);
   let status = await read();
   const awaited = new Map<string, Awaited>();
-  for (const given of new Set(names.length === 0 ? unfinishedIn(status) : names)) {
-    const one = await awaitedFor(lookup, given, status);
+  const isNamed = names.length > 0;
+  for (const given of new Set(isNamed ? names : unfinishedIn(status))) {
+    const one = await awaitedFor(lookup, given, { isNamed, status });
     awaited.set(one.name, one);
     left.add(one.name);
   }
@@ -155,8 +155,14 @@ function unfinishedIn({ migrations }: Migrations): readonly string[] {
   return migrations.filter(({ state }) => !isFinal(state)).map(({ resource }) => resource);
 }
 
+interface Found {
+  /** Whether a user gives the name: of a CRD storedVersions is waited for then, else the end of what is under way. */
+  readonly isNamed: boolean;
+  readonly status: Migrations;
+}
+
 /** @throws {KsvmError} ResourceNotFound where no resource and no migration has the name. */
-async function awaitedFor(lookup: NameLookup, given: string, status: Migrations): Promise<Awaited> {
+async function awaitedFor(lookup: NameLookup, given: string, { isNamed, status }: Found): Promise<Awaited> {
   const { client, retrier, signal } = lookup;
   const readCrd = (name: string): ReturnType<typeof findCrd> =>
     retrier.run(() => findCrd(client, name, { signal }), signal);
@@ -165,8 +171,13 @@ async function awaitedFor(lookup: NameLookup, given: string, status: Migrations)
   const isOnlyMigration = isMigration && !(await isCrd(lookup, given));
   const resource = isOnlyMigration ? undefined : await findFullName(lookup, given);
   if (resource !== undefined && (await readCrd(resource)) !== undefined) {
+    if (!isNamed && isForKeys(ofResource(status, resource))) {
+      const look = (now: Migrations): Promise<WaitVerdict> =>
+        migrationsVerdict(lookup, ofResource(now, resource).filter(isReencryption));
+      return { name: resource, look };
+    }
     const look = async (now: Migrations): Promise<WaitVerdict> =>
-      crdVerdictOf({ crd: await readCrd(resource), migrations: ofResource(now, resource) });
+      crdVerdictOf({ crd: await readCrd(resource), isForEnd: !isNamed, migrations: ofResource(now, resource) });
     return { name: resource, look };
   }
   const name = resource ?? given;
@@ -176,23 +187,25 @@ async function awaitedFor(lookup: NameLookup, given: string, status: Migrations)
   return { name, look: (now) => migrationsVerdict(lookup, migrationsOf(now, name)) };
 }
 
-/** One that succeeded is believed unless its CRD says otherwise: other migrators of migration.k8s.io prune nothing. */
+/** One that succeeded is believed unless its CRD says otherwise, or, where there is none, nothing shows that ksvm has done it. */
 async function migrationsVerdict(lookup: NameLookup, lines: Migrations["migrations"]): Promise<WaitVerdict> {
   const { client, retrier, signal } = lookup;
   const verdict = migrationsVerdictOf(lines);
   const last = newestOf(lines);
-  if (verdict.state !== "done" || last?.controller !== "ksvm" || last.reencrypts === true) {
+  if (verdict.state !== "done" || last === undefined) {
     return verdict;
   }
   const find = () => unlessForbidden(() => findCrd(client, last.resource, { signal }));
-  const crd = await retrier.run(find, signal);
-  // Of versions that changed later it says nothing.
-  const left = crd && isOfVersions(last, crd) ? leftStoredOf(crd, { proven: last.crd }) : undefined;
-  if (left === undefined) {
-    return verdict;
-  }
-  const text = `${verdict.text}; ${left.text}`;
-  return left.isMigrated ? { ...verdict, text } : { state: "incomplete", text };
+  return successVerdictOf(last, await retrier.run(find, signal));
+}
+
+/** Whether all that is under way is to re-encrypt, to whose end storedVersions says nothing. */
+function isForKeys(lines: Migrations["migrations"]): boolean {
+  return lines.filter(({ state }) => !isFinal(state)).every(isReencryption);
+}
+
+function isReencryption({ reencrypts }: Migrations["migrations"][number]): boolean {
+  return reencrypts === true;
 }
 
 /** A user who may not tell is believed to mean the migration. */

@@ -77,9 +77,7 @@ function workOf({ encoding, encryption }: MigrationResult): string {
 
 /** A migration of another migrator has no counts. */
 function incompleteCounts(result: MigrationResult): string {
-  return result.counts === undefined && result.storedVersions !== undefined
-    ? ""
-    : `${describeCounts(result.counts, result)}; `;
+  return result.counts === undefined ? "" : `${describeCounts(result.counts, result)}; `;
 }
 
 function whatIsLeftOf({ encryption, storedVersions }: MigrationResult): string {

@@ -1,18 +1,15 @@
-import {
-  type CustomResourceDefinition,
-  isClean,
-  specKeyOf,
-  storageVersionOf,
-  storedVersionsOf,
-} from "../../api/crd.ts";
-import { pruneDoubtTextOf } from "../../plan/plan.ts";
+import { type CustomResourceDefinition, isClean, specKeyOf, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { isWholeRun } from "../api/migration.ts";
+import { pruneDoubtTextOf } from "./plan.ts";
 
-/** What is left of a CRD whose migration has succeeded. */
+/** What is left of a resource whose migration has succeeded. */
 export interface LeftStored {
   readonly isMigrated: boolean;
-  /** What storedVersions says or lacks, why, and what to do. */
+  /** What storedVersions says or lacks, or what is not proven, why, and what to do. */
   readonly text: string;
 }
+
+const BY_OTHERS = "the migration says that it succeeded, which another migrator than ksvm may have written";
 
 /** What a migration that calls itself Succeeded says of its work. */
 export interface SucceededWork {
@@ -32,8 +29,7 @@ export function leftStoredOf(crd: CustomResourceDefinition, work: SucceededWork)
   const { proven } = work;
   if (isClean(crd)) {
     const doubt = proven === undefined ? unprovenTextOf(crd, work) : undefined;
-    const by = "the migration says that it succeeded, which another migrator than ksvm may have written";
-    return doubt === undefined ? undefined : { isMigrated: false, text: `${by}, and ${doubt}` };
+    return doubt === undefined ? undefined : { isMigrated: false, text: `${BY_OTHERS}, and ${doubt}` };
   }
   const { name } = crd.metadata;
   const storage = storageVersionOf(crd);
@@ -50,6 +46,20 @@ export function leftStoredOf(crd: CustomResourceDefinition, work: SucceededWork)
         `then run ksvm migrate ${name} --standalone`
       : `the CRD has changed since; run ksvm migrate ${name} again`;
   return { isMigrated: false, text: `the migration says that it succeeded, and ${stored}: ${why}` };
+}
+
+/**
+ * What speaks against a migration that has succeeded where no CRD says anything, as that of a built-in resource: its reason is all that shows
+ * which program has written the end.
+ * @param command what does the work, whoever did not
+ * @returns `undefined` if a run of ksvm has
+ */
+export function unprovenOf(reason: string | undefined, command: string): LeftStored | undefined {
+  if (isWholeRun(reason)) {
+    return undefined;
+  }
+  const steps = `Run ksvm status to see whether a controller of ksvm leads, then run ${command}`;
+  return { isMigrated: false, text: `${BY_OTHERS}. ${steps}` };
 }
 
 /** Why a CRD that is clean may have objects that were not written; `undefined` where that is no matter. */
