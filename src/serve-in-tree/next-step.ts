@@ -1,4 +1,4 @@
-import type { MigrationState } from "../api/migration.ts";
+import { isWholeRun, type MigrationState } from "../api/migration.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import type { ServedEnd } from "./served-status.ts";
 
@@ -54,15 +54,21 @@ function doesWorkOf(migration: InTreeMigration, { isThorough, resource }: Compan
   return isThorough && resource === inTreeResourceOf(migration);
 }
 
-function stepAfter({ message, reason, state }: Companion): Step {
+function stepAfter({ message, name, reason, state }: Companion): Step {
   switch (state) {
     case "Succeeded":
-      return { type: "end", end: { type: "Succeeded", message: "" } };
+      return isWholeRun(reason)
+        ? { type: "end", end: { type: "Succeeded", message: "" } }
+        : failedWith(`another program than ksvm called ${name} Succeeded`);
     case "Failed":
-      return { type: "end", end: { type: "Failed", message: `${FAILURE}: ${reason}: ${message}` } };
+      return failedWith(`${reason}: ${message}`);
     default:
       return { type: "follow", isAtWork: state === "Running" };
   }
+}
+
+function failedWith(why: string): Step {
+  return { type: "end", end: { type: "Failed", message: `${FAILURE}: ${why}` } };
 }
 
 /**

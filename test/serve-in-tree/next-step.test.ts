@@ -11,7 +11,8 @@ import { inTreeMigration } from "./in-tree-migration.ts";
 
 function companion(state: MigrationState, name = "in-tree-one"): Companion {
   const [resource, isThorough] = ["widgets.example.com", true];
-  return { name, uid: `uid of ${name}`, resource, isThorough, state, reason: "Why", message: "because" };
+  const reason = state === "Succeeded" ? "Migrated" : "Why";
+  return { name, uid: `uid of ${name}`, resource, isThorough, state, reason, message: "because" };
 }
 
 const RUNNING = { conditions: ["Running=True"], resourceVersion: "5" };
@@ -38,6 +39,16 @@ await tap.test("a migration is begun, noted, worked on, ended and completed, wha
     t.same(nextStepOf(inTreeMigration({ conditions: over }), companion("Running")), { type: "complete" });
     t.equal(nextStepOf(inTreeMigration({ conditions: ["Running=False", `${end}=True`] }), undefined), undefined);
   }
+});
+
+await tap.test("a migration fails whose work another program called Succeeded", async (t) => {
+  for (const reason of ["", "StorageVersionMigrationSucceeded"]) {
+    const theirs = { ...companion("Succeeded"), reason };
+    const message = "migration encountered unhandled error: another program than ksvm called in-tree-one Succeeded";
+    t.same(nextStepOf(inTreeMigration(RUNNING), theirs), { type: "end", end: { type: "Failed", message } });
+  }
+  const reencrypted = { ...companion("Succeeded"), reason: "Reencrypted" };
+  t.match(nextStepOf(inTreeMigration(RUNNING), reencrypted), { end: { type: "Succeeded" } });
 });
 
 function names(...migrations: Parameters<typeof activeOf>[0]): readonly string[] {
