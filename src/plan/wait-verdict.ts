@@ -152,8 +152,11 @@ export function isOfVersions({ created = "", reencrypts }: MigrationLine, crd: C
 
 /** The one that was created last; of several in one second, which is all that an API server tells, the one that ended last. */
 export function newestOf(migrations: readonly MigrationLine[]): MigrationLine | undefined {
-  const timesOf = ({ created = "", ended = "" }: MigrationLine): string => `${created} ${ended}`;
   return migrations.toSorted((a, b) => timesOf(a).localeCompare(timesOf(b))).at(-1);
+}
+
+function timesOf({ created = "", ended = "" }: MigrationLine): string {
+  return `${created} ${ended}`;
 }
 
 function lineText({ message, name, progress, state }: MigrationLine): string {
