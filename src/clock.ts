@@ -56,5 +56,6 @@ export const systemClock: Clock = {
     wait(ms);
     return () => clearTimeout(timer);
   },
-  timeout: (ms) => AbortSignal.timeout(timerMs(ms)),
+  // AbortSignal.timeout() throws for parts of a millisecond.
+  timeout: (ms) => AbortSignal.timeout(Math.ceil(timerMs(ms))),
 };

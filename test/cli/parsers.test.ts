@@ -29,6 +29,8 @@ const durations: readonly [text: string, ms: number][] = [
   ["1.5h", 5_400_000],
   ["1h1m1s1ms", 3_661_001],
   ["5m", 300_000],
+  ["1.1h", 3_960_000],
+  ["0.0001s", 1],
 ];
 
 for (const [text, ms] of durations) {

@@ -49,6 +49,14 @@ await tap.test("systemClock takes a time below 0 for none, and Node.js warns of 
   t.same(warnings, ["TimeoutNegativeWarning"], "negative control: Node.js warns of such a time");
 });
 
+await tap.test("systemClock.timeout() takes parts of a millisecond", async (t) => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  systemClock.timeout(0.5).addEventListener("abort", () => resolve());
+  await Promise.all([promise, delay(50)]);
+  t.notOk(systemClock.timeout(1.1 * 3_600_000).aborted);
+  t.throws(() => AbortSignal.timeout(0.5), /must be an integer/, "negative control: a timer of Node.js does not");
+});
+
 // In a process of its own: nothing else may keep it alive.
 await tap.test("systemClock.timer() keeps the process alive until it is over, and timeout() does not", async (t) => {
   const module = JSON.stringify(new URL("../../src/clock.ts", import.meta.url));

@@ -4,6 +4,8 @@ import { InvalidValue } from "./flag.ts";
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 const SECOND_MS = 1_000;
+/** Of a millisecond: Go's durations have no smaller part, and what is smaller is an error of floating point, as in 1.1 hours. */
+const NANOSECOND_DIGITS = 6;
 
 const DURATION = /^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$/;
 
@@ -30,7 +32,7 @@ export function someText(text: string): string {
 
 /**
  * Reads a duration in Go's notation, such as `65s`, `1m30s` or `500ms`; a bare `0` is valid.
- * @returns milliseconds
+ * @returns whole milliseconds, rounded up, so that no duration but 0 is 0
  * @throws {InvalidValue} for anything else.
  */
 export function parseDuration(text: string): number {
@@ -42,7 +44,8 @@ export function parseDuration(text: string): number {
     throw new InvalidValue('a duration such as "65s", "1m30s" or "500ms"');
   }
   const [, hours = 0, minutes = 0, seconds = 0, milliseconds = 0] = match.map((part) => Number(part ?? 0));
-  return hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS + milliseconds;
+  const ms = hours * HOUR_MS + minutes * MINUTE_MS + seconds * SECOND_MS + milliseconds;
+  return Math.ceil(Number(ms.toFixed(NANOSECOND_DIGITS)));
 }
 
 /**
