@@ -44,6 +44,7 @@ const CRD_KIND = "CustomResourceDefinition";
 /** A kind that may be that word in other letters: with escapes, or as an alias, or behind a tag. */
 const ODD_KIND = /\bkind["']?\s*:\s*(?:"[^"\n]*\\|[&*!|>])/;
 const CRD_GROUP = "apiextensions.k8s.io";
+const LIST = "List";
 /** Only the API server sets these, and refuses some of them. */
 const SERVER_FIELDS = new Set(["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp"]);
 /** Kubernetes' tools read YAML 1.1, but no times and no numbers to the base of 60. */
@@ -146,19 +147,31 @@ function parsedYaml(source: string, text: string): readonly unknown[] {
   }
 }
 
-/** A `List` holds its objects in `items`. */
+/**
+ * A `List` holds its objects in `items`. API servers leave out kind and apiVersion of those of a typed list, and kubectl takes
+ * both from the list.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go
+ */
 function* itemsOf(value: unknown): Generator<JsonObject, void> {
   const object = objectIn(value);
   if (object === undefined) {
     return;
   }
-  if (textIn(object["kind"])?.endsWith("List") === true && Array.isArray(object["items"])) {
-    for (const item of object["items"]) {
-      yield* itemsOf(item);
+  const { apiVersion, items, kind } = object;
+  if (textIn(kind)?.endsWith(LIST) === true && Array.isArray(items)) {
+    const typed = { apiVersion, kind: textIn(kind)?.slice(0, -LIST.length) };
+    for (const item of items) {
+      const given = objectIn(item);
+      yield* itemsOf(given !== undefined && isUntyped(given) ? { ...given, ...typed } : item);
     }
   } else {
     yield object;
   }
+}
+
+function isUntyped({ apiVersion, kind }: JsonObject): boolean {
+  return (textIn(apiVersion) ?? "") === "" && (textIn(kind) ?? "") === "";
 }
 
 function isCrd({ apiVersion, kind }: JsonObject): boolean {

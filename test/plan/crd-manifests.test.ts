@@ -39,6 +39,24 @@ await tap.test("readManifests() reads CRDs out of streams, lists and files, and 
   t.end();
 });
 
+await tap.test("readManifests() takes kind and apiVersion of items from a typed list, as kubectl does", (t) => {
+  const item = { metadata: { name: "a" }, spec: { versions: [{ name: "v1", served: true, storage: true }] } };
+  const list = { kind: "CustomResourceDefinitionList", apiVersion: "apiextensions.k8s.io/v1", items: [item] };
+  const [manifest] = read(JSON.stringify(list)).crds;
+  t.match(manifest, { name: "a", apiVersion: "apiextensions.k8s.io/v1", versions: [{ name: "v1" }] });
+  t.match(manifest?.object, { kind: "CustomResourceDefinition", apiVersion: "apiextensions.k8s.io/v1" });
+  const written = { ...item, kind: "", apiVersion: "" };
+  t.same(names(JSON.stringify({ ...list, items: [written] })), ["a"], "an empty one is none");
+  const others = [
+    { ...list, items: [{ ...item, kind: "Secret" }] },
+    { ...list, items: [{ ...item, apiVersion: "v1" }] },
+    { ...list, kind: "List", items: [item] },
+    { ...list, kind: "SecretList", apiVersion: "v1", items: [item] },
+  ];
+  t.equal(read(crd("b"), ...others.map((other) => `${JSON.stringify(other)} # CustomResourceDefinition`)).others, 4);
+  t.end();
+});
+
 await tap.test("readManifests() leaves out what only the API server sets, and reads booleans as kubectl does", (t) => {
   const [manifest] = read(crd("a", "status: {storedVersions: []}\n")).crds;
   t.match(manifest, { name: "a", source: "f0", apiVersion: "apiextensions.k8s.io/v1" });
