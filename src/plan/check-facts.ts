@@ -1,9 +1,11 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import type { JsonObject } from "../api/json-fields.ts";
+import { objectIn } from "../api/json-fields.ts";
 import { KsvmError } from "../errors.ts";
+import type { WriteOptions } from "../kube/call-options.ts";
+import type { ApiClient } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { failureKindOf, isForbidden } from "../kube/failure.ts";
-import { APPLY_PATCH, CRDS } from "../kube/resources.ts";
+import { APPLY_PATCH, CRDS, JSON_PATCH } from "../kube/resources.ts";
 import {
   type InTreeMigration,
   inTreeMigrations,
@@ -15,7 +17,9 @@ import type { CallContext } from "../retry/call-context.ts";
 import { checkCrd } from "./check.ts";
 import type { CheckEntry, CheckFacts, DryRun } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
+import { crdReplacement } from "./crd-replacement.ts";
 import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
+import { applierOf, otherCausesOf } from "./left-fields.ts";
 import { listedObjects } from "./listed-objects.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { hasVersion, intermediateOf, removedVersionsOf } from "./version-changes.ts";
@@ -39,7 +43,7 @@ export async function checkManifests(
   const failed = await failedInTree(context);
   const entries: CheckEntry[] = [];
   for (const manifest of manifests) {
-    entries.push((await checked(context, manifest, failed)).entry);
+    entries.push((await checked(context, manifest, { failed })).entry);
   }
   return entries;
 }
@@ -52,26 +56,34 @@ export interface CheckedManifest {
 
 /**
  * Compares a CRD file with the cluster's as {@link checkManifests} does.
+ * @param isReplaced whether the file is to take the place of all that `spec` has, and is not left to its own client
  * @throws as {@link checkManifests}.
  */
-export async function checkManifest(context: CallContext, manifest: CrdManifest): Promise<CheckedManifest> {
-  return checked(context, manifest, await failedInTree(context));
+export async function checkManifest(
+  context: CallContext,
+  manifest: CrdManifest,
+  { isReplaced }: Required<Pick<CheckFacts, "isReplaced">>,
+): Promise<CheckedManifest> {
+  return checked(context, manifest, { failed: await failedInTree(context), isReplaced });
 }
 
 async function checked(
   context: CallContext,
   manifest: CrdManifest,
-  failed: readonly InTreeMigration[] | undefined,
+  {
+    failed,
+    isReplaced = false,
+  }: { readonly failed: readonly InTreeMigration[] | undefined; readonly isReplaced?: boolean },
 ): Promise<CheckedManifest> {
   const names = failed?.filter((one) => inTreeResourceOf(one) === manifest.name).map(({ metadata }) => metadata.name);
   const facts = await factsOf(context, manifest);
-  return { entry: checkCrd(manifest, { ...facts, failedInTree: names }), live: facts.live };
+  return { entry: checkCrd(manifest, { ...facts, failedInTree: names, isReplaced }), live: facts.live };
 }
 
 async function factsOf(context: CallContext, manifest: CrdManifest): Promise<Omit<CheckFacts, "failedInTree">> {
   const { client, retrier, signal } = context;
   const live = await retrier.run(() => findCrd(client, manifest.name, { signal }), signal);
-  const dryRun = await dryRunOf(context, manifest.name, manifest.object);
+  const dryRun = await dryRunOf(context, manifest, live);
   if (live === undefined) {
     return { dryRun };
   }
@@ -80,7 +92,7 @@ async function factsOf(context: CallContext, manifest: CrdManifest): Promise<Omi
   return {
     live,
     dryRun,
-    intermediateDryRun: intermediate && (await dryRunOf(context, manifest.name, intermediate)),
+    intermediateDryRun: intermediate && (await dryRunOf(context, { ...manifest, object: intermediate }, live)),
     objects,
     managedFields: objects?.count === undefined ? undefined : await droppedFieldVersions(context, manifest, live),
   };
@@ -108,11 +120,37 @@ async function droppedFieldVersions(
   }
 }
 
-/** A forced apply: it takes the fields of a file over from all other clients, as applying the file is meant to. */
-async function dryRunOf({ client, retrier, signal }: CallContext, name: string, body: JsonObject): Promise<DryRun> {
-  const options = { dryRun: true, force: true, fieldManager: FIELD_MANAGER, signal };
+/**
+ * A forced apply: it takes the fields of a file over from all other clients, as applying the file is meant to. It has the name of the
+ * client that applies the CRD server-side, if there is one, so that it takes away the same as that one. Where it is refused for what it
+ * would have left, the API server is asked once more, as {@link crdReplacement}.
+ */
+async function dryRunOf(
+  context: CallContext,
+  { name, object }: Pick<CrdManifest, "name" | "object">,
+  live: CustomResourceDefinition | undefined,
+): Promise<DryRun> {
+  const fieldManager = (live && applierOf(live)) ?? FIELD_MANAGER;
+  const apply = { type: APPLY_PATCH, body: object };
+  const applied = await saidTo(context, name, { patch: apply, options: { force: true, fieldManager } });
+  // Without causes it is no word about the fields of the CRD: a policy, or a file that no apply can read.
+  const isAboutFields = applied.outcome === "refused" && applied.causes.length > 0 && otherCausesOf(applied).length > 0;
+  if (live === undefined || !isAboutFields) {
+    return applied;
+  }
+  const { metadata, spec } = object;
+  const body = crdReplacement(live, { spec: objectIn(spec) ?? {}, metadata: objectIn(metadata) });
+  const options = { fieldManager: FIELD_MANAGER };
+  return { ...applied, replaced: await saidTo(context, name, { patch: { type: JSON_PATCH, body }, options }) };
+}
+
+async function saidTo(
+  { client, retrier, signal }: CallContext,
+  name: string,
+  { options, patch }: { readonly patch: Parameters<ApiClient["patch"]>[2]; readonly options: WriteOptions },
+): Promise<DryRun> {
   try {
-    await retrier.run(() => client.patch(CRDS, { name }, { type: APPLY_PATCH, body }, options), signal);
+    await retrier.run(() => client.patch(CRDS, { name }, patch, { ...options, dryRun: true, signal }), signal);
     return { outcome: "accepted" };
   } catch (error) {
     if (!(error instanceof ApiError)) {

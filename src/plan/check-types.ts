@@ -45,14 +45,19 @@ export interface CheckEntry {
 /** What the API server says to a write that it does not carry out. */
 export type DryRun =
   | { readonly outcome: "accepted" }
-  | {
-      readonly outcome: "refused";
-      readonly said: string;
-      /** What it refuses one by one, as `field: message`; empty where it does not say. */
-      readonly causes: readonly string[];
-    }
+  | Refusal
   /** The user may not ask, so nothing is known. */
   | { readonly outcome: "forbidden"; readonly said: string };
+
+/** Of a dry run. */
+export interface Refusal {
+  readonly outcome: "refused";
+  readonly said: string;
+  /** What it refuses one by one, as `field: message`; empty where it does not say. */
+  readonly causes: readonly string[];
+  /** What it says to the same in place of all that `spec` of the CRD has, and not as an apply; missing where that was not asked. */
+  readonly replaced?: DryRun;
+}
 
 /** What listing the objects of a CRD shows. */
 export interface ListedObjects {
@@ -68,6 +73,8 @@ export interface ListedObjects {
 export interface CheckFacts {
   /** Missing where the cluster has no such CRD. */
   readonly live?: CustomResourceDefinition | undefined;
+  /** Whether the file is to take the place of all that `spec` has, and is not left to its own client. @default false */
+  readonly isReplaced?: boolean;
   /** Of the file. */
   readonly dryRun: DryRun;
   /** Of {@link intermediateOf}; missing where there is none. */

@@ -11,6 +11,7 @@ import {
   removedVersionsOf,
   targetVersionOf,
 } from "./version-changes.ts";
+import { asWritten, leftNotes, otherCausesOf } from "./left-fields.ts";
 import { unservedTextOf } from "./listed-objects.ts";
 import { planCrd } from "./plan.ts";
 import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
@@ -18,15 +19,9 @@ import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 /** The oldest version of the API of CRDs that API servers still serve, since Kubernetes 1.22 the only one. */
 const CRD_API_VERSION = "apiextensions.k8s.io/v1";
 
-/**
- * Both wordings of the same refusal: the first is that of Kubernetes 1.36 and newer, the second that of older ones.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go
- */
-const MISSING_FROM_VERSIONS = /(?:missing from|must appear in) spec\.versions/;
-
 /** Decides about one CRD of a file. */
-export function checkCrd(manifest: CrdManifest, facts: CheckFacts): CheckEntry {
+export function checkCrd(manifest: CrdManifest, given: CheckFacts): CheckEntry {
+  const facts = { ...given, ...asWritten(given) };
   const { dryRun, live, managedFields } = facts;
   const { notes = [], reason, steps = [], verdict } = judge(manifest, facts);
   return {
@@ -35,7 +30,7 @@ export function checkCrd(manifest: CrdManifest, facts: CheckFacts): CheckEntry {
     verdict,
     reason,
     steps,
-    notes: [...notes, ...notesOf(manifest, facts)],
+    notes: [...notes, ...leftNotes(given), ...notesOf(manifest, facts)],
     ...(dryRun.outcome === "accepted" ? {} : { apiServer: dryRun.said }),
     ...(live === undefined ? {} : { storageVersion: storageVersionOf(live), storedVersions: storedVersionsOf(live) }),
     removedVersions: live === undefined ? [] : removedVersionsOf(manifest, live).map(({ name }) => name),
@@ -174,17 +169,6 @@ function migrateCommandOf({ name }: CrdManifest, facts: CheckFacts): string {
 
 function convertsFields({ live, managedFields }: CheckFacts): boolean {
   return live !== undefined && !movesFields(live) && hasStaleFields(managedFields);
-}
-
-/** What the API server refuses besides versions that storedVersions lists. */
-function otherCausesOf({
-  causes,
-  said,
-}: {
-  readonly causes: readonly string[];
-  readonly said: string;
-}): readonly string[] {
-  return (causes.length === 0 ? [said] : causes).filter((cause) => !MISSING_FROM_VERSIONS.test(cause));
 }
 
 /** A migration writes the storage version, so that the file's own has to become it before. */

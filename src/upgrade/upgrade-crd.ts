@@ -56,7 +56,7 @@ export async function survey(
   manifest: CrdManifest,
 ): Promise<Survey> {
   // The very CRD that the verdict is about: a step has its resourceVersion as precondition, so that neither rests on another one.
-  const { entry, live } = await checkManifest(context.checking, manifest);
+  const { entry, live } = await checkManifest(context.checking, manifest, { isReplaced: context.isApplied });
   if (outcomeOf(entry) !== undefined) {
     return { steps: [], entry, live };
   }

@@ -5,19 +5,13 @@ import { DoubtfulAnswer } from "../kube/errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
 import { CRDS, JSON_PATCH, MERGE_PATCH } from "../kube/resources.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
+import { crdReplacement, type CrdWrite } from "../plan/crd-replacement.ts";
 import { readCrd } from "../resources/read-crd.ts";
 import type { CallContext } from "../retry/call-context.ts";
 
 /** No object has it: the answer is empty, and the API server converts every object for it. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
 const PROBE_PAGE = 500;
-
-/** Which parts of a CRD a write replaces. */
-export interface CrdWrite {
-  readonly spec: JsonObject;
-  /** Of a file, laid over those of the CRD. @default none */
-  readonly metadata?: JsonObject | undefined;
-}
 
 /**
  * Writes a CRD as a server-side dry run: what the API server, webhooks and policies say of it.
@@ -42,29 +36,20 @@ export async function writeCrd(
 
 function send(
   { client, retrier, signal }: CallContext,
-  { metadata }: CustomResourceDefinition,
-  { metadata: laid, spec }: CrdWrite,
+  live: CustomResourceDefinition,
+  write: CrdWrite,
   dryRun: boolean,
 ): Promise<CustomResourceDefinition> {
-  const { annotations, labels, name, resourceVersion, uid } = metadata;
+  const { name, resourceVersion, uid } = live.metadata;
   // A resourceVersion that is not the current one is a conflict; so the spec is replaced as a whole, with what is left out.
   const body = [
     { op: "replace", path: "/metadata/resourceVersion", value: resourceVersion },
     { op: "replace", path: "/metadata/uid", value: uid },
-    { op: "replace", path: "/spec", value: spec },
-    ...overlay("labels", labels, laid),
-    ...overlay("annotations", annotations, laid),
+    ...crdReplacement(live, write),
   ];
   const options = { fieldManager: UPGRADE_FIELD_MANAGER, dryRun, signal };
   const patch = { type: JSON_PATCH, body };
   return retrier.run(() => client.patch<CustomResourceDefinition>(CRDS, { name }, patch, options), signal);
-}
-
-function overlay(field: string, known: JsonObject | undefined, laid: JsonObject | undefined): readonly object[] {
-  const own = laid?.[field];
-  return typeof own === "object" && own !== null
-    ? [{ op: "add", path: `/metadata/${field}`, value: { ...known, ...own } }]
-    : [];
 }
 
 /**
