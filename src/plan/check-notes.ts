@@ -1,5 +1,6 @@
-import { type CustomResourceDefinition, movesFields, storageVersionOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, movesFields, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import type { CheckFacts, ListedObjects } from "./check-types.ts";
+import { conversionOf, hasWebhookOf, webhookTextOf } from "./conversion-webhook.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import { type FieldVersions, fieldVersionsText } from "./field-versions.ts";
 import { notInStoredVersions } from "../in-tree/prune-doubt.ts";
@@ -11,6 +12,7 @@ import {
   losesConversion,
   outgoingOf,
   removedVersionsOf,
+  strategyOf,
   targetVersionOf,
   unlistedVersionsOf,
 } from "./version-changes.ts";
@@ -29,6 +31,7 @@ export function notesOf(
   return [
     ...unservedNotes(manifest),
     ...flipNotes(manifest, storageVersionOf(live)),
+    ...webhookNotes(manifest, live, objects),
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
     ...unlistedNotes(manifest, live, objects),
@@ -66,6 +69,39 @@ function flipNotes(manifest: CrdManifest, storage: string): readonly string[] {
         `it changes the storage version from ${storage} to ${target}: objects stay stored in ${storage} until ksvm migrate`,
       ]
     : [];
+}
+
+/** A webhook that the file brings, and that has objects to convert at once. */
+function webhookNotes(
+  manifest: CrdManifest,
+  live: CustomResourceDefinition,
+  objects: ListedObjects | undefined,
+): readonly string[] {
+  const isNeeded = strategyOf(manifest) === "Webhook" && !hasWebhookOf(manifest, live) && converts(manifest, live);
+  if (!isNeeded || objects?.count === 0) {
+    return [];
+  }
+  const remedy = isAwaited(manifest, live)
+    ? `ksvm migrate -f FILE --apply waits for it before anything is stored in ${targetVersionOf(manifest) ?? ""}`
+    : "start it before this file is applied";
+  return [
+    `it has ${webhookTextOf(conversionOf(manifest))} convert the objects, which the CRD does not call yet: until that answers, no client ` +
+      `reads or writes an object in another version than it is stored in; ${remedy}`,
+  ];
+}
+
+/** Whether a version is served that is not that of every object, of those that there are and those to come. */
+function converts(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
+  const stored = new Set([...storedVersionsOf(live), targetVersionOf(manifest)]);
+  return manifest.versions.some(({ name, served }) => served && [...stored].some((version) => version !== name));
+}
+
+/** Whether objects have to be readable by the webhook of the file before `ksvm migrate -f --apply` makes its storage version that of the CRD. */
+function isAwaited(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
+  const storage = storageVersionOf(live);
+  const target = manifest.versions.find((version) => version.storage);
+  const isNew = live.spec.versions.every(({ name }) => name !== target?.name);
+  return target?.served === true && target.name !== storage && (isNew || hasVersion(manifest, storage));
 }
 
 /** Where the file drops a version, or brings a lost one back, the verdict or another note is about it. */

@@ -12,9 +12,10 @@ import { checkManifest } from "../plan/check-facts.ts";
 import { lossNotesOf } from "../plan/check-notes.ts";
 import type { CheckEntry } from "../plan/check-types.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
+import { hasWebhookOf, webhookTextOf } from "../plan/conversion-webhook.ts";
 import { targetVersionOf } from "../plan/version-changes.ts";
 import type { CallContext } from "../retry/call-context.ts";
-import { hasWebhookOf, isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
+import { isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
 import { awaitReadable, createCrd, handOver, takeBack, tryWrite, writeCrd } from "./upgrade-writes.ts";
 
 /** What {@link upgradeCrd} is handed. */
@@ -228,20 +229,8 @@ async function converted(
     throw new KsvmError(
       error instanceof KsvmError ? error.code : "Internal",
       `Cannot make ${version} the storage version of "${name}": its objects cannot be read in ${version}: ` +
-        `${messageOf(error)}; ${state}. Start ${webhookOf(live)}, then run again`,
+        `${messageOf(error)}; ${state}. Start ${webhookTextOf(live.spec.conversion)}, then run again`,
       { cause: error },
     );
   }
-}
-
-function webhookOf({ spec: { conversion } }: CustomResourceDefinition): string {
-  const webhook = conversion?.["webhook"] as { readonly clientConfig?: ClientConfig } | undefined;
-  const { service, url } = webhook?.clientConfig ?? {};
-  const where = service === undefined ? url : `Service ${service.namespace}/${service.name}`;
-  return where === undefined ? "what converts them" : `the conversion webhook (${where})`;
-}
-
-interface ClientConfig {
-  readonly url?: string;
-  readonly service?: { readonly namespace: string; readonly name: string };
 }

@@ -1,6 +1,7 @@
 import { type CrdVersion, type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
 import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
+import { clientConfigIn, conversionOf, hasWebhookOf, isSameServer } from "../plan/conversion-webhook.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { hasVersion, outgoingVersionsOf, strategyOf, targetVersionOf } from "../plan/version-changes.ts";
 
@@ -181,15 +182,14 @@ function appliedSpecOf(manifest: CrdManifest, live: CustomResourceDefinition): J
 }
 
 function conversionFor(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject {
-  const conversion = keptBundle(conversionIn(specIn(manifest)), live);
+  const conversion = keptBundle(conversionOf(manifest), live);
   return conversion === undefined ? {} : { conversion };
 }
 
 /** cert-manager and others write the CA bundle into the CRD; files rarely have it. */
 function keptBundle(conversion: JsonObject | undefined, live: CustomResourceDefinition): JsonObject | undefined {
-  const webhook = objectIn(conversion?.["webhook"]);
-  const config = objectIn(webhook?.["clientConfig"]);
-  const known = objectIn(objectIn(live.spec.conversion?.["webhook"])?.["clientConfig"]);
+  const config = clientConfigIn(conversion);
+  const known = clientConfigIn(live.spec.conversion);
   const bundle = textIn(known?.["caBundle"]);
   if (
     config === undefined ||
@@ -199,31 +199,14 @@ function keptBundle(conversion: JsonObject | undefined, live: CustomResourceDefi
   ) {
     return conversion;
   }
-  return { ...conversion, webhook: { ...webhook, clientConfig: { ...config, caBundle: bundle } } };
-}
-
-/** Whether the webhook that the file names converts the objects already. */
-export function hasWebhookOf(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
-  const [wanted, known] = [webhookIn(conversionIn(specIn(manifest))), webhookIn(live.spec.conversion)];
-  return wanted !== undefined && known !== undefined && isSameServer(wanted, known);
-}
-
-function webhookIn(conversion: JsonObject | undefined): JsonObject | undefined {
-  return objectIn(objectIn(conversion?.["webhook"])?.["clientConfig"]);
-}
-
-function isSameServer(one: JsonObject, other: JsonObject | undefined): boolean {
-  const [service, otherService] = [objectIn(one["service"]), objectIn(other?.["service"])];
-  const isSame = (field: string): boolean => service?.[field] === otherService?.[field];
-  return one["url"] === other?.["url"] && isSame("namespace") && isSame("name");
+  return {
+    ...conversion,
+    webhook: { ...objectIn(conversion?.["webhook"]), clientConfig: { ...config, caBundle: bundle } },
+  };
 }
 
 function specIn({ object }: CrdManifest): JsonObject {
   return objectIn(object["spec"]) ?? {};
-}
-
-function conversionIn(spec: JsonObject): JsonObject | undefined {
-  return objectIn(spec["conversion"]);
 }
 
 function versionsIn(spec: JsonObject): readonly CrdVersion[] {

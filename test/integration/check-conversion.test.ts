@@ -1,7 +1,7 @@
 import t from "tap";
 import { APPLY_PATCH, CRDS } from "../../src/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
-import { Cluster } from "./cluster.ts";
+import { Cluster, eventually } from "./cluster.ts";
 import { fileOf } from "./crd-file.ts";
 import { type CrdShape, TestKind } from "./crd-fixture.ts";
 import { kubectlOf } from "./kubectl.ts";
@@ -126,5 +126,28 @@ await t.test(
     const { code, entry } = await check(path);
     t.match({ code, entry }, { code: 5, entry: { verdict: "refused", apiServer: /field is immutable/ } });
     t.equal((await cluster.migrate(["-f", path, "--apply"])).code, 5);
+  },
+);
+
+await t.test(
+  "check: a webhook that a file brings and that does not answer keeps objects from being read, and it is said",
+  async (t) => {
+    const kind = new TestKind("brought");
+    await cluster.createStale(kind, 2);
+    const path = fileOf(t, kind.manifest(NEW));
+    t.notMatch((await cluster.ksvm(["check", "-f", path])).stdout, /webhook/, "negative control: without one");
+    const service = { namespace: "default", name: "nobody", path: "/", port: 443 };
+    const webhook = { conversionReviewVersions: ["v1"], clientConfig: { service } };
+    const brought = fileOf(t, kind.manifest({ ...NEW, conversion: { strategy: "Webhook", webhook } }));
+    const run = await cluster.ksvm(["check", "-f", brought]);
+    t.equal(run.code, 0);
+    t.match(run.stdout, /note: it has the conversion webhook \(Service default\/nobody\) convert .*start it before/);
+    const applied = await kubectl(["apply", "--server-side", "--force-conflicts", "-f", brought]);
+    t.equal(applied.code, 0, applied.stderr);
+    const ref = { name: "w0", namespace: "default" };
+    const said = () => api.get(kind.resource("v1"), ref).then(() => "", String);
+    await eventually(async () => (await said()).includes("conversion webhook"), "no object can be read in v1");
+    await api.get(kind.resource("v1alpha1"), ref);
+    t.notMatch((await cluster.ksvm(["check", "-f", brought])).stdout, /does not call yet/, "once the CRD calls it");
   },
 );
