@@ -145,6 +145,12 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     2,
     /^error: Cannot use --serve-in-tree-migrations with .* \[Usage\]\n$/,
   ],
+  [
+    "the controller is to issue certificates that outlive their CA",
+    ["controller", "--serving-lifetime=8760h"],
+    2,
+    /^error: Cannot use these lifetimes: --serving-lifetime \(8760h\) must fit into .* \(2920h\) \[Usage\]\n$/,
+  ],
 ];
 
 for (const [name, args, code, stderr] of failures) {

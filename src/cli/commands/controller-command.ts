@@ -10,7 +10,7 @@ import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { webhookSettingsOf } from "./webhook-command.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
-import { furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
+import { assertLifetimes, furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -51,11 +51,17 @@ export const CONTROLLER_COMMAND = defineCommand({
   },
 });
 
-/** Kubernetes' own migrator prunes storedVersions: without that its migrations would not mean the same. */
-function assertServable({ manageStoredVersions, serveInTreeMigrations }: ControllerFlags): void {
+/** @throws {KsvmError} Usage */
+function assertServable(flags: ControllerFlags): void {
+  const { certificates, manageStoredVersions, serveInTreeMigrations } = flags;
+  // Kubernetes' own migrator prunes storedVersions: without that its migrations would not mean the same.
   if (serveInTreeMigrations && !manageStoredVersions) {
     const text = "Cannot use --serve-in-tree-migrations with --manage-stored-versions=false: they prune storedVersions";
     throw new KsvmError("Usage", text);
+  }
+  // It keeps certificates in no other case.
+  if (manageStoredVersions && certificates === "own") {
+    assertLifetimes(flags);
   }
 }
 

@@ -2,7 +2,6 @@ import { oneLine } from "../render/printable.ts";
 import { hostname } from "node:os";
 import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
-import { KsvmError } from "../../errors.ts";
 import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
 import { DEFAULT_SHUTDOWN_DELAY_MS } from "../../apiservers/settle.ts";
 import { SeenServers } from "../../apiservers/seen-servers.ts";
@@ -10,6 +9,7 @@ import { Retrier } from "../../retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import {
+  assertLifetimes,
   furtherNamesOf,
   ISSUE_FLAGS,
   SECRET_FLAGS,
@@ -53,7 +53,7 @@ export interface KeepMode {
 
 /**
  * Keeps the Secret, the caBundle, and the order of a rotation.
- * @throws {KsvmError} CertificateSecretUnusable, ClocksDisagree, RotationStuck, or what a request ends in.
+ * @throws {KsvmError} Usage, CertificateSecretUnusable, ClocksDisagree, RotationStuck, or what a request ends in.
  */
 export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow, wait }: KeepMode): Promise<ExitCode> {
   assertLifetimes(flags);
@@ -102,23 +102,6 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
     await finder.close();
     await connection.close();
   }
-}
-
-function assertLifetimes({ caLifetimeMs, servingLifetimeMs, renewBefore }: KeepFlags): void {
-  // A serving certificate never outlives its CA: what is left of the CA when it is replaced must be enough for it.
-  if (servingLifetimeMs > caLifetimeMs * renewBefore) {
-    throw new KsvmError(
-      "Usage",
-      `Cannot use these lifetimes: --serving-lifetime (${hoursText(servingLifetimeMs)}) must fit into the last part of ` +
-        `--ca-lifetime, in which the CA is renewed (${hoursText(caLifetimeMs * renewBefore)})`,
-    );
-  }
-}
-
-const HOUR_MS = 3_600_000;
-
-function hoursText(ms: number): string {
-  return `${ms / HOUR_MS}h`;
 }
 
 function describeResult(result: EnsureResult): string {

@@ -6,6 +6,7 @@ import {
   DEFAULT_REPLICA_DWELL_MS,
 } from "../../certs/rotation-plan.ts";
 import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../certs/lifetimes.ts";
+import { KsvmError } from "../../errors.ts";
 import { DEFAULT_CLUSTER_DOMAIN } from "../../certs/service-names.ts";
 import { parseAddresses, parseNames, parseWebhookUrl } from "./address-parsers.ts";
 import type { FlagsOf, FlagTable } from "./flag.ts";
@@ -95,6 +96,31 @@ export function furtherNamesOf({
   }
   const { hostname: host } = new URL(webhookUrl);
   return [...new Set([...extraNames, host.replace(/^\[(.*)\]$/, "$1")])];
+}
+
+type Lifetimes = Pick<
+  FlagsOf<typeof ISSUE_FLAGS & typeof RENEWAL_FLAGS>,
+  "caLifetimeMs" | "renewBefore" | "servingLifetimeMs"
+>;
+
+/**
+ * A serving certificate never outlives its CA: what is left of the CA when it is replaced must be enough for it.
+ * @throws {KsvmError} Usage
+ */
+export function assertLifetimes({ caLifetimeMs, servingLifetimeMs, renewBefore }: Lifetimes): void {
+  if (servingLifetimeMs > caLifetimeMs * renewBefore) {
+    throw new KsvmError(
+      "Usage",
+      `Cannot use these lifetimes: --serving-lifetime (${hoursText(servingLifetimeMs)}) must fit into the last part of ` +
+        `--ca-lifetime, in which the CA is renewed (${hoursText(caLifetimeMs * renewBefore)})`,
+    );
+  }
+}
+
+const HOUR_MS = 3_600_000;
+
+function hoursText(ms: number): string {
+  return `${ms / HOUR_MS}h`;
 }
 
 /** The Secret of an earlier version, whose certificates are taken over; only where the default name says that it is an upgrade. */
