@@ -1,3 +1,5 @@
+import type { ApiServers } from "../apiservers/api-servers.ts";
+import { findWithin } from "../apiservers/find-within.ts";
 import { KsvmError } from "../errors.ts";
 import { proveBundleSeen } from "./bundle-proof.ts";
 import {
@@ -191,7 +193,10 @@ export class RotationTurns {
     if (publishedBundleOf(read.configuration) !== undefined) {
       const timeoutMs = wait === true ? settings.timeoutMs : Math.min(settings.timeoutMs, ONE_LOOK_MS);
       const name = settings.webhookConfiguration;
-      await proveBundleSeen(read.contents?.bundle ?? [], { ...this.#options, name, timeoutMs });
+      // Where it may wait, its own limit names the one that is missing.
+      const findApiServers = (signal: AbortSignal): Promise<ApiServers> =>
+        wait === true ? this.#options.findApiServers(signal) : findWithin({ ...this.#options, timeoutMs, signal });
+      await proveBundleSeen(read.contents?.bundle ?? [], { ...this.#options, findApiServers, name, timeoutMs });
     }
     // The moment must lie after the proof, so the clock is read again. The write rests on what was read before.
     const { serverTime } = await this.#readSecret();

@@ -1,6 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
 import { isUnserved } from "../kube/absent.ts";
 import type { ApiClient, ObjectRef } from "../kube/client.ts";
 import { isForbidden } from "../kube/failure.ts";
@@ -8,6 +7,7 @@ import { projectedPages } from "../kube/list-projected.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import { identityLeases } from "../apiservers/control-plane-objects.ts";
+import { findWithin } from "../apiservers/find-within.ts";
 import { LeaseSightings } from "../apiservers/lease-sightings.ts";
 import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
 import type { CrdFacts } from "./crd-facts.ts";
@@ -104,7 +104,7 @@ export class Observer {
 
   async #discover(group: string | undefined, signal: AbortSignal) {
     const { clock } = this.#options;
-    const apiServers = await this.#find(signal);
+    const apiServers = await findWithin({ ...this.#options, timeoutMs: FIND_TIMEOUT_MS, signal });
     const options = { clock, signal, ...(group === undefined ? {} : { group }) };
     if (apiServers.mode === "each") {
       const servers = await Promise.all(apiServers.clients.map(({ transport }) => discover(transport, options)));
@@ -131,20 +131,6 @@ export class Observer {
   async #tellOf(read: Promise<ReadonlyMap<string, CrdFacts>>): Promise<void> {
     const crds = await read.catch(() => new Map<string, CrdFacts>());
     this.#options.sawCrds?.(crds.values());
-  }
-
-  async #find(signal: AbortSignal): Promise<ApiServers> {
-    const limit = this.#options.clock.timeout(FIND_TIMEOUT_MS);
-    try {
-      return await this.#options.findApiServers(AbortSignal.any([signal, limit]));
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!limit.aborted) {
-        throw error;
-      }
-      const text = `Cannot find every API server within ${FIND_TIMEOUT_MS / 1_000} s`;
-      throw new KsvmError("NotConverged", text, { cause: error });
-    }
   }
 
   async #survey(

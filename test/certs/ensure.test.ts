@@ -1,5 +1,7 @@
 import { pino } from "pino";
 import tap from "tap";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { type BundleHolder, publishedBundleOf } from "../../src/certs/ca-bundle.ts";
 import { ensureCertificates } from "../../src/certs/ensure.ts";
 import type { EnsureOptions } from "../../src/certs/ensure-options.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
@@ -44,13 +46,22 @@ const ROTATING = {
 /**
  * A stand-in for an API server and for another client that puts the Secret back after each write: against a real one the
  * test would race it. It counts what it is asked.
+ * @param cas the CAs in the caBundle. @default there is no webhook configuration
  */
-function setting(texts: Readonly<Record<string, string>>) {
+function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[]) {
   const clock = new FakeClock(clockStart);
   const requests: { readonly method: string; readonly at: number }[] = [];
   const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
-  const request = async ({ method, path }: ApiRequest): Promise<unknown> => {
+  let configuration: BundleHolder | undefined = cas && {
+    metadata: { name: "ksvm", uid: "1", resourceVersion: "1" },
+    webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle: btoa(cas.join("")) } }],
+  };
+  const request = async ({ method, path, body }: ApiRequest): Promise<unknown> => {
     requests.push({ method, at: clock.monotonic() });
+    if (configuration !== undefined && path.includes("/validatingwebhookconfigurations/")) {
+      configuration = { ...configuration, ...(body as object) };
+      return { status: 200, body: configuration, serverTime: clock.now() };
+    }
     if (!path.includes("/secrets/")) {
       const answer = { kind: "Status", reason: "NotFound", details: { name: "ksvm" } } as const;
       throw new ApiError(`${method} ${path}`, 404, { answer });
@@ -68,7 +79,9 @@ function setting(texts: Readonly<Record<string, string>>) {
     logger: pino({ level: "silent" }),
     signal: new AbortController().signal,
   };
-  return { clock, options, requests };
+  const published = (): readonly string[] =>
+    atob(publishedBundleOf(configuration) ?? "").match(/-----BEGIN[^]*?-----END CERTIFICATE-----\n/g) ?? [];
+  return { clock, options, published, requests };
 }
 
 await tap.test("ensureCertificates() waits longer and longer where each step is undone, and ends", async (t) => {
@@ -112,6 +125,23 @@ await tap.test("keepCertificates() looks at once where the Secret has lost its c
   t.equal(requests.length, 2 * looked, "it looked once");
   abort.abort(new Error("seen enough"));
   await kept;
+});
+
+/** As where one that lives cannot be reached. */
+function findNone(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
+
+await tap.test("an API server that cannot be found is looked for once, and the next run looks again", async (t) => {
+  // A time limit of Node.js keeps no process alive.
+  const alive = setInterval(() => undefined, 1_000);
+  t.teardown(() => clearInterval(alive));
+  const { options } = setting(ROTATING, [next.certPem]);
+  const settings = { ...SETTINGS, timeoutMs: 500 };
+  await t.rejects(ensureCertificates({ ...options, settings, findApiServers: findNone }), {
+    code: "NotConverged",
+    message: "Cannot find every API server within 0.5 s",
+  });
 });
 
 await tap.test("the dwell times pass whatever the clocks of the API servers that answer say", async (t) => {
