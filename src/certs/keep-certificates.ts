@@ -19,7 +19,7 @@ export async function keepCertificates(
   options: Omit<EnsureOptions, "rotateNow" | "wait" | "waits"> & {
     /** Milliseconds. @default {@link KEEP_INTERVAL_MS} */
     readonly intervalMs?: number;
-    /** Woken where the Secret is gone or holds no CA. @default never */
+    /** Woken where the Secret has lost its certificates, or is older than it was. @default never */
     readonly lost?: Waker;
   },
 ): Promise<void> {

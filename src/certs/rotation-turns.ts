@@ -9,11 +9,12 @@ import {
   publishBundle,
   publishedBundleOf,
   trustsAll,
+  withOwnCas,
 } from "./ca-bundle.ts";
 import { clocksDisagree, doClocksAgree, skewText } from "./clock-skew.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { askReplicas, findReplicas } from "./replicas.ts";
-import { nextStep } from "./rotation-plan.ts";
+import { brokenReason, nextStep } from "./rotation-plan.ts";
 import type { RotationStep } from "./rotation-step.ts";
 import { changeOf, DONE, type WritingStep } from "./rotation-writes.ts";
 import {
@@ -89,7 +90,7 @@ export class RotationTurns {
       return this.#read();
     }
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
-    const drifted = await this.#publish(configuration, contents);
+    const drifted = await this.#publish(configuration, contents, serverTime);
     const waitNow = this.#waits.now(contents?.seenAt ?? contents?.switchedAt, serverTime, doClocksAgree(clockSkewMs));
     return { secret, contents, configuration, now: serverTime, clockSkewMs, waitNow, drifted };
   }
@@ -161,13 +162,24 @@ export class RotationTurns {
     this.#tell(`${DONE[type]}${"reason" in step ? `: ${step.reason}` : ""}`);
   }
 
-  async #publish(configuration: BundleHolder | undefined, contents: SecretContents | undefined): Promise<boolean> {
+  /**
+   * While what the Secret holds is broken, as where an old copy of it was restored, replicas may serve what other CAs of the caBundle have
+   * signed, so none is taken away before it has been repaired.
+   * @returns whether the configuration had lost part of the bundle
+   */
+  async #publish(
+    configuration: BundleHolder | undefined,
+    contents: SecretContents | undefined,
+    now: number,
+  ): Promise<boolean> {
     const { client, signal } = this.#options;
     const published = publishedBundleOf(configuration);
     if (configuration === undefined || published === undefined || contents === undefined) {
       return false;
     }
-    const wanted = bundleOf(contents.bundle);
+    const own = bundleOf(contents.bundle);
+    const isBroken = brokenReason(factsOf(contents, this.#names), now) !== undefined;
+    const wanted = isBroken ? withOwnCas(published, own) : own;
     if (contents.bundle.length === 0 || published === wanted) {
       return false;
     }

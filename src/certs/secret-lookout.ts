@@ -1,17 +1,17 @@
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { Waker } from "../retry/waker.ts";
-import { caBundleOf } from "./ca-bundle.ts";
+import { SecretLosses } from "./secret-losses.ts";
 import { isOlder, RESYNC_MS } from "./secret-source.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
 
 /** What {@link lookForLoss} needs. */
 export interface SecretLookoutOptions {
   readonly client: ApiClient;
-  readonly clock: Pick<Clock, "sleep">;
+  readonly clock: Pick<Clock, "now" | "sleep">;
   /** The Secret of `ksvm certs`. */
   readonly ref: SecretRef;
-  /** Woken where the Secret is gone, holds no CA, or is older than it was. */
+  /** Woken where the Secret has lost its certificates, as in {@link SecretLosses}, or is older than it was. */
   readonly lost: Pick<Waker, "wake">;
   readonly signal: AbortSignal;
 }
@@ -21,13 +21,14 @@ export interface SecretLookoutOptions {
  * and does not serve them, and so follows the Secret in no other way. A read that fails shows nothing: what keeps the certificates says so.
  */
 export async function lookForLoss({ client, clock, lost, ref, signal }: SecretLookoutOptions): Promise<void> {
+  const losses = new SecretLosses();
   let before: string | undefined;
   while (!signal.aborted) {
     await clock.sleep(RESYNC_MS, signal).catch(() => undefined);
     const read = await readSecret(client, ref, signal).catch(() => undefined);
     if (read === undefined) continue;
-    const { secret } = read;
-    if (caBundleOf(secret) === undefined || (secret !== undefined && isOlder(secret, before))) {
+    const { secret, serverTime = clock.now() } = read;
+    if (losses.isLost(secret, serverTime) || (secret !== undefined && isOlder(secret, before))) {
       lost.wake();
     }
     before = secret?.metadata.resourceVersion ?? before;

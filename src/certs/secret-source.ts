@@ -149,14 +149,15 @@ export class SecretSource implements CertificateSource {
 
   /** @returns whether it has a pair */
   #serve(secret: SecretObject): boolean {
-    this.#options.onSecret?.(secret);
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.
-    if (certPem === "" && keyPem === "") {
-      return false;
+    const hasPair = certPem !== "" || keyPem !== "";
+    if (hasPair) {
+      this.#offer({ certPem, keyPem });
     }
-    this.#offer({ certPem, keyPem });
-    return true;
+    // In this order: what is published depends on what is served.
+    this.#options.onSecret?.(secret);
+    return hasPair;
   }
 
   #offer(pair: ServingPair): void {

@@ -4,8 +4,10 @@ import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
 import type { SecretObject } from "../certs/secret-contents.ts";
+import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import { serverNameOf } from "../certs/service-names.ts";
+import { distrustOf } from "../certs/trust-chain.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { ServerClock } from "../kube/server-clock.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
@@ -31,7 +33,7 @@ export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clo
   readonly settings: Pick<ServingSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
   readonly loops: Pick<Loops<WebhookLoop>, "add">;
-  /** Woken where the Secret that ksvm keeps is gone, holds no CA, or is older than it was. @default nobody */
+  /** Woken where the Secret that ksvm keeps has lost its certificates, as in {@link SecretLosses}, or is older than it was. @default nobody */
   readonly lost?: Pick<Waker, "wake">;
   /** Begins to listen. @default {@link startWebhookServer} */
   readonly startServer?: (options: WebhookServerOptions) => Promise<WebhookServer>;
@@ -43,6 +45,7 @@ export class WebhookPart {
   /** API servers judge the certificate by their clocks. */
   readonly #serverClock: ServerClock;
   readonly #certificate: ServingCertificate;
+  readonly #losses = new SecretLosses();
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
@@ -146,14 +149,21 @@ export class WebhookPart {
       return new SecretSource(fromSecret);
     }
     const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
-    const onSecret = (secret: SecretObject | undefined): void => this.#publish(caBundleOf(secret));
+    const onSecret = (secret: SecretObject | undefined): void => this.#publish(secret);
     const onOlder = (): void => this.#options.lost?.wake();
+    // A pair that was turned down may be taken later, without another word of the Secret.
+    this.#certificate.subscribe(({ result }) => {
+      if (result === "loaded") {
+        this.#keeper.refresh();
+      }
+    });
     return new SecretSource({ ...fromSecret, takeOverFrom, onSecret, onOlder });
   }
 
-  #publish(caBundle: string | undefined): void {
+  #publish(secret: SecretObject | undefined): void {
+    const caBundle = caBundleOf(secret);
     this.#isInSecret = caBundle !== undefined;
-    if (!this.#isInSecret) {
+    if (this.#losses.isLost(secret, this.#serverClock.now())) {
       this.#options.lost?.wake();
     }
     if (caBundle !== undefined && caBundle !== this.#caBundle) {
@@ -164,7 +174,9 @@ export class WebhookPart {
 
   /**
    * The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. While the
-   * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there.
+   * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there. While it
+   * has CAs that do not trust what is served here, as where an old copy of it was restored, they are added as well, and none is taken away: what
+   * keeps the certificates does that once it has repaired them.
    */
   #wanted(
     configurationOf: (options: { clientConfig: WebhookClientConfig }) => WebhookConfiguration,
@@ -184,9 +196,18 @@ export class WebhookPart {
     }
     const wanted = configurationOf({ clientConfig: { ...clientConfig, caBundle: own } });
     const published = publishedBundleOf(live, wanted.metadata.name);
-    return this.#isInSecret || published === undefined
+    return published === undefined || published === own || (this.#isInSecret && this.#isServedTrustedBy(own))
       ? wanted
       : configurationOf({ clientConfig: { ...clientConfig, caBundle: withOwnCas(published, own) } });
+  }
+
+  /** By any of the clocks. */
+  #isServedTrustedBy(caBundle: string): boolean {
+    const { current } = this.#certificate;
+    return (
+      current !== undefined &&
+      this.#serverClock.times().some((now) => distrustOf({ caBundle, certPem: current.certPem, now }) === undefined)
+    );
   }
 
   #clientConfig(path: string): WebhookClientConfig {

@@ -144,6 +144,24 @@ await tap.test("an API server that cannot be found is looked for once, and the n
   });
 });
 
+await tap.test("no CA leaves the caBundle before certificates that are broken have been repaired", async (t) => {
+  const { clock, options, published, requests } = setting(CURRENT, [next.certPem]);
+  clock.advance(100 * DAY_MS);
+  const steps: string[] = [];
+  // The serving certificate of the Secret has expired, as in an old copy of it. What is served is of the next CA.
+  const kept = ensureCertificates({ ...options, onStep: (text) => steps.push(text) });
+  await t.rejects(kept, { code: "RotationStuck" }, "the other client puts the old copy back after each write");
+  t.match(steps, ["wrote the caBundle", "renewed the serving certificate: the serving certificate expired"]);
+  t.same(published(), [next.certPem, old.certPem]);
+  t.equal(requests.filter(({ method }) => method === "PATCH").length, 1, "it is written once");
+});
+
+await tap.test("a CA that the Secret does not have leaves the caBundle where nothing is broken", async (t) => {
+  const { options, published } = setting(CURRENT, [next.certPem, old.certPem]);
+  t.match(await ensureCertificates(options), { state: "current" });
+  t.same(published(), [old.certPem]);
+});
+
 await tap.test("the dwell times pass whatever the clocks of the API servers that answer say", async (t) => {
   const clock = new FakeClock(clockStart);
   let secret: object = {

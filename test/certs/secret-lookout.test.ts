@@ -1,5 +1,6 @@
 import tap from "tap";
-import { issueCa } from "../../src/certs/issue.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL } from "../../src/api/names.ts";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { lookForLoss } from "../../src/certs/secret-lookout.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
@@ -8,12 +9,15 @@ import type { Transport } from "../../src/kube/transport.ts";
 import { ManualClock } from "../manual-clock.ts";
 
 const HALF_A_MINUTE = 30_000;
-const { certPem } = await issueCa({ now: new Date(), lifetimeMs: 86_400_000 });
+// As the clock of the test has it.
+const now = new Date("2026-01-01T00:00:00Z");
+const issue = (lifetimeMs: number) => issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now, lifetimeMs });
+const [kept, other, short] = await Promise.all([issue(86_400_000), issue(86_400_000), issue(HALF_A_MINUTE)]);
 
 /** What an API server answers about the Secret: its data and its resourceVersion, or a status. */
-type Answer = { readonly ca: string; readonly resourceVersion: string } | 404 | 503;
+type Answer = (Partial<typeof kept> & { readonly resourceVersion: string; readonly owner?: string }) | 404 | 503;
 
-const FULL: Answer = { ca: certPem, resourceVersion: "9" };
+const FULL: Answer = { ...kept, resourceVersion: "9" };
 
 /** Looks at a Secret that is as the test says. */
 function looking() {
@@ -25,8 +29,11 @@ function looking() {
       const reason = answer === 404 ? "NotFound" : "ServiceUnavailable";
       throw new ApiError(`${method} ${path}`, answer, { answer: { kind: "Status", reason, details: { name: "tls" } } });
     }
-    const { ca, resourceVersion } = answer;
-    const body = { metadata: { namespace: "ns", name: "tls", resourceVersion }, data: { "ca.crt": btoa(ca) } };
+    const { caPem = "", certPem = "", keyPem = "", owner = MANAGED_BY, resourceVersion } = answer;
+    const texts = { "ca.crt": caPem, "tls.crt": certPem, "tls.key": keyPem };
+    const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
+    const metadata = { namespace: "ns", name: "tls", labels: { [MANAGED_BY_LABEL]: owner }, resourceVersion };
+    const body = { type: "Opaque", metadata, data };
     return { status: 200, body, serverTime: clock.now() };
   };
   const client = new ApiClient({ server: "https://a", request } as unknown as Transport);
@@ -39,6 +46,17 @@ function looking() {
   return { clock, seen, end, answers: (next: Answer) => void (answer = next) };
 }
 
+await tap.test("lookForLoss() wakes once for a pair that cannot be served, not at every look", async (t) => {
+  const { answers, clock, end, seen } = looking();
+  answers({ caPem: kept.caPem, resourceVersion: "9" });
+  await clock.advance(20 * HALF_A_MINUTE);
+  t.same(seen, { looks: 20, wakes: 1 });
+  answers({ caPem: other.caPem, resourceVersion: "10" });
+  await clock.advance(20 * HALF_A_MINUTE);
+  t.same(seen, { looks: 40, wakes: 2 }, "and once more where it changed");
+  await end();
+});
+
 await tap.test("lookForLoss() looks twice a minute, and wakes nobody while the Secret has its CA", async (t) => {
   const { clock, end, seen } = looking();
   await clock.advance(20 * HALF_A_MINUTE);
@@ -48,7 +66,11 @@ await tap.test("lookForLoss() looks twice a minute, and wakes nobody while the S
 
 const losses: readonly [what: string, answer: Answer, wakes: number][] = [
   ["is gone", 404, 1],
-  ["was emptied", { ca: "", resourceVersion: "10" }, 1],
+  ["was emptied", { resourceVersion: "10" }, 1],
+  ["lost its pair", { caPem: kept.caPem, resourceVersion: "10" }, 1],
+  ["lost the CA of its pair", { ...kept, caPem: other.caPem, resourceVersion: "10" }, 1],
+  ["has a pair that has expired", { ...short, resourceVersion: "10" }, 1],
+  ["lost the pair of another program", { caPem: kept.caPem, owner: "other", resourceVersion: "10" }, 0],
   ["is older than it was", { ...FULL, resourceVersion: "8" }, 1],
   ["was written", { ...FULL, resourceVersion: "10" }, 0],
   ["cannot be read", 503, 0],

@@ -4,6 +4,8 @@ import tap from "tap";
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { systemClock } from "../../src/clock.ts";
 import { publishedBundleOf } from "../../src/certs/ca-bundle.ts";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { distrustOf } from "../../src/certs/trust-chain.ts";
 import { WebhookPart } from "../../src/controller/webhook-part.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
@@ -11,6 +13,7 @@ import type { ApiRequest } from "../../src/kube/api-request.ts";
 import type { Transport } from "../../src/kube/transport.ts";
 import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
+import type { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
 import { SETTINGS } from "../integration/certs-fixture.ts";
 import { type IssuedServing, issueServing } from "../webhook/issue-serving.ts";
 
@@ -21,13 +24,21 @@ interface Stored {
   readonly webhooks?: readonly { readonly clientConfig?: object }[];
 }
 
+/** What a Secret holds: a CA and a pair, each of which may be empty. */
+type Kept = Pick<IssuedServing, "caPem" | "pair">;
+
 /** A stand-in for an API server: it merges what is applied, tells every watch, and gives each replica the Secret that the test says. */
 class Cluster {
   /** The CA and the pair of the Secret as a replica finds it; `undefined` where there is no Secret, `"empty"` where nothing is in it. */
-  readonly secrets: (IssuedServing | "empty" | undefined)[] = [];
+  readonly secrets: (Kept | "empty" | undefined)[] = [];
+  /** What each replica serves. */
+  readonly served: ServingCertificate[] = [];
+  /** How often each replica woke what keeps the certificates. */
+  readonly wakes: number[] = [];
   /** How often the configuration of the freeze was written. */
   writes = 0;
   #resourceVersion = 1;
+  #secretVersion = 1;
   /** As the manifests install it, without a webhook yet: what is missing comes back later. */
   readonly #objects = new Map<string, Stored>([
     [`${BASE}/${WEBHOOK_NAME}`, { metadata: { name: WEBHOOK_NAME, resourceVersion: "1" }, webhooks: [] }],
@@ -64,11 +75,23 @@ class Cluster {
   }
 
   /** Writes the Secret, which the watch of each replica shows. */
-  putSecret(issued: IssuedServing): void {
+  putSecret(issued: Kept): void {
     this.secrets.fill(issued);
+    this.#secretVersion++;
+    this.showSecret();
+  }
+
+  /** The watch of each replica shows the Secret once more. */
+  showSecret(): void {
     for (const [replica, watch] of this.#secretWatches) {
       watch.push(`${JSON.stringify({ type: "MODIFIED", object: this.#secret(replica, SETTINGS.secret) })}\n`);
     }
+  }
+
+  /** Why API servers refuse what a replica serves. */
+  distrustOf(replica: number): string | undefined {
+    const { certPem = "" } = this.served[replica]?.current ?? {};
+    return distrustOf({ caBundle: this.caBundle, certPem, now: Date.now() });
   }
 
   #answer(replica: number, { method, path, body }: ApiRequest): object {
@@ -89,7 +112,8 @@ class Cluster {
         ? {}
         : { "tls.crt": issued.pair.certPem, "tls.key": issued.pair.keyPem, "ca.crt": issued.caPem };
     const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
-    return { type: "Opaque", metadata: { name, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } }, data };
+    const metadata = { name, resourceVersion: `${this.#secretVersion}`, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } };
+    return { type: "Opaque", metadata, data };
   }
 
   #apply(path: string, change: Stored): object {
@@ -139,7 +163,11 @@ function startPart(cluster: Cluster, replica: number, drained = Promise.resolve(
       certificates: SETTINGS,
       webhook: { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 },
     },
-    startServer: async () => ({ url: "https://a", port: 1, ready: () => undefined, close: () => drained }),
+    lost: { wake: () => void (cluster.wakes[replica] = (cluster.wakes[replica] ?? 0) + 1) },
+    startServer: async ({ certificate }) => {
+      cluster.served[replica] = certificate;
+      return { url: "https://a", port: 1, ready: () => undefined, close: () => drained };
+    },
   });
   const stop = new AbortController();
   const ended = part.run(stop.signal);
@@ -175,6 +203,56 @@ for (const left of [undefined, "empty"] as const) {
       cluster.putSecret(second);
       await until(() => cluster.caBundle === second.caBundle);
       t.equal(cluster.caBundle, second.caBundle);
+    },
+  );
+}
+
+/** Of another CA, and expired an hour ago. */
+async function issueExpired(): Promise<Kept> {
+  const issued = { now: new Date(Date.now() - 7_200_000), lifetimeMs: 3_600_000 };
+  const { caPem, ...pair } = await issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], ...issued });
+  return { caPem, pair };
+}
+
+const damages: readonly [what: string, damage: (kept: Kept) => Promise<Kept>][] = [
+  ["is overwritten with a copy that has expired", issueExpired],
+  ["gets another ca.crt", async ({ pair }) => ({ pair, caPem: (await issueServing()).caPem })],
+  ["loses tls.crt and tls.key", async ({ caPem }) => ({ caPem, pair: { certPem: "", keyPem: "" } })],
+];
+
+for (const [what, damage] of damages) {
+  await tap.test(
+    `where the Secret ${what}, API servers trust what is served, and what keeps the certificates is woken once`,
+    async (t) => {
+      const cluster = new Cluster();
+      const good = await issueServing();
+      cluster.secrets.push(good, good, good);
+      const stops = [startPart(cluster, 0), startPart(cluster, 1)];
+      t.teardown(() => Promise.all(stops.map((stop) => stop())));
+      await until(() => [0, 1].every((replica) => cluster.distrustOf(replica) === undefined));
+      t.same([cluster.caBundle, cluster.wakes], [good.caBundle, []], "negative control: nothing was lost");
+      const damaged = await damage(good);
+      cluster.putSecret(damaged);
+      await systemClock.sleep(1_000);
+      // One that starts now may have nothing that it could serve.
+      stops.push(startPart(cluster, 2));
+      await systemClock.sleep(1_500);
+      const { writes } = cluster;
+      cluster.showSecret();
+      await systemClock.sleep(1_000);
+      t.equal(cluster.writes, writes, "none of them writes the caBundle any more");
+      t.same(
+        cluster.served.slice(0, 2).map(({ current }) => current),
+        [good.pair, good.pair],
+      );
+      t.same([cluster.distrustOf(0), cluster.distrustOf(1)], [undefined, undefined]);
+      t.ok(atob(cluster.caBundle).includes(damaged.caPem), "what may be issued next is trusted as well");
+      t.same(cluster.wakes, [1, 1, 1], "once, not at every look");
+      const repaired = await issueServing();
+      cluster.putSecret(repaired);
+      await until(() => cluster.caBundle === repaired.caBundle);
+      t.equal(cluster.caBundle, repaired.caBundle, "CAs that the Secret does not have any more are gone");
+      t.same(cluster.wakes, [1, 1, 1]);
     },
   );
 }

@@ -8,19 +8,22 @@ import type { ApiClient } from "../../src/kube/client.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Loop } from "../../src/observability/loops.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
+import { Waker } from "../../src/retry/waker.ts";
 import { SETTINGS } from "./certs-fixture.ts";
 
 /** Where a started part differs from a replica that keeps its own certificates. */
 export interface StartedPartOptions {
   readonly clock?: Clock;
   readonly webhook?: Partial<WebhookSettings>;
+  /** Woken where the Secret has lost its certificates. @default nobody */
+  readonly lost?: Waker;
   /** Runs once the part has ended. @default nothing */
   readonly afterwards?: () => Promise<unknown>;
 }
 
 /** What every replica runs, without anything that leads. It ends with the test, and its configuration is deleted then. */
 export function startWebhookPart(t: Test, client: ApiClient, options: StartedPartOptions = {}): WebhookPart {
-  const { afterwards, clock = systemClock, webhook } = options;
+  const { afterwards, clock = systemClock, lost = new Waker(), webhook } = options;
   const served = { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 } as const;
   const part = new WebhookPart({
     client,
@@ -28,6 +31,7 @@ export function startWebhookPart(t: Test, client: ApiClient, options: StartedPar
     logger: pino({ level: "silent" }),
     metrics: new Metrics(),
     progressOf: () => undefined,
+    lost,
     loops: { add: () => new Loop(clock, Number.POSITIVE_INFINITY, () => undefined) },
     settings: { certificates: SETTINGS, webhook: { ...served, ...webhook } },
   });
